@@ -74,12 +74,13 @@ def test_a_year_between_two_commits_counts_as_half_a_year() -> None:
 def test_lag_lasts_since_a_clock_that_was_set_back_says_so() -> None:
     series = CommitSeries()
     series.observe_lag(10, 1000.0, allowed=0)
-    series.observe_lag(10, 400.0, allowed=0)
+    series.observe_lag(5, 400.0, allowed=0)
     assert series.behind_since == 400.0
+    assert series.trend() == Trend(falls=False, catch_up_seconds=None)
 
 
 def test_of_frequent_commits_a_fall_within_the_newest_quarter_is_noticed() -> None:
-    lags = (1, 1, 10, 10, 10, 10, 5, 5)
+    lags = (1, 1, 10, 10, 10, 10, 5, 4)
     assert behind(lags, 64) == Trend(falls=True, catch_up_seconds=50.0)
     assert behind(lags, 128) == Trend(falls=False, catch_up_seconds=None)
     assert behind(lags[1:], 64) == Trend(falls=False, catch_up_seconds=None)
@@ -138,11 +139,50 @@ def test_an_interval_that_an_earlier_run_found_is_not_changed_by_what_goes_wrong
     assert series.commit_interval == 32.0
 
 
-@pytest.mark.parametrize(("first", "second", "interval"), [(10.0, 11.0, 1.0), (None, 38.0, 32.0), (10.0, None, 64.0)])
+@pytest.mark.parametrize(
+    ("first", "second", "interval"), [(10.0, 11.0, 1.0), (None, 38.0, 32.0), (10.0, None, 64.0), (10.0, 10.0, None)]
+)
 def test_two_commits_are_as_far_apart_as_their_times_or_the_pass_that_saw_one_without_a_time(
-    first: float | None, second: float | None, interval: float
+    first: float | None, second: float | None, interval: float | None
 ) -> None:
     series = CommitSeries()
     series.observe_commit(5, first, 20.0)
     series.observe_commit(6, second, 50.0)
     assert series.commit_interval == interval
+
+
+@pytest.mark.parametrize(("behind_at", "interval"), [(3570.0, 64.0), (None, 32.0)])
+def test_the_time_in_which_there_was_nothing_to_commit_is_no_time_between_commits(
+    behind_at: float | None, interval: float
+) -> None:
+    series = CommitSeries()
+    series.observe_commit(5, 0.0, 0.0)
+    for now in range(30, 3601, 30):
+        series.observe_lag(0 if behind_at is None or now < behind_at else 10, float(now), allowed=0)
+    series.observe_commit(6, 3630.0, 3630.0)
+    assert series.commit_interval == interval
+
+
+def test_lag_that_was_gone_for_a_pass_lasts_since_it_came_back() -> None:
+    series = CommitSeries()
+    since = []
+    for now, lag in ((100.0, 11), (130.0, 10), (160.0, 11), (190.0, 12)):
+        series.observe_lag(lag, now, allowed=10)
+        since.append(series.behind_since)
+    assert since == [100.0, None, 160.0, 160.0]
+
+
+def test_of_passes_within_25_seconds_the_lowest_lag_counts() -> None:
+    series = CommitSeries()
+    for seconds, lag in ((0, 100), (10, 40), (20, 90), (25, 30)):
+        series.observe_lag(lag, 1_000_000.0 + seconds, allowed=0)
+    assert series.trend() == Trend(falls=True, catch_up_seconds=75.0)
+
+
+def test_offsets_that_are_set_back_twice_have_to_come_to_where_they_were_at_first() -> None:
+    series = CommitSeries()
+    since = []
+    for number, offset in enumerate((80, 10, 5, 50, 79, 80, 90, 20)):
+        series.observe_commit(offset, None, 1_000_000.0 + number)
+        since.append(series.rewound_from)
+    assert since == [None, 80, 80, 80, 80, None, None, 90]

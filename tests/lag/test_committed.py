@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from streaming_app.lag.committed import CommittedOffsets
 from streaming_app.lag.model import Commit
 
@@ -76,10 +78,38 @@ def test_all_groups_are_asked_for_while_the_log_is_read_late_and_commits_are_kno
     committed = CommittedOffsets()
     committed.choose(log(app=1, plain=1, denied=1), {"app"}, 0.0)
     committed.merge({"app": {}}, 0.0)
-    known = log(app=2, plain=2, denied=2)
-    assert committed.choose(known, {"app"}, 30.0) == {"app"}
+    assert committed.choose(log(app=2, plain=2, denied=2), {"app"}, 30.0) == {"app"}
 
-    assert committed.choose(known, {"app"}, 130.0, is_late=True) == {"app", "plain", "denied"}
+    newer = log(app=3, plain=3, denied=3)
+    assert committed.choose(newer, {"app"}, 130.0, is_late=True) == {"app", "plain", "denied"}
     committed.merge({"app": {("t", 0): (2, None)}, "plain": {("t", 0): (9, None)}}, 130.0)
 
     assert [committed.known_until(one, 25.0) for one in ("app", "plain", "denied")] == [130.0, 130.0, 25.0]
+
+
+@pytest.mark.parametrize(("seconds", "again"), [(0.0, False), (299.0, False), (300.0, True), (-1.0, True)])
+def test_a_group_at_rest_is_asked_for_again_after_five_minutes_or_when_the_clock_was_set_back(
+    seconds: float, *, again: bool
+) -> None:
+    committed, asked_at = CommittedOffsets(), 1_000_000.0
+    committed.choose(log(plain=5), set(), asked_at)
+    committed.merge({"plain": {("t", 0): (5, None)}}, asked_at)
+
+    assert committed.choose(log(plain=5), set(), asked_at + seconds) == ({"plain"} if again else set())
+
+
+def test_a_commit_after_the_answer_of_the_coordinator_replaces_it() -> None:
+    committed = CommittedOffsets()
+    committed.choose(log(plain=1), set(), 0.0)
+    committed.merge({"plain": {("t", 0): (1, None)}}, 0.0)
+    committed.choose(log(plain=2), set(), 30.0)
+
+    assert committed.merge({}, 30.0) == log(plain=2)
+
+
+def test_the_first_commit_for_a_partition_goes_not_back() -> None:
+    committed = CommittedOffsets()
+    committed.choose(log(plain=5), set(), 0.0)
+    more = {**log(plain=6), ("plain", "t", 1): Commit(3, "id", None, 130.0)}
+
+    assert committed.choose(more, set(), 30.0) == set()

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
-from streaming_app.lag.group_lag import SLOW, group_lags
+from streaming_app.lag.group_lag import SLOW, GroupLag, group_lags
+from streaming_app.lag.model import LagRow
 from tests.lag.lag_harness import GROUP, TOPIC, row
 
 HOUR, NOW = 3600.0, 1_000_000.0
+
+
+def follow(*passes: LagRow, seconds: float = 30.0) -> list[GroupLag]:
+    """Return what is known of the group after each of these passes, so many seconds apart from `NOW`."""
+    found: list[GroupLag] = []
+    before: Mapping[str, GroupLag] = {}
+    for number, one in enumerate(passes):
+        before = group_lags([one], before, NOW + number * seconds)
+        found.append(before[GROUP])
+    return found
 
 
 @pytest.mark.parametrize(("catch_up", "catches_up"), [(6 * HOUR, True), (6 * HOUR + 1, False)])
@@ -34,5 +47,44 @@ def test_a_partition_with_a_commit_whose_status_is_not_known_is_remembered(
 
 
 def test_the_lag_of_what_is_wrong_is_summed_where_it_is_known() -> None:
-    rows = [row(status="REWOUND", partition=n, lag=lag) for n, lag in enumerate([3, None, 4])]
-    assert group_lags(rows, {}, NOW)[GROUP].wrong["REWOUND"].lag == 7
+    known = [(3, 40.0), (None, None), (4, 20.0)]
+    rows = [row(status="REWOUND", partition=n, lag=lag, lag_seconds=age) for n, (lag, age) in enumerate(known)]
+    wrong = group_lags(rows, {}, NOW)[GROUP].wrong["REWOUND"]
+    assert (wrong.count, wrong.lag, wrong.lag_seconds) == (3, 7, 40.0)
+    (unknown,) = group_lags(rows[1:2], {}, NOW)[GROUP].wrong.values()
+    assert unknown.lag_seconds is None
+
+
+@pytest.mark.parametrize(("seconds", "is_slow"), [(119, False), (120, True)])
+@pytest.mark.parametrize("status", ["BEHIND", "CATCHING_UP"])
+def test_a_partition_is_slow_after_two_minutes(status: str, seconds: float, *, is_slow: bool) -> None:
+    (found,) = follow(row(status=status, status_since=NOW - seconds, catch_up_seconds=None))
+    assert [(kind, one.since) for kind, one in found.wrong.items()] == [(SLOW, NOW - seconds)] * is_slow
+
+
+def test_a_partition_is_slow_until_it_has_caught_up_for_three_minutes_in_a_row() -> None:
+    behind = row(status="BEHIND", status_since=NOW - HOUR)
+    falls = behind._replace(status="CATCHING_UP", catch_up_seconds=60.0)
+    lags = follow(behind, falls, falls, behind, *[falls] * 7)
+
+    assert [one.catches_up for one in lags] == [False, True, True, False, *[True] * 7]
+    assert [SLOW in one.wrong for one in lags] == [True] * 10 + [False]
+    assert lags[9].wrong[SLOW].since == NOW - HOUR
+    again = follow(behind, *[falls] * 7, *[behind] * 5)
+    assert [SLOW in one.wrong for one in again] == [True] * 7 + [False] * 4 + [True] * 2
+
+
+def test_a_lag_whose_fall_is_held_in_a_rebalance_catches_up() -> None:
+    held = row(status="CATCHING_UP", status_since=NOW - HOUR, catch_up_seconds=None, held_since=NOW - 30)
+    (found,) = follow(held)
+    assert (found.catches_up, found.is_held) == (True, True)
+
+
+def test_time_counts_again_from_the_first_pass_after_a_rebalance() -> None:
+    runs = row(status="BEHIND", status_since=NOW - HOUR)
+    held = runs._replace(held_since=NOW)
+    lags = follow(runs, held, held, runs, runs)
+
+    assert [one.is_held for one in lags] == [False, True, True, False, False]
+    assert [one.settled_at for one in lags] == [0.0, 0.0, 0.0, NOW + 90, NOW + 90]
+    assert {one.wrong[SLOW].since for one in lags} == {NOW - HOUR}

@@ -55,6 +55,7 @@ def test_a_clock_that_was_set_back_gives_no_negative_age() -> None:
 
     assert samples.pairs() == [(100, 1000.0), (300, 1015.0)]
     assert samples.age(299, 900.0) == Age(0.0, is_lower_bound=False)
+    assert samples.age(99, 900.0) == Age(0.0, is_lower_bound=True)
 
 
 def test_a_steady_rate_for_weeks_keeps_few_samples() -> None:
@@ -123,3 +124,28 @@ def test_restored_samples_give_the_same_ages(steps: list[tuple[int, float]]) -> 
 
     for offset in range(0, end + 1, max(1, end // 50)):
         assert restored.age(offset, now) == samples.age(offset, now)
+
+
+@given(
+    first=st.integers(0, 1_000),
+    steps=st.lists(
+        st.tuples(st.sampled_from([0, 0, 1, 10, 11, 5_000]), st.sampled_from([1.0, 30.0, 31.0, 3600.0])),
+        min_size=64,
+        max_size=64,
+    ),
+)
+def test_thinning_out_once_keeps_every_pause_and_moves_no_time_by_more_than_a_sixteenth(
+    first: int, steps: list[tuple[int, float]]
+) -> None:
+    offset, now = 61 * first, 1_000_000.0
+    times, samples = {offset: now}, EndSamples([(offset, now)])
+    for grown, seconds in [(0, 600.0), *steps]:  # it begins with a pause
+        offset, now = offset + grown, now + seconds
+        samples.add(offset, now)
+        times[offset] = now
+    for end, time in times.items():
+        age = samples.age(end, now)
+        assert age is not None
+        if not age.is_lower_bound:
+            expected = 0.0 if end == offset else now - time
+            assert abs(age.seconds - expected) <= max(1.0, expected / 16) + 1e-6

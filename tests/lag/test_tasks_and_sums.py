@@ -60,7 +60,32 @@ def test_the_owner_is_the_member_that_has_the_task_now_as_active() -> None:
     tasks = group_tasks(group(), lambda _pattern: ())
 
     assert tasks.owners == {("0", 0): Owner("m", "p", "10.0.0.1")}
-    assert tasks.rebalancing_since is None
+    assert (tasks.rebalancing_since, tasks.stable_since) == (None, SINCE.timestamp())
+
+
+def test_a_task_of_a_member_that_the_row_does_not_have_has_no_owner() -> None:
+    left = {"member_id": "left", "role": "active", "subtopology_id": "0", "partition": 3, "current": True}
+    tasks = group_tasks(group(assignments=[*group()["assignments"], left]), lambda _pattern: ())
+
+    assert set(tasks.owners) == {("0", 0)}
+
+
+@pytest.mark.parametrize("column", ["members", "assignments", "subtopologies", "state_since"])
+def test_a_row_that_lacks_a_column_still_has_the_rest(column: str) -> None:
+    found = group_tasks(group(**{column: None, "state": "Assigning"}), lambda _pattern: ())
+
+    has_owners = column not in {"members", "assignments"}
+    assert found.owners == ({("0", 0): Owner("m", "p", "10.0.0.1")} if has_owners else {})
+    assert found.rebalancing_since == (0.0 if column == "state_since" else SINCE.timestamp())
+    assert found.stable_since is None
+    assert source_topics(group(**{column: None})) == (set() if column == "subtopologies" else {"orders", "app-by-key"})
+
+
+def test_subtopologies_with_changelogs_have_state() -> None:
+    with_state = {**subtopology("2", "payments"), "state_changelog_topics": [{"name": "app-store-changelog"}]}
+    found = group_tasks(group(subtopologies=[*group()["subtopologies"], with_state]), lambda _pattern: ())
+
+    assert found.stateful == {"2"}
 
 
 def test_a_group_that_rebalances_says_since_when() -> None:
@@ -83,11 +108,15 @@ def test_every_status_has_a_rank_and_a_meaning() -> None:
 
 rows = st.lists(
     st.builds(
-        lambda group_id, topic, partition, lag, owner, status: row(
+        lambda group_id, topic, partition, lag, owner, status, age, known_until: row(
             group_id=group_id,
             topic=topic,
             partition=partition,
             lag=None if status == "UNKNOWN" else lag,
+            lag_seconds=None if status == "UNKNOWN" else age[0],
+            lag_seconds_is_lower_bound=None if status == "UNKNOWN" else age[1],
+            known_until=known_until,
+            committed_offset=None if status == "UNKNOWN" and lag == 0 else 90,
             subtopology_id="0" if owner is not None else None,
             task_id=None if owner is None else f"0_{partition}",
             member_id=owner or None,
@@ -98,9 +127,11 @@ rows = st.lists(
         st.sampled_from(["a", "b"]),
         st.sampled_from(["x", "y", "z"]),
         st.integers(0, 5),
-        st.integers(0, 10**12),
+        st.sampled_from([0, 0, 1, 2, 10**12]),
         st.sampled_from([None, "", "m1", "m2"]),
         st.sampled_from(sorted(STATUSES)),
+        st.tuples(st.sampled_from([0.0, 0.5, 40.0]), st.booleans()),
+        st.sampled_from([None, 100.0, 200.0, 300.0]),
     ),
     max_size=40,
 )
@@ -121,17 +152,47 @@ def test_every_sum_is_over_the_same_lag(found: list[LagRow]) -> None:
 
 
 @given(rows)
-def test_the_status_of_a_sum_is_the_worst_of_its_partitions_with_a_commit(found: list[LagRow]) -> None:
+def test_a_sum_is_over_the_partitions_whose_lag_is_known_and_as_bad_as_the_worst_with_a_commit(
+    found: list[LagRow],
+) -> None:
     for one in lag_sums(found, "group"):
-        of_group = [row for row in found if row.group_id == one.key[0] and row.status != "LEFT_OVER"]
-        committed = [row.status for row in of_group if row.committed_offset is not None]
-        assert one.status == min(committed, key=BY_RANK.index, default="UNKNOWN")
+        those = [row for row in found if row.group_id == one.key[0] and row.status != "LEFT_OVER"]
+        committed = [row for row in those if row.committed_offset is not None]
+        known = [row for row in committed if row.lag is not None]
+        assert one.status == min((row.status for row in committed), key=BY_RANK.index, default="UNKNOWN")
+        assert one.lag == (sum(row.lag or 0 for row in known) if known else None)
+        assert one.known_until == min((row.known_until for row in those if row.known_until is not None), default=None)
+        assert one.partitions_without_commit == len(those) - len(committed)
+        assert one.partitions_behind == sum(row.status != "OK" for row in committed)
+        assert one.unknown_partitions == sum(row.lag is None for row in those)
+        if not known:
+            assert (one.max_lag, one.worst, one.lag_seconds) == (None, None, None)
+            continue
+        worst = max(known, key=lambda row: row.lag or 0)
+        assert (one.max_lag, one.worst) == (worst.lag, (worst.topic, worst.partition))
+        oldest = max(known, key=lambda row: row.lag_seconds or 0.0)
+        assert one.lag_seconds == oldest.lag_seconds
+        assert one.is_lower_bound == (bool(oldest.lag_seconds_is_lower_bound) or one.unknown_partitions > 0)
 
 
-@given(rows)
-def test_a_sum_is_none_only_if_no_lag_is_known(found: list[LagRow]) -> None:
-    known = {one.group_id for one in found if one.lag is not None and one.status != "LEFT_OVER"}
-    assert {one.key[0] for one in lag_sums(found, "group") if one.lag is not None} == known
+def test_sums_come_by_offsets_then_by_seconds_then_by_name_and_what_is_not_known_last() -> None:
+    fields: list[tuple[str, str | None, int | None, float | None]] = [
+        ("a", "2", 5, 1.0),
+        ("b", "1", 7, 0.5),
+        ("b", "0", 7, None),
+        ("c", None, 5, 1.0),
+        ("c", "0", 5, 1.0),
+        ("c", "1", 0, 0.0),
+        ("d", "0", None, None),
+    ]
+    rows = [
+        row(group_id=group_id, process_id=process, client_host="h", task_id="0_0", lag=lag, lag_seconds=seconds)
+        for group_id, process, lag, seconds in fields
+    ]
+
+    found = [one.key[:2] for one in lag_sums(reversed(rows), "process")]
+
+    assert found == [("b", "1"), ("b", "0"), ("a", "2"), ("c", "0"), ("c", None), ("c", "1"), ("d", "0")]
 
 
 def test_a_status_that_a_later_release_has_written_is_the_worst() -> None:
@@ -153,6 +214,8 @@ def test_partitions_without_a_commit_are_counted_and_say_nothing_of_the_status()
     [
         ({"log_end_offset": None}, 1),
         ({"status": "RECREATED"}, 1),
+        ({"status": "RECREATED", "log_start_offset": 9, "log_end_offset": 9}, 1),
+        ({"committed_offset": None, "log_end_offset": None}, 1),
         ({"committed_offset": None, "log_start_offset": 5, "log_end_offset": 9}, 1),
         ({"committed_offset": None, "log_start_offset": 9, "log_end_offset": 9}, 0),
         ({"status": "LEFT_OVER"}, 0),

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from streaming_app.lag.model import Commit, GroupTasks, LogEnds
+from streaming_app.lag.model import NO_TASKS, Commit, GroupTasks, LagRow, LogEnds, ReadUntil
 from streaming_app.lag.tracker import LagTracker
-from tests.lag.lag_harness import ALICE, GROUP, TOPIC, TOPIC_ID, MiniCluster, row
+from tests.lag.lag_harness import ALICE, GROUP, TASKS, TOPIC, TOPIC_ID, MiniCluster, row
 
-TASKS = GroupTasks(subtopology_of={TOPIC: "0"}, owners={("0", 0): ALICE}, has_members=True)
 OTHER_ID = "zzWb5ZLaQh2q0mFYH7Yb2A"
+NOW = 1_000_000.0
+UP_TO_NOW = ReadUntil(NOW, NOW)
+
+
+def observe(commit: Commit, ends: LogEnds, tasks: GroupTasks = NO_TASKS, read_until: ReadUntil = UP_TO_NOW) -> LagRow:
+    """Return the row of a single pass, the first one."""
+    (found,) = LagTracker().observe(
+        {(GROUP, TOPIC, 0): commit}, {(TOPIC, 0): ends}, {GROUP: tasks}, NOW, {GROUP: read_until}
+    )
+    return found
 
 
 def test_a_commit_that_was_gone_for_a_pass_begins_anew() -> None:
@@ -38,6 +47,7 @@ def test_a_topic_that_was_created_again_while_its_id_was_not_known_is_noticed() 
 
     assert (found.status, found.behind_since) == ("RECREATED", None)
     assert cluster.tracker.topic_id(TOPIC) == OTHER_ID
+    assert cluster.tracker.samples()[TOPIC, 0].pairs() == [(100, cluster.now)]
 
 
 def test_the_id_and_the_samples_of_a_topic_that_nobody_asks_for_are_forgotten() -> None:
@@ -61,11 +71,12 @@ def test_the_last_offset_is_no_lag_if_it_is_the_marker_of_a_transaction() -> Non
     cluster.step()
     cluster.produce(1)
     new = cluster.step()
-    assert (new.lag, new.lag_seconds) == (1, 30.0)
+    assert (new.lag, new.lag_seconds, new.behind_since) == (1, 30.0, cluster.now)
 
     marker = cluster.step()
 
     assert (marker.lag, marker.lag_seconds, marker.lag_seconds_is_lower_bound) == (1, 0.0, False)
+    assert marker.behind_since is None
 
 
 def test_a_task_without_a_commit_has_a_row_with_its_owner_and_the_ends_of_its_log() -> None:
@@ -132,7 +143,7 @@ def test_a_topic_whose_id_was_not_known_for_a_pass_is_the_same() -> None:
     cluster.commit_offset(10)
     first = cluster.step()
     cluster.topic_id = None
-    cluster.step()
+    assert cluster.step().lag == 90
     cluster.topic_id = TOPIC_ID
 
     assert cluster.step().behind_since == first.behind_since
@@ -145,3 +156,91 @@ def test_one_record_of_ten_minutes_ago_is_lag_until_it_is_known_to_be_a_marker()
     cluster.step()
     cluster.produce(1)
     assert [cluster.step(600).status, cluster.step().status] == ["STOPPED", "OK"]
+
+
+def test_a_partition_whose_end_is_not_known_keeps_nothing_from_the_others() -> None:
+    tracker = LagTracker()
+    commits = {(GROUP, TOPIC, partition): Commit(10) for partition in range(3)}
+    ends = {(TOPIC, partition): LogEnds(end, 0) for partition, end in enumerate((100, None, 200))}
+
+    rows = tracker.observe(commits, ends, {}, NOW)
+
+    assert [one.lag for one in rows] == [90, None, 190]
+    assert {key: one.pairs() for key, one in tracker.samples().items()} == {
+        (TOPIC, 0): [(100, NOW)],
+        (TOPIC, 2): [(200, NOW)],
+    }
+
+
+@pytest.mark.parametrize("start", [None, 0])
+def test_a_commit_of_offset_0_has_the_whole_log_before_it(start: int | None) -> None:
+    found = observe(Commit(0, TOPIC_ID), LogEnds(100, start, topic_id=TOPIC_ID))
+
+    assert (found.lag, found.lost_offsets) == (100, start)
+    assert found.status == "UNKNOWN"
+
+
+def test_the_lag_of_records_that_were_deleted_is_as_old_as_the_first_one_that_is_left() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    for _ in range(3):
+        cluster.commit_offset(0)
+        cluster.produce(100)
+        cluster.step()
+    cluster.start = 200
+
+    found = cluster.step()
+
+    assert (found.status, found.lag, found.lag_seconds) == ("LOST", 100, 60.0)
+
+
+@pytest.mark.parametrize(("asked", "status"), [(55.0, "LOST"), (54.0, "UNKNOWN")])
+def test_a_loss_is_proven_if_the_commits_are_known_up_to_when_the_start_was(asked: float, status: str) -> None:
+    cluster = MiniCluster(tasks=TASKS, end=100, start=50)
+    cluster.commit_offset(10)
+    cluster.commits_until = cluster.now - 25
+    cluster.start_at = cluster.now + 30 - asked
+
+    assert cluster.step().status == status
+
+
+@pytest.mark.parametrize("offset", [None, 10])
+def test_a_task_without_an_owner_names_none(offset: int | None) -> None:
+    found = observe(Commit(offset, TOPIC_ID), LogEnds(100, 0, topic_id=TOPIC_ID), GroupTasks({TOPIC: "0"}))
+
+    assert (found.task_id, found.member_id, found.process_id, found.client_host) == ("0_0", None, None, None)
+    assert found.is_unowned
+
+
+@pytest.mark.parametrize("offset", [None, 10])
+@pytest.mark.parametrize(
+    ("asked_at", "answered_at", "commits_until", "observed_at", "known_until"),
+    [
+        (NOW - 5, NOW - 5, NOW, NOW - 5, NOW - 5),
+        (NOW - 5, NOW - 5, NOW - 20, NOW - 5, NOW - 20),
+        (None, NOW - 600, NOW, NOW, NOW - 600),
+        (None, None, NOW, NOW, None),
+        (NOW - 5, NOW - 5, 0.0, NOW - 5, None),
+    ],
+)
+def test_a_row_is_known_until_both_the_commits_and_the_end_of_the_log_are(
+    asked_at: float | None,
+    answered_at: float | None,
+    commits_until: float,
+    observed_at: float,
+    known_until: float | None,
+    offset: int | None,
+) -> None:
+    ends = LogEnds(100, 0, at=asked_at, answered_at=answered_at)
+
+    found = observe(Commit(offset), ends, read_until=ReadUntil(commits_until, NOW))
+
+    assert (found.observed_at, found.known_until) == (observed_at, known_until)
+
+
+@pytest.mark.parametrize(
+    ("offset", "end", "status"), [(100, 100, "OK"), (101, 100, "RECREATED"), (100, None, "UNKNOWN")]
+)
+def test_without_ids_only_a_commit_beyond_the_end_is_of_another_topic(
+    offset: int, end: int | None, status: str
+) -> None:
+    assert observe(Commit(offset), LogEnds(end, 0)).status == status

@@ -36,10 +36,25 @@ def passes(
 
 
 def test_an_offset_that_does_not_move_while_records_wait_is_stalled_after_five_minutes() -> None:
-    some = [owned(lag=10 + n, log_end_offset=100 + n) for n in range(12)]
+    some = [owned(lag=10 + n, log_end_offset=100 + n) for n in range(11)]
     assert passes(some[:10])[GROUP].stalled is None
     stalled = passes(some)[GROUP].stalled
-    assert (stalled.since, stalled.count, stalled.offsets) == (T0, 1, 21)
+    assert (stalled.since, stalled.count, stalled.offsets, stalled.unowned) == (T0, 1, 20, 0)
+
+
+def test_the_first_stalled_partitions_are_named_by_topic_and_partition() -> None:
+    rows = [
+        owned(topic=topic, partition=partition, task_id=f"0_{partition}", member_id="m" if partition else None)
+        for partition in range(12)
+        for topic in ("b", "a")
+    ]
+    stalled = passes([rows] * 11)[GROUP].stalled
+    assert stalled.count == 24
+    assert [(one.topic, one.partition) for one in stalled.named] == [
+        *(("a", n) for n in range(12)),
+        *(("b", n) for n in range(8)),
+    ]
+    assert (stalled.unowned, len(stalled.tasks)) == (2, 12)
 
 
 def test_it_is_stalled_also_while_the_group_rebalances_and_its_status_is_held() -> None:
@@ -68,12 +83,17 @@ def test_one_that_moves_is_not_stalled_and_an_end_that_rests_one_ahead_is_no_wor
     assert passes(moving)[GROUP].stalled is None
     marker = passes([owned(lag=1)] * 20)[GROUP]
     assert (marker.waiting, marker.stalled) == (0, None)
+    slow = passes([owned(lag=1, log_end_offset=100 + n) for n in range(20)])[GROUP]
+    assert (slow.waiting, slow.stalled.count) == (1, 1)
 
 
 def test_where_nothing_was_ever_committed_what_came_since_a_member_had_it_is_work() -> None:
     none = {"committed_offset": None, "committed_at": None, "lag": None, "lag_seconds": None, "status": "UNKNOWN"}
     rests = passes([owned(**none)] * 30)[GROUP]
     assert (rests.waiting, rests.stalled, rests.has_commits) == (0, None, False)
+    no_member = [owned(**none, log_end_offset=100 + 5 * n, member_id=None if n < 29 else "m") for n in range(30)]
+    assert [passes(no_member[:count])[GROUP].waiting for count in (29, 30)] == [0, 0]
+    assert passes([*no_member, no_member[-1]._replace(log_end_offset=250)])[GROUP].offsets == 5
     comes = passes([owned(**none, log_end_offset=100 + 5 * n) for n in range(30)])[GROUP]
     assert (comes.waiting, comes.offsets, comes.stalled.count) == (1, 145, 1)
 
@@ -81,9 +101,53 @@ def test_where_nothing_was_ever_committed_what_came_since_a_member_had_it_is_wor
 def test_a_stateful_task_that_came_to_another_member_may_restore_for_half_an_hour() -> None:
     tasks = {GROUP: replace(RUNS, stateful=frozenset({"0"}))}
     moved = [owned(member_id="m" if n < 4 else "other", lag=10 + n, log_end_offset=100 + n) for n in range(70)]
-    assert passes(moved[:20], tasks)[GROUP].restoring.count == 1
-    assert passes(moved[:20], tasks)[GROUP].stalled is None
-    assert passes(moved, tasks)[GROUP].stalled.count == 1
+    assert passes(moved[:10], tasks)[GROUP].restoring is None  # not stalled yet
+    for some in (moved[:20], moved[:64]):  # the other came at 120 s, and the last of these is at 1890 s
+        assert passes(some, tasks)[GROUP].restoring.count == 1
+        assert passes(some, tasks)[GROUP].stalled is None
+    assert passes(moved[:65], tasks)[GROUP].stalled.count == 1
+
+
+@pytest.mark.parametrize(
+    ("owners", "restores"),
+    [
+        ({0: "a", 10: "b"}, True),
+        ({0: "a", 10: None}, False),
+        ({0: "a", 10: None, 12: "a"}, False),
+        ({0: None, 10: "b"}, True),
+        ({0: "a", 10: "b", 50: "c", 69: "d"}, False),
+        ({0: "a", 60: "b"}, True),
+    ],
+)
+def test_a_task_restores_half_an_hour_from_the_first_member_that_it_came_to_since_it_moved(
+    owners: dict[int, str | None], *, restores: bool
+) -> None:
+    tasks = {GROUP: replace(RUNS, stateful=frozenset({"0"}))}
+    rows = [
+        owned(member_id=owners[max(came for came in owners if came <= n)], committed_offset=min(90, 88 + n))
+        for n in range(max(*owners, 30) + 10)
+    ]
+    work = passes(rows, tasks)[GROUP]
+    assert (work.restoring is not None, work.stalled is not None) == (restores, not restores)
+
+
+def test_a_task_that_has_moved_since_it_came_to_its_member_restores_no_more() -> None:
+    tasks = {GROUP: replace(RUNS, stateful=frozenset({"0"}))}
+    rows = [owned(member_id="m" if n < 4 else "other", committed_offset=90 + (n >= 6)) for n in range(20)]
+    work = passes(rows, tasks)[GROUP]
+    assert (work.restoring, work.stalled.count, work.progressed_at) == (None, 1, T0 + 6 * 30)
+    assert passes([*rows, rows[-1]._replace(member_id="third")], tasks)[GROUP].restoring.count == 1
+
+
+@pytest.mark.parametrize("state", ["stable_since", "rebalancing_since"])
+@pytest.mark.parametrize(("seconds", "restores"), [(1799, True), (1800, False)])
+def test_a_run_that_begins_knows_by_the_state_of_the_group_when_its_tasks_came(
+    state: str, seconds: float, *, restores: bool
+) -> None:
+    stored = owned(behind_since=T0 - 5000, committed_at=T0 - 5000)
+    tasks = replace(RUNS, stateful=frozenset({"0"}), **{state: T0 - seconds})
+    work = passes([stored], {GROUP: tasks})[GROUP]
+    assert (work.restoring is not None, work.stalled is not None) == (restores, not restores)
 
 
 def test_a_pass_that_knows_nothing_leaves_what_was_known_as_it_was() -> None:
@@ -96,6 +160,7 @@ def test_a_pass_that_knows_nothing_leaves_what_was_known_as_it_was() -> None:
     assert observe_work(some[-1:], {GROUP: RUNS}, after, T0 + 960)[GROUP].seen_again_at == T0 + 960
     assert known[GROUP].seen_again_at is None
     some_away = observe_work([away, owned(partition=1, lag=0)], {GROUP: RUNS}, known, T0 + 900)[GROUP]
+    assert some_away.offsets == 0
     assert (some_away.stalled.count, some_away.unknown, some_away.known_at) == (1, 1, T0 + 900)
 
 
@@ -103,6 +168,75 @@ def test_after_a_restart_of_the_job_the_stored_rows_say_since_when() -> None:
     stored = owned(behind_since=T0 - 1000, committed_at=T0 - 900)
     stalled = passes([stored])[GROUP].stalled
     assert stalled.since == T0 - 900
+
+
+@pytest.mark.parametrize(
+    ("status", "since", "stalled_since"),
+    [("STALLED", T0 - 900, T0 - 900), ("STALLED", None, None), ("BEHIND", T0 - 900, None)],
+)
+def test_after_a_restart_an_offset_that_is_committed_again_and_again_has_not_moved(
+    status: str, since: float | None, stalled_since: float | None
+) -> None:
+    stored = owned(status=status, status_since=since, behind_since=T0 - 1000, committed_at=T0 - 10)
+    stalled = passes([stored])[GROUP].stalled
+    assert (stalled and stalled.since) == stalled_since
+
+
+def test_a_run_that_begins_without_the_times_of_commits_lets_stateful_tasks_restore() -> None:
+    tasks = {GROUP: replace(RUNS, stateful=frozenset({"0"}))}
+    assert passes([owned(committed_at=None)] * 11, tasks)[GROUP].restoring.count == 1
+
+
+@pytest.mark.parametrize("before", [90, None])
+def test_the_first_offset_that_a_run_saw_is_kept(before: int | None) -> None:
+    offsets = [before, 200, 300, None, 250]
+    rows = [owned(committed_offset=one, lag=one and 10, log_end_offset=310) for one in offsets]
+    works = [passes(rows[: count + 1])[GROUP] for count in range(len(rows))]
+    assert [one.progress[TOPIC, 0].first for one in works] == [before, *[before or 200] * 4]
+
+
+def test_a_first_pass_that_knows_nothing_says_so() -> None:
+    blind = passes([owned(lag=None, log_end_offset=None, status="UNKNOWN")])[GROUP]
+    assert (blind.known_at, blind.is_blind, blind.unknown, blind.waiting) == (0.0, True, 1, 0)
+
+
+def test_a_topic_that_was_created_again_has_work_if_its_log_has_records() -> None:
+    again = owned(status="RECREATED", lag=None, lag_seconds=None)
+    work = passes([again] * 11)[GROUP]
+    assert (work.waiting, work.stalled.count, work.offsets) == (1, 1, 0)
+    for start, end, waiting in ((None, 0, 0), (None, 1, 1), (0, 1, 1), (1, 1, 0), (99, 100, 1)):
+        assert passes([again._replace(log_start_offset=start, log_end_offset=end)])[GROUP].waiting == waiting
+
+
+@pytest.mark.parametrize(
+    ("fields", "uncertain"),
+    [
+        ({"log_start_offset": 99}, 1),
+        ({"log_start_offset": 100}, 0),
+        ({"log_start_offset": None, "log_end_offset": 1}, 1),
+        ({"log_start_offset": None, "log_end_offset": 0}, 0),
+        ({"log_start_offset": 0, "log_end_offset": None}, 0),
+        ({"log_start_offset": 0, "committed_offset": 90, "lag": 0}, 0),
+    ],
+    ids=str,
+)
+def test_whether_a_group_is_to_read_records_without_a_commit_is_uncertain(
+    fields: dict[str, Any], uncertain: int
+) -> None:
+    without = {"committed_offset": None, "committed_at": None, "lag": None, "lag_seconds": None}
+    one = owned(status="UNKNOWN", **{**without, **fields})
+    assert passes([one])[GROUP].uncertain == uncertain
+    if uncertain:
+        come = passes([one, one._replace(log_end_offset=(one.log_end_offset or 0) + 5)])[GROUP]
+        assert (come.waiting, come.uncertain) == (1, 0)
+
+
+def test_when_a_group_committed_is_known_although_it_never_did_for_some_partitions() -> None:
+    never = owned(partition=1, committed_offset=None, committed_at=None, lag=None, lag_seconds=None, status="UNKNOWN")
+    work = passes([[owned(committed_at=T0 - 100), never, owned(partition=2, committed_at=T0 - 200)]])[GROUP]
+    assert (work.committed_at, work.progressed_at) == (T0 - 100, T0 - 100)
+    none = passes([never])[GROUP]
+    assert (none.committed_at, none.progressed_at) == (None, None)
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [([10.0, 70.0], 70.0), ([10.0, None], None)])
@@ -142,8 +276,9 @@ def test_what_was_lost_is_counted_over_all_partitions() -> None:
     lost = [
         owned(partition=n, status="LOST", status_since=T0 - n, lost_offsets=count) for n, count in enumerate([7, 5])
     ]
-    work = passes([[*lost, owned(partition=2, lost_offsets=None)]])[GROUP]
-    assert (work.lost, work.lost_since, [one.partition for one in work.lost_rows]) == (12, T0 - 1, [0, 1])
+    held = owned(partition=2, status="LOST", status_since=T0, lag=None, lost_offsets=None)
+    work = passes([[*lost, held, owned(partition=3, lost_offsets=None)]])[GROUP]
+    assert (work.lost, work.lost_since, [one.partition for one in work.lost_rows]) == (12, T0 - 1, [0, 1, 2])
 
 
 def test_the_longest_time_between_records_is_known_and_slowly_forgotten() -> None:
@@ -162,5 +297,9 @@ def test_only_topics_that_delete_by_age_have_a_retention() -> None:
         ("c", "cleanup.policy", "compact"),
         ("d", "retention.ms", "1000"),
         ("d", "cleanup.policy", "compact,delete"),
+        ("e", "retention.ms", None),
+        ("f", "retention.ms", "0"),
+        ("g", "retention.ms", "1"),
+        ("g", "retention.bytes", "1000"),
     ]
-    assert retention_seconds(facts) == {"a": 60.0, "d": 1.0}
+    assert retention_seconds(facts) == {"a": 60.0, "d": 1.0, "g": 0.001}

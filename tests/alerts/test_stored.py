@@ -43,6 +43,7 @@ def test_the_row_of_an_alert_that_never_fired_is_removed_once_its_cause_is_gone(
     rig = Rig({"rules": {FAILED: {"for": "60s"}}})
     rig.cycle(0, group("FAILED", 0))
     assert [alert.state for alert in rig.table.values()] == [PENDING]
+    assert rig.engine.unsaved == ((), ())
     if restarts:
         rig.restart()
     rig.cycle(30, group(since=30))

@@ -205,9 +205,8 @@ class AlertEngine:
             if ended := self._incidents.end(incident_id, reason, now):
                 self._unsaved_incidents[incident_id] = ended
                 self._note_changes(self._board.end(groups, reason, now))
-        if job and not (job.caught_up and job.caught_up_at):
-            return
-        if job and job.caught_up_at and now - job.caught_up_at > timedelta(seconds=settings.late_seconds):
+        late = timedelta(seconds=settings.late_seconds)
+        if job and not (job.caught_up and job.caught_up_at and now - job.caught_up_at <= late):
             return
         work = observed.work
         restores = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -14,6 +14,7 @@ from streaming_app.alerts.outbox import Backoff, Failure, Outboxes, SinkTraits
 from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.time_intervals import TimeInterval
 from tests.alerts.healthy_group import healthy_group
 
 START = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
@@ -39,6 +40,7 @@ class Rig:
     sent: list[tuple[str, str | None]] = field(default_factory=list)
     descriptions: DescriptionSupport = field(default_factory=lambda: DescriptionSupport("always"))
     lag_of_all_groups: bool = False
+    duty_of: Callable[[str], Sequence[TimeInterval]] = lambda _group_id: ()
     engine: AlertEngine = field(init=False)
 
     def __post_init__(self) -> None:
@@ -52,6 +54,7 @@ class Rig:
             known.rule_settings_of(),
             known.notify_policy([PAGER]),
             lag_of_all_groups=self.lag_of_all_groups,
+            duty_of=self.duty_of,
         )
         outboxes = Outboxes([SinkTraits(PAGER, groups=True)], known.grouping, Backoff())
         self.engine = AlertEngine(

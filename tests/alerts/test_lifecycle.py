@@ -308,3 +308,12 @@ def test_a_finding_of_a_rule_that_is_not_enabled_is_no_alert_and_hides_none() ->
     harness = AlertHarness()
     found = {AlertKey("StreamsGroupOther", "a"): Finding(at(0), "why"), KEY: Finding(at(0), "why")}
     assert [alert.key for alert in harness.apply(at(300), found).changed] == [KEY]
+
+
+def test_a_pending_alert_that_becomes_more_severe_is_sent_when_it_fires_and_once() -> None:
+    harness = AlertHarness()
+    for second, severity in ((0, "warning"), (100, "critical")):
+        changes = harness.apply(at(second), {KEY: Finding(at(0), "why", severity=severity)})
+        assert [(one.state, one.severity, one.deliveries) for one in changes.changed] == [(PENDING, severity, ())]
+    (fired,) = harness.apply(at(300), {KEY: Finding(at(0), "why", severity="critical")}).changed
+    assert (fired.state, fired.deliveries) == (FIRING, DUE)

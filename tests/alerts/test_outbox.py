@@ -360,3 +360,16 @@ def test_whatever_a_sink_answers_each_notification_is_accepted_once(steps: list[
     assert sorted(map(str, accepted)) == sorted(offered)
     assert sending.outbox.status.waiting == 0
     assert sending.outbox.status.sent == len(offered)
+
+
+def test_a_silence_of_another_alert_changes_nothing_of_when_what_fires_is_sent_again() -> None:
+    outboxes = Outboxes([RESEND], Grouping(), Backoff())
+    outbox, times = outboxes.by_sink["chat"], []
+    outboxes.offer([of("a", deliveries=SENT), of("silenced", deliveries=SENT)], None, 0)
+    for second in range(0, 200, 10):
+        outboxes.offer((), lambda alert: alert.group_id == "silenced", second)
+        while task := outbox.take(second):
+            assert isinstance(task, Resend)
+            times.append((second, [alert.group_id for alert in task.alerts]))
+            outbox.answered(task, None, at(second), second)
+    assert times == [(second, ["a"]) for second in (0, 60, 120, 180)]

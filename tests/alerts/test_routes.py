@@ -155,6 +155,9 @@ def test_what_an_alert_was_before_is_kept_with_it_and_names_each_once() -> None:
     (one,) = state.open.values()
     assert one.was == (Identity("R", WARNING, "payments"),)
     assert [Identity.parse(str(each)) for each in one.was] == list(one.was)
+    state = step(state, NOW + timedelta(minutes=4), WARNING)
+    (one,) = state.open.values()
+    assert one.was == (Identity("R", CRITICAL, "payments"),)  # and not what it is again
     assert Identity.parse("R critical my team") == Identity("R", CRITICAL, "my team")
 
 

@@ -135,7 +135,7 @@ WRONG: dict[str, list[tuple[dict[str, Any], datetime, str]]] = {
         )
     ],
     "StreamsGroupDescriptionNotCleanedUp": [
-        ({**EMPTY, "state_since": ago(days=9)}, ago(days=9), "its topology description is still stored"),
+        ({**EMPTY, "state_since": ago(days=9)}, ago(days=9), "has been Empty since 2026-11-12 03:12"),
         (
             {**EMPTY, "state_since": ago(days=9), "stored_description_epoch": -2, "description_status": "UNCERTAIN"},
             ago(days=9),

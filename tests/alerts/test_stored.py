@@ -12,15 +12,17 @@ from streaming_app.alerts.engine import NO_HEALTH, StoredHealth
 from streaming_app.alerts.outbox import Failure
 from streaming_app.health.board import Change
 from streaming_app.health.incidents import Incident, Incidents
-from streaming_app.health.verdict import Verdict
+from streaming_app.health.verdict import DOWN, OFF, Verdict
 from streaming_app.job_status import JobStatus
 from streaming_app.lag.work import observe_work
+from streaming_app.time_intervals import TimeInterval
 from tests.alerts.engine_rig import FAILED, OLD, PAGER, START, Rig, at, group
+from tests.health.health_harness import waiting
 from tests.lag.lag_harness import row
 
 LATE = 120.0
 JOB = JobStatus(OLD, caught_up=True, caught_up_at=START)
-DOWN = Verdict("Down", OLD, OLD, "why", "critical")
+IS_DOWN = Verdict("Down", OLD, OLD, "why", "critical")
 
 
 def losing(*group_ids: str) -> dict[str, Any]:
@@ -90,6 +92,17 @@ def test_an_incident_stays_open_while_records_are_read_late() -> None:
     assert rig.engine.verdicts["payments"].verdict == "Losing"
 
 
+def test_what_is_declared_of_a_group_reaches_its_verdict() -> None:
+    at_night = TimeInterval(times=[(22 * 60, 24 * 60)])
+    empty = replace(group(), state="Empty", state_since=OLD, member_count=0)
+    found = []
+    for duty in ((), (at_night,)):
+        rig = Rig(duty_of=lambda name, duty=duty: duty if name == "payments" else ())
+        rig.step(0, empty, work={"payments": waiting(at(-3_600), START)})
+        found.append(rig.engine.verdicts["payments"].verdict)
+    assert found == [DOWN, OFF]
+
+
 def test_a_group_that_is_ignored_has_a_verdict_and_no_incident() -> None:
     rig = Rig({"ignore_groups": "payments"})
     rig.step(0, group(), group(group_id="other"), work=losing("payments", "other"))
@@ -124,7 +137,7 @@ def test_what_changed_of_health_while_it_was_stored_is_still_unsaved() -> None:
 
 
 def open_incident() -> Incident:
-    (incident,) = Incidents("prod").step([Change("payments", DOWN, OLD)], START)
+    (incident,) = Incidents("prod").step([Change("payments", IS_DOWN, OLD)], START)
     return incident
 
 

@@ -94,7 +94,7 @@ def test_an_incident_stays_open_while_records_are_read_late() -> None:
 
 def test_what_is_declared_of_a_group_reaches_its_verdict() -> None:
     at_night = TimeInterval(times=[(22 * 60, 24 * 60)])
-    empty = replace(group(), state="Empty", state_since=OLD, member_count=0)
+    empty = replace(group(), state="Empty", state_since=at(-7_200), member_count=0)
     found = []
     for duty in ((), (at_night,)):
         rig = Rig(duty_of=lambda name, duty=duty: duty if name == "payments" else ())

@@ -101,7 +101,7 @@ def _names(names: Iterable[str]) -> str:
 
 def _set(names: Sequence[str]) -> str:
     table = max(int(len(names) / _LOAD_FACTOR) + 1, _SMALLEST_TABLE)
-    return f"[{', '.join(map(escape, _hash_order(names, table)))}]"
+    return f"[{', '.join(map(escape, _hash_order(sorted(names, key=_creation), table)))}]"
 
 
 def _connect(nodes: Mapping[str, Node]) -> tuple[Neighbours, Neighbours, dict[str, int]]:
@@ -123,7 +123,7 @@ def _connect(nodes: Mapping[str, Node]) -> tuple[Neighbours, Neighbours, dict[st
 
 
 def _creation(name: str) -> tuple[float, bytes]:
-    """Return what sorts nodes as they were created: the DSL numbers them at the end of their names.
+    """Return what sorts nodes, topics and stores as they were created: most are numbered at the end of their names.
 
     It matters only for names that are in one bucket of a hash table.
     """
@@ -243,6 +243,7 @@ class _JavaTreeSet:
         self._balance(entry)
 
     def _balance(self, entry: _Entry) -> None:
+        """Rotate and colour the tree after a new entry. The root may stay red: nothing asks for its colour."""
         while (parent := entry.parent) and parent.is_red and (grandparent := parent.parent):
             is_left = parent is grandparent.left
             uncle = grandparent.right if is_left else grandparent.left
@@ -256,8 +257,6 @@ class _JavaTreeSet:
                 entry, parent = parent, entry
             parent.is_red, grandparent.is_red = False, True
             self._rotate(grandparent, to_left=not is_left)
-        if self._root:
-            self._root.is_red = False
 
     def _rotate(self, entry: _Entry, *, to_left: bool) -> None:
         """Put a child of the entry, the right one if `to_left`, in its place, and the entry below it."""

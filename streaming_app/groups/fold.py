@@ -249,10 +249,10 @@ class Fold:
             self._emit_events()
             if self._untrimmed > self.budget.bytes:
                 self._trim()
-        self._is_continuation = not self._in_operation and same_time
+        self._is_continuation = same_time
         self._in_operation = True
         self._saved = set()
-        if self.exists and not self._is_continuation and group_state.group.group_epoch is None:
+        if not self._is_continuation and group_state.group.group_epoch is None:
             group_state.first_seen_at = None  # an operation without record 17 is not the creation
         if self._values is None:
             self._values = group_values(group_state.group, group_state.topology_hash, exists=self.exists)
@@ -443,7 +443,7 @@ def _update_times(group_state: GroupState) -> None:
         group_state.state, group_state.state_since = group.state, at
     if group_state.description_status != group.description_status:
         group_state.description_status, group_state.description_since = group.description_status, at
-    group_state.deleted_at = (group_state.deleted_at or group_state.updated_at) if group.deleted else None
+    group_state.deleted_at = group_state.updated_at if group.deleted else None
 
 
 def _revert_last_changes(group_state: GroupState) -> None:

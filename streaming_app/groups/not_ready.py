@@ -67,7 +67,7 @@ def set_reasons(fold: Fold, topics: TopicLookup | None) -> None:
     """
     for passed in fold.passed_not_ready:
         parts, counts = passed.columns["subtopologies"], _counts_of(passed.columns, topics)
-        found = reason_from_topics(parts, counts) if counts is not None and parts else None
+        found = reason_from_topics(parts, counts) if counts is not None else None
         fold.add_passed_reason(passed, _text(found or not_ready_reason(passed.columns)))
     fold.passed_not_ready.clear()
     state = fold.group_state

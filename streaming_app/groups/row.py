@@ -68,7 +68,7 @@ def from_row(row: dict[str, Any]) -> GroupState:
         _add_task(group, task)
     for step in row["topology_epochs"]:
         epoch = step["topology_epoch"]
-        kept = {name: step[name] for name in _EPOCH_STEPS if step[name] is not None or name == "first_seen_at"}
+        kept = {name: step[name] for name in _EPOCH_STEPS if step[name] is not None}
         is_stored = kept.get("description_stored_at") is not None or group.stored_description_epoch == epoch
         group.topology_epochs[epoch] = kept | {"description_stored": step.get("description_stored") or is_stored}
     state = GroupState(group, **_present(row, _STATE_SCALARS))

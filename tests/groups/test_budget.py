@@ -13,7 +13,7 @@ from streaming_app.groups.events import EVENTS_LEFT_OUT
 from streaming_app.groups.fold import Fold
 from streaming_app.groups.group import LogRecord
 from streaming_app.groups.row import from_row, to_row
-from tests.groups.records import FIRST_JOIN, GROUP, TOPOLOGY, at, current, log, member, metadata
+from tests.groups.records import FIRST_JOIN, GROUP, TARGET, TOPOLOGY, at, current, log, member, metadata
 
 TAGS = [{"key": "zone", "value": "z" * 10_000}]
 Step = tuple[Any, int, Any, Any]
@@ -133,15 +133,100 @@ def test_events_beyond_the_budget_are_counted_in_one_more() -> None:
     fold.add(log(*((at(number), 17, GROUP, metadata(number + 2)) for number in range(200))))
     fold.close()
     assert len(fold.events) == 51
+    whole = Fold.of("g", 3, None)
+    whole.add(log(*((at(number), 17, GROUP, metadata(number + 2)) for number in range(200))))
+    whole.close()
     left_out = fold.events[-1]
     assert (left_out.kind, left_out.offset) == (EVENTS_LEFT_OUT, 199)
-    assert int(left_out.new or 0) > 140
+    assert int(left_out.new or 0) == len(whole.events) - 50
 
 
 def test_a_group_that_takes_more_steps_than_its_budget_is_refused() -> None:
+    records = log(*((at(number), 17, GROUP, metadata(number + 2)) for number in range(100)))
+    fold = Fold.of("g", 3, None, replace(DEFAULT, steps=100))
+    fold.add(records)
     fold = Fold.of("g", 3, None, replace(DEFAULT, steps=100))
     with pytest.raises(OverBudgetError, match="more than 100 steps"):
         fold.add(log(*((at(number), 17, GROUP, metadata(number + 2)) for number in range(200))))
+
+
+@pytest.mark.parametrize(("joins", "leaves"), [(range(4), []), (range(2), range(2))], ids=["new values", "old values"])
+def test_events_with_more_text_than_the_budget_are_left_out(joins: Iterable[int], leaves: Iterable[int]) -> None:
+    budget = replace(DEFAULT, bytes=1_000)  # 8,000 bytes of text
+    named = [(at(10 + n), 19, key(n), {**member(), "client_id": "c" * 3_000}) for n in joins]
+    gone = [(at(20 + n), 19, key(n), None) for n in leaves]
+    fold = Fold.of("g", 3, None, budget)
+    fold.add(log((at(0), 17, GROUP, metadata()), *named, *gone))
+    fold.close()
+    assert [one.member_id for one in fold.events if one.kind.startswith("member_")] == ["m0000", "m0001"]
+    assert int(fold.events[-1].new or 0) >= 2
+
+
+def test_any_number_of_operations_that_are_small_by_themselves_is_folded() -> None:
+    fold = Fold.of("g", 3, None, replace(DEFAULT, bytes=1_000, topology_bytes=1_000))
+    fold.add(replace_size(log(*((at(n), 19, key(n % 3), member()) for n in range(100)))))
+    fold.close()
+    assert len(fold.group_state.group.members) == 3
+
+
+def test_a_group_of_exactly_its_budget_is_whole() -> None:
+    steps = [(at(0), 17, GROUP, metadata()), *joins(range(4))]
+    steps += [(at(20 + n), 22, key(n), current(2, active=[0, 1], pending=[2])) for n in range(4)]
+    steps += [(at(30), 21, key(0), TARGET)]
+    whole, less = ({"members": 4, "tasks": 14}, [{"members": 3, "tasks": 14}, {"members": 4, "tasks": 13}])
+    assert not row_of(steps, replace(DEFAULT, **whole))["truncated"]
+    assert [row_of(steps, replace(DEFAULT, **one))["over_budget"] for one in less] == ["members", "tasks"]
+
+
+def test_configs_beyond_the_budget_are_left_out_until_smaller_ones_come() -> None:
+    large = metadata(configs=[{"key": "k", "value": "v" * 2_000}])
+    budget = replace(DEFAULT, bytes=1_000)
+    row = row_of([(at(0), 17, GROUP, large)], budget)
+    assert (row["assignment_configs"], row["over_budget"], row["truncated"]) == ([], "assignment configs", True)
+    row = row_of([(at(0), 17, GROUP, large), (at(1), 23, GROUP, TOPOLOGY)], budget, batches=2)
+    assert row["over_budget"] == "assignment configs"
+    row = row_of([(at(0), 17, GROUP, large), (at(1), 17, GROUP, metadata(3))], budget, batches=2)
+    assert (len(row["assignment_configs"]), row["over_budget"]) == (1, None)
+
+
+def test_members_that_are_left_out_are_there_when_those_that_were_kept_have_left() -> None:
+    budget = replace(DEFAULT, members=2)
+    first = [(at(0), 17, GROUP, metadata()), *joins(range(4))]
+    leave = [*((at(100 + n), 19, key(n), None) for n in range(2)), *((at(110), 17, GROUP, metadata(3)),) * 3]
+    row = row_of([*first, *leave], budget, batches=2)
+    assert (row["member_count"], row["members_left_out"]) == (0, 2)
+    assert row["state"] != "Empty"
+    heard = [*((at(200 + n), 19, key(n), member()) for n in (2, 3)), *((at(210), 17, GROUP, metadata(4)),) * 3]
+    row = row_of([*first, *leave, *heard], budget, batches=3)
+    assert (ids(row), row["members_left_out"]) == (["m0002"], 1)
+    row = row_of([*first, (at(300), 17, GROUP, None)], budget, batches=len(first) + 1)
+    assert (row["state"], row["members_left_out"]) == ("Dead", 0)
+
+
+def test_the_targets_of_a_member_that_is_left_out_are_left_out() -> None:
+    steps = [(at(0), 17, GROUP, metadata()), *((at(1), 21, key(n), TARGET) for n in range(4)), *joins(range(4))]
+    row = row_of(steps, replace(DEFAULT, members=2))
+    assert {one["member_id"] for one in row["assignments"]} == {"m0000", "m0001"}
+
+
+def test_targets_of_members_that_are_not_known_count() -> None:
+    steps = [(at(0), 17, GROUP, metadata()), *((at(1), 21, key(n), TARGET) for n in range(4))]
+    row = row_of(steps, replace(DEFAULT, bytes=600))
+    assert row["over_budget"] == "tasks"
+    assert {one["member_id"] for one in row["assignments"]} == {"m0000"}
+
+
+def test_targets_beyond_the_budget_of_tasks_are_left_out_with_the_other_tasks() -> None:
+    steps = [(at(0), 17, GROUP, metadata()), *joins(range(3)), *((at(20), 21, key(n), TARGET) for n in range(3))]
+    row = row_of(steps, replace(DEFAULT, tasks=5))
+    assert (row["over_budget"], row["member_count"]) == ("tasks", 3)
+    assert {one["member_id"] for one in row["assignments"]} == {"m0000", "m0001"}
+
+
+def test_a_group_without_members_has_no_tasks_and_tags_that_are_left_out() -> None:
+    steps = [(at(0), 17, GROUP, metadata()), *joins(range(20), client_tags=TAGS)]
+    gone = [(at(100), 19, key(n), None) for n in range(20)]
+    assert row_of([*steps, *gone], replace(DEFAULT, bytes=50_000), batches=2)["over_budget"] is None
 
 
 def test_an_operation_without_end_is_refused() -> None:

@@ -110,6 +110,29 @@ OPERATIONS: dict[str, tuple[list[Step], Causes]] = {
         ],
         [("group_epoch", "3", "tags,process"), ("assignment_epoch", "3", "tags,process")],
     ),
+    "a member that stays has another rack with a long name": (
+        [
+            (at(10), 19, M1, member(rack_id="a" * 300)),
+            (at(20), 19, M1, member(rack_id="b" * 300)),
+            (at(20), 17, GROUP, metadata(3)),
+            *assigned(21, 3, M1),
+        ],
+        [("group_epoch", "3", "rack"), ("assignment_epoch", "3", "rack")],
+    ),
+    "a member of which no description was read joins": (
+        [(at(10), 22, M2, current(1)), (at(10), 17, GROUP, metadata(3)), *assigned(11, 3, M1)],
+        [("group_epoch", "3", "unknown"), ("assignment_epoch", "3", "unknown")],
+    ),
+    "the description of a member that was there is read for the first time, with its first tasks": (
+        [
+            (at(9), 22, M2, current(2)),
+            (at(10), 19, M2, member()),
+            (at(10), 22, M2, current(2, active=[5])),
+            (at(10), 17, GROUP, metadata(3)),
+            *assigned(11, 3, M1),
+        ],
+        [("group_epoch", "3", "unknown"), ("assignment_epoch", "3", "unknown")],
+    ),
     "nothing in the records explains it": (
         [(at(10), 17, GROUP, metadata(3)), *assigned(11, 3, M1)],
         [("group_epoch", "3", "unknown"), ("assignment_epoch", "3", "unknown")],
@@ -261,3 +284,11 @@ def test_host_and_instance_are_those_of_a_member_that_joined_and_stand_at_no_oth
     found = {event.kind: event for event in fold(log(*FIRST_JOIN, *steps)).events if event.member_id == "m2"}
     assert (found["member_joined"].client_host, found["member_joined"].instance_id) == ("/127.0.0.1", "i2")
     assert (found["assignment"].client_host, found["assignment"].instance_id) == (None, None)
+
+
+def test_what_is_kept_of_a_member_to_be_compared_is_short() -> None:
+    long = member(rack_id="r" * 5_000, process_id="p" * 5_000, client_tags=[{"key": "k", "value": "v" * 5_000}])
+    state = fold(log(*FIRST_JOIN, (at(10), 19, M1, long), (at(20), 19, M1, member()))).group_state
+    kept = {change.what: change.old or "" for change in state.last_changes}
+    assert {"rack", "tags", "process"} <= kept.keys()
+    assert max(map(len, kept.values())) < 200

@@ -179,6 +179,7 @@ def pushes(*steps: tuple[int, int]) -> int:
 def test_each_push_after_a_failure_and_a_success_counts_once() -> None:
     failure = [(-2, -1), (-2, 0)]  # solicited, rejected permanently
     assert pushes(*failure) == 0
+    assert pushes(*failure, (-2, 0)) == 0  # a rebalance
     success = [(0, 0)]  # a push that nobody solicited: the epoch had failed
     assert pushes(*failure, *success) == 1
     again = [(-2, 0), (0, 0)]

@@ -72,6 +72,23 @@ def test_a_member_that_leaves_and_one_that_joins_are_none_while_others_stay() ->
     assert _deployments(*_THREE, *_roll(2, 3600, 60, 20)) == []
 
 
+def test_a_restart_of_one_process_long_before_is_no_part_of_it() -> None:
+    early = [_member(3600, "m0-0", joins=False), _member(3620, "n0")]
+    begin = 3600 + 20 * MINUTE
+    gone = [_member(begin + n, name, joins=False) for n, name in enumerate(("m1-0", "m2-0", "n0"))]
+    new = [_member(begin + 30 + n, f"later{n}") for n in range(3)]
+    found = _deployments(*_THREE, *early, *gone, *new)
+    assert found == [(at(begin + 30), at(begin).isoformat(), "processes")]
+
+
+def test_members_that_came_or_left_at_an_unknown_time_are_none() -> None:
+    kinds = [(19, {**GROUP, "member_id": name}, member()) for name in ("a", "b", "c")]
+    gone = [(second, (19, {**GROUP, "member_id": name}, None)) for second, name in ((3600, "b"), (None, "c"))]
+    joined = [(None, kinds[0]), (None, kinds[1]), (5, kinds[2])]
+    events = fold(log_of([*joined, _member(6, "d"), *gone, _member(3601, "d", joins=False), _member(3602, "e")])).events
+    assert "deployment" not in {one.kind for one in events}
+
+
 def test_another_topology_is_one_also_after_the_group_was_deleted() -> None:
     first, second = ((23, GROUP, {**TOPOLOGY, "subtopologies": parts}) for parts in (TOPOLOGY["subtopologies"], []))
     found = _deployments((0, first), (10, (17, GROUP, None)), (20, second), (30, second))

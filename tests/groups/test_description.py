@@ -15,6 +15,7 @@ from tests.groups.records import FIRST_JOIN, GROUP, TOPOLOGY, at, fold, log, mem
     ("stored", "unsolicited"),
     [
         pytest.param([-2, 0], 0, id="solicited"),
+        pytest.param([-2, 0, 0], 0, id="stored, and a rebalance"),
         pytest.param([-2, 0, -2, 0], 1, id="pushed again"),
         pytest.param([-2, 0, -2, 0, -2, 0], 2, id="pushed twice again"),
     ],

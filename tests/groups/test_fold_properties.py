@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -35,13 +36,16 @@ _STEPS = st.one_of(
     _records(22, _MEMBERS, st.builds(current, _EPOCHS, st.integers(0, 3), _TASKS, _TASKS)),
     _records(23, st.just(GROUP), st.builds(lambda one, epoch: {**one, "epoch": epoch}, _TOPOLOGIES, st.integers(0, 1))),
     _TOMBSTONES.map(lambda one: (*one, None)),
+    _records(2, st.just({"group": "g"}), st.sampled_from([{"protocol_type": "consumer"}, None])),
 )
-"""Kind, key and value of a record of a group with two members."""
+"""Kind, key and value of a record of a group with two members, or of a classic group that takes its id."""
 
 
-def log_of(steps: list[tuple[int, tuple[int, Any, Any]]]) -> list[LogRecord]:
-    """Return the records of steps of (second, (kind, key, value))."""
-    return [LogRecord(offset, at(second), *step) for offset, (second, step) in enumerate(steps)]
+def log_of(steps: Sequence[tuple[float | None, tuple[int, Any, Any]]]) -> list[LogRecord]:
+    """Return the records of steps of (second, (kind, key, value)); without a second, a record has no time."""
+    return [
+        LogRecord(offset, None if second is None else at(second), *step) for offset, (second, step) in enumerate(steps)
+    ]
 
 
 @st.composite
@@ -49,7 +53,13 @@ def logs(draw: st.DrawFn) -> list[LogRecord]:
     """Draw a log; records with the same time are of one operation."""
     steps = draw(st.lists(st.tuples(st.sampled_from([0, 0, 0, 1, 60, 900]), _STEPS), min_size=1, max_size=25))
     seconds = accumulate(pause for pause, _ in steps)
-    return log_of([(second, step) for second, (_, step) in zip(seconds, steps, strict=True)])
+    without_time = draw(st.sets(st.integers(0, 24), max_size=2) if draw(st.booleans()) else st.just(set()))
+    return log_of(
+        [
+            (None if number in without_time else second, step)
+            for number, (second, (_, step)) in enumerate(zip(seconds, steps, strict=True))
+        ]
+    )
 
 
 def key(event: Event) -> tuple[Any, ...]:
@@ -102,6 +112,31 @@ def test_a_row_marks_the_members_with_an_older_topology(log: list[LogRecord]) ->
     assert row["stale_member_count"] == len(older)
 
 
+_SETTLED = [(0, (kind, M1, value)) for kind, value in ((19, member()), (22, current(2, 1)))]
+_UNSETTLED = [(1, (kind, M2, value)) for kind, value in ((19, member()), (22, current(2, 2, [0], [1])))]
+
+
+@example(
+    log_of(
+        [
+            *((0, (kind, GROUP, value)) for kind, value in ((23, TOPOLOGY), (17, metadata(2)))),
+            (0, (20, GROUP, {"assignment_epoch": 2, "assignment_timestamp": 0})),
+            *_SETTLED,
+            *_UNSETTLED,
+            (2, (19, M1, None)),
+        ]
+    )
+)
+@given(logs())
+def test_a_row_holds_all_that_the_next_batch_needs(log: list[LogRecord]) -> None:
+    folded = fold(log)
+    row = to_row("c", folded.group_state)
+    again = from_row(row)
+    assert to_row("c", again) == row
+    assert again.group.state == folded.group_state.group.state == (row["state"] or "Unknown")
+    assert again.group.client_host == folded.group_state.group.client_host
+
+
 _ASSIGNED = (20, GROUP, {"assignment_epoch": 2, "assignment_timestamp": 0})
 _FAILED_ONCE = (17, GROUP, metadata(2, 0, stored=0, failed=0))
 _UNCERTAIN = (17, GROUP, metadata(2, 0, stored=-2, failed=0))
@@ -130,6 +165,9 @@ _JOINS = (19, M1, member())
     log_of([(0, _JOINS), (900, (19, M1, None)), (900, (19, M2, member())), (900, (17, GROUP, metadata(3)))]), [2, 3]
 )
 @example(log_of([(0, _ASSIGNED), (0, (19, M1, None)), (0, (22, M1, current()))]), [2])
+@example(
+    log_of([(0, (17, GROUP, metadata(2))), (1, (17, GROUP, metadata(3))), (1, _JOINS), (2, (20, GROUP, None))]), [2]
+)
 @given(logs(), st.lists(st.integers(1, 24), max_size=3))
 def test_where_batches_end_makes_no_difference(log: list[LogRecord], cuts: list[int]) -> None:
     """The row is the same, and so are the events that are left when retracted ones are taken away."""

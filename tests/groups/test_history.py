@@ -1,0 +1,235 @@
+"""The whole history of a small group, and what a fold does with rare records: of other types, without a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from streaming_app.groups.budget import DEFAULT, OverBudgetError
+from streaming_app.groups.events import EVENTS_LEFT_OUT
+from streaming_app.groups.fold import Fold
+from streaming_app.groups.group import Event
+from streaming_app.groups.not_ready import set_reasons
+from streaming_app.groups.row import from_row, to_row
+from tests.groups.records import FIRST_JOIN, GROUP, M1, M2, TARGET, TOPOLOGY, at, current, fold, log, member, metadata
+from tests.groups.test_compacted import events_of, row_of
+
+Step = tuple[Any, int, Any, Any]
+CLASSIC_KEY = {"group": "g"}
+LEAVES: list[Step] = [*((at(9), kind, M1, None) for kind in (22, 21, 19)), (at(9), 17, GROUP, metadata(3))]
+
+
+def said(events: list[Event]) -> list[tuple[Any, ...]]:
+    """Return of each event what it says, its cause, and the second of its time."""
+    return [
+        (one.at and int((one.at - at(0)).total_seconds()), one.kind, one.member_id, one.old, one.new, one.cause)
+        for one in events
+    ]
+
+
+def test_the_history_of_a_group_from_its_creation_to_its_end_is_complete() -> None:
+    assert said(fold(log(*FIRST_JOIN, *LEAVES, (at(20), 17, GROUP, None))).events) == [
+        (0, "created", None, None, "streams", None),
+        (0, "group_epoch", None, None, "2", "member_joined"),
+        (0, "assignment_epoch", None, None, "1", None),
+        (0, "topology_epoch", None, None, "0", None),
+        (0, "validated_topology_epoch", None, None, "0", None),
+        (0, "stored_description_epoch", None, None, "-1", None),
+        (0, "failed_description_epoch", None, None, "-1", None),
+        (0, "description_status", None, None, "NEVER_STORED", None),
+        (0, "state", None, None, "Assigning", None),
+        (0, "member_joined", "m1", None, "app", None),
+        (3, "assignment_epoch", None, "1", "2", "member_joined"),
+        (3, "state", None, "Assigning", "Reconciling", None),
+        (4, "state", None, "Reconciling", "Stable", None),
+        (4, "assignment", "m1", None, "active 0_0,0_1", None),
+        (9, "group_epoch", None, "2", "3", "member_left"),
+        (9, "state", None, "Stable", "Empty", None),
+        (9, "member_left", "m1", "app", None, None),
+        (9, "assignment", "m1", "active 0_0,0_1", None, None),
+        (20, "deleted", None, "streams", None, None),
+        (20, "state", None, "Empty", "Dead", None),
+    ]
+
+
+def test_a_value_of_record_17_is_new_when_that_record_is_read_and_not_before() -> None:
+    events = fold(log((at(0), 23, GROUP, TOPOLOGY), (at(60), 17, GROUP, metadata(stored=0)))).events
+    assert [(kind, old, new) for second, kind, _, old, new, _ in said(events) if second == 0] == [
+        ("created", None, "streams"),
+        ("topology_epoch", None, "0"),
+    ]
+    assert ("description_status", None, "CURRENT") in {one[1:2] + one[3:5] for one in said(events)}
+
+
+def test_nothing_is_kept_in_the_row_of_a_deleted_group_but_what_it_was() -> None:
+    joined = [(at(5), 17, GROUP, metadata(3)), (at(6), 21, M2, TARGET)]
+    row = row_of(fold(log(*FIRST_JOIN, *joined, (at(2000), 17, GROUP, None))))
+    assert (row["state"], row["group_epoch"], row["deleted_at"]) == ("Dead", 3, at(2000))
+    assert (row["members"], row["assignments"], row["causes_since_assignment"], row["replacing"]) == (
+        [],
+        [],
+        None,
+        None,
+    )
+
+
+@pytest.mark.parametrize("group_type", [None, {"protocol_type": "consumer"}], ids=["tombstone", "classic group"])
+def test_a_classic_group_that_takes_the_id_of_one_with_members_ends_their_membership(group_type: Any) -> None:
+    stable = fold(log(*FIRST_JOIN)).group_state
+    taken = fold(log((at(20), 2, CLASSIC_KEY, group_type), first=40), from_row(to_row("c", stable)))
+    assert said(taken.events) == [
+        (20, "deleted", None, "streams", None, None),
+        (20, "state", None, "Stable", "Dead", None),
+        (20, "member_left", "m1", "app", None, None),
+        (20, "assignment", "m1", "active 0_0,0_1", None, None),
+    ]
+    row = row_of(taken)
+    assert (row["group_type"], row["last_offset"]) == ("classic" if group_type else "streams", 40)
+    assert taken.touched
+
+
+def test_what_is_no_streams_group_and_never_was_leaves_no_row() -> None:
+    for value in ({"protocol_type": "consumer"}, None):
+        assert not fold(log((at(0), 2, CLASSIC_KEY, value))).touched
+    assert not fold(log((at(0), 18, GROUP, {"any": "thing"}))).touched
+
+
+def test_the_tombstone_of_a_classic_group_says_nothing_of_a_deleted_streams_group() -> None:
+    dead = fold(log(*FIRST_JOIN, (at(20), 17, GROUP, None))).group_state
+    later = fold(log((at(500), 2, CLASSIC_KEY, None), first=40), dead)
+    assert (later.touched, later.group_state.group.group_type) == (False, "streams")
+
+
+@pytest.mark.parametrize("time", [at(20), at(21), None])
+def test_a_deletion_has_the_offset_of_its_own_record_although_a_classic_group_follows_in_the_batch(time: Any) -> None:
+    records = log(*FIRST_JOIN, (at(20), 17, GROUP, None), (time, 2, CLASSIC_KEY, {}), first=0)
+    folded = fold(records)
+    (deleted,) = [one for one in folded.events if one.kind == "deleted"]
+    assert (deleted.at, deleted.offset) == (at(20), 8 if time == at(20) else 7)
+    assert (row_of(folded)["group_type"], row_of(folded)["last_offset"]) == ("classic", 8)
+
+
+def test_records_without_a_time_are_operations_of_their_own_and_prove_no_time() -> None:
+    without_times = [(None, kind, key, value) for _, kind, key, value in FIRST_JOIN]
+    folded = fold(log(*without_times, (None, 22, M1, current(2, 2)), (None, 22, M1, current(2)), (None, 19, M1, None)))
+    assert [new for _, _, new in events_of(folded, "state")] == [
+        *("Assigning", "Reconciling", "Stable"),
+        *("Reconciling", "Stable", "Empty"),
+    ]
+    assert (row_of(folded)["replacing"], row_of(folded)["members_since"]) == (None, None)
+
+
+def test_members_of_a_group_created_again_at_an_unknown_time_are_not_taken_for_those_of_before() -> None:
+    old = [(None, kind, key, value) for _, kind, key, value in FIRST_JOIN]
+    again = fold(log(*old, (None, 17, GROUP, metadata(7)), (None, 17, GROUP, metadata(2))))
+    assert row_of(again)["members"] == []
+
+
+def test_a_group_stays_not_ready_in_one_stretch_whatever_else_happens_meanwhile() -> None:
+    missing = [
+        (when, kind, key, metadata(validated=-1) if kind == 17 else value) for when, kind, key, value in FIRST_JOIN
+    ]
+    folded = fold(log(*missing, (at(50), 19, M2, member()), (at(60), 17, GROUP, metadata(4))))
+    set_reasons(folded, None)
+    assert [one[:2] for one in events_of(folded, "not_ready_reason")] == [(at(0), None)]
+
+
+def test_closing_a_fold_again_says_nothing_twice() -> None:
+    folded = Fold.of("g", 3, None, replace(DEFAULT, events=5))
+    folded.add(log(*FIRST_JOIN))
+    folded.close()
+    row, events = row_of(folded), list(folded.events)
+    folded.close()
+    assert (row_of(folded), folded.events, folded.retracted) == (row, events, [])
+    folded.add(log((at(9), 17, GROUP, metadata(3)), first=9))
+    folded.close()
+    assert [one.new for one in folded.events if one.kind == EVENTS_LEFT_OUT] == ["9", "2"]
+
+
+def test_of_many_topologies_in_one_batch_twenty_are_kept_and_the_others_counted() -> None:
+    topologies = [
+        {**TOPOLOGY, "subtopologies": [{**TOPOLOGY["subtopologies"][0], "source_topics": ["a", str(n)]}]}
+        for n in range(23)
+    ]
+    folded = fold(
+        log((at(0), 17, GROUP, metadata()), *((at(1 + n), 23, GROUP, one) for n, one in enumerate(topologies)))
+    )
+    assert len(folded.topologies) == 20
+    assert [one.new for one in folded.events if one.kind == EVENTS_LEFT_OUT] == ["3"]
+    assert row_of(folded)["topology_hash"] != folded.topologies[-1].topology_hash
+
+
+def test_a_topology_that_is_deleted_is_not_another_topology() -> None:
+    folded = fold(log(*FIRST_JOIN, (at(9), 23, GROUP, None), (at(10), 23, GROUP, TOPOLOGY)))
+    assert len(folded.topologies) == 1
+    assert not {"topology", "deployment"} & {one.kind for one in folded.events}
+
+
+@pytest.mark.parametrize(
+    ("repeated", "steps"),
+    [
+        pytest.param([(at(0), 17, GROUP, metadata(100 - n)) for n in range(60)], 2_000, id="created again and again"),
+        pytest.param([(at(1), 17, GROUP, None)], 120, id="deleted"),
+    ],
+)
+def test_members_that_are_looked_at_because_of_a_record_are_steps(repeated: list[Step], steps: int) -> None:
+    joins = [(at(0), 19, {**GROUP, "member_id": f"m{n}"}, member()) for n in range(80)]
+    folded = Fold.of("g", 3, None, replace(DEFAULT, steps=steps))
+    with pytest.raises(OverBudgetError):
+        folded.add(log((at(0), 17, GROUP, metadata(100)), *joins, *repeated))
+
+
+@pytest.mark.parametrize(
+    ("epoch", "assigned", "state"), [(1, 0, "Assigning"), (2, 1, "Assigning")], ids=["of release 4.2", "since 4.3"]
+)
+def test_a_new_group_has_the_assignment_epoch_that_its_broker_reports(epoch: int, assigned: int, state: str) -> None:
+    row = row_of(fold(log(*FIRST_JOIN[:2], (at(0), 17, GROUP, metadata(epoch)))))
+    assert (row["assignment_epoch"], row["state"]) == (assigned, state)
+
+
+@pytest.mark.parametrize(
+    ("value", "assigned_at"),
+    [
+        ({"assignment_epoch": 2, "assignment_timestamp": 1_767_225_600_123}, at(0.123)),
+        ({"assignment_epoch": 2, "assignment_timestamp": 0}, at(9)),
+        (None, None),
+    ],
+    ids=["its own time", "that of the record", "deleted"],
+)
+def test_an_assignment_has_the_time_that_it_says_or_that_of_its_record(
+    value: dict[str, int] | None, assigned_at: Any
+) -> None:
+    row = row_of(fold(log(*FIRST_JOIN, (at(9), 20, GROUP, value))))
+    assert row["assigned_at"] == assigned_at
+
+
+def test_a_target_that_is_deleted_is_the_target_of_nobody() -> None:
+    rows = row_of(fold(log(*FIRST_JOIN, (at(9), 21, M1, None))))["assignments"]
+    assert [(one["partition"], one["current"], one["target"]) for one in rows] == [(0, True, False), (1, True, False)]
+
+
+@pytest.mark.parametrize(("epochs", "expected"), [([5], 5), ([5, 6], 7), (None, 7)], ids=["own", "too many", "none"])
+def test_a_task_has_its_own_assignment_epoch_or_that_of_its_member(epochs: list[int] | None, expected: int) -> None:
+    value = current(7, active=[4])
+    value["active_tasks"][0]["assignment_epochs"] = epochs
+    row = row_of(fold(log(*FIRST_JOIN, (at(9), 22, M1, value))))
+    assert [one["assignment_epoch"] for one in row["assignments"] if one["current"]] == [expected]
+    assert [one["previous_member_epoch"] for one in row["members"]] == [6]
+
+
+def test_the_host_of_a_group_is_that_of_its_first_member() -> None:
+    other = {**member(), "client_host": "/10.0.0.2"}
+    assert row_of(fold(log(*FIRST_JOIN)))["client_host"] == "/127.0.0.1"
+    assert row_of(fold(log(*FIRST_JOIN, (at(9), 19, M2, other))))["client_host"] == "/127.0.0.1"
+    again = [(at(60), 22, M1, current(2)), (at(60), 19, M2, other), (at(60), 17, GROUP, metadata(2))]
+    before = (at(9), 17, GROUP, metadata(7))
+    assert row_of(fold(log(*FIRST_JOIN, before, (at(10), 19, M1, None), *again)))["client_host"] == "/10.0.0.2"
+
+
+def test_a_broker_with_other_settings_than_the_usual_ones_says_with_an_epoch_that_the_topics_are_valid() -> None:
+    records = [
+        (when, kind, key, metadata(configs=[]) if kind == 17 else value) for when, kind, key, value in FIRST_JOIN
+    ]
+    assert row_of(fold(log(*records)))["state"] == "Stable"

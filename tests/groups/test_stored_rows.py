@@ -1,0 +1,150 @@
+"""Rows of `groups` that older releases and other programs wrote, and rows with values that the log does not prove."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streaming_app.groups.row import from_row, to_row
+from streaming_app.groups.task_copies import away_members, copies_of_row
+from streaming_app.groups.topology import changes_between, sources_hash, topology_hash
+from tests.groups.records import FIRST_JOIN, GROUP, M1, M2, TARGET, TOPOLOGY, at, current, fold, log, member, metadata
+from tests.groups.test_compacted import row_of
+
+
+def stored(**columns: Any) -> dict[str, Any]:
+    """Return the row of a stable group, with other values in these columns."""
+    return row_of(fold(log(*FIRST_JOIN))) | columns
+
+
+def test_maps_that_are_null_are_empty() -> None:
+    row = stored(assignment_configs=None)
+    row["members"] = [one | {"client_tags": None} for one in row["members"]]
+    group = from_row(row).group
+    assert (group.assignment_configs, group.members["m1"].client_tags) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("stored_at", "stored_epoch", "was_stored"),
+    [(at(5), -1, True), (None, 0, True), (at(5), 0, True), (None, -1, False), (None, 1, False)],
+)
+def test_whether_a_description_was_stored_is_in_a_row_of_a_release_that_did_not_write_it(
+    stored_at: Any, stored_epoch: int, *, was_stored: bool
+) -> None:
+    (epoch,) = stored()["topology_epochs"]
+    epoch = {**epoch, "description_stored_at": stored_at}
+    del epoch["description_stored"]
+    row = stored(topology_epochs=[epoch], stored_description_epoch=stored_epoch)
+    assert from_row(row).group.was_description_stored(0) is was_stored
+
+
+def test_a_group_of_an_older_release_that_is_created_again_keeps_nothing_of_before() -> None:
+    """It did not write when the newest record 17 was read."""
+    again = fold(log((at(60), 17, GROUP, metadata(1)), first=9), from_row(stored(metadata_at=None, assigned_at=None)))
+    assert (row_of(again)["group_epoch"], row_of(again)["members"]) == (1, [])
+
+
+def test_an_assignment_of_which_an_older_release_kept_no_cause_has_an_unknown_one() -> None:
+    row = stored(group_epoch=3, causes_since_assignment=None)
+    assigned = fold(
+        log((at(60), 20, GROUP, {"assignment_epoch": 3, "assignment_timestamp": 0}), first=9), from_row(row)
+    )
+    assert [one.cause for one in assigned.events if one.kind == "assignment_epoch"] == ["unknown"]
+
+
+def test_tasks_of_a_member_that_another_program_took_out_of_the_row_are_left_out() -> None:
+    revoking = (at(9), 22, M1, current(2, state=2, active=[0], pending=[1]))
+    row = row_of(fold(log(*FIRST_JOIN, revoking)))
+    group = from_row({**row, "members": []}).group
+    assert (group.members, set(group.targets)) == ({}, {"m1"})
+    assert copies_of_row({**row, "members": None}) == []
+
+
+def test_columns_without_a_list_have_no_copies_and_no_members() -> None:
+    nothing = dict.fromkeys(("members", "subtopologies", "assignments"))
+    assert (copies_of_row({"group_id": "g", **nothing}), away_members(nothing)) == ([], frozenset())
+    (copy, _) = copies_of_row({**stored(), "subtopologies": None})
+    assert not copy.stateful
+
+
+def test_only_tasks_of_a_subtopology_with_changelogs_are_stateful() -> None:
+    assert [one.stateful for one in copies_of_row(stored())] == [False, False]
+    (part,) = stored()["subtopologies"]
+    other = {**part, "subtopology_id": "1", "state_changelog_topics": [{"name": "c"}]}
+    assert [one.stateful for one in copies_of_row(stored(subtopologies=[part, other]))] == [False, False]
+
+
+_LISTS = (
+    *("source_topics", "source_topic_regex", "repartition_sink_topics", "repartition_source_topics"),
+    *("state_changelog_topics", "copartition_groups"),
+)
+
+
+def test_a_topology_whose_columns_are_null_is_one_with_empty_lists() -> None:
+    null, empty = ({"subtopology_id": "0", **dict.fromkeys(_LISTS, value)} for value in (None, []))
+    assert topology_hash([null]) == topology_hash([empty])
+    assert changes_between([null], [empty]) == []
+    assert sources_hash([null]) is sources_hash([empty]) is None
+    topic = {"name": "c", "partitions": 1, "replication_factor": 1, "topic_configs": None}
+    one, other = ({**empty, "state_changelog_topics": [{**topic, "topic_configs": of}]} for of in (None, []))
+    assert topology_hash([one]) == topology_hash([other])
+
+
+def test_groups_have_the_same_sources_if_they_read_the_same_topics() -> None:
+    """The hash is stored: a group under a new id is compared with one of which another release wrote the row."""
+    (part,) = stored()["subtopologies"]
+    assert sources_hash([part]) == stored()["sources_hash"] == "0b47f00f59ad7817"
+    assert sources_hash([{**part, "source_topics": ["a"]}, {**part, "source_topics": ["b"]}]) == "0b47f00f59ad7817"
+    assert sources_hash([{**part, "source_topics": ["a"]}]) != "0b47f00f59ad7817"
+
+
+def test_members_whose_time_is_not_known_are_left_out_of_since_when_there_are_members() -> None:
+    newer = (at(20), 23, GROUP, {**TOPOLOGY, "epoch": 1})
+    row = row_of(fold(log(*FIRST_JOIN, (None, 19, M2, member()), newer)))
+    assert (row["members_since"], row["stale_member_count"], row["stale_members_since"]) == (at(0), 2, at(20))
+    row = row_of(fold(log((None, 19, M2, member()), newer)))
+    assert (row["members_since"], row["stale_members_since"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "solicitable"), [(2, True), (1, True), (0, True), (-1, False), (-2, False)], ids="epoch {}".format
+)
+def test_only_a_member_that_is_there_is_asked_for_the_description(epoch: int, *, solicitable: bool) -> None:
+    row = row_of(fold(log(*FIRST_JOIN, (at(9), 22, M1, current(epoch)))))
+    assert row["solicitable"] is solicitable
+
+
+def test_a_member_without_record_22_may_be_asked_for_the_description() -> None:
+    assert row_of(fold(log(*FIRST_JOIN[:3])))["solicitable"]
+
+
+def test_the_times_of_what_a_topology_epoch_has_reached_are_those_of_the_first_time() -> None:
+    steps = [(5, {"stored": -2}), (6, {"stored": 0}), (7, {"stored": -2}), (9, {"stored": -2, "failed": 0})]
+    steps += [(11, {"stored": 0, "failed": 0})]
+    row = row_of(fold(log(*FIRST_JOIN, *((at(when), 17, GROUP, metadata(**values)) for when, values in steps))))
+    assert row["topology_epochs"] == [
+        {
+            "topology_epoch": 0,
+            "first_seen_at": at(0),
+            "validated_at": at(0),
+            "description_stored_at": at(6),
+            "description_failed_at": at(9),
+            "description_stored": True,
+        }
+    ]
+    assert row["last_unsolicited_push_at"] == at(7)
+
+
+def test_a_description_that_was_stored_at_an_unknown_time_gets_no_later_one() -> None:
+    values = [(900, {"stored": 0}), (901, {"stored": -2}), (902, {"stored": 0})]
+    records = [(at(0), 23, GROUP, TOPOLOGY), *((at(when), 17, GROUP, metadata(**one)) for when, one in values)]
+    assert row_of(fold(log(*records)))["topology_epochs"][0]["description_stored_at"] is None
+
+
+def test_the_targets_of_a_member_that_is_not_known_yet_are_kept() -> None:
+    row = row_of(fold(log((at(0), 17, GROUP, metadata()), (at(0), 21, M2, TARGET))))
+    assert [(one["member_id"], one["target"], one["current"]) for one in row["assignments"]] == [
+        ("m2", True, False)
+    ] * 2
+    assert to_row("c", from_row(row)) == row

@@ -55,9 +55,13 @@ def test_the_times_of_members_are_corrected_one_by_one() -> None:
 
     healthy = healthy_group(NOW - 30 * HOUR)
     known, new, timeless = member("known", NOW - 2 * HOUR), member("new", NOW - HOUR), member("timeless", None)
-    before = CorrectedSnapshot(replace(healthy, unsettled=(known,)), replace(healthy, unsettled=(known,)))
-    result = correct_snapshot(replace(healthy, unsettled=(known, new, timeless)), before, BOUNDS)
-    assert [one.updated_at for one in result.corrected.unsettled] == [NOW - 2 * HOUR, NOW - timedelta(seconds=5), None]
+    moved, again = member("moved", NOW - 3 * HOUR), member("moved", NOW - HOUR)
+    old = replace(healthy, unsettled=(known, moved))
+    result = correct_snapshot(
+        replace(healthy, unsettled=(known, new, timeless, again)), CorrectedSnapshot(old, old), BOUNDS
+    )
+    bound = NOW - timedelta(seconds=5)
+    assert [one.updated_at for one in result.corrected.unsettled] == [NOW - 2 * HOUR, bound, None, bound]
 
 
 def test_a_snapshot_whose_clock_is_right_is_not_copied() -> None:

@@ -73,6 +73,47 @@ def test_names_that_are_too_long_together_are_left_out(monkeypatch: pytest.Monke
     assert ([one.node for one in graph.nodes], graph.node_count, graph.truncated) == (["a"], 3, True)
 
 
+def test_lists_that_are_null_are_empty() -> None:
+    null = dict.fromkeys(("source_topics", "sink_topic", "stores", "successors"))
+    assert graph_of(describe({"name": "a", "node_type": PROCESSOR, **null})).nodes == [Node("a", "processor", "0")]
+    assert graph_of({"subtopologies": None, "global_stores": None}).nodes == []
+    assert graph_of({}).node_count == 0
+
+
+def test_a_node_counts_with_all_of_its_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each edge has the names of both ends, and some characters more."""
+    nodes = [
+        node("a" * 4, SOURCE, source_topics=["t" * 10], successors=["s" * 7]),
+        node("b" * 4, stores=["u" * 20]),
+        node("c" * 4, SINK, sink_topic="o"),
+    ]
+    sizes = (20 + 30 + 27 + 20, 20 + 40 + 20, 20 + 21)  # without a sink, its name is empty
+    for most, kept in (
+        (sum(sizes), 3),
+        (sum(sizes) - 1, 2),
+        (sum(sizes[:2]), 2),
+        (sum(sizes[:2]) - 1, 1),
+        (sizes[0] - 1, 0),
+    ):
+        monkeypatch.setattr(description_graph, "MAX_CHARACTERS", most)
+        graph = graph_of(describe(*nodes))
+        assert sum(one.kind in {"source", "processor", "sink"} for one in graph.nodes) == kept
+        assert graph.truncated == (kept < 3)
+
+
+def test_the_hash_stays_what_earlier_releases_stored() -> None:
+    one = graph_of(describe(READS, COUNTS, WRITES))
+    backwards = (dict(reversed(part.items())) for part in (READS, COUNTS, WRITES))
+    assert graph_of(describe(*backwards)).content_hash == one.content_hash == "15a385de7bb6acc1"
+
+
+def test_global_stores_come_first_and_their_nodes_are_in_no_subtopology() -> None:
+    stores = [{"source": node("all", SOURCE, source_topics=["rates"]), "processor": node("keep", stores=["kept"])}]
+    graph = graph_of(describe(READS, COUNTS, global_stores=stores))
+    assert graph.nodes[0] == Node("all", "source")
+    assert [one.subtopology_id for one in graph.nodes if one.kind == "processor"] == ["0", None]
+
+
 def test_of_a_node_of_an_unknown_type_and_a_successor_that_is_not_there_nothing_fails() -> None:
     graph = graph_of(describe(node("a", 9, successors=["gone"])))
     assert (graph.nodes, graph.edges) == ([Node("a", "processor", "0")], [])

@@ -53,6 +53,12 @@ def test_newcomers_are_taken_in_turns_from_each_host() -> None:
     assert ordered[:6] == ["!0000", "new-0", "!0001", "new-1", "!0002", "new-2"]
 
 
+def test_of_each_host_the_oldest_come_first_in_every_turn() -> None:
+    first, second = ([group(f"{host}{n}", hours=9 - n, host=host) for n in range(4)] for host in "ab")
+    ordered = [one.group_id for one in in_turns([*second, *reversed(first)])]
+    assert ordered == ["a0", "b0", "a1", "b1", "a2", "b2", "a3", "b3"]
+
+
 def test_only_newcomers_have_a_rank() -> None:
     groups = {one.group_id: one for one in (*KNOWN, *FLOOD, *NEW)}
     found = ranks(groups, groups, NOW)

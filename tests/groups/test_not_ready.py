@@ -40,6 +40,16 @@ def test_valid_topics_give_no_reason() -> None:
     assert required_topics(parts) == ["a", "b", "c", "r"]
 
 
+def test_a_repartition_topic_gets_its_count_from_one_that_is_written_by_a_later_subtopology() -> None:
+    parts = [
+        part("0", repartition_source_topics=[internal_topic("r")], repartition_sink_topics=["s"]),
+        part("1", source_topics=["a"], repartition_sink_topics=["r"]),
+        part("2", repartition_source_topics=[internal_topic("s")]),
+    ]
+    assert reason_from_topics(parts, {"a": 4, "r": 4, "s": 4}) is None
+    assert "expected 4, found 3" in str(reason_from_topics(parts, {"a": 4, "r": 4, "s": 3}))
+
+
 @pytest.mark.parametrize(
     ("parts", "topics", "status", "detail", "named"),
     [
@@ -123,6 +133,36 @@ def test_valid_topics_give_no_reason() -> None:
             "topic.",
             ("r",),
         ),
+        (  # a repartition topic without a fixed count gets that of the source topic that it is joined with
+            [
+                part("0", source_topics=["a"], repartition_sink_topics=["r"]),
+                part(
+                    "1",
+                    source_topics=["b"],
+                    repartition_source_topics=[internal_topic("r")],
+                    copartition_groups=[["b", "r"]],
+                ),
+            ],
+            {"a": 1, "b": 3},
+            "MISSING_INTERNAL_TOPICS",
+            "Internal topics are missing: r",
+            ("r",),
+        ),
+        (  # what exists is compared with the source topic, and then with its own fixed count
+            [
+                part("0", source_topics=["a"], repartition_sink_topics=["r"]),
+                part(
+                    "1",
+                    source_topics=["b"],
+                    repartition_source_topics=[internal_topic("r", 3)],
+                    copartition_groups=[["b", "r"]],
+                ),
+            ],
+            {"a": 2, "b": 1, "r": 1},
+            "INCORRECTLY_PARTITIONED_TOPICS",
+            "Existing topic r has different number of partitions: expected 3, found 1",
+            ("r",),
+        ),
         (
             [part(source_topics=["a"], state_changelog_topics=[internal_topic(name) for name in "zyxw"])],
             {"a": 1},
@@ -189,6 +229,13 @@ def row(**changed: Any) -> dict[str, Any]:
             Reason(
                 "TOPICS_NOT_VALIDATED",
                 "Topics of topology epoch 1 are missing or wrongly partitioned; epoch 0 was validated.",
+            ),
+        ),
+        (  # a topology of patterns names no topic that could be missing
+            {"metadata_hash": 0, "subtopologies": [part(source_topic_regex=["a.*"])]},
+            Reason(
+                "TOPICS_NOT_VALIDATED",
+                "Topics of topology epoch 1 are missing or wrongly partitioned; no epoch was validated.",
             ),
         ),
         ({"topology_epoch": None}, Reason("TOPICS_NOT_VALIDATED", "The group has no topology.")),

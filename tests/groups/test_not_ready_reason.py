@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from streaming_app.groups.group import Event, GroupState
 from streaming_app.groups.not_ready import TopicLookup, set_reasons
 from streaming_app.groups.row import from_row, to_row
-from tests.groups.records import FIRST_JOIN, GROUP, M1, at, fold, log, metadata
+from tests.groups.records import FIRST_JOIN, GROUP, M1, TOPOLOGY, at, fold, log, metadata
 
 NOT_READY = [*FIRST_JOIN[:2], (at(0), 17, GROUP, metadata(validated=-1)), FIRST_JOIN[3]]
 READY_THEN_NOT_READY = [(at(9), 17, GROUP, metadata(epoch=3)), (at(9), 17, GROUP, metadata(epoch=3, validated=-1))]
@@ -109,3 +111,40 @@ def test_each_time_that_a_group_was_not_ready_has_its_reason_and_the_last_one_is
     set_reasons(one, lambda _names: {})
     assert [(reason, offset) for _, reason, offset in reason_events(one.events)] == [(MISSING, 3), (MISSING, 5)]
     assert one.group_state.not_ready_reason == MISSING
+
+
+def test_the_reason_of_the_row_ends_when_the_group_is_ready_and_is_said_once() -> None:
+    one = fold(log(*NOT_READY, (at(6), 17, GROUP, metadata(epoch=4))))
+    for _ in range(2):
+        set_reasons(one, lambda _names: {})
+        assert [reason for _, reason, _ in reason_events(one.events)] == [MISSING]
+    first = fold(log(*NOT_READY))
+    set_reasons(first, lambda _names: {})
+    second = fold(log((at(6), 17, GROUP, metadata(epoch=4)), first=4), store(first.group_state))
+    set_reasons(second, lambda _names: {})
+    assert (first.group_state.not_ready_reason, second.group_state.not_ready_reason) == (MISSING, None)
+    assert reason_events(second.events) == []
+
+
+def test_while_the_topics_cannot_be_known_a_reason_that_was_found_in_them_stays() -> None:
+    first = fold(log(*NOT_READY))
+    set_reasons(first, lambda _names: None)
+    assert (first.group_state.not_ready_reason or "").startswith("TOPICS_NOT_VALIDATED: ")
+    set_reasons(first, lambda _names: {})
+    set_reasons(first, lambda _names: None)
+    assert first.group_state.not_ready_reason == MISSING
+
+
+def test_topics_are_asked_for_by_name_and_all_of_them_only_for_a_pattern() -> None:
+    asked: list[object] = []
+
+    def topics(names: Sequence[str] | None) -> dict[str, int]:
+        asked.append(names)
+        return {}
+
+    (part,) = TOPOLOGY["subtopologies"]
+    exact = {**TOPOLOGY, "subtopologies": [{**part, "source_topic_regex": [], "copartition_groups": []}]}
+    for topology in (TOPOLOGY, exact):
+        records = [(when, kind, key, topology if kind == 23 else value) for when, kind, key, value in NOT_READY]
+        set_reasons(fold(log(*records)), topics)
+    assert asked == [None, ["a", "b", "r"]]

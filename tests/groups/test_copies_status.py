@@ -1,0 +1,130 @@
+"""What lasts of the copies of a group: who is behind, what is restored and when that ends, and sums of lags."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from streaming_app.groups.copies_status import GroupCopies, next_status
+from streaming_app.groups.task_copies import CopiesSum, TaskCopy, check_stops, copies_of_row, sum_copies, with_offsets
+from tests.groups.test_task_copies import NOW, copy
+
+MINUTE = timedelta(minutes=1)
+
+
+def statuses(*descriptions: list[TaskCopy]) -> GroupCopies:
+    """Return the status after these descriptions, a minute apart."""
+    status = None
+    for number, copies in enumerate(descriptions):
+        status = next_status(copies, 1, status, NOW + number * MINUTE)
+    assert status is not None
+    return status
+
+
+@pytest.mark.parametrize(
+    ("lags", "ends"),
+    [
+        ([100], None),
+        ([100, 100], None),
+        ([100, 60], NOW + 2.5 * MINUTE),
+        ([100, 60, 60], NOW + 2.5 * MINUTE),
+        ([100, 120], None),
+        ([100, 120, 60], NOW + 3 * MINUTE),
+        ([100, 60, None, 20], None),
+    ],
+)
+def test_a_restore_ends_when_its_pace_says_and_begins_again_where_more_is_left_than_at_first(
+    lags: list[int | None], ends: Any
+) -> None:
+    status = statuses(*([copy("a", "restoring", lag=lag)] for lag in lags))
+    restore = status.restoring["0", 0]
+    assert restore.ends_at == ends
+    assert restore.lag == lags[-1]
+
+
+def test_a_task_that_another_member_restores_begins_again() -> None:
+    status = statuses([copy("a", "restoring", lag=100)], [copy("b", "restoring", lag=50)])
+    assert status.restoring["0", 0][:3] == ("m-b", NOW + MINUTE, 50)
+
+
+def test_only_copies_with_a_lag_that_restore_are_restores() -> None:
+    copies = [copy("a", "active", 0, 7), copy("a", "restoring", 1, None), copy("a", "restoring", 2, 5)]
+    assert set(statuses(copies).restoring) == {("0", 2)}
+    assert set(statuses(copies[::-1]).restoring) == {("0", 2)}
+
+
+def test_every_copy_that_is_behind_is_found_whatever_stands_before_it() -> None:
+    far, near, silent, active = 20_000, 5, None, copy("a", "active", 9)
+    copies = [active, *(copy("b", "standby", n, lag) for n, lag in enumerate((near, silent, far, near, silent, far)))]
+    assert [one.copy.partition for one in statuses(copies).behind] == [2, 5]
+    warm = [copy("c", "warmup", n, lag) for n, lag in enumerate((silent, far, near))]
+    assert [one.copy.partition for one in statuses(warm).warmups] == [1, 2]
+
+
+def test_a_group_whose_number_of_standbys_is_not_known_has_no_task_with_too_few_copies() -> None:
+    copies = [copy("a", "active", 0), copy("b", "active", 1)]
+    assert next_status(copies, None, None, NOW).uncopied == {}
+    assert set(next_status(copies, 1, None, NOW).uncopied) == {("0", 0), ("0", 1)}
+
+
+def test_loads_have_lasted_since_they_were_first_seen() -> None:
+    assert statuses([]).loads_since == NOW
+    assert statuses([], [copy("a", "active")], [copy("a", "active")]).loads_since == NOW + MINUTE
+
+
+def test_members_whose_process_is_not_known_are_processes_of_their_own() -> None:
+    copies = [copy("a", "active", n, process_id=None, member_id=name) for n, name in enumerate("xyx")]
+    assert [(one.process_id, one.tasks, one.members) for one in statuses(copies).loads] == [("x", 2, 1), ("y", 1, 1)]
+    (status,) = statuses([copy("a", "active", client_host=None), copy("b", "active")]).doubled.values()
+    assert status.places == ("active at unknown host, member m-a", "active at host-b, member m-b")
+
+
+def test_the_lags_of_a_group_are_summed_by_role_and_those_that_are_not_known_counted() -> None:
+    copies = [
+        *(copy("a", "active", 0), copy("a", "dormant", 7, 99), copy("a", "restoring", 8, 99)),
+        *(copy("b", "standby", n, lag) for n, lag in enumerate((10, 20_000, None))),
+        *(copy("c", "warmup", n, lag) for n, lag in enumerate((5, None, None))),
+    ]
+    assert sum_copies(copies) == CopiesSum(3, 20_010, 1, 3, 5, standbys_unknown=1, warmups_unknown=2)
+    assert sum_copies([copy("b", "standby")]) == CopiesSum(1, None, 0, 0, None, standbys_unknown=1)
+    assert sum_copies([copy("b", "standby", lag=0)]) == CopiesSum(1, 0, 0, 0, None)
+
+
+def test_processes_of_which_neither_host_nor_id_is_known_are_one() -> None:
+    copies = [
+        copy("a", "active", 0, client_host=None, process_id=None),
+        copy("a", "active", 1, client_host=None, process_id="p"),
+        copy("a", "active", 2, process_id=None),
+        copy("b", "active", 3, client_host=None, process_id=None),
+    ]
+    found = [(one.client_host, one.process_id, one.tasks) for one in check_stops(copies)]
+    assert found == [(None, None, 2), (None, "p", 1), ("host-a", None, 1)]
+
+
+def test_what_would_be_restored_is_said_of_each_task() -> None:
+    copies = [copy("a", "active", 0), copy("a", "active", 1), copy("b", "standby", 0, 0), copy("a", "active", 2)]
+    assert check_stops(copies, 10)[0].obstacles == ("0_1 has no other copy", "0_2 has no other copy")
+
+
+def test_a_row_marks_only_tasks_of_subtopologies_with_changelogs_as_stateful() -> None:
+    task = {"member_id": "m", "role": "active", "partition": 0, "current": True}
+    row = {
+        "group_id": "g",
+        "members": [{"member_id": "m", "process_id": "p", "client_host": "/h"}],
+        "subtopologies": [
+            {"subtopology_id": "0", "state_changelog_topics": []},
+            {"subtopology_id": "1", "state_changelog_topics": [{"name": "c"}]},
+        ],
+        "assignments": [{**task, "subtopology_id": "0"}, {**task, "subtopology_id": "1"}],
+    }
+    assert [one.stateful for one in copies_of_row(row)] == [False, True]
+
+
+def test_of_what_is_known_of_tasks_that_a_member_has_no_longer_only_the_state_on_its_disk_stays() -> None:
+    known = [copy("a", "standby", 1, 5), copy("a", "dormant", 2, 6)]
+    assert [(one.partition, one.role) for one in with_offsets([copy("a", "active", 0)], known)] == [
+        (0, "active"),
+        (2, "dormant"),
+    ]

@@ -203,6 +203,12 @@ def test_members_that_are_left_out_are_there_when_those_that_were_kept_have_left
     assert (row["state"], row["members_left_out"]) == ("Dead", 0)
 
 
+def test_a_member_with_a_lower_id_takes_the_place_of_one_that_is_left_out_then() -> None:
+    steps = [(at(0), 17, GROUP, metadata()), *joins(range(1, 4)), *joins([0]), *((at(90), 17, GROUP, metadata(3)),) * 3]
+    row = row_of(steps, replace(DEFAULT, members=2), batches=2)
+    assert (ids(row), row["members_left_out"]) == (["m0000", "m0001"], 2)
+
+
 def test_the_targets_of_a_member_that_is_left_out_are_left_out() -> None:
     steps = [(at(0), 17, GROUP, metadata()), *((at(1), 21, key(n), TARGET) for n in range(4)), *joins(range(4))]
     row = row_of(steps, replace(DEFAULT, members=2))

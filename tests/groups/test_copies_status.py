@@ -28,6 +28,7 @@ def statuses(*descriptions: list[TaskCopy]) -> GroupCopies:
     [
         ([100], None),
         ([100, 100], None),
+        ([100, 99], NOW + 100 * MINUTE),
         ([100, 60], NOW + 2.5 * MINUTE),
         ([100, 60, 60], NOW + 2.5 * MINUTE),
         ([100, 120], None),
@@ -61,6 +62,15 @@ def test_every_copy_that_is_behind_is_found_whatever_stands_before_it() -> None:
     assert [one.copy.partition for one in statuses(copies).behind] == [2, 5]
     warm = [copy("c", "warmup", n, lag) for n, lag in enumerate((silent, far, near))]
     assert [one.copy.partition for one in statuses(warm).warmups] == [1, 2]
+
+
+def test_each_copy_is_behind_since_it_was_nearest_itself() -> None:
+    lags = [(20_000, 20_000), (20_000, 19_000), (21_000, 19_500)]
+    behind = statuses(*([copy("b", "standby", n, lag) for n, lag in enumerate(pair)] for pair in lags)).behind
+    assert [(one.copy.partition, one.copy.lag, one.since, one.least_lag) for one in behind] == [
+        (0, 21_000, NOW, 20_000),
+        (1, 19_500, NOW + MINUTE, 19_000),
+    ]
 
 
 def test_a_group_whose_number_of_standbys_is_not_known_has_no_task_with_too_few_copies() -> None:

@@ -96,6 +96,7 @@ def test_a_dormant_copy_takes_over_if_it_is_near_enough_and_needs_nobody_itself(
         checks = check_stops([restoring, copy("b", "dormant", lag=lag)], 50)
         assert [one.may_stop for one in checks] == [may_stop, True]
     assert [one.may_stop for one in check_stops([restoring, copy("b", "standby", lag=0)], 50)] == [True, True]
+    assert check_stops([copy("b", "dormant", lag=0)], 50)[0].may_stop
 
 
 def test_roles_follow_the_log_where_it_is_newer_than_the_offsets() -> None:
@@ -120,6 +121,8 @@ def test_a_copy_whose_client_does_not_know_its_offset_is_not_caught_up() -> None
 
 
 def test_a_task_is_stateful_by_its_changelogs_or_by_a_copy_that_has_an_offset() -> None:
+    (one,) = copies_of_description(described(member("a", {}, {}, active=[0])))
+    assert one.stateful
     stateless = copies_of_description(described(member("a", {}, {}, active=[0, 1]), changelogs=()))
     assert {one.stateful for one in stateless} == {False}
     group = described(member("a", {}, {}, active=[0, 1]), member("b", {0: 4}, {0: 4}, standby=[0]), changelogs=())

@@ -209,6 +209,28 @@ def test_a_member_with_a_lower_id_takes_the_place_of_one_that_is_left_out_then()
     assert (ids(row), row["members_left_out"]) == (["m0000", "m0001"], 2)
 
 
+def test_a_member_that_another_one_with_a_lower_id_has_pushed_out_comes_back_without_a_trace() -> None:
+    fold = Fold.of("g", 3, None, replace(DEFAULT, members=2))
+    parts = [(at(0), 17, GROUP, metadata()), *joins(range(1, 4))], joins([3]), joins([0]), joins([2])
+    for number, part in enumerate(parts):
+        fold.add(log(*((at(number), *step[1:]) for step in part), first=10 * number))
+        fold.close()
+    assert [one.member_id for one in fold.events if one.offset >= 30] == []
+    assert sorted(fold.group_state.group.members) == ["m0000", "m0001"]
+
+
+def test_long_ids_of_members_and_of_subtopologies_count() -> None:
+    start = (at(0), 17, GROUP, metadata())
+    untagged = {**member(), "client_tags": []}
+    named = [(at(n), 19, {**GROUP, "member_id": f"{n}" * 300}, untagged) for n in range(1, 5)]
+    row = row_of([start, *named], replace(DEFAULT, bytes=1_000))
+    assert ([one["member_id"][0] for one in row["members"]], row["over_budget"]) == (["1", "2"], "members")
+    value = current(2, active=[0])
+    value["active_tasks"][0]["subtopology_id"] = "s" * 500
+    row = row_of([start, *((at(1 + n), 22, key(n), value) for n in range(4))], replace(DEFAULT, bytes=1_600))
+    assert ({one["member_id"] for one in row["assignments"]}, row["over_budget"]) == ({"m0000", "m0001"}, "tasks")
+
+
 def test_the_targets_of_a_member_that_is_left_out_are_left_out() -> None:
     steps = [(at(0), 17, GROUP, metadata()), *((at(1), 21, key(n), TARGET) for n in range(4)), *joins(range(4))]
     row = row_of(steps, replace(DEFAULT, members=2))

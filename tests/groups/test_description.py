@@ -90,6 +90,8 @@ def test_a_new_epoch_makes_a_stored_description_stale() -> None:
     newer = (at(9), 23, GROUP, TOPOLOGY | {"epoch": 1})
     group_state = fold(log(*FIRST_JOIN, (at(5), 17, GROUP, metadata(stored=0)), newer)).group_state
     assert (group_state.description_status, to_row("c", group_state)["description_stale_since"]) == ("STALE", at(9))
+    never_stored = fold(log(*FIRST_JOIN, newer)).group_state
+    assert to_row("c", never_stored)["description_stale_since"] == at(9)
 
 
 def test_members_since_is_when_the_first_member_joined_and_rebalances_do_not_change_it() -> None:

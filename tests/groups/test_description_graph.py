@@ -114,6 +114,18 @@ def test_global_stores_come_first_and_their_nodes_are_in_no_subtopology() -> Non
     assert [one.subtopology_id for one in graph.nodes if one.kind == "processor"] == ["0", None]
 
 
+def test_of_several_subtopologies_the_nodes_of_the_first_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [{"subtopology_id": part, "nodes": [node(name)]} for part, name in (("1", "a"), ("0", "b"))]
+    monkeypatch.setattr(description_graph, "MAX_NODES", 1)
+    assert graph_of({"subtopologies": parts}).nodes == [Node("b", "processor", "0")]
+
+
+def test_a_global_store_may_have_nodes_with_the_names_of_those_of_a_subtopology() -> None:
+    nodes = [node("a", SOURCE, source_topics=["t"], successors=["b"]), node("b", stores=["s"])]
+    graph = graph_of(describe(*nodes, global_stores=[{"source": nodes[0], "processor": nodes[1]}]))
+    assert [one for one in graph.nodes if one.node == "a"] == [Node("a", "source"), Node("a", "source", "0")]
+
+
 def test_of_a_node_of_an_unknown_type_and_a_successor_that_is_not_there_nothing_fails() -> None:
     graph = graph_of(describe(node("a", 9, successors=["gone"])))
     assert (graph.nodes, graph.edges) == ([Node("a", "processor", "0")], [])

@@ -64,8 +64,12 @@ def test_a_value_of_record_17_is_new_when_that_record_is_read_and_not_before() -
 
 
 def test_nothing_is_kept_in_the_row_of_a_deleted_group_but_what_it_was() -> None:
-    joined = [(at(5), 17, GROUP, metadata(3)), (at(6), 21, M2, TARGET)]
-    row = row_of(fold(log(*FIRST_JOIN, *joined, (at(2000), 17, GROUP, None))))
+    moved = [(at(5), 19, M2, member()), (at(1000), 19, M1, None), (at(1000), 17, GROUP, metadata(3))]
+    moved += [(at(1001), 21, M2, TARGET)]
+    before = row_of(fold(log(*FIRST_JOIN, *moved)))
+    assert before["causes_since_assignment"]
+    assert before["replacing"]
+    row = row_of(fold(log(*FIRST_JOIN, *moved, (at(2000), 17, GROUP, None))))
     assert (row["state"], row["group_epoch"], row["deleted_at"]) == ("Dead", 3, at(2000))
     assert (row["members"], row["assignments"], row["causes_since_assignment"], row["replacing"]) == (
         [],
@@ -134,6 +138,9 @@ def test_a_group_stays_not_ready_in_one_stretch_whatever_else_happens_meanwhile(
     folded = fold(log(*missing, (at(50), 19, M2, member()), (at(60), 17, GROUP, metadata(4))))
     set_reasons(folded, None)
     assert [one[:2] for one in events_of(folded, "not_ready_reason")] == [(at(0), None)]
+    folded = fold(log(*missing, (at(50), 19, M2, member())))
+    set_reasons(folded, lambda _names: {})
+    assert [one.offset for one in folded.events if one.kind == "not_ready_reason"] == [7]
 
 
 def test_closing_a_fold_again_says_nothing_twice() -> None:
@@ -150,13 +157,13 @@ def test_closing_a_fold_again_says_nothing_twice() -> None:
 
 def test_of_many_topologies_in_one_batch_twenty_are_kept_and_the_others_counted() -> None:
     topologies = [
-        {**TOPOLOGY, "subtopologies": [{**TOPOLOGY["subtopologies"][0], "source_topics": ["a", str(n)]}]}
+        {"epoch": n, "subtopologies": [{**TOPOLOGY["subtopologies"][0], "source_topics": ["a", str(n)]}]}
         for n in range(23)
     ]
     folded = fold(
         log((at(0), 17, GROUP, metadata()), *((at(1 + n), 23, GROUP, one) for n, one in enumerate(topologies)))
     )
-    assert len(folded.topologies) == 20
+    assert [one.topology_epoch for one in folded.topologies] == list(range(20))
     assert [one.new for one in folded.events if one.kind == EVENTS_LEFT_OUT] == ["3"]
     assert row_of(folded)["topology_hash"] != folded.topologies[-1].topology_hash
 
@@ -233,3 +240,8 @@ def test_a_broker_with_other_settings_than_the_usual_ones_says_with_an_epoch_tha
         (when, kind, key, metadata(configs=[]) if kind == 17 else value) for when, kind, key, value in FIRST_JOIN
     ]
     assert row_of(fold(log(*records)))["state"] == "Stable"
+
+
+def test_a_member_without_an_endpoint_has_none() -> None:
+    joins = (at(9), 19, M1, {**member(), "user_endpoint": None})
+    assert [one["user_endpoint"] for one in row_of(fold(log(*FIRST_JOIN, joins)))["members"]] == [None]

@@ -73,6 +73,7 @@ def test_only_newcomers_have_a_rank() -> None:
         ([f"!{number:04}" for number in range(1_000)], "!0"),
         ([f"flood-{number}" for number in range(1, 30)], "flood-"),
         (["a", "b"], ""),
+        (["flood-1", "flood-2"], "flood-"),
         (["same"] * 5, "same"),
         ([*["evil-1"] * 8, "honest", "other"], "evil-1"),
         (["x" * 30_000] * 3, "x" * 100),

@@ -72,7 +72,7 @@ def _copies_in_details(name: str, copies: Sequence[BehindCopy]) -> dict[str, obj
 
 
 def _without_copy(group: GroupCopies, _thresholds: Thresholds, _context: EvaluationContext) -> Finding | None:
-    if not group.standby_replicas or not group.uncopied:
+    if not group.uncopied:
         return None
     alone = {task: one for task, one in group.uncopied.items() if one.processes == 1}
     which = alone or group.uncopied

@@ -46,7 +46,9 @@ def follow(*descriptions: Iterable[TaskCopy], standby_replicas: int | None = 1) 
 def find(status: GroupCopies, rule: str, **settings: Any) -> Finding | None:
     rule_settings_of = AlertSettings.model_validate(settings).rule_settings_of()
     context = EvaluationContext(at(60), copies=(status,))
-    found = evaluate([], None, context, rule_settings_of).get(AlertKey(rule, "g"))
+    every = evaluate([], None, context, rule_settings_of)
+    assert AlertKey("StreamsGroupSetAside", "g") not in every  # no rule failed
+    found = every.get(AlertKey(rule, "g"))
     if found:
         assert json.loads(json.dumps(found.details)) == found.details
         assert "\n" not in found.summary
@@ -92,6 +94,17 @@ def test_standbys_that_are_behind_are_named_with_their_hosts() -> None:
         "g: 5 standbys not caught up since 2026-11-22 09:00:00 UTC: 0_0 at host-b, process b; "
         "0_1 at host-b, process b; 0_2 at host-b, process b; and 2 more"
     )
+    assert [one["task"] for one in found.details["standbys"]] == ["0_0", "0_1", "0_2", "0_3", "0_4"]
+    named = {"task": "0_0", "member_id": "m-b", "host": "host-b", "process_id": "b", "least_lag": 50_000}
+    assert (found.details["standbys"][0], found.details["acceptable_lag"]) == (named, 10_000)
+
+
+def test_a_copy_whose_client_is_not_known_is_named_without_it() -> None:
+    found = find(follow(pair(50_000, client_host=None, process_id=None)), BEHIND)
+    assert found
+    assert "0_0 at unknown host" in found.summary
+    (one,) = found.details["standbys"]
+    assert (one["host"], one["process_id"]) == ("", "")
 
 
 ALONE = [copy("a", "active"), copy("b", "active", 1), copy("a", "standby", 1, 0)]
@@ -199,12 +212,26 @@ def spread(**tasks: int) -> list[TaskCopy]:
         ({"a": 12, "b": 2, "c": 2}, True),
         ({"a": 6, "b": 6, "c": 6}, False),
         ({"a": 2, "b": 0, "c": 0}, False),
+        ({"a": 3, "b": 0, "c": 0}, False),
+        ({"a": 6, "b": 0}, True),
+        ({"a": 3, "a2": 3, "b": 0, "c": 0, "d": 0}, True),
         ({"a": 8, "a2": 8, "b": 8}, False),
         ({"a": 12, "a2": 12, "b": 0, "c": 0, "d": 0}, True),
         ({"a": 9}, False),
         ({"a": 0, "b": 0}, False),
     ],
-    ids=["skewed", "even", "few", "more threads", "two threads", "alone", "no tasks"],
+    ids=[
+        "skewed",
+        "even",
+        "few",
+        "2 too many",
+        "3 too many, which is twice as many",
+        "2 too many for each of two members",
+        "more threads",
+        "two threads",
+        "alone",
+        "no tasks",
+    ],
 )
 def test_tasks_are_compared_by_member_and_process(tasks: dict[str, int], is_found: bool) -> None:
     found = find(follow(spread(**tasks), spread(**tasks)), SKEW)
@@ -224,6 +251,11 @@ def test_of_a_skew_the_process_with_most_tasks_and_the_one_with_fewest_are_named
         ("b", "host-b", 3),
         ("c", "host-c", 1),
     ]
+    unknown = [one._replace(client_host=None) for one in tasks]
+    found = find(follow(unknown, unknown), SKEW)
+    assert found
+    assert "on unknown host, process a, and 1 on unknown host, process c" in found.summary
+    assert {one["host"] for one in found.details["processes"]} == {""}
 
 
 def test_skew_is_timed_from_the_last_assignment_and_can_be_set_by_group() -> None:
@@ -234,8 +266,8 @@ def test_skew_is_timed_from_the_last_assignment_and_can_be_set_by_group() -> Non
 
 
 def test_a_group_without_tasks_has_no_findings() -> None:
-    status = follow([], [])
-    assert [rule for rule in (BEHIND, UNCOPIED, SKEW) if find(status, rule)] == []
+    for status in (follow([], []), follow(pair(50_000), [])):
+        assert [rule for rule in (BEHIND, UNCOPIED, SKEW) if find(status, rule)] == []
 
 
 def restore(lag: int | None, process: str = "a") -> list[TaskCopy]:

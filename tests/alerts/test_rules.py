@@ -27,7 +27,7 @@ from streaming_app.alerts.evaluate import (
 from streaming_app.alerts.rule import GROUP_ID, EvaluationContext, RuleSettings
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.history import Assignment, GroupHistory
-from streaming_app.job_status import DifferingGroup, DiskSpace, FailingSink, JobStatus, OffsetsStatus
+from streaming_app.job_status import DiskSpace, FailingSink, JobStatus, OffsetsStatus
 from tests.alerts.healthy_group import healthy_group
 
 NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
@@ -149,6 +149,8 @@ WRONG_JOB: dict[str, list[tuple[dict[str, Any], datetime, str]]] = {
     "StreamsGroupsJobStopped": [
         ({"brokers_away_since": ago(minutes=3)}, ago(minutes=3), "no broker responds"),
         ({"failing_since": ago(minutes=4), "failure": "disk full"}, ago(minutes=4), "its stream fails: disk full"),
+        ({"failing_since": ago(minutes=4)}, ago(minutes=4), "its stream fails: unknown cause"),
+        ({"last_success_at": ago(minutes=10)}, NOW, "no batch has completed since 2026-11-21 03:02:00 UTC"),
         ({"last_success_at": ago(minutes=11)}, ago(minutes=1), "no batch has completed since 2026-11-21 03:01:00 UTC"),
         ({"started_at": ago(minutes=30), "last_success_at": None}, ago(minutes=20), "since the start at"),
         (
@@ -166,6 +168,12 @@ WRONG_JOB: dict[str, list[tuple[dict[str, Any], datetime, str]]] = {
             ago(minutes=30),
             "its stream fails: disk full",
         ),
+        (
+            {"offsets": OffsetsStatus(last_success_at=NOW, failing_since=ago(minutes=30))},
+            ago(minutes=30),
+            "its stream fails: unknown cause",
+        ),
+        ({"lag_failing_since": ago(minutes=11)}, ago(minutes=11), "the ends of the logs are not known: unknown cause"),
         ({"offsets": OffsetsStatus(last_success_at=ago(minutes=25))}, ago(minutes=15), "has completed no batch"),
         ({"offsets": OffsetsStatus(last_success_at=ago(minutes=10))}, NOW, "has completed no batch"),
         ({"offsets": OffsetsStatus(), "started_at": ago(minutes=25)}, ago(minutes=15), "has completed no batch"),
@@ -223,8 +231,9 @@ def test_every_rule_has_a_case() -> None:
 
 @pytest.mark.parametrize("hours", [23, 25])
 def test_what_happened_more_than_a_day_ago_is_no_finding(hours: float) -> None:
-    job = replace(RUNNING, quarantined=1, quarantined_at=ago(hours=hours), drifted=1, drifted_at=ago(hours=hours))
-    assert len(find_in_job(job)) == (2 if hours < 24 else 0)
+    then = ago(hours=hours)
+    job = replace(RUNNING, quarantined=1, quarantined_at=then, drifted=1, drifted_at=then, truncated_at=then)
+    assert len(find_in_job(job)) == (3 if hours < 24 else 0)
 
 
 def test_a_finding_about_a_description_has_what_is_known_of_it() -> None:
@@ -316,66 +325,31 @@ def assignments(seconds: list[int], cause: str | None) -> EvaluationContext:
     return replace(CONTEXT, histories={"payments": GroupHistory(assignments=made)})
 
 
-def test_what_stops_the_whole_job_is_one_alert() -> None:
-    failing = OffsetsStatus(last_success_at=NOW, failing_since=ago(minutes=30), failure="disk full")
-    job = replace(RUNNING, offsets=failing, lag_failing_since=ago(minutes=9), brokers_away_since=ago(minutes=10))
-    assert find_in_job(job).keys() == {"StreamsGroupsJobStopped"}
-
-
-FIELDS = (
-    ("group_epoch", "3 in the tables, 4 on the broker"),
-    ("state", "Empty in the tables, Stable on the broker"),
-    ("members[m]", "absent in the tables, present on the broker"),
+@pytest.mark.parametrize(
+    ("wrong", "details"),
+    [
+        ({"brokers_away_since": ago(minutes=10)}, {"causes": ["brokers_away"]}),
+        ({"failing_since": ago(minutes=10), "failure": "no"}, {"causes": ["failing"], "failure": "no"}),
+    ],
 )
-DIFFERING = DifferingGroup("payments", ago(minutes=9), 5, FIELDS)
-REPAIRED = replace(DIFFERING, repair="its records were read again", agreed_at=ago(minutes=59))
+def test_what_stops_the_whole_job_is_one_alert(wrong: dict[str, Any], details: dict[str, Any]) -> None:
+    failing = OffsetsStatus(last_success_at=NOW, failing_since=ago(minutes=30), failure="disk full")
+    job = replace(RUNNING, offsets=failing, lag_failing_since=ago(minutes=9), **wrong)
+    (one,) = find_in_job(job).items()
+    assert (one[0], one[1].details) == ("StreamsGroupsJobStopped", details)
 
 
-def find_differing(
-    group: DifferingGroup, context: EvaluationContext = CONTEXT, settings_of: Any = rule_settings_of
-) -> Finding | None:
-    found = evaluate([], None, replace(context, differing_groups=(group,)), settings_of)
-    return found.get(AlertKey(SELF_CHECK, group.group_id))
+MIB, GIB = 1 << 20, 1 << 30
 
 
 @pytest.mark.parametrize(
-    ("group", "summary", "details"),
-    [
-        (
-            DIFFERING,
-            "payments: the tables differ from the broker in group_epoch, state, members[m] and 2 more",
-            {"fields": dict(FIELDS), "field_count": 5},
-        ),
-        (
-            REPAIRED,
-            "payments: the tables differed from the broker in group_epoch, state, members[m] and 2 more, until "
-            "2026-11-21 02:13:00 UTC; its records were read again",
-            {
-                "fields": dict(FIELDS),
-                "field_count": 5,
-                "repair": "its records were read again",
-                "agreed_at": "2026-11-21T02:13:00+00:00",
-            },
-        ),
-    ],
-    ids=["differs", "repaired"],
+    ("size", "least"),
+    [(20 * GIB, 1 * GIB), (1024 * GIB, 10 * GIB), (1 * GIB, 256 * MIB)],
+    ids=["5 percent", "10 GiB of a large one", "256 MiB of a small one"],
 )
-def test_a_group_that_differs_from_the_broker_is_found_without_being_in_the_tables(
-    group: DifferingGroup, summary: str, details: dict[str, Any]
-) -> None:
-    finding = find_differing(group)
-    assert finding == Finding(group.since, summary, details)
-    assert json.loads(json.dumps(finding.details)) == finding.details
-    assert find_differing(group, replace(CONTEXT, now=NOW + timedelta(seconds=5))) == finding
-
-
-def test_a_group_that_agrees_again_is_found_until_the_window_is_over() -> None:
-    assert find_differing(REPAIRED, replace(CONTEXT, now=NOW + timedelta(seconds=59))) is not None
-    assert find_differing(REPAIRED, replace(CONTEXT, now=NOW + timedelta(minutes=1))) is None
-
-
-def test_a_group_that_the_settings_exclude_is_not_reported_as_differing() -> None:
-    assert find_differing(DIFFERING, settings_of=lambda _group: {}) is None
+def test_a_disk_is_almost_full_below_a_part_of_it_but_not_while_ten_gibibytes_are_free(size: int, least: int) -> None:
+    full = [bool(find_in_job(replace(RUNNING, disks=[DiskSpace("/d", free, size)]))) for free in (least, least - 1)]
+    assert full == [False, True]
 
 
 def test_without_a_plugin_no_description_is_missing() -> None:

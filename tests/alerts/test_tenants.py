@@ -42,7 +42,7 @@ def test_alerts_of_groups_known_before_a_flood_stay_and_the_rest_is_counted_in_o
         "900 groups or more are new since yesterday, most of which begin with '!0'; most are of 10.6.6.6, 10.0.0.1. "
         "The alerts of 900 of them or more are left out"
     )
-    assert finding.details["prefix"] == "!0"
+    assert (finding.details["prefix"], finding.details["groups_without_alerts_at_least"]) == ("!0", 900)
 
 
 def test_verdicts_that_newcomers_wait_for_longer_than_a_minute_are_said_to_be_late() -> None:
@@ -92,6 +92,24 @@ def test_an_alert_about_a_group_of_which_only_a_part_is_kept_says_so() -> None:
     assert cuts[rule, "orders"] == "its row has only a part of its members"
     assert cuts[rule, "payments"] == "it is set aside: its row is as it was before"
     assert cuts[rule, "clicks"] is None
+    assert (cuts[OVER, "orders"], cuts[SET_ASIDE, "payments"]) == (None, None)
+
+
+@pytest.mark.parametrize(("left_out", "details"), [(0, {}), (1_234, {"members_left_out_at_least": 1_000})])
+def test_a_group_over_its_budget_says_what_is_left_out_and_how_much_if_that_is_counted(
+    left_out: int, details: dict[str, Any]
+) -> None:
+    one = find([replace(stuck("orders", 48), members_left_out=left_out)])[AlertKey(OVER, "orders")]
+    assert one.details == {"left_out": "members", **details}
+
+
+@pytest.mark.parametrize(("number", "is_flood"), [(4, False), (5, True)])
+def test_many_new_groups_are_a_flood_also_if_nothing_is_wrong_with_them(number: int, *, is_flood: bool) -> None:
+    groups = [replace(stuck(f"g{n}", 1), over_budget=None) for n in range(number)]
+    settings = AlertSettings.model_validate({"rules": {FLOOD: {"groups": 5}}}).rule_settings_of()
+    assert set(evaluate(groups, None, EvaluationContext(NOW), settings)) == (
+        {AlertKey(FLOOD, None)} if is_flood else set()
+    )
 
 
 def test_few_new_groups_are_no_flood() -> None:

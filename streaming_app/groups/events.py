@@ -112,7 +112,7 @@ def group_values(group: Group, topology_hash: str | None, *, exists: bool) -> Va
     values: Values = {("group", None): group.group_type if exists and not group.deleted else None}
     values[TOPOLOGY_CONTENT, None] = topology_hash
     for name, value_of in _GROUP_VALUES.items():
-        is_read = exists and (group.group_epoch is not None or name not in _OF_METADATA)
+        is_read = group.group_epoch is not None or name not in _OF_METADATA
         values[name, None] = _to_text(value_of(group)) if is_read else None
     return values
 

@@ -191,14 +191,14 @@ def test_configs_beyond_the_budget_are_left_out_until_smaller_ones_come() -> Non
 
 def test_members_that_are_left_out_are_there_when_those_that_were_kept_have_left() -> None:
     budget = replace(DEFAULT, members=2)
-    first = [(at(0), 17, GROUP, metadata()), *joins(range(4))]
+    first = [(at(0), 17, GROUP, metadata()), *joins(range(3)), (at(20), 17, GROUP, metadata())]
     leave = [*((at(100 + n), 19, key(n), None) for n in range(2)), *((at(110), 17, GROUP, metadata(3)),) * 3]
     row = row_of([*first, *leave], budget, batches=2)
-    assert (row["member_count"], row["members_left_out"]) == (0, 2)
+    assert (row["member_count"], row["members_left_out"]) == (0, 1)
     assert row["state"] != "Empty"
     heard = [*((at(200 + n), 19, key(n), member()) for n in (2, 3)), *((at(210), 17, GROUP, metadata(4)),) * 3]
     row = row_of([*first, *leave, *heard], budget, batches=3)
-    assert (ids(row), row["members_left_out"]) == (["m0002"], 1)
+    assert (ids(row), row["members_left_out"]) == (["m0002", "m0003"], 0)
     row = row_of([*first, (at(300), 17, GROUP, None)], budget, batches=len(first) + 1)
     assert (row["state"], row["members_left_out"]) == ("Dead", 0)
 
@@ -217,6 +217,22 @@ def test_a_member_that_another_one_with_a_lower_id_has_pushed_out_comes_back_wit
         fold.close()
     assert [one.member_id for one in fold.events if one.offset >= 30] == []
     assert sorted(fold.group_state.group.members) == ["m0000", "m0001"]
+
+
+def test_of_a_group_with_members_that_are_left_out_no_deployment_is_said() -> None:
+    steps = [(at(0), 17, GROUP, metadata()), *joins(range(4))]
+    moves = [(at(3_600 + n), 19, key(n), None) for n in range(2)] + [
+        (at(3_700), 19, {**GROUP, "member_id": "a"}, member())
+    ]
+    kinds = []
+    for most in (2, 10):
+        fold = Fold.of("g", 3, None, replace(DEFAULT, members=most))
+        gone = moves if most == 2 else [*moves, *((at(3_800), 19, key(n), None) for n in (2, 3))]
+        for part, first in ((steps, 0), (gone, 10)):
+            fold.add(log(*part, first=first))
+            fold.close()
+        kinds.append({one.kind for one in fold.events} & {"deployment"})
+    assert kinds == [set(), {"deployment"}]
 
 
 def test_long_ids_of_members_and_of_subtopologies_count() -> None:

@@ -168,6 +168,11 @@ def test_a_member_that_joins_the_new_group_under_its_old_id_keeps_nothing() -> N
     assert row["assignments"] == []
 
 
+def test_what_was_written_with_the_last_record_17_of_the_old_group_is_of_that_group() -> None:
+    row = row_of(fold(log(*FIRST_JOIN, (at(60), 17, GROUP, metadata(1)))))
+    assert (row["group_epoch"], row["members"]) == (1, [])
+
+
 def pushes(*steps: tuple[int, int]) -> int:
     """Count the unsolicited pushes of (stored, failed) pairs after a first join."""
     records = [

@@ -28,6 +28,7 @@ def statuses(*descriptions: list[TaskCopy]) -> GroupCopies:
     [
         ([100], None),
         ([100, 100], None),
+        ([100, 100, 60], NOW + 5 * MINUTE),
         ([100, 99], NOW + 100 * MINUTE),
         ([100, 60], NOW + 2.5 * MINUTE),
         ([100, 60, 60], NOW + 2.5 * MINUTE),

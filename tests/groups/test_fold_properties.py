@@ -124,6 +124,7 @@ _UNSETTLED = [(1, (kind, M2, value)) for kind, value in ((19, member()), (22, cu
             *_SETTLED,
             *_UNSETTLED,
             (2, (19, M1, None)),
+            (3, (22, M2, current(2, 1))),
         ]
     )
 )
@@ -165,6 +166,7 @@ _JOINS = (19, M1, member())
     log_of([(0, _JOINS), (900, (19, M1, None)), (900, (19, M2, member())), (900, (17, GROUP, metadata(3)))]), [2, 3]
 )
 @example(log_of([(0, _ASSIGNED), (0, (19, M1, None)), (0, (22, M1, current()))]), [2])
+@example(log_of([(0, (23, GROUP, TOPOLOGY)), (0, _FAILED_ONCE)]), [1])
 @example(log_of([(0, _FAILED_ONCE), (0, _JOINS), (1, _NO_GROUP), (1, (2, {"group": "g"}, {}))]), [3])
 @example(
     log_of([(0, (17, GROUP, metadata(2))), (1, (17, GROUP, metadata(3))), (1, _JOINS), (2, (20, GROUP, None))]), [2]

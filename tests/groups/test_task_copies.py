@@ -136,9 +136,10 @@ def test_a_description_without_a_topology_has_no_state() -> None:
 def test_a_report_keeps_its_time_while_its_offsets_stay() -> None:
     old = copy("a", "standby", task_offset=4, task_end_offset=9, reported_at=NOW - timedelta(hours=1))
     moved, unknown = old._replace(partition=1), copy("a", "standby", 2)
-    new = [old._replace(reported_at=None), moved._replace(task_offset=5, reported_at=None), unknown]
+    first = copy("a", "standby", 3, task_offset=4, task_end_offset=9)
+    new = [old._replace(reported_at=None), moved._replace(task_offset=5, reported_at=None), unknown, first]
     times = [one.reported_at for one in with_report_times(new, [old, moved], NOW)]
-    assert times == [NOW - timedelta(hours=1), NOW, None]
+    assert times == [NOW - timedelta(hours=1), NOW, None, NOW]
 
 
 def test_the_log_has_the_copies_and_the_brokers_their_offsets() -> None:

@@ -133,6 +133,22 @@ def test_a_repartition_topic_gets_its_count_from_one_that_is_written_by_a_later_
             "topic.",
             ("r",),
         ),
+        (  # also before the topics exist that are copartitioned
+            [
+                part("0", source_topics=["a"], repartition_sink_topics=["r"]),
+                part("1", source_topics=["b"], repartition_sink_topics=["s"]),
+                part(
+                    "2",
+                    repartition_source_topics=[internal_topic("r"), internal_topic("s")],
+                    state_changelog_topics=[internal_topic("c")],
+                    copartition_groups=[["r", "s"]],
+                ),
+            ],
+            {"a": 1, "b": 5, "c": 1},
+            "INCORRECTLY_PARTITIONED_TOPICS",
+            "Existing topic c has different number of partitions: expected 5, found 1",
+            ("c",),
+        ),
         (  # a repartition topic without a fixed count gets that of the source topic that it is joined with
             [
                 part("0", source_topics=["a"], repartition_sink_topics=["r"]),

@@ -317,3 +317,15 @@ def test_a_pending_alert_that_becomes_more_severe_is_sent_when_it_fires_and_once
         assert [(one.state, one.severity, one.deliveries) for one in changes.changed] == [(PENDING, severity, ())]
     (fired,) = harness.apply(at(300), {KEY: Finding(at(0), "why", severity="critical")}).changed
     assert (fired.state, fired.deliveries) == (FIRING, DUE)
+
+
+@pytest.mark.parametrize("was_sent", [True, False])
+def test_an_alert_that_becomes_critical_is_due_once_to_each_sink_that_it_goes_to(was_sent: bool) -> None:
+    harness = AlertHarness()
+    for second, severity in ((300, "warning"), (400, "critical"), (500, "critical")):
+        harness.apply(at(second), {KEY: Finding(at(0), "why", severity=severity)})
+        if was_sent and severity == "warning":
+            harness.mark_sent(second, *SINKS)
+    (alert,) = harness.state.open.values()
+    repeat = 1 if was_sent else 0
+    assert alert.deliveries == tuple(Delivery(sink, FIRING, repeat=repeat) for sink in SINKS)

@@ -295,15 +295,11 @@ def _taken(outbox: Outbox, second: float = 0) -> Iterator[str | None]:
 
 
 def test_a_sink_gets_again_only_what_is_for_it() -> None:
-    sinks = [RESEND, replace_name(RESEND, "mail")]
+    sinks = [RESEND, RESEND._replace(name="mail")]
     outboxes = Outboxes(sinks, Grouping(), Backoff(), sinks_of=lambda alert: {"mail"} if alert.group_id == "a" else ())
     outboxes.offer([of("a", deliveries=()), of("b", deliveries=SENT)], None, 0)
     assert list(_taken(outboxes.by_sink["mail"])) == ["a"]
     assert list(_taken(outboxes.by_sink["chat"])) == ["b"]
-
-
-def replace_name(traits: SinkTraits, name: str) -> SinkTraits:
-    return traits._replace(name=name)
 
 
 SILENCED_THEN_RESOLVED = [

@@ -159,25 +159,3 @@ def test_what_an_alert_was_before_is_kept_with_it_and_names_each_once() -> None:
     (one,) = state.open.values()
     assert one.was == (Identity("R", CRITICAL, "payments"),)  # and not what it is again
     assert Identity.parse("R critical my team") == Identity("R", CRITICAL, "my team")
-
-
-@pytest.mark.parametrize("was_sent", [True, False])
-def test_an_alert_that_becomes_critical_is_due_once_to_each_sink_that_it_goes_to(was_sent: bool) -> None:
-    policy, settings = NotifyPolicy(SINKS), {"R": RuleSettings(CRITICAL, 0.0, {})}
-    state = AlertState()
-    for minute, severity in enumerate((WARNING, CRITICAL, CRITICAL)):
-        state = advance(
-            state,
-            {AlertKey("R", "search"): Finding(NOW, "s", severity=severity)},
-            cluster="prod",
-            now=NOW + timedelta(minutes=minute),
-            rule_settings_of=lambda _group: settings,
-            notify_policy=policy,
-            caught_up=True,
-        ).state
-        (one,) = state.open.values()
-        if was_sent and severity == WARNING:
-            one = replace(one, deliveries=tuple(replace(each, sent_at=NOW) for each in one.deliveries))
-            state = state.with_deliveries(one)
-    repeat = 1 if was_sent else 0
-    assert one.deliveries == tuple(Delivery(sink, FIRING, repeat=repeat) for sink in SINKS)

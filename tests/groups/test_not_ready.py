@@ -25,6 +25,19 @@ def part(subtopology_id: str = "0", **lists: Any) -> dict[str, Any]:
     return {**empty, **lists}
 
 
+JOINED = [
+    part("0", source_topics=["a"], repartition_sink_topics=["r"]),
+    part("1", source_topics=["b"], repartition_sink_topics=["s"]),
+    part(
+        "2",
+        repartition_source_topics=[internal_topic("r"), internal_topic("s")],
+        state_changelog_topics=[internal_topic("c")],
+        copartition_groups=[["r", "s"]],
+    ),
+]
+"""Two repartition topics without a fixed count, of different sources, that one subtopology joins."""
+
+
 def test_valid_topics_give_no_reason() -> None:
     parts = [
         part("0", source_topics=["a"], repartition_sink_topics=["r"]),
@@ -102,16 +115,7 @@ def test_a_repartition_topic_gets_its_count_from_one_that_is_written_by_a_later_
             ("r", "s"),
         ),
         (  # topics without a fixed count get that of the fixed one, or the largest if none is fixed
-            [
-                part("0", source_topics=["a"], repartition_sink_topics=["r"]),
-                part("1", source_topics=["b"], repartition_sink_topics=["s"]),
-                part(
-                    "2",
-                    repartition_source_topics=[internal_topic("r"), internal_topic("s")],
-                    state_changelog_topics=[internal_topic("c")],
-                    copartition_groups=[["r", "s"]],
-                ),
-            ],
+            JOINED,
             {"a": 1, "b": 5, "r": 5, "c": 1},
             "INCORRECTLY_PARTITIONED_TOPICS",
             "Existing topic c has different number of partitions: expected 5, found 1",
@@ -134,16 +138,7 @@ def test_a_repartition_topic_gets_its_count_from_one_that_is_written_by_a_later_
             ("r",),
         ),
         (  # also before the topics exist that are copartitioned
-            [
-                part("0", source_topics=["a"], repartition_sink_topics=["r"]),
-                part("1", source_topics=["b"], repartition_sink_topics=["s"]),
-                part(
-                    "2",
-                    repartition_source_topics=[internal_topic("r"), internal_topic("s")],
-                    state_changelog_topics=[internal_topic("c")],
-                    copartition_groups=[["r", "s"]],
-                ),
-            ],
+            JOINED,
             {"a": 1, "b": 5, "c": 1},
             "INCORRECTLY_PARTITIONED_TOPICS",
             "Existing topic c has different number of partitions: expected 5, found 1",

@@ -13,6 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime, timezone
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -73,6 +74,10 @@ def s3_server(directory: Path) -> Iterator[S3Server]:
             yield S3Server(directory, process.stdout.readline().strip())
         finally:
             process.kill()
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 
 def _places(directory: Path) -> tuple[Path, Path, Path]:
@@ -162,7 +167,7 @@ class _Handler(BaseHTTPRequestHandler):
             keys = [key for key, (_, is_below, _) in rests.items() if not is_below]
         contents = "".join(
             f"<Contents><Key>{escape(key)}</Key><Size>{found[key].stat().st_size}</Size><ETag>e</ETag>"
-            "<LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents>"
+            f"<LastModified>{_iso(found[key].stat().st_mtime)}</LastModified></Contents>"
             for key in keys
         )
         prefixes = "".join(f"<CommonPrefixes><Prefix>{escape(one)}</Prefix></CommonPrefixes>" for one in directories)

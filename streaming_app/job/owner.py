@@ -242,7 +242,12 @@ class _Store:
     def write(self, table: DeltaTable | None, record: OwnerRecord) -> bool:
         """Replace the record that a version of the table has; return whether it was still the newest version."""
         import pyarrow as pa  # noqa: PLC0415 - as above
-        from deltalake import CommitProperties, Transaction, write_deltalake  # noqa: PLC0415 - as above
+        from deltalake import (  # noqa: PLC0415 - as above
+            CommitProperties,
+            PostCommitHookProperties,
+            Transaction,
+            write_deltalake,
+        )
         from deltalake.exceptions import CommitFailedError, DeltaError  # noqa: PLC0415 - as above
 
         term = CommitProperties(app_transactions=[Transaction(_APPLICATION, record.term)], max_commit_retries=0)
@@ -258,7 +263,15 @@ class _Store:
                     commit_properties=term,
                 )
                 return True
-            write_deltalake(table, rows, mode="overwrite", commit_properties=term)
+            write_deltalake(
+                table,
+                rows,
+                mode="overwrite",
+                commit_properties=term,
+                post_commithook_properties=PostCommitHookProperties(
+                    create_checkpoint=False, cleanup_expired_logs=False
+                ),
+            )
             if table.version() % _KEPT_COMMITS == 0:
                 self._clean_up()
         except CommitFailedError:
@@ -271,8 +284,8 @@ class _Store:
 
     def _clean_up(self) -> None:
         table = self._location.delta_table()
+        table.vacuum(dry_run=False)  # first, as a checkpoint forgets old files that are still there
         table.create_checkpoint()
-        table.vacuum(dry_run=False)
         table.cleanup_metadata()
 
     def _unusable(self, error: Exception) -> JobError:

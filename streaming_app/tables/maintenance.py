@@ -21,14 +21,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from streaming_app.errors import OtherOwnerError, java_error_message
 from streaming_app.tables.definitions import Table, expiring_tables
 from streaming_app.tables.location import Location
-from streaming_app.tables.table_creation import LOG_RETENTION_HOURS
 
 if TYPE_CHECKING:
     from streaming_app.tables.files import Files
 
 COMMITS_PER_COMPACTION = 100  # batches that wrote something, between two compactions
 _DAY_SECONDS = 24 * 3600
-_VACUUM_SECONDS = LOG_RETENTION_HOURS * 3600
+_VACUUM_SECONDS = 3600
 _RETRY_SECONDS = 60  # after the first failure of a task, doubled with each further one
 _MAX_RETRY_SECONDS = 3600
 _MAX_CAUSE = 300  # characters of a line about a failure

@@ -8,8 +8,12 @@ put. Where another process has changed the same rows meanwhile, Delta rejects th
 and the write is done again with what is there now. In this process there is one writer of a table at a time, of Spark
 or of delta-rs, see `writing`.
 
-Each commit leaves files that readers of older versions need: `maintain` removes them once the table's retention has
-passed. A commit itself does not look for log entries to remove, for which it would list the whole log.
+Each commit leaves files that readers of older versions need, until the table's retention has passed. The log says which
+files were replaced, and when (its tombstones), but a checkpoint leaves out those that are older than the retention. So
+the files that these name are removed before each checkpoint, and by `maintain`. What no tombstone names, such as the
+files of a commit that was rejected, is found by listing the table: once an hour, by one of the clusters that share it.
+A file that is younger than a day may be that of a batch that is paused and commits it later, so it stays.
+A commit itself does not look for log entries to remove, for which it would list the whole log.
 
 Of a job that has a `Fence` each commit carries its term, and none is made once a later job has claimed the table.
 """
@@ -54,7 +58,11 @@ _PAUSE_SECONDS = 0.05, 0.5
 _MAINTAINED_AFTER = 100  # commits, each of which leaves a file or two
 _MAINTAINED_SECONDS = 1_800.0  # or so long, as old versions of some tables are kept
 _LOCKS: defaultdict[str, Lock] = defaultdict(Lock)
-_HOOKS = PostCommitHookProperties(cleanup_expired_logs=False)
+_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+_COMMITS_PER_CHECKPOINT = 50
+_LISTED = "streams-groups-listed-files"  # the application whose transaction is the hour of the last listing
+_HOUR_SECONDS = 3600
+_UNNAMED_HOURS = 24  # so old is a file that no version names before it is removed
 _MIN_AGE_SECONDS = 60  # of a checksum that is removed: the file of a newer one may just be written
 
 
@@ -101,12 +109,13 @@ class RustTable:
         cluster: str,
         fence: Fence | None = None,
         clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """Take the table; `fence` is that of the job, None outside of one."""
         self.location, self.cluster = location, cluster
         self.own_rows = f"cluster = {quote(cluster)}"
         """The condition that a row is of the cluster."""
-        self._fence, self._clock = fence, clock
+        self._fence, self._clock, self._wall_clock = fence, clock, wall_clock
         self._commits = 0
         self._maintained_at: float | None = None
 
@@ -176,7 +185,11 @@ class RustTable:
         """
         self._commits += 1
         with self._errors(), writing(self.location):
-            return self._attempt(write, batch)
+            version = self._attempt(write, batch)
+            if version % _COMMITS_PER_CHECKPOINT == 0:
+                with suppress(DeltaError, OSError):  # `maintain` reports it; the rows are written
+                    self._checkpoint()
+            return version
 
     def maintain(self, expired: str | None = None) -> None:
         """Delete the rows that match, compact the files, and remove those that no reader needs; all if it is due.
@@ -191,11 +204,43 @@ class RustTable:
                 self._attempt(lambda target, commit: target.delete(self._own(expired), **commit))
             filters = [("cluster", "=", self.cluster)]
             self._attempt(lambda target, commit: target.optimize.compact(partition_filters=filters, **commit))
+            self._checkpoint()
+            self._remove_unnamed_files()
             with table_to_write(self.location) as kept:
-                kept.table.vacuum(dry_run=False)
                 kept.table.cleanup_metadata()
             if self.location.is_local:
                 remove_orphan_checksums((self.location / "_delta_log").path)
+
+    def vacuum(self) -> None:
+        """Remove the data files that no version within the table's retention needs."""
+        with self._errors(), writing(self.location):
+            self._checkpoint()
+            self._remove_unnamed_files()
+
+    def _checkpoint(self) -> None:
+        """Make a checkpoint, once the files are removed whose tombstones it leaves out."""
+        with table_to_write(self.location) as kept:
+            kept.table.vacuum(dry_run=False)
+            kept.table.create_checkpoint()
+
+    def _remove_unnamed_files(self) -> None:
+        """Remove the files, a day old, that the log does not name, unless that was done in this hour."""
+        hour = int(self._wall_clock() // _HOUR_SECONDS)
+        with table_to_write(self.location) as kept:
+            if kept.transaction_version(_LISTED) == hour:  # not >=: the clock of another machine may have been ahead
+                return
+        note = Batch([_LISTED], hour)
+        self._attempt(lambda target, _: self._note(target, note))
+        with table_to_write(self.location) as kept:
+            try:
+                kept.table.vacuum(dry_run=False, full=True, retention_hours=_UNNAMED_HOURS)
+            except DeltaError:  # such as for a table that keeps its versions for more than a day
+                kept.table.vacuum(dry_run=False, full=True)
+
+    def _note(self, target: DeltaTable, batch: Batch) -> None:
+        """Make a commit without a row, which only carries the transactions of `batch`."""
+        none = pa.schema(target.schema().to_arrow()).empty_table()
+        write_deltalake(target, none, mode="append", **self._commit(batch))
 
     def _is_due(self) -> bool:
         if self._maintained_at is None or self._commits >= _MAINTAINED_AFTER:

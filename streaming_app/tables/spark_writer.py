@@ -272,7 +272,7 @@ class SparkWriter:
 
     def vacuum(self, name: str) -> None:
         """Remove the data files that no version within the table's retention needs."""
-        self._delta_table(name).vacuum()
+        self.table(name).vacuum()
 
     def _delta(self) -> Any:  # noqa: ANN401 - a Java package
         jvm: Any = self._spark._jvm  # noqa: SLF001 - the JVM has no public name

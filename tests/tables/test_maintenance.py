@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from offsets_decoder import encode
 from streaming_app.stream.groups_batch import GroupsBatchWriter
-from streaming_app.tables import table_creation
+from streaming_app.tables import rust_table, table_creation
 from streaming_app.tables.definitions import table
 from streaming_app.tables.maintenance import COMMITS_PER_COMPACTION, Maintenance
 from streaming_app.tables.reader import WarehouseReader
@@ -146,6 +146,7 @@ def test_the_log_of_old_versions_is_removed_and_the_table_stays_usable(
     for name in ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration"):
         monkeypatch.setitem(table_creation._PROPERTIES, name, "interval 1 minute")
     monkeypatch.setitem(table_creation._PROPERTIES, "delta.checkpointInterval", "3")
+    monkeypatch.setattr(rust_table, "_COMMITS_PER_CHECKPOINT", 3)
     warehouse = SparkWriter(spark, str(tmp_path), "default")
     warehouse.prepare()
     expect_few_records(tmp_path)

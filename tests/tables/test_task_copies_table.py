@@ -6,7 +6,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 
 from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.tables.location import Location
@@ -36,19 +35,6 @@ def test_an_unknown_offset_that_an_older_release_wrote_as_a_number_is_unknown(tm
     make_warehouse(tmp_path)
     TaskCopiesTable(tmp_path, "prod").replace([FULL._replace(task_offset=(1 << 63) - 1, lag=0)])
     assert read_copies(WarehouseReader(tmp_path), "true") == [FULL._replace(task_offset=None, lag=None)]
-
-
-def test_old_files_are_removed_after_a_start_and_then_at_intervals(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make_warehouse(tmp_path)
-    vacuumed = []
-    monkeypatch.setattr(DeltaTable, "vacuum", lambda _table, **options: vacuumed.append(options))
-    monkeypatch.setattr("streaming_app.tables.rust_table._MAINTAINED_AFTER", 3)
-    table = TaskCopiesTable(tmp_path, "prod")
-    for n in range(4):
-        table.replace([FULL._replace(task_offset=n)])
-    assert vacuumed == [{"dry_run": False}] * 2
 
 
 def test_a_table_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import format_task
 from streaming_app.health.board import Board, Change, Known
 from streaming_app.health.history import GroupHistory
-from streaming_app.health.incidents import Incident, Incidents
+from streaming_app.health.incidents import Incident, Incidents, is_bad
 from streaming_app.health.verdict import Away, HealthSettings, Verdict
 from streaming_app.job_status import DifferingGroup, JobStatus
 from streaming_app.lag.group_lag import GroupLag
@@ -153,6 +153,7 @@ class AlertEngine:
         self._unsaved_changes: list[Change] = []
         self._unsaved_incidents: dict[str, Incident] = {}
         self._unsaved: dict[_Row, tuple[Alert, bool]] = {}
+        self._has_judged = False
         open_incidents = {one.incident_id: one for one in health.incidents if one.ended_at is None}
         known = [self._without_removed_sinks(self._with_new_settings(one, open_incidents)) for one in stored]
         self._state = AlertState.from_alerts(known)
@@ -218,9 +219,24 @@ class AlertEngine:
         known = Known(observed.groups, observed.histories, *facts)
         changes = self._board.step(known, now, others=work or {} if settings.lag_of_all_groups else {})
         self._note_changes(changes)
-        watched = [change for change in changes if settings.rule_settings_of(change.group_id)]
-        for incident in self._incidents.step(watched, now):
+        ended = [] if self._has_judged else self._incidents.leave_out(self._is_ignored, now)
+        known_bad = [] if self._has_judged else self._bad_without_incident(changes, now)
+        self._has_judged = True
+        watched = [change for change in (*known_bad, *changes) if not self._is_ignored(change.group_id)]
+        for incident in (*ended, *self._incidents.step(watched, now)):
             self._unsaved_incidents[incident.incident_id] = incident
+
+    def _is_ignored(self, group_id: str) -> bool:
+        return not self._settings.rule_settings_of(group_id)
+
+    def _bad_without_incident(self, changes: Sequence[Change], now: datetime) -> list[Change]:
+        """Return the bad verdicts of an earlier run that have no incident, such as of a group that was ignored then."""
+        changed = {change.group_id for change in changes}
+        return [
+            Change(group_id, verdict, now)
+            for group_id, verdict in self._board.verdicts().items()
+            if is_bad(verdict) and group_id not in changed and self._incidents.of_group(group_id) is None
+        ]
 
     def _note_changes(self, changes: Sequence[Change]) -> None:
         self._unsaved_changes += changes
@@ -305,12 +321,14 @@ class AlertEngine:
             descriptions_since=self._descriptions.since(survey),
             descriptions_required=self._descriptions.required,
             open_alerts=self._state.open,
+            firing_alerts={key for key, alert in self._state.open.items() if alert.state == FIRING},
             differing_groups=observed.differing_groups,
             copies=observed.copies,
             lag=observed.lag,
             max_new_groups=self._settings.max_new_groups,
             put_off=self._board.put_off,
             incidents=self._incidents.open(),
+            verdicts=self._board.verdicts(),
             lost_descriptions=observed.lost_descriptions,
             plugin=observed.plugin,
         )

@@ -181,13 +181,20 @@ def _findings_of_services(
 def _findings_of_incidents(
     incidents: Iterable[Incident], context: EvaluationContext, rule_settings_of: RuleSettingsLookup
 ) -> Iterator[tuple[AlertKey, Finding]]:
-    """Yield a finding for each open incident; one about several groups is under the first for which its rule is on."""
+    """Yield a finding for each group that an open incident concerns, so that its owner hears of it.
+
+    Once all its groups process, an incident that may come again has those whose alert is still open.
+    """
     for incident in incidents:
-        rule = RULES_BY_VERDICT[incident.verdict]
-        found = ((group_id, rule_settings_of(group_id).get(rule.name)) for group_id in incident.groups)
-        group_id, settings = next(((name, one) for name, one in found if one), ("", None))
-        if settings and (finding := rule.find(incident, settings.thresholds, context)):
-            yield AlertKey(incident.incident_id, group_id), finding
+        for one in incident.by_group(context.verdicts):
+            (group_id,) = one.groups
+            key = AlertKey(incident.incident_id, group_id)
+            rule = RULES_BY_VERDICT[one.verdict]
+            settings = rule_settings_of(group_id).get(rule.name)
+            if not settings or not (one.open_groups or key in context.open_alerts):
+                continue
+            if finding := rule.find(one, settings.thresholds, context):
+                yield key, finding
 
 
 def is_held(key: AlertKey, context: EvaluationContext) -> bool:
@@ -250,7 +257,10 @@ def _has_finding(findings: Mapping[AlertKey, Finding], rules: Iterable[str], gro
 def _replace_by_cluster_findings(
     findings: dict[AlertKey, Finding], context: EvaluationContext, rule_settings_of: RuleSettingsLookup
 ) -> None:
-    """Replace the findings for many groups by one for the cluster."""
+    """Replace the findings for many groups by one for the cluster.
+
+    Those whose alert fires already keep it: nothing is mended because other groups have the same.
+    """
     enabled = rule_settings_of(None)
     for rule in RULES_FOR_CLUSTER:
         settings = enabled.get(rule.name)
@@ -260,7 +270,10 @@ def _replace_by_cluster_findings(
         is_open = AlertKey(rule.name, None) in context.open_alerts
         if len({key.group_id for key in replaced}) < settings.thresholds["groups"] and not is_open:
             continue
-        affected = [_group_finding(key, findings.pop(key), context.now, rule_settings_of) for key in replaced]
+        affected = [_group_finding(key, findings[key], context.now, rule_settings_of) for key in replaced]
+        for key in replaced:
+            if key not in context.firing_alerts:
+                del findings[key]
         if finding := rule.find(affected, settings.thresholds, context):
             findings[AlertKey(rule.name, None)] = finding
 

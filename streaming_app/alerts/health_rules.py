@@ -23,15 +23,14 @@ from streaming_app.health.verdict import (
     UNSTABLE,
     HealthSettings,
 )
-from streaming_app.text import count, first_of, utc
+from streaming_app.text import utc
 
-_NAMED, _LISTED = 3, 20  # groups of an incident: in its text, and in the details; the table `incidents` has all
 _PREFIX = "StreamsGroup"
 
 
 @dataclass(frozen=True, kw_only=True)
 class HealthRule(Rule[Incident]):
-    """The rule of the incidents with one verdict."""
+    """The rule of the incidents with one verdict; `find` gets what an incident is to one group."""
 
     verdict: str
     settings: Mapping[str, str]
@@ -44,17 +43,13 @@ def rule_of(verdict: str) -> str:
 
 
 def _find(incident: Incident, _thresholds: Thresholds, _context: EvaluationContext) -> Finding:
-    line, groups = incident.newest, incident.groups
-    if len(groups) > 1:
-        subject = f"{count(len(groups), 'group')} ({first_of(groups, _NAMED)}), {incident.cause} {incident.scope}"
-    else:
-        subject = line.group_id
+    line = incident.newest
+    subject = line.group_id
     details = {
         "incident": incident.incident_id,
         "cause": incident.cause,
         "scope": incident.scope,
         "verdict": line.verdict,
-        **({"group_count": len(groups), "groups": list(groups[:_LISTED])} if len(groups) > 1 else {}),
         **line.evidence,
     }
     rule = rule_of(incident.verdict)
@@ -139,7 +134,6 @@ HEALTH_RULES = (
         for_seconds=None,
         thresholds={
             "after": _seconds("down_after", "without members while work waits"),
-            "restart_within": _seconds("restart_within", "the same, of the only instance, if it was stopped in order"),
             "after_unknown": _seconds("down_unknown_after", "the same, while it is not known whether work waits"),
             "not_ready_after": _seconds("not_ready_after", "NotReady"),
             "established": _seconds("established", "one that had members for less, and left nothing, runs at times"),
@@ -149,7 +143,6 @@ HEALTH_RULES = (
         },
         settings={
             "after": "down_after",
-            "restart_within": "restart_within",
             "after_unknown": "down_unknown_after",
             "not_ready_after": "not_ready_after",
             "established": "established",
@@ -163,10 +156,10 @@ HEALTH_RULES = (
             "started again and again and processes for less than half of the time. A group without members to which "
             "nothing waits and nothing comes is Off, not Down; so is one that usually rests at this time, and one "
             "whose successor, with the same topology, has passed its offsets. A group that ran side by side with it "
-            "for more than a day is a copy and no successor, unless `alerts.successors` declares it. The only instance "
-            "of an application that committed as it left was stopped to be restarted or deployed, and has twelve "
-            "minutes. It ends when offsets have advanced, not when members are back; a group that is deleted meanwhile "
-            "stays Down. NotReady with nothing to do is a warning."
+            "for more than a day is a copy and no successor, unless `alerts.successors` declares it. How its members "
+            "left makes no difference: a crash may look like a shutdown. It ends when offsets have advanced, not when "
+            "members are back; a group that is deleted meanwhile stays Down. NotReady with nothing to do is a "
+            "warning."
         ),
         queries={
             "When was it up, and why not?": _STATE_HISTORY,

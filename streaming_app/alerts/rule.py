@@ -14,6 +14,7 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD, STATES
 from streaming_app.health.history import GroupHistory
 from streaming_app.health.incidents import Incident
+from streaming_app.health.verdict import Verdict
 from streaming_app.job_status import DifferingGroup
 from streaming_app.lag.group_lag import GroupLag
 
@@ -43,6 +44,8 @@ class EvaluationContext:
     descriptions_required: bool = False
     """Every group is to have a description, also one that never had any: `descriptions: always`."""
     open_alerts: Container[AlertKey] = ()
+    firing_alerts: Container[AlertKey] = ()
+    """Those of `open_alerts` that are not pending."""
     """The alerts that are pending or firing."""
     differing_groups: Sequence[DifferingGroup] = ()
     """The groups that the self-check reports; they need not be in the tables."""
@@ -58,6 +61,8 @@ class EvaluationContext:
     """The newcomers that wait for their verdict, and since when."""
     incidents: Sequence[Incident] = ()
     """The open incidents."""
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    """The newest verdict on each group."""
     lost_descriptions: Sequence[LostDescription] | None = ()
     """The descriptions that the plugin does not return; None before the job has looked."""
     plugin: PluginStatus | None = NO_PLUGIN

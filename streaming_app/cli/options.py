@@ -309,8 +309,11 @@ def _load(
     for variable, suggestion in typo_suggestions():
         click.echo(escape(f"Warning: {variable} is not a known variable; did you mean {suggestion}?"), err=True)
     try:
-        return load(file, flags, only)
+        loaded = load(file, flags, only)
     except FlagError as error:
         raise click.UsageError("\nError: ".join(map(escape, error.lines))) from None
     except ConfigError as error:
         raise click.ClickException("\nError: ".join(map(escape, error.lines))) from None
+    for line in loaded.removed:
+        click.echo(escape(f"Warning: {line}"), err=True)
+    return loaded

@@ -6,7 +6,7 @@ An error is a line for users: the source, the key, what its value must be. No li
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -26,6 +26,7 @@ from streaming_app.config.key_path import (
     path_of_error,
     types_at,
 )
+from streaming_app.config.removed import without_removed
 from streaming_app.config.settings import Settings
 from streaming_app.errors import ConfigError, FlagError
 
@@ -68,6 +69,8 @@ class LoadedConfig:
     file: Path | None = None
     references: Mapping[KeyPath, str] = field(default_factory=dict)
     """The text in the file of each value that contains a reference to a variable or another file."""
+    removed: Sequence[str] = ()
+    """A line about each key that is set but does nothing any more."""
 
     def source_of(self, path: KeyPath) -> str:
         """Return the source that set the value at a path, or DEFAULT."""
@@ -83,14 +86,16 @@ def load(
     invalid. Raises ConfigError, or FlagError if a flag is invalid.
     """
     wanted = set(Settings.model_fields) if only is None else set(only) & set(Settings.model_fields)
-    resolved = ResolvedValues({})
+    resolved, removed = ResolvedValues({}), list[str]()
     if file is not None:
         skipped = Settings.model_fields.keys() - wanted  # unknown keys are not skipped: validation refuses them
         in_file = {key: value for key, value in read_yaml(file).items() if key not in skipped}
+        in_file, removed = without_removed(in_file)
         resolved = resolve_references(in_file, file)
+    in_environment, also_removed = without_removed(environment.read_environment(wanted))
     sources = {
         FLAG: _nest_flags(flags or {}),
-        ENVIRONMENT: environment.read_environment(wanted),
+        ENVIRONMENT: in_environment,
         FILE: resolved.values,
     }
     values: dict[str, Any] = {}
@@ -102,7 +107,7 @@ def load(
         raise _to_config_error(error, sources, values, resolved, file) from None
     if resolved.problems:
         raise ConfigError(resolved.problems.values())
-    return LoadedConfig(settings, sources, file, resolved.references)
+    return LoadedConfig(settings, sources, file, resolved.references, [*removed, *also_removed])
 
 
 def settings_of(values: Mapping[str, Any], name: str) -> Settings:

@@ -42,6 +42,7 @@ INVALID_TOPOLOGY = "STREAMS_INVALID_TOPOLOGY"  # Kafka's error, not a status: su
 NOT_VALIDATED = "TOPICS_NOT_VALIDATED"  # ours: a check failed, and the log does not show which
 
 _MAX_NAMED_TOPICS = 3  # in one message of the broker
+_MISSING_SOURCES = "Source topics ", " are missing."  # what is before and after their names
 
 
 class Reason(NamedTuple):
@@ -274,7 +275,20 @@ def _check_internal_topics(parts: Sequence[Subtopology], computed: PartitionCoun
 
 def _missing_sources(missing: Iterable[str]) -> Reason:
     names = sorted(set(missing))
-    return Reason(MISSING_SOURCE_TOPICS, f"Source topics {_summary(names)} are missing.", tuple(names))
+    begin, end = _MISSING_SOURCES
+    return Reason(MISSING_SOURCE_TOPICS, f"{begin}{_summary(names)}{end}", tuple(names))
+
+
+def missing_sources(reason: str) -> tuple[str, ...]:
+    """Return the source topics that a `not_ready_reason` says are missing, as far as it names them.
+
+    No name of a topic has a comma or a space.
+    """
+    status, _, detail = reason.partition(": ")
+    begin, end = _MISSING_SOURCES
+    if status != MISSING_SOURCE_TOPICS or not (detail.startswith(begin) and detail.endswith(end)):
+        return ()
+    return tuple(detail[len(begin) : -len(end)].partition(" and ")[0].split(", "))
 
 
 def _invalid(cause: str, topics: Iterable[str] = ()) -> Reason:

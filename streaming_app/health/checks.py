@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from streaming_app.groups.deployments import WITHIN
 from streaming_app.groups.state_rules import EMPTY, NOT_READY
 from streaming_app.health.activity import Activity
 from streaming_app.health.evidence import AFTER_LAST_COMMIT, AGES, offsets_of, places, rows_of, waits, work_numbers
@@ -19,7 +18,6 @@ from streaming_app.health.unstable import restless
 from streaming_app.health.verdict import (
     BAD,
     BEHIND,
-    CLIENT_HOST,
     CRITICAL,
     DOWN,
     LOSING,
@@ -33,6 +31,7 @@ from streaming_app.health.verdict import (
     is_known,
     is_not_read_yet,
     to_time,
+    work_waits,
 )
 from streaming_app.lag.group_lag import SLOW
 from streaming_app.lag.work import GroupWork
@@ -43,7 +42,6 @@ _STARTS = 3
 _GAP = timedelta(minutes=10)  # after being Empty for longer, nothing starts it any more
 _LOOP = timedelta(minutes=5)  # how long it has to go on
 _SHARE = 0.5
-_CLOSES = timedelta(seconds=5)
 _NEVER = timedelta(days=400)
 _RESTS = 5  # in a row, that are looked at
 
@@ -94,7 +92,7 @@ def without_members(facts: Facts, now: datetime, settings: HealthSettings, previ
     if state != EMPTY or activity.ran_for is None or facts.successor:
         return None
     known = is_known(facts, now)
-    if (known or facts.is_deleted) and not has_work(facts, now) and not activity.gave_up:
+    if (known or facts.is_deleted) and not work_waits(facts, now) and not activity.gave_up:
         return None
     due = since + timedelta(seconds=settings.down_after) if activity.gave_up else _due(facts, since, settings, known)
     if facts.watched_since and is_not_read_yet(facts, previous):
@@ -114,15 +112,9 @@ def without_members(facts: Facts, now: datetime, settings: HealthSettings, previ
         {
             **({"reason": activity.gave_up} if activity.gave_up else {}),
             **({"copy": facts.copy} if facts.copy else {}),
-            **({CLIENT_HOST: left[0]} if len(left := _left(activity, since)) == 1 else {}),
             **work_numbers(facts),
         },
     )
-
-
-def _left(activity: Activity, since: datetime) -> list[str]:
-    """Return the places of the last members, in the quarter of an hour until the group had none."""
-    return list({one.place for one in activity.members if not one.joined and since - WITHIN < one.at <= since})
 
 
 def _due(facts: Facts, since: datetime, settings: HealthSettings, known: bool) -> datetime:  # noqa: FBT001 - a fact
@@ -139,8 +131,6 @@ def _due(facts: Facts, since: datetime, settings: HealthSettings, known: bool) -
         patience = timedelta(seconds=settings.short_run)
     patience = max(patience, activity.deployment_gap)
     due = (max(since, waits_since) if not is_short else since) + patience
-    if work and _is_restarted(activity, work, since):
-        due = max(due, since + timedelta(seconds=settings.restart_within))
     if work and work.seen_again_at:  # nobody could process while the brokers were away, and work had to wait
         latest = max(since, waits_since) + timedelta(seconds=settings.down_unknown_after)
         due = max(due, min(to_time(work.seen_again_at), latest) + timedelta(seconds=settings.down_after))
@@ -150,12 +140,6 @@ def _due(facts: Facts, since: datetime, settings: HealthSettings, known: bool) -
             break
         due = until
     return due
-
-
-def _is_restarted(activity: Activity, work: GroupWork, since: datetime) -> bool:
-    """Tell whether the only instance was stopped in an orderly way: it committed when it left, as clients do then."""
-    is_orderly = work.committed_at is not None and abs(to_time(work.committed_at) - since) <= _CLOSES
-    return is_orderly and len(_left(activity, since)) == 1
 
 
 def _on_duty(duty: Sequence[TimeInterval], due: datetime, patience: timedelta) -> datetime:
@@ -181,7 +165,7 @@ def started_again_and_again(
         return None
     due = max(outage.since + _LOOP, _nth_start(activity, outage, _STARTS))
     if work and is_idle:
-        patience = settings.restart_within if _is_restarted(activity, work, outage.since) else settings.down_after
+        patience = settings.down_after
         idle_due = outage.since + timedelta(seconds=patience)
         due = min(due, idle_due) if is_loop else idle_due
     ends_at = activity.runs_since + uptime if activity.runs else None

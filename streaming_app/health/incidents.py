@@ -2,9 +2,12 @@
 
 Theory of operation
 -------------------
-A bad verdict opens an incident, unless one is open for the group. A cause that concerns several groups, such as a topic
-that is missing, is one incident with these groups. Each change of a verdict becomes a line of its time line, and may
-raise its severity, which never falls: what was critical is worth a look also after it became better.
+A bad verdict opens an incident, unless one is open for the group. A cause that concerns several groups, a topic that is
+missing or a broker that is away, is one incident with these groups. The host of their clients is no such cause: behind
+a NAT or on one node all groups have the same. `by_group` is what an incident is to the owner of one of its groups.
+
+Each change of a verdict becomes a line of its time line, and may raise its severity, which never falls: what was
+critical is worth a look also after it became better.
 
 It ends when each of its groups has a good verdict, which is only given by evidence, or when a person ends it. A group
 that is deleted, a restart of the job or facts that are too old end nothing. All times are those of the verdicts.
@@ -16,17 +19,17 @@ last one of its group ends only after it has processed for `CALM`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import takewhile
 from typing import Any, NamedTuple
 
+from streaming_app.groups.not_ready import missing_sources
 from streaming_app.health.board import Change
 from streaming_app.health.verdict import (
     BAD,
     BROKER_AWAY,
-    CLIENT_HOST,
     GOOD,
     OFF,
     PLANNED,
@@ -36,25 +39,24 @@ from streaming_app.health.verdict import (
 )
 from streaming_app.text import digest
 
-GROUP, MISSING_TOPIC, BROKER, HOST = "group", "missing_topic", "broker_away", "client_host"
+GROUP, MISSING_TOPIC, BROKER = "group", "missing_topic", "broker_away"
 CAUSES: Mapping[str, str] = {
     GROUP: "One group does not process what it should; the scope is the group.",
     MISSING_TOPIC: "A topic that groups read is missing; the scope is the topic.",
     BROKER: "A broker is away, and groups do not process that read partitions which it led, or whose partition of the "
     "offsets topic it led; the scope is the broker.",
-    HOST: "A host is lost on which all instances of several groups ran; the scope is the host.",
 }
 """Every cause, and what its scope is."""
-BY_EVIDENCE = "evidence"
+BY_EVIDENCE, IGNORED = "evidence", "ignored"
 _SEVERITIES = ("critical", "warning", "info")
+_ORDER = list(VERDICTS)  # the worst first
+_SEPARATOR = ", "  # of topics in a scope
 _LINES = 200
 AGAIN, CALM = timedelta(hours=1), timedelta(minutes=30)
 REMEMBERED = timedelta(days=1)
 """For how long an incident that ended has to be known."""
-_TOGETHER = timedelta(minutes=10)  # groups that go down with a host
 _ID_CHARACTERS = 12
 _Key = tuple[str, str]  # a cause and a scope
-_MISSING = ("MISSING_SOURCE_TOPICS: Source topics ", " are missing")
 
 
 class Line(NamedTuple):
@@ -80,7 +82,7 @@ class Incident:
     opened_at: datetime
     ended_at: datetime | None = None
     ended_by: str | None = None
-    """`evidence`, or `retired` or `planned` by a person."""
+    """`evidence`; `retired` or `planned` by a person; `ignored` by the configuration."""
     verdict: str = ""
     """The worst one so far."""
     groups: Sequence[str] = ()
@@ -111,6 +113,32 @@ class Incident:
     def worst(self) -> Line:
         """The newest line with the worst verdict: of an incident that is over, or almost, what was wrong."""
         return next((line for line in reversed(self.timeline) if line.verdict == self.verdict), self.newest)
+
+    def by_group(self, verdicts: Mapping[str, Verdict]) -> Iterator[Incident]:
+        """Yield what it is to each group that does not process yet, or to each one if all do: with its own lines only.
+
+        `verdicts` are the newest ones: the time line of an incident about many groups has no line about some of them.
+        """
+        if len(self.groups) <= 1:
+            yield self
+            return
+        lines = defaultdict[str, list[Line]](list)
+        for line in self.timeline:
+            lines[line.group_id].append(line)
+        still_open = frozenset(self.open_groups)
+        for group_id in self.open_groups or self.groups:
+            verdict = verdicts.get(group_id)
+            newest = _line(group_id, verdict) if verdict else self.newest._replace(group_id=group_id)
+            own = lines.get(group_id) or [newest]
+            yield replace(
+                self,
+                severity=min((one.severity or "info" for one in own), key=_SEVERITIES.index),
+                opened_at=own[0].at,
+                verdict=min((one.verdict for one in own), key=_ORDER.index),
+                groups=(group_id,),
+                open_groups=(group_id,) if group_id in still_open else (),
+                timeline=tuple(own),
+            )
 
 
 class _Groups(NamedTuple):
@@ -226,6 +254,23 @@ class Incidents:
             self._of_group.pop(group_id, None)
         return replace(incident, ended_at=at, ended_by=reason, open_groups=())
 
+    def leave_out(self, is_ignored: Callable[[str], bool], at: datetime) -> list[Incident]:
+        """Leave out groups that are ignored from now on; return the incidents that changed. One without others ends."""
+        changed = []
+        for incident in self.open():
+            concerned = incident.open_groups or incident.groups
+            watched = tuple(group_id for group_id in concerned if not is_ignored(group_id))
+            if len(watched) == len(concerned):
+                continue
+            for group_id in concerned:
+                if is_ignored(group_id):
+                    self._of_group.pop(group_id, None)
+            left = replace(incident, open_groups=watched if incident.open_groups else ())
+            left = left if watched else replace(left, ended_at=at, ended_by=IGNORED)
+            self._keep(left)
+            changed.append(left)
+        return changed
+
     def _keep(self, incident: Incident) -> None:
         before = self._open.get(incident.incident_id)
         if before is None or incident.ended_at is not None or _keys(before) != _keys(incident):
@@ -245,13 +290,11 @@ class Incidents:
         known = self.of_group(group_id)
         if known is not None or not is_bad(verdict) or verdict.evidence.get(PLANNED):
             return known
-        cause, scope = _cause(group_id, verdict)
-        for one in self._by_key.get((cause, scope), ()):
-            return self._open[one]
-        host = verdict.evidence.get(CLIENT_HOST) if cause == GROUP else None
-        for one in self._by_key.get((HOST, str(host)), ()) if host else ():
-            if abs(verdict.at - self._open[one].opened_at) <= _TOGETHER:
-                return replace(self._open[one], cause=HOST, scope=str(host))
+        cause, scopes = _cause(group_id, verdict)
+        for scope in scopes:
+            for one in self._by_key.get((cause, scope), ()):
+                return self._open[one]
+        scope = _SEPARATOR.join(scopes)
         key = repr((self._cluster, cause, scope, verdict.at.isoformat()))
         incident_id = digest(key, _ID_CHARACTERS)
         return Incident(incident_id, self._cluster, cause, scope, verdict.severity or "warning", verdict.at)
@@ -259,9 +302,8 @@ class Incidents:
 
 def _keys(incident: Incident) -> list[_Key]:
     """Return what other groups find an incident by."""
-    host = incident.timeline[0].evidence.get(CLIENT_HOST) if incident.timeline else None
-    of_host = [(HOST, str(host))] if host and incident.cause in {GROUP, HOST} else []
-    return of_host if incident.cause == HOST else [(incident.cause, incident.scope), *of_host]
+    scopes = incident.scope.split(_SEPARATOR) if incident.cause == MISSING_TOPIC else [incident.scope]
+    return [(incident.cause, scope) for scope in scopes] if incident.cause in {MISSING_TOPIC, BROKER} else []
 
 
 def is_bad(verdict: Verdict) -> bool:
@@ -269,18 +311,21 @@ def is_bad(verdict: Verdict) -> bool:
     return verdict.verdict in BAD or (verdict.verdict == RESTORING and verdict.severity is not None)
 
 
-def _cause(group_id: str, verdict: Verdict) -> tuple[str, str]:
-    begin, end = _MISSING
-    reason = str(verdict.evidence.get("reason", ""))
-    if reason.startswith(begin) and end in reason:
-        return MISSING_TOPIC, reason.removeprefix(begin).partition(end)[0]
+def _cause(group_id: str, verdict: Verdict) -> tuple[str, Sequence[str]]:
+    """Return the cause of a bad verdict, and what others would have to share for it to be the same one."""
+    if missing := missing_sources(str(verdict.evidence.get("reason", ""))):
+        return MISSING_TOPIC, missing
     if broker := verdict.evidence.get(BROKER_AWAY):
-        return BROKER, str(broker)
-    return GROUP, group_id
+        return BROKER, [str(broker)]
+    return GROUP, [group_id]
+
+
+def _line(group_id: str, verdict: Verdict) -> Line:
+    return Line(verdict.at, group_id, verdict.verdict, verdict.severity, verdict.why, verdict.evidence)
 
 
 def _with_line(incident: Incident, group_id: str, verdict: Verdict) -> Incident:
-    line = Line(verdict.at, group_id, verdict.verdict, verdict.severity, verdict.why, verdict.evidence)
+    line = _line(group_id, verdict)
     newest = [one for one in incident.timeline if one.group_id == group_id][-1:]
     lines = list(incident.timeline)
     if newest and newest[0].verdict == line.verdict and newest[0].severity == line.severity:
@@ -290,6 +335,5 @@ def _with_line(incident: Incident, group_id: str, verdict: Verdict) -> Incident:
     if len(lines) > _LINES:  # the first ones say how it began
         del lines[_LINES // 2]
     severity = min((incident.severity, verdict.severity or incident.severity), key=_SEVERITIES.index)
-    order = list(VERDICTS)
-    worst = min((incident.verdict or verdict.verdict, verdict.verdict), key=order.index)
+    worst = min((incident.verdict or verdict.verdict, verdict.verdict), key=_ORDER.index)
     return replace(incident, severity=severity, verdict=worst, timeline=tuple(lines))

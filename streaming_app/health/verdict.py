@@ -62,7 +62,6 @@ class HealthSettings:
 
     down_after: float = 5 * MINUTE
     """Without members or ready tasks, while work waits."""
-    restart_within: float = 12 * MINUTE
     """The same of an application of one instance that was stopped in an orderly way: it is restarted or deployed."""
     down_unknown_after: float = 15 * MINUTE
     """The same while it is not known whether work waits."""
@@ -88,7 +87,7 @@ class HealthSettings:
 DEFAULTS = HealthSettings()
 Restores = Mapping[str, Restore]
 Away = Mapping[str, Collection[str]]
-CLIENT_HOST, BROKER_AWAY = "client_host", "broker_away"
+BROKER_AWAY = "broker_away"
 """Keys of evidence: the one host that all members left, and the broker that led partitions which the group reads."""
 
 
@@ -253,8 +252,12 @@ def is_known(facts: Facts, now: datetime) -> bool:
 
 def has_work(facts: Facts, now: datetime) -> bool:
     """Tell whether work is known to wait or to come."""
-    work = facts.work
-    return work is not None and is_known(facts, now) and (work.waiting > 0 or _arrives(work))
+    return work_waits(facts, now) or (facts.work is not None and is_known(facts, now) and _arrives(facts.work))
+
+
+def work_waits(facts: Facts, now: datetime) -> bool:
+    """Tell whether work is known to wait, whatever came before."""
+    return facts.work is not None and is_known(facts, now) and facts.work.waiting > 0
 
 
 def to_time(seconds: float) -> datetime:
@@ -407,7 +410,7 @@ def _why_off(facts: Facts, now: datetime, settings: HealthSettings) -> str:
         return f"{facts.successor} is declared as its successor, and has passed its offsets."
     if facts.successor:
         return f"{facts.successor} reads the same topics with the same topology, and has passed its offsets."
-    if has_work(facts, now):
+    if work_waits(facts, now):
         return "It has no members; it usually rests at this time, or has just ended."
     return (
         "It has no members, and nothing waits." if is_known(facts, now) else "It has had no members for a short time."

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streaming_app.config.load import settings_of
+from streaming_app.config.removed import without_removed
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import JobError, UserError, java_error_message
 from streaming_app.job.run import STOPPED, hold_locks, run_with
@@ -47,7 +48,10 @@ def run(
     """Do what `streaming_app.run` says; `values` are the keys of the configuration."""
     stop = stop or threading.Event()
     try:
-        config = _job_config(values, once=once)
+        kept, removed = without_removed(values)
+        config = _job_config(kept, once=once)
+        for line in removed:
+            report(f"Warning: {line}")
         _wait_for(in_thread(partial(_run, spark, config, report, stop)), stop)
     except JobError:
         raise

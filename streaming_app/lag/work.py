@@ -11,8 +11,8 @@ last moved. Neither a rebalance nor a partition whose lag is not known for a whi
 forgotten. What has not moved for longer than its patience is stalled; if its task has state and came to another member
 since it last moved, it may restore that state first.
 
-A run that begins knows no progress. It takes it from the rows that the run before stored: when they were committed, and
-since when the group has been behind.
+A run that begins knows no progress. It takes it from the first row of each partition: when its offset was committed, and
+how old the oldest record is that waits. An outage in whose middle the job starts began at the later of the two.
 """
 
 from __future__ import annotations
@@ -207,7 +207,8 @@ def _progress(row: LagRow, tasks: GroupTasks, before: Progress | None, seen: _Pa
             committed_at = min(committed_at, row.status_since)
         owner_since = tasks.stable_since or tasks.rebalancing_since or now
         before = Progress(offset, committed_at, None, None, owner, min(now, owner_since), offset, None)
-        work_since = now if row.behind_since is None else min(now, row.behind_since)
+        arrived_at = now - (row.lag_seconds or 0.0)
+        work_since = arrived_at if row.behind_since is None else min(arrived_at, row.behind_since)
     else:
         work_since = now if before.work_since is None else before.work_since
     moved = offset is not None and offset != before.offset

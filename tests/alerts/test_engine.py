@@ -345,7 +345,7 @@ def test_what_the_facts_made_worse_while_the_job_was_away_is_notified_again() ->
     assert rig.sent == [("firing", "payments")] * 2
 
 
-def test_an_incident_fires_under_the_first_of_its_groups_whose_rule_is_on() -> None:
+def test_an_incident_fires_for_each_of_its_groups_whose_rule_is_on() -> None:
     missing = {"reason": "MISSING_SOURCE_TOPICS: Source topics orders are missing."}
     bad = [Change(name, Verdict("Down", OLD, OLD, "why", "critical", missing), OLD) for name in ("a", "b")]
     (incident,) = [one for one in Incidents("prod").step(bad, START) if one.groups == ("a", "b")]
@@ -355,8 +355,8 @@ def test_an_incident_fires_under_the_first_of_its_groups_whose_rule_is_on() -> N
     rig.cycle(0)
     (alert,) = rig.table.values()
     assert (alert.incident_id, alert.group_id) == (incident.incident_id, "b")
-    assert (alert.details["groups"], alert.details["group_count"]) == (["a", "b"], 2)
-    assert alert.summary.startswith("2 groups (a, b), missing_topic orders is Down")
+    assert (alert.details["cause"], alert.details["scope"]) == ("missing_topic", "orders")
+    assert alert.summary.startswith("b is Down")
 
 
 def test_a_plugin_on_some_brokers_fires_when_it_has_been_so_for_long_enough() -> None:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from streaming_app.health.board import Change
-from streaming_app.health.incidents import BROKER, BY_EVIDENCE, GROUP, HOST, MISSING_TOPIC, Incidents, Line
+from streaming_app.health.incidents import BROKER, BY_EVIDENCE, MISSING_TOPIC, Incidents, Line
 from streaming_app.health.verdict import BEHIND, DOWN, IDLE, LOSING, OFF, OK, RESTORING, STALLED, UNKNOWN, Verdict
 from tests.health.health_harness import NOW, ago
 
@@ -58,18 +58,6 @@ def test_one_missing_topic_under_several_groups_is_one_incident() -> None:
     assert incidents.open()[0].open_groups == ("c",)
     (ended,) = incidents.step([change(OK, ago(minutes=1), "c")], NOW)
     assert ended.ended_at == ago(minutes=1)
-
-
-def test_groups_that_go_down_with_their_one_host_are_one_incident_from_the_second_one_on() -> None:
-    incidents = Incidents("prod")
-    lost = {"evidence": {"client_host": "10.0.0.7"}}
-    (one,) = incidents.step([change(DOWN, ago(minutes=20), "a", "critical", **lost)], NOW)
-    assert (one.cause, one.scope) == (GROUP, "a")
-    (both,) = incidents.step([change(DOWN, ago(minutes=18), "b", "critical", **lost)], NOW)
-    assert (both.incident_id, both.cause, both.scope, both.groups) == (one.incident_id, HOST, "10.0.0.7", ("a", "b"))
-    incidents.step([change(DOWN, ago(minutes=17), "c", "critical", evidence={"client_host": "10.0.0.8"})], NOW)
-    incidents.step([change(DOWN, ago(minutes=3), "late", "critical", **lost)], NOW)
-    assert [incident.groups for incident in incidents.open()] == [("a", "b"), ("c",), ("late",)]
 
 
 def test_groups_that_read_what_an_absent_broker_led_are_one_incident() -> None:

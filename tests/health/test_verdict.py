@@ -240,15 +240,13 @@ def gone(minutes: float, *places: str) -> GroupHistory:
     return members(*((ago(minutes=minutes), f"m{n}", False, place) for n, place in enumerate(places)))
 
 
-@pytest.mark.parametrize(
-    ("places", "committed", "after"),
-    [(("a", "a"), 0, 12), (("a", "a"), 20, 5), (("a", "b"), 0, 5), (("a",), None, 5)],
-    ids=["committed as it left: a restart", "did not: it crashed", "two instances", "never committed"],
-)
-def test_the_only_instance_that_is_stopped_in_order_has_the_time_of_a_deployment(
-    places: tuple[str, ...], committed: float | None, after: float
+@pytest.mark.parametrize("places", [("a", "a"), ("a", "b"), ("a",)])
+@pytest.mark.parametrize("committed", [0, 20, None])
+def test_a_group_whose_members_left_has_the_same_time_however_they_left(
+    places: tuple[str, ...], committed: float | None
 ) -> None:
-    for minutes, expected in ((after - 0.1, OFF), (after, DOWN)):
+    """With exactly-once each crash follows a commit within a tenth of a second: it looks like a shutdown."""
+    for minutes, expected in ((4.9, OFF), (5, DOWN)):
         at = None if committed is None else ago(minutes=minutes, seconds=committed)
         known = waiting(ago(minutes=minutes), committed_at=at)
         one = group("Empty", ago(minutes=minutes), first_seen_at=ago(days=9))
@@ -269,19 +267,27 @@ def test_a_start_that_moves_no_offset_does_not_begin_the_time_again(moved: float
     assert verdict(facts(group("Empty", down, first_seen_at=ago(days=9)), known, history)).verdict == expected
 
 
-def test_a_broker_that_is_away_and_the_host_of_all_members_are_evidence() -> None:
+def test_a_broker_that_is_away_is_evidence() -> None:
     progress = {("orders", n): None for n in range(3)}
     known = waiting(ago(minutes=6), progress=progress)
     one, history = group("Empty", ago(minutes=6), first_seen_at=ago(days=9)), gone(6, "10.0.0.7", "10.0.0.7")
     away = {"b1": ["orders-0"], "b2": ["orders-1", "orders-2"], "b3": ["other-0"]}
     found = verdict(facts(one, known, history, away=away)).evidence
-    assert (found["broker_away"], found["client_host"]) == ("b2", "10.0.0.7")
+    assert found["broker_away"] == "b2"
     assert "broker_away" not in verdict(facts(one, known, history, away={"b3": ["other-0"]})).evidence
     kept_there = replace(known, tasks=GroupTasks(source_partition=17))
     for partition, expected in ((17, "b3"), (18, None)):
         away = {"b3": [f"__consumer_offsets-{partition}"]}
         assert verdict(facts(one, kept_there, history, away=away)).evidence.get("broker_away") == expected
-    assert "client_host" not in verdict(facts(one, known, gone(6, "a", "b"))).evidence
+
+
+def test_a_group_that_is_scaled_to_zero_with_nothing_waiting_is_off_at_once_however_many_records_came_before() -> None:
+    """Three instances that leave within two minutes of the last record."""
+    for minutes in (0.1, 3, 5, 6, 60):
+        one = group("Empty", ago(minutes=minutes), first_seen_at=ago(days=9))
+        known = work(arrived_at=ago(minutes=minutes, seconds=30), arrival_gap=60.0, committed_at=ago(minutes=minutes))
+        found = verdict(facts(one, known, gone(minutes, "a", "b", "c")))
+        assert (found.verdict, found.why) == (OFF, "It has no members, and nothing waits.")
 
 
 def deployed(minutes: float, history: GroupHistory | None = None, times: int = 2) -> GroupHistory:

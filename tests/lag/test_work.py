@@ -303,3 +303,28 @@ def test_only_topics_that_delete_by_age_have_a_retention() -> None:
         ("g", "retention.bytes", "1000"),
     ]
     assert retention_seconds(facts) == {"a": 60.0, "d": 1.0, "g": 0.001}
+
+
+def test_a_run_that_begins_in_the_middle_of_an_outage_counts_from_the_last_commit() -> None:
+    half_an_hour = {"committed_at": T0 - 1_860, "lag_seconds": 3_000.0, "lag": 10, "status": "BEHIND"}
+    stalled = passes([owned(**half_an_hour)])[GROUP].stalled
+    assert (stalled.since, stalled.offsets) == (T0 - 1_860, 10)
+
+
+def test_a_run_that_begins_counts_from_the_arrival_of_the_oldest_record_if_that_came_after_the_last_commit() -> None:
+    idle = {"committed_at": T0 - 3 * 86_400, "lag": 1_000, "status": "BEHIND"}
+    assert passes([owned(**idle, lag_seconds=60.0)])[GROUP].stalled is None
+    assert passes([owned(**idle, lag_seconds=400.0)])[GROUP].stalled.since == T0 - 400
+    assert passes([owned(**idle, lag_seconds=None)])[GROUP].stalled is None
+
+
+def test_a_group_that_commits_while_old_records_wait_is_not_stalled_when_a_run_begins() -> None:
+    busy = {"committed_at": T0 - 20, "lag": 1_000_000, "lag_seconds": 90_000.0, "status": "BEHIND"}
+    assert passes([owned(**busy)])[GROUP].stalled is None
+
+
+def test_a_group_that_never_commits_while_records_come_is_stalled_after_ten_minutes() -> None:
+    none = {"committed_offset": None, "committed_at": None, "lag": None, "lag_seconds": None, "status": "UNKNOWN"}
+    comes = [owned(**none, log_end_offset=100 + 5 * n) for n in range(23)]
+    assert passes(comes[:21])[GROUP].stalled is None
+    assert passes(comes)[GROUP].stalled.count == 1

@@ -1,0 +1,35 @@
+"""Keys of 0.2.0 that went: for one release they are left out with a line that says what to use instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_DOWN = "`after`, which is five minutes for every group, also by group under `overrides`"
+REMOVED: Mapping[tuple[str, ...], str] = {
+    ("alerts", "rules", "StreamsGroupDown", "restart_within"): _DOWN,
+    ("alerts", "overrides", "rules", "StreamsGroupDown", "restart_within"): _DOWN,
+}
+"""By path, in which the items of a list have no place: what to use instead."""
+
+
+def without_removed(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the values without the keys that went, and a line about each of these."""
+    lines: dict[str, None] = {}
+    kept = _without(values, (), lines)
+    return kept, list(lines)
+
+
+def _without(value: Any, path: tuple[str, ...], lines: dict[str, None]) -> Any:  # noqa: ANN401 - any YAML value
+    if path and not any(gone[: len(path)] == path for gone in REMOVED):
+        return value
+    if isinstance(value, Mapping):
+        for key in value:
+            if instead := REMOVED.get((*path, key)):
+                lines[f"{'.'.join((*path, key))} was removed and does nothing: use {instead}"] = None
+        return {
+            key: _without(inner, (*path, key), lines) for key, inner in value.items() if (*path, key) not in REMOVED
+        }
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [_without(item, path, lines) for item in value]
+    return value

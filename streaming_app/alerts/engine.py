@@ -219,11 +219,11 @@ class AlertEngine:
         known = Known(observed.groups, observed.histories, *facts)
         changes = self._board.step(known, now, others=work or {} if settings.lag_of_all_groups else {})
         self._note_changes(changes)
-        ended = [] if self._has_judged else self._incidents.leave_out(self._is_ignored, now)
+        left = [] if self._has_judged else self._incidents.leave_out(self._is_ignored, now)
         known_bad = [] if self._has_judged else self._bad_without_incident(changes, now)
         self._has_judged = True
         watched = [change for change in (*known_bad, *changes) if not self._is_ignored(change.group_id)]
-        for incident in (*ended, *self._incidents.step(watched, now)):
+        for incident in (*left, *self._incidents.step(watched, now)):
             self._unsaved_incidents[incident.incident_id] = incident
 
     def _is_ignored(self, group_id: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from streaming_app.health.verdict import Facts
 from streaming_app.lag.model import LagRow
+from streaming_app.lag.status import AHEAD
 from streaming_app.lag.work import GroupWork
 from streaming_app.text import count, first_of, round_down
 
@@ -56,6 +57,8 @@ def places(rows: Sequence[LagRow], total: int) -> str:
 
 def _place(row: LagRow) -> str:
     at = "nothing committed" if row.committed_offset is None else f"at {row.committed_offset}"
+    if row.status == AHEAD:
+        at += f", beyond the end of the log at {row.log_end_offset}"
     host = f" on {row.client_host or 'unknown host'}" if row.member_id else ""
     return f"{row.topic}-{row.partition} {at}{host}"
 

@@ -169,11 +169,14 @@ class LogEndsReader:
     ) -> tuple[Mapping[TopicPartition, list[tuple[int, float]]], int]:
         """Find earlier end offsets of partitions by record times; return them, and how many requests it took.
 
-        An answer that is the start of the log proves nothing: older records were deleted, or there were none.
+        An answer that is the start of the log proves nothing: older records were deleted, or there were none. "No
+        record is so new" proves that all are older only where records have times: those of some producers have none.
         """
         client = LogEndsClient(admin)
         found: defaultdict[TopicPartition, list[tuple[int, float]]] = defaultdict(list)
-        requests = 0
+        timed = client.list_offsets(new, self.topics, 0) if new else Offsets()
+        new = {key for key in new if timed.offsets.get(key, -1) >= 0}
+        requests = timed.requests
         for age in _SEED_SECONDS if new else ():
             answers = client.list_offsets(new, self.topics, int((now - age) * 1000))
             requests += answers.requests

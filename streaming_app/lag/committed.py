@@ -5,9 +5,8 @@ from OffsetFetch where a wrong one would matter, and times from the log where bo
 
 - Streams groups, at every pass. With exactly-once processing each of their commits is transactional, and they are what
   this project is about. A coordinator answers from memory, a hundred groups in a request.
-- Any other group at the first pass, and once its commits rest: the next commit of a group that goes on corrects what an
-  aborted one left. Again every five minutes while it rests, since offsets expire; and when a commit goes back, before
-  that is believed.
+- Any other group at the first pass, and whenever the log has another commit of it: that may be of a transaction that is
+  open, or was aborted. Again every five minutes while it rests, since offsets expire.
 - All groups, while the job reads the log late: then the coordinators alone know what is committed now.
 """
 
@@ -46,15 +45,12 @@ class CommittedOffsets:
             by_group[group_id][topic, partition] = commit
         chosen = set(always) | (by_group.keys() if is_late or not self._in_log else set())
         for group_id, commits in by_group.items():
-            before = self._in_log.get(group_id)
-            if before == commits:
-                at = self._fetched_at.get(group_id)
-                if at is None or not 0 <= now - at < _AGAIN_SECONDS:
-                    chosen.add(group_id)
-                continue
-            self._fetched.pop(group_id, None)
-            self._fetched_at.pop(group_id, None)
-            if before and any(_goes_back(before.get(key), commit) for key, commit in commits.items()):
+            at = self._fetched_at.get(group_id)
+            if self._in_log.get(group_id) != commits:
+                self._fetched.pop(group_id, None)
+                self._fetched_at.pop(group_id, None)
+                chosen.add(group_id)
+            elif at is None or not 0 <= now - at < _AGAIN_SECONDS:
                 chosen.add(group_id)
         for group_id in self._fetched.keys() - by_group.keys() - chosen:
             del self._fetched[group_id]
@@ -86,7 +82,3 @@ class CommittedOffsets:
                     commit = Commit(offset, None, leader_epoch)
                 merged[group_id, key[0], key[1]] = commit
         return merged
-
-
-def _goes_back(before: Commit | None, commit: Commit) -> bool:
-    return before is not None and (before.offset or 0) > (commit.offset or 0)

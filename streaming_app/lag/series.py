@@ -155,6 +155,7 @@ class CommitSeries:
         "commits_at_offset",
         "committed_at",
         "held_since",
+        "is_beyond_end",
         "offset",
         "offset_since",
         "rewound_at",
@@ -178,6 +179,8 @@ class CommitSeries:
         self.rewound_from: int | None = None
         """The offset before a commit of a lower one, until it is reached again."""
         self.rewound_at = 0.0
+        self.is_beyond_end = False
+        """Whether the newest commit was beyond the end of the log at the pass before."""
         self.status: str | None = None
         self.status_since = 0.0
         self.held_since: float | None = None

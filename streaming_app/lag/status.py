@@ -19,6 +19,7 @@ OK = "OK"
 UNKNOWN = "UNKNOWN"
 LEFT_OVER = "LEFT_OVER"
 RECREATED = "RECREATED"
+AHEAD = "AHEAD"
 LOST = "LOST"
 UNOWNED = "UNOWNED"
 REWOUND = "REWOUND"
@@ -46,6 +47,8 @@ class Facts:
     age_is_lower_bound: bool
     is_left_over: bool
     is_recreated: bool
+    is_ahead: bool
+    """The commit lies beyond the end of the log, at this pass and at the one before."""
     lost: int
     """Offsets between the commit and the start of the log."""
     has_owner: bool | None
@@ -86,6 +89,7 @@ _Rule = tuple[str, Callable[[Facts], bool]]
 _FROM_OFFSETS: tuple[_Rule, ...] = (
     (LEFT_OVER, lambda facts: facts.is_left_over),
     (RECREATED, lambda facts: facts.is_recreated),
+    (AHEAD, lambda facts: facts.is_ahead),
     (UNKNOWN, lambda facts: facts.lag is None),
     (LOST, _is_lost),
     (OK, _is_ok),
@@ -113,13 +117,15 @@ STATUSES: Mapping[str, str] = MappingProxyType(
         LOST: "The committed offset was deleted from the log before it was read: `lost_offsets`.",
         RECREATED: "The topic was deleted and created again since the commit, so its offset means nothing. The lag is "
         "null.",
+        AHEAD: "The committed offset lies beyond the end of the log: the log was cut, or the topic was created again "
+        "with fewer records. The lag is null, and what is written up to that offset may be skipped.",
         LEFT_OVER: "The group committed offsets of this topic, but its topology does not read it. In no sum.",
         UNKNOWN: "There is no commit, the end of the log is not known, or it is not known yet how old the lag is.",
     }
 )
 """Every status, and what it means."""
 
-BY_RANK = (LOST, RECREATED, STOPPED, UNOWNED, STALLED, REWOUND, BEHIND, UNKNOWN, CATCHING_UP, OK, LEFT_OVER)
+BY_RANK = (LOST, RECREATED, AHEAD, STOPPED, UNOWNED, STALLED, REWOUND, BEHIND, UNKNOWN, CATCHING_UP, OK, LEFT_OVER)
 """Every status, the worst first."""
 RANK: Mapping[str, int] = MappingProxyType({status: rank for rank, status in enumerate(BY_RANK)})
 """The status of several partitions is the one with the lowest rank."""

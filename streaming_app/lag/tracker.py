@@ -156,11 +156,14 @@ class LagTracker:
             series.restart()
         series.observe_commit(commit.offset, commit.committed_at, now)
         is_recreated = _is_recreated(commit, ends)
+        is_beyond = not is_recreated and commit.offset > (commit.offset if ends.end is None else ends.end)
+        is_ahead, series.is_beyond_end = is_beyond and series.is_beyond_end, is_beyond
         lag = lost = None
         age: Age | None = None
         known_until = min(now, *read_until)
         late = now - known_until
-        if ends.end is not None and not is_recreated and now - read_until.commits <= self._late_seconds:
+        is_comparable = not is_recreated and not is_beyond and now - read_until.commits <= self._late_seconds
+        if ends.end is not None and is_comparable:
             offset = max(commit.offset, ends.start or 0)
             lost = max(0, ends.start - commit.offset) if ends.start is not None else None
             lag = max(0, ends.end - offset)
@@ -174,6 +177,7 @@ class LagTracker:
             age_is_lower_bound=age.is_lower_bound if age else False,
             is_left_over=tasks.subtopology_of is not None and subtopology_id is None,
             is_recreated=is_recreated,
+            is_ahead=is_ahead,
             lost=lost or 0 if known_until >= min(now, ends.start_at or now) else 0,
             has_owner=_has_owner(tasks, owner),
             is_rewound=series.rewound_from is not None,
@@ -197,6 +201,7 @@ class LagTracker:
         if status != series.status:
             series.status, series.status_since = status, now
         series.held_since = (series.held_since or now) if held else None
+        shown = None if age and age.is_lower_bound and not age.seconds else age  # "at least 0 s" says nothing
         return LagRow(
             group_id,
             topic,
@@ -213,8 +218,8 @@ class LagTracker:
             ends.end,
             ends.stable,
             lag,
-            age.seconds if age else None,
-            age.is_lower_bound if age else None,
+            shown.seconds if shown else None,
+            shown.is_lower_bound if shown else None,
             lost,
             status,
             series.status_since,

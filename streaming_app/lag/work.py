@@ -11,8 +11,8 @@ last moved. Neither a rebalance nor a partition whose lag is not known for a whi
 forgotten. What has not moved for longer than its patience is stalled; if its task has state and came to another member
 since it last moved, it may restore that state first.
 
-A run that begins knows no progress. It takes it from the first row of each partition: when its offset was committed, and
-how old the oldest record is that waits. An outage in whose middle the job starts began at the later of the two.
+A run that begins knows no progress. It takes it from the first row of each partition: when its offset was committed,
+and how old the oldest record is that waits. An outage in whose middle the job starts began at the later of the two.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from streaming_app.lag.model import NO_TASKS, GroupTasks, LagRow, TopicPartition
-from streaming_app.lag.status import LEFT_OVER, LOST, MARKER, RECREATED, STALLED
+from streaming_app.lag.status import AHEAD, LEFT_OVER, LOST, MARKER, RECREATED, STALLED
 
 STALLED_SECONDS = 300.0
 _FIRST_COMMIT_SECONDS = 600.0
@@ -252,7 +252,7 @@ def _has_work(row: LagRow, one: Progress, allowed: int, *, rests: bool = True) -
     """Tell whether work waits; None: not known. `rests`: the end of the log did not move."""
     if row.log_end_offset is None:
         return None
-    if row.status == RECREATED:
+    if row.status in {RECREATED, AHEAD}:
         return row.log_end_offset > (row.log_start_offset or 0)
     if row.committed_offset is None:
         if one.offset is not None:

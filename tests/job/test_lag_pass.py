@@ -217,6 +217,68 @@ def test_a_commit_whose_transaction_was_aborted_is_not_believed_although_the_log
     assert (row.committed_offset, row.lag, row.committed_at) == (4, 6, None)
 
 
+@pytest.mark.parametrize("aborts", [True, False], ids=["aborted", "open"])
+def test_what_a_transaction_did_not_commit_never_becomes_the_offset_of_a_group_nor_a_rewind(
+    broker: Broker,
+    cluster: LagCluster,
+    produce: Callable[..., None],
+    unique: Callable[[str], str],
+    group_id: str,
+    aborts: bool,
+) -> None:
+    topic, client = unique("orders"), cluster.client
+    client.create_topic(topic)
+    produce(topic, 10)
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_server, transactional_id=unique("transaction")) as producer:
+        producer.init_transactions()
+        seen = []
+        for offset in (4, 9):
+            producer.begin_transaction()
+            producer.send_offsets_to_transaction(
+                {TopicPartition(topic, 0): OffsetAndMetadata(offset, "", -1)}, group_id
+            )
+            if offset == 4:
+                producer.commit_transaction()
+            elif aborts:
+                producer.abort_transaction()
+            cluster.read_log(group_id)
+            seen += [cluster.rows(group_id)[topic, 0] for _ in range(3)]
+        if not aborts:
+            producer.abort_transaction()
+    assert {(row.committed_offset, row.lag) for row in seen} == {(4, 6)}
+    assert "REWOUND" not in {row.status for row in seen}
+
+
+def test_a_commit_beyond_the_end_of_the_log_is_ahead_of_it_and_not_caught_up(
+    cluster: LagCluster, produce: Callable[..., None], unique: Callable[[str], str], group_id: str
+) -> None:
+    topic, client = unique("orders"), cluster.client
+    client.create_topic(topic)
+    produce(topic, 3)
+    client.commit_offsets(group_id, {(topic, 0): 7})
+    cluster.read_log(group_id)
+    first, second = (cluster.rows(group_id)[topic, 0] for _ in range(2))
+    assert (first.status, first.lag) == ("UNKNOWN", None)  # the end may have been read from a leader that is late
+    assert (second.status, second.lag, second.lag_seconds) == ("AHEAD", None, None)
+    produce(topic, 5)
+    caught_up = cluster.rows(group_id)[topic, 0]
+    assert (caught_up.status, caught_up.lag) == ("OK", 1)
+
+
+def test_the_age_of_records_without_a_timestamp_is_unknown(
+    cluster: LagCluster, produce: Callable[..., None], unique: Callable[[str], str], group_id: str
+) -> None:
+    topic = unique("orders")
+    cluster.client.create_topic(topic)
+    produce(topic, 10, timestamp=-0.001)
+    cluster.client.commit_offsets(group_id, {(topic, 0): 3})
+    cluster.read_log(group_id)
+    (first,) = cluster.rows(group_id, 0).values()
+    (second,) = cluster.rows(group_id, 30).values()
+    assert (first.lag, first.lag_seconds, first.lag_seconds_is_lower_bound) == (7, None, None)
+    assert (second.lag, second.lag_seconds, second.lag_seconds_is_lower_bound) == (7, pytest.approx(30, abs=1), True)
+
+
 def test_a_restart_knows_what_was_known(
     cluster: LagCluster, produce: Callable[..., None], unique: Callable[[str], str], group_id: str
 ) -> None:

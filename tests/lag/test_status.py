@@ -203,14 +203,15 @@ def test_without_topic_ids_a_commit_beyond_the_end_is_recreated() -> None:
     assert cluster.step().status == "RECREATED"
 
 
-def test_a_commit_beyond_the_end_of_the_same_topic_is_no_lag() -> None:
+def test_a_commit_beyond_the_end_of_the_same_topic_is_ahead_of_the_log_once_the_end_was_asked_for_twice() -> None:
     cluster = MiniCluster()
     cluster.produce(100)
     cluster.commit_offset(101)
 
-    found = cluster.step()
+    first, second = cluster.step(), cluster.step()
 
-    assert (found.status, found.lag) == ("OK", 0)
+    assert (first.status, first.lag) == ("UNKNOWN", None)
+    assert (second.status, second.lag) == ("AHEAD", None)
 
 
 def test_without_an_owner_the_lag_is_unowned() -> None:

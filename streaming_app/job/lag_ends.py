@@ -25,14 +25,12 @@ from streaming_app.kafka.lag_offsets import (
     TopicLeaders,
     leader_of,
 )
-from streaming_app.kafka.last_record import find_last_records
 from streaming_app.lag.model import Commit, LogEnds, TopicPartition
 from streaming_app.lag.tracker import CommitKey
 
 _SLOW_SECONDS = 300.0  # between two requests for leaders and for the starts of the logs
 _RETRIES = 3
 _MOST_MISSING = 1_000  # topics that are asked for at each pass, as somebody may create them
-_TAIL = 1_000  # offsets at the end of a log that are read to find its last record
 _SEED_SECONDS = (86_400, 21_600, 3_600, 900, 300, 60)  # ages, oldest first
 
 
@@ -63,8 +61,6 @@ class LogEndsReader:
         self._retries = 0  # of the same partitions
         self._answered_at: dict[int, float] = {}
         self._leaders: dict[TopicPartition, int | None] = {}  # the last ones that were known
-        self._seen_ends: dict[TopicPartition, int] = {}  # at the pass before
-        self._records_ends: dict[TopicPartition, tuple[int, int | None]] = {}  # for an end of a log
 
     def describe(self, admin: Admin, needed: Collection[str], commits: Mapping[CommitKey, Commit]) -> None:
         """Ask for the leaders of all topics now and then; else of new ones, missing ones, and those created again.
@@ -163,29 +159,6 @@ class LogEndsReader:
             return False
         self._retries += 1
         return True
-
-    def with_last_records(
-        self, admin: Admin, commits: Mapping[CommitKey, Commit], ends: Mapping[TopicPartition, LogEnds]
-    ) -> dict[TopicPartition, LogEnds]:
-        """Return the ends with `records_end`, where a log that rests ends beyond a commit.
-
-        The tail of a log is read once for each end, whether that can be told or not. What lies before the tail is taken
-        for records.
-        """
-        known = {key: one for key, one in self._records_ends.items() if key in ends and one[0] == ends[key].end}
-        tails: dict[TopicPartition, tuple[int, int]] = {}
-        for (_, topic, partition), commit in commits.items():
-            key = (topic, partition)
-            end, start = ends[key].end, ends[key].start or 0
-            if end is None or commit.offset is None or not max(end - _TAIL, start) <= commit.offset < end:
-                continue
-            if key not in known and self._seen_ends.get(key) == end:
-                tails[key] = (min(commit.offset, tails.get(key, (end, end))[0]), end)
-        found = find_last_records(admin, tails, self._leaders) if tails else {}
-        known |= {key: (end, found.get(key)) for key, (_, end) in tails.items()}
-        self._records_ends = known
-        self._seen_ends = {key: one.end for key, one in ends.items() if one.end is not None}
-        return {key: one._replace(records_end=known[key][1]) if key in known else one for key, one in ends.items()}
 
     def seed(
         self,

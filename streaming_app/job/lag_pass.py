@@ -132,8 +132,7 @@ class LagPass:
         ends = self._ends.read(admin, keys)
         seeds = self._seed(admin, commits, ends, now)
         known = self._known_until(commits, log)
-        log_ends = self._ends.with_last_records(admin, commits, ends.ends)
-        rows = self.tracker.observe(commits, log_ends, groups, now, known)
+        rows = self.tracker.observe(commits, ends.ends, groups, now, known)
         of_groups = {group_id: one.commits for group_id, one in known.items() if is_late and one.commits > log.commits}
         return PassResult(
             rows,

@@ -52,8 +52,6 @@ class LogEnds(NamedTuple):
     """The id of the broker that leads the partition, or did when it was last known."""
     answered_at: float | None = None
     """When that broker last answered."""
-    records_end: int | None = None
-    """Where the last record ends that consumers may read: markers and aborted records follow. None: not known."""
 
 
 NO_ENDS = LogEnds()

@@ -167,7 +167,7 @@ class LagTracker:
             offset = max(commit.offset, ends.start or 0)
             lost = max(0, ends.start - commit.offset) if ends.start is not None else None
             lag = max(0, ends.end - offset)
-            rests = lag == 0 or _no_record_waits(offset, lag, ends, has_moved=key[1:] in self._moved)
+            rests = lag == 0 or (lag == MARKER and key[1:] not in self._moved)
             series.observe_lag(0 if rests else lag, now, allowed=allowed)
             age = _NO_AGE if rests else self._samples[key[1:]].age(offset, now)
         facts = Facts(
@@ -261,13 +261,6 @@ def _is_recreated(commit: Commit, ends: LogEnds) -> bool:
     if commit.topic_id is not None and ends.topic_id is not None:
         return commit.topic_id != ends.topic_id
     return ends.end is not None and commit.offset is not None and commit.offset > ends.end
-
-
-def _no_record_waits(offset: int, lag: int, ends: LogEnds, *, has_moved: bool) -> bool:
-    """Tell whether only markers and aborted records follow an offset; if that is not known, one offset is a marker."""
-    if ends.records_end is not None:
-        return offset >= ends.records_end
-    return lag == MARKER and not has_moved
 
 
 def _known_until(commits: float, ends: LogEnds) -> float | None:

@@ -2,10 +2,9 @@
 
 Theory of operation
 -------------------
-A partition has work if a record lies beyond its committed offset. Markers and aborted records behind an end that rests
-are no work; where that is not known, one offset is taken for a marker. Where nothing was ever committed, the records
-beyond the end that the log had when a member first had the task are work: whether those before are is not in the log
-(`auto.offset.reset`).
+A partition has work if a record lies beyond its committed offset. One offset behind an end that rests is no work: that
+is the marker of a transaction. Where nothing was ever committed, the records beyond the end that the log had when a
+member first had the task are work: whether those before are is not in the log (`auto.offset.reset`).
 
 Of each partition `Progress` is kept from pass to pass: since when it has had work at every pass, and when its offset
 last moved. Neither a rebalance nor a partition whose lag is not known for a while changes that, so an outage is not
@@ -263,7 +262,7 @@ def _has_work(row: LagRow, one: Progress, allowed: int, *, rests: bool = True) -
         return None
     else:
         ahead = row.lag
-    if ahead <= allowed or row.lag_seconds == 0.0:  # no record waits, only what transactions left behind
+    if ahead <= allowed:
         return False
     return ahead > MARKER or not rests
 

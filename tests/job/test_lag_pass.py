@@ -13,7 +13,6 @@ from streaming_app.job import lag_pass
 from streaming_app.job.lag_pass import describe_errors
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.lag_offsets import CommittedOffsets
-from streaming_app.lag.work import GroupWork, observe_work
 from streaming_app.sandbox.container import Broker
 from tests.job.lag_cluster import LagCluster
 from tests.offsets_log import RawRecord
@@ -278,69 +277,6 @@ def test_the_age_of_records_without_a_timestamp_is_unknown(
     (second,) = cluster.rows(group_id, 30).values()
     assert (first.lag, first.lag_seconds, first.lag_seconds_is_lower_bound) == (7, None, None)
     assert (second.lag, second.lag_seconds, second.lag_seconds_is_lower_bound) == (7, pytest.approx(30, abs=1), True)
-
-
-def transactions(broker: Broker, topic: str, name: str, ends: str, records: int = 1) -> None:
-    """Write a transaction for each letter, with so many records: `c` commits it, `a` aborts it."""
-    with KafkaProducer(bootstrap_servers=broker.bootstrap_server, transactional_id=name) as producer:
-        producer.init_transactions()
-        for one in ends:
-            producer.begin_transaction()
-            for _ in range(records):
-                producer.send(topic, b"x", partition=0)
-            producer.flush()
-            (producer.commit_transaction if one == "c" else producer.abort_transaction)()
-
-
-@pytest.mark.parametrize(
-    ("ends", "records"),
-    [("aaa", 1), ("a", 20)],
-    ids=["three aborted transactions", "an aborted transaction of twenty records"],
-)
-def test_markers_and_aborted_records_at_the_end_of_a_log_are_no_work(
-    broker: Broker,
-    cluster: LagCluster,
-    produce: Callable[..., None],
-    unique: Callable[[str], str],
-    group_id: str,
-    ends: str,
-    records: int,
-) -> None:
-    topic, client = unique("orders"), cluster.client
-    client.create_topic(topic)
-    produce(topic, 10)
-    transactions(broker, topic, unique("transaction"), ends, records)
-    real_end = client.end_offsets(topic)[0]
-    client.commit_offsets(group_id, {(topic, 0): 10})
-    cluster.read_log(group_id)
-    results = [cluster.run() for _ in range(20)]
-    (row,) = (one for one in results[-1].rows if one.group_id == group_id)
-    assert (row.log_end_offset, row.status, row.lag_seconds) == (real_end, "OK", 0.0)
-    work: dict[str, GroupWork] = {}
-    for result in results:
-        work = observe_work(result.rows, result.groups, work, result.at)
-    assert (work[group_id].waiting, work[group_id].stalled) == (0, None)
-
-    produce(topic, 1)
-    assert cluster.rows(group_id)[topic, 0].lag == real_end + 1 - 10
-    assert cluster.rows(group_id)[topic, 0].lag_seconds >= 30
-
-
-def test_a_record_between_aborted_ones_waits(
-    broker: Broker, cluster: LagCluster, unique: Callable[[str], str], group_id: str
-) -> None:
-    topic, client = unique("orders"), cluster.client
-    client.create_topic(topic)
-    transactions(broker, topic, unique("transaction"), "aca", records=3)
-    client.commit_offsets(group_id, {(topic, 0): 4})
-    cluster.read_log(group_id)
-    for _ in range(3):
-        waits = cluster.rows(group_id)[topic, 0]
-    assert (waits.lag, waits.lag_seconds) == (8, pytest.approx(60, abs=1))
-    client.commit_offsets(group_id, {(topic, 0): 7})
-    cluster.read_log(group_id)
-    done = cluster.rows(group_id)[topic, 0]
-    assert (done.lag, done.status, done.lag_seconds) == (5, "OK", 0.0)
 
 
 def test_a_restart_knows_what_was_known(

@@ -116,7 +116,8 @@ class LagPass:
         is_late = asked_at - log.commits > self._late_seconds
         chosen = self._committed.choose(in_log, self._known.keys(), asked_at, is_late=is_late)
         fetched = fetch_committed_offsets(admin, sorted(chosen))
-        commits = self._committed.merge(fetched.offsets, asked_at)
+        denied = [group_id for group_id, error in fetched.errors.items() if is_denied(error)]
+        commits = self._committed.merge(fetched.offsets, asked_at, denied)
         groups = self._groups({topic for _, topic, _ in commits})
         others, types = self._store.other_groups(reader)
         groups.update(

@@ -1,13 +1,18 @@
 """Committed offsets from two sources: the log, which has the time of each commit, and the coordinators.
 
-The log cannot tell whether the transaction of a commit was aborted. OffsetFetch can, but has no times. So values come
-from OffsetFetch where a wrong one would matter, and times from the log where both have the same value:
+The log cannot tell whether the transaction of a commit is open or was aborted. OffsetFetch can, but has no times. So
+values come from OffsetFetch, and times from the log where both have the same value. A coordinator answers from memory,
+a hundred groups in a request. It is asked for:
 
-- Streams groups, at every pass. With exactly-once processing each of their commits is transactional, and they are what
-  this project is about. A coordinator answers from memory, a hundred groups in a request.
-- Any other group at the first pass, and whenever the log has another commit of it: that may be of a transaction that is
-  open, or was aborted. Again every five minutes while it rests, since offsets expire.
+- Streams groups, at every pass.
+- Any other group at the first pass, and whenever the log has other commits of it than at the pass
+  before. Again at every pass while the answer differs from the log, since the end of a transaction leaves no trace
+  here; and every five minutes while the commits rest, since offsets expire. Where the coordinator is further than the log, the commit in the log, with its time, is
+  true, too: the coordinator has what was committed since it was read.
 - All groups, while the job reads the log late: then the coordinators alone know what is committed now.
+
+A coordinator that does not answer leaves what it answered before. The log is believed of groups that may not be asked,
+and of those whose coordinator never answered.
 """
 
 from __future__ import annotations
@@ -32,6 +37,13 @@ class CommittedOffsets:
         self._in_log: _ByGroup = {}
         self._fetched: dict[str, Fetched] = {}
         self._fetched_at: dict[str, float] = {}
+        self._changed: set[str] = set()
+        """The groups of which the log had other commits at this pass than at the one before."""
+        self._differing: set[str] = set()
+        """Those of which the coordinator had other offsets than the log."""
+        self._unanswered: set[str] = set()
+        self._is_late = False
+        self._merged: Mapping[CommitKey, Commit] = {}
 
     def choose(
         self, in_log: Mapping[CommitKey, Commit], always: Collection[str], now: float, *, is_late: bool = False
@@ -43,29 +55,36 @@ class CommittedOffsets:
         by_group: _ByGroup = defaultdict(dict)
         for (group_id, topic, partition), commit in in_log.items():
             by_group[group_id][topic, partition] = commit
-        chosen = set(always) | (by_group.keys() if is_late or not self._in_log else set())
-        for group_id, commits in by_group.items():
+        chosen = set(always) | (by_group.keys() if is_late else self._differing & by_group.keys())
+        self._changed = {group_id for group_id, commits in by_group.items() if self._in_log.get(group_id) != commits}
+        chosen |= self._changed
+        for group_id in by_group:
             at = self._fetched_at.get(group_id)
-            if self._in_log.get(group_id) != commits:
-                self._fetched.pop(group_id, None)
-                self._fetched_at.pop(group_id, None)
-                chosen.add(group_id)
-            elif at is None or not 0 <= now - at < _AGAIN_SECONDS:
+            if at is None or not 0 <= now - at < _AGAIN_SECONDS:
                 chosen.add(group_id)
         for group_id in self._fetched.keys() - by_group.keys() - chosen:
             del self._fetched[group_id]
         for group_id in self._fetched_at.keys() - by_group.keys() - chosen:
             del self._fetched_at[group_id]
-        self._in_log = dict(by_group)
+        self._in_log, self._is_late = dict(by_group), is_late
+        self._unanswered = set(chosen)
         return chosen
 
     def known_until(self, group_id: str, log_read_until: float) -> float:
         """Return until when all commits of a group are known; those that the log has are until `log_read_until`."""
         at = self._fetched_at.get(group_id) if group_id in self._fetched else None
-        return log_read_until if at is None else max(at, log_read_until)
+        if at is None or group_id in self._unanswered:
+            return log_read_until if at is None else at
+        return max(at, log_read_until)
 
-    def merge(self, fetched: Mapping[str, Fetched], now: float) -> dict[CommitKey, Commit]:
-        """Return all committed offsets; of a group whose coordinator did not answer, as the log has them."""
+    def merge(
+        self, fetched: Mapping[str, Fetched], now: float, denied: Collection[str] = ()
+    ) -> dict[CommitKey, Commit]:
+        """Return all committed offsets; of `denied` groups, which may not be asked, as the log has them."""
+        for group_id in denied:
+            self._fetched.pop(group_id, None)
+            self._fetched_at.pop(group_id, None)
+        self._unanswered.difference_update(fetched, denied)
         self._fetched.update(fetched)
         self._fetched_at.update(dict.fromkeys(fetched, now))
         merged = {
@@ -74,11 +93,28 @@ class CommittedOffsets:
             if group_id not in self._fetched
             for key, commit in commits.items()
         }
+        self._differing = set()
         for group_id, offsets in self._fetched.items():
             in_log = self._in_log.get(group_id, {})
+            if any(key not in offsets or offsets[key][0] != commit.offset for key, commit in in_log.items()):
+                self._differing.add(group_id)
             for key, (offset, leader_epoch) in offsets.items():
-                commit = in_log.get(key)
-                if commit is None or commit.offset != offset:
-                    commit = Commit(offset, None, leader_epoch)
-                merged[group_id, key[0], key[1]] = commit
+                one = (group_id, *key)
+                merged[one] = self._commit(group_id, in_log.get(key), self._merged.get(one), offset, leader_epoch)
+        self._merged = merged
         return merged
+
+    def _commit(
+        self, group_id: str, in_log: Commit | None, before: Commit | None, offset: int, leader_epoch: int | None
+    ) -> Commit:
+        """Return what is committed, with its time if that is known, where a coordinator has this offset."""
+        if in_log is not None and in_log.offset == offset:
+            return in_log
+        if before is None or before.offset is None:
+            return Commit(offset, None, leader_epoch)
+        if before.offset == offset:  # the commit in the log is of an open or aborted transaction
+            return before
+        goes_on = in_log is not None and in_log.offset is not None and before.offset <= in_log.offset < offset
+        if in_log is not None and goes_on and group_id in self._changed and not self._is_late:
+            return in_log
+        return Commit(offset, None, leader_epoch)

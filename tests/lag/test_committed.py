@@ -12,23 +12,15 @@ def log(**offsets: int) -> dict[tuple[str, str, int], Commit]:
     return {(group_id, "t", 0): Commit(offset, "id", None, 100.0 + offset) for group_id, offset in offsets.items()}
 
 
-def test_streams_groups_are_asked_for_at_every_pass_and_others_when_the_log_has_another_commit_of_them() -> None:
+def test_streams_groups_are_asked_for_at_every_pass_and_others_until_their_commits_rest() -> None:
     committed = CommittedOffsets()
     assert committed.choose(log(app=1, plain=1), {"app"}, 0.0) == {"app", "plain"}
     committed.merge({"app": {}, "plain": {("t", 0): (1, None)}}, 0.0)
 
-    assert committed.choose(log(app=2, plain=2), {"app"}, 60.0) == {"app", "plain"}
-    committed.merge({"plain": {("t", 0): (2, None)}}, 60.0)
-    assert committed.choose(log(app=2, plain=2), {"app"}, 90.0) == {"app"}
-    assert committed.choose(log(app=2, plain=2), {"app"}, 361.0) == {"app", "plain"}
-
-
-def test_a_commit_that_goes_back_is_asked_about_before_it_is_believed() -> None:
-    committed = CommittedOffsets()
-    committed.choose(log(plain=10), set(), 0.0)
-    committed.choose(log(plain=20), set(), 30.0)
-
-    assert committed.choose(log(plain=15), set(), 60.0) == {"plain"}
+    assert committed.choose(log(app=2, plain=2), {"app"}, 30.0) == {"app", "plain"}
+    committed.merge({"plain": {("t", 0): (2, None)}}, 30.0)
+    assert committed.choose(log(app=2, plain=2), {"app"}, 60.0) == {"app"}
+    assert committed.choose(log(app=2, plain=2), {"app"}, 331.0) == {"app", "plain"}
 
 
 def test_times_are_those_of_the_log_where_the_coordinator_has_the_same_offset() -> None:
@@ -70,6 +62,7 @@ def test_all_groups_are_asked_for_while_the_log_is_read_late_and_commits_are_kno
     committed = CommittedOffsets()
     committed.choose(log(app=1, plain=1, denied=1), {"app"}, 0.0)
     committed.merge({"app": {}}, 0.0)
+
     newer = log(app=3, plain=3, denied=3)
     assert committed.choose(newer, {"app"}, 130.0, is_late=True) == {"app", "plain", "denied"}
     committed.merge({"app": {("t", 0): (2, None)}, "plain": {("t", 0): (9, None)}}, 130.0)
@@ -82,16 +75,52 @@ def test_a_group_at_rest_is_asked_for_again_after_five_minutes_or_when_the_clock
     seconds: float, *, again: bool
 ) -> None:
     committed, asked_at = CommittedOffsets(), 1_000_000.0
-    committed.choose(log(plain=5), set(), asked_at)
-    committed.merge({"plain": {("t", 0): (5, None)}}, asked_at)
+    step(committed, 5, 5, asked_at)
 
     assert committed.choose(log(plain=5), set(), asked_at + seconds) == ({"plain"} if again else set())
 
 
-def test_a_commit_after_the_answer_of_the_coordinator_replaces_it() -> None:
-    committed = CommittedOffsets()
-    committed.choose(log(plain=1), set(), 0.0)
-    committed.merge({"plain": {("t", 0): (1, None)}}, 0.0)
-    committed.choose(log(plain=2), set(), 30.0)
+def step(committed: CommittedOffsets, in_log: int, fetched: int | None, now: float) -> Commit:
+    """Do a pass over a group that is no streams group; `fetched` is None if its coordinator does not answer."""
+    committed.choose(log(plain=in_log), set(), now)
+    (found,) = committed.merge({} if fetched is None else {"plain": {("t", 0): (fetched, None)}}, now).values()
+    return found
 
-    assert committed.merge({}, 30.0) == log(plain=2)
+
+@pytest.mark.parametrize("in_log", [5, 20])
+@pytest.mark.parametrize("fetched", [10, None])
+def test_a_commit_of_an_open_or_aborted_transaction_leaves_the_offset_and_its_time(
+    in_log: int, fetched: int | None
+) -> None:
+    committed = CommittedOffsets()
+    first = step(committed, 10, 10, 0.0)
+
+    found = [step(committed, in_log, fetched, now) for now in (30.0, 60.0, 400.0)]
+
+    assert found == [first] * 3 == [Commit(10, "id", None, 110.0)] * 3
+
+
+def test_a_coordinator_that_is_further_than_the_log_leaves_the_commit_in_the_log_with_its_time() -> None:
+    committed = CommittedOffsets()
+    step(committed, 10, 10, 0.0)
+
+    assert step(committed, 20, 25, 30.0) == Commit(20, "id", None, 120.0)
+    assert step(committed, 5, 7, 60.0) == Commit(7, None, None, None)  # it went back: which of them is not known
+
+
+def test_of_a_group_that_may_not_be_asked_any_more_the_log_is_believed() -> None:
+    committed = CommittedOffsets()
+    step(committed, 10, 10, 0.0)
+    committed.choose(log(plain=20), set(), 30.0)
+
+    assert committed.merge({}, 30.0, {"plain"}) == log(plain=20)
+
+
+def test_what_a_coordinator_that_does_not_answer_said_before_is_known_of_then() -> None:
+    committed = CommittedOffsets()
+    step(committed, 10, 10, 0.0)
+    step(committed, 20, None, 30.0)
+    assert committed.known_until("plain", 29.0) == 0.0
+
+    step(committed, 20, 20, 60.0)
+    assert committed.known_until("plain", 59.0) == 60.0

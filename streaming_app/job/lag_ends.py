@@ -182,6 +182,8 @@ class LogEndsReader:
             requests += answers.requests
             for key, offset in answers.offsets.items():
                 end, start = ends[key].end, ends[key].start
+                if answers.timestamps[key] > now * 1000:  # stamped ahead: it says nothing of those behind it
+                    continue
                 written = end if offset < 0 else offset
                 if written is not None and start is not None and written > start:
                     found[key].append((written, now - age))

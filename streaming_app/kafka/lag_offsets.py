@@ -60,6 +60,8 @@ class Offsets:
 
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     errors: dict[TopicPartition, str] = field(default_factory=dict)
+    timestamps: dict[TopicPartition, int] = field(default_factory=dict)
+    """Of the records at these offsets, in milliseconds, where it was asked for by time; -1: it has none."""
     requests: int = 0
     away: set[int] = field(default_factory=set)
     """The brokers that did not answer."""
@@ -177,6 +179,7 @@ def _add(found: Offsets, answer: Any) -> None:  # noqa: ANN401 - kafka-python is
                 found.errors[name, one.partition_index] = error_name(one.error_code)
             else:
                 found.offsets[name, one.partition_index] = one.offset
+                found.timestamps[name, one.partition_index] = one.timestamp
 
 
 def format_topic_id(topic_id: UUID | None) -> str | None:

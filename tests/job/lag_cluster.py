@@ -12,6 +12,7 @@ from streaming_app.config.sections import LagSettings
 from streaming_app.job.lag_pass import LagPass, PassResult
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.lag.model import LagRow, ReadUntil
+from streaming_app.lag.work import GroupWork, observe_work
 from streaming_app.tables.lag_tables import LagTables
 from tests.offsets_log import RawRecord
 from tests.warehouses import make_warehouse, replace_rows
@@ -32,6 +33,7 @@ class LagCluster:
         self.store = LagTables(self.path, CLUSTER)
         self.commits_read_at: float | None = None
         """When the stream of commits was last at the end of the topic; None: now."""
+        self.work: dict[str, GroupWork] = {}
         self.restart()
 
     def restart(self, settings: LagSettings | None = None) -> None:
@@ -60,6 +62,15 @@ class LagCluster:
     def rows(self, group_id: str, seconds: float = 30.0) -> dict[tuple[str, int], LagRow]:
         """Do a pass and return the rows of one group."""
         return {(row.topic, row.partition): row for row in self.run(seconds).rows if row.group_id == group_id}
+
+    def passes_with_work(self, group_id: str, count: int) -> list[tuple[list[LagRow], GroupWork]]:
+        """Do so many passes; return the rows and the work of one group after each."""
+        found = []
+        for _ in range(count):
+            result = self.run()
+            self.work = observe_work(result.rows, result.groups, self.work, result.at)
+            found.append(([row for row in result.rows if row.group_id == group_id], self.work[group_id]))
+        return found
 
 
 def _to_row(raw: RawRecord) -> dict[str, Any] | None:

@@ -349,3 +349,100 @@ def test_a_group_that_may_not_be_asked_has_no_lag_and_keeps_its_status_while_the
 
     assert {row.status for row in late} == {"OK"}
     assert (late[-1].lag, late[-1].lag_seconds, late[-1].held_since is None) == (None, None, False)
+
+
+# --- Commits beyond the end, records without times, transactions ------------------------------------------------------
+
+
+def test_a_commit_beyond_the_end_of_a_topic_that_was_made_again_is_ahead_of_the_log(
+    cluster: LagCluster, produce: Callable[..., None], unique: Callable[[str], str], group_id: str
+) -> None:
+    topic = unique("orders")
+    cluster.client.create_topic(topic)
+    produce(topic, 3)
+    cluster.client.commit_offsets(group_id, {(topic, 0): 7})
+    cluster.read_log(group_id)
+    cluster.run()
+
+    row = cluster.rows(group_id)[topic, 0]
+
+    assert (row.status, row.lag, row.lag_seconds) == ("AHEAD", None, None)
+
+
+def test_records_without_timestamps_say_nothing_of_their_age(
+    cluster: LagCluster, produce: Callable[..., None], unique: Callable[[str], str], group_id: str
+) -> None:
+    topic = unique("orders")
+    cluster.client.create_topic(topic)
+    produce(topic, 10, timestamp=-0.001)
+    cluster.client.commit_offsets(group_id, {(topic, 0): 4})
+    cluster.read_log(group_id)
+
+    first = cluster.rows(group_id, 0)[topic, 0]
+    later = cluster.rows(group_id)[topic, 0]
+
+    assert (first.lag, first.lag_seconds, first.lag_seconds_is_lower_bound) == (6, 0.0, True)
+    assert later.lag_seconds == pytest.approx(30, abs=1)  # since the job has seen the end
+    assert later.lag_seconds_is_lower_bound
+
+
+@pytest.mark.parametrize("position", [0, 5])
+def test_a_record_that_is_stamped_ahead_says_nothing_of_those_behind_it(
+    cluster: LagCluster, produce: Callable[..., None], unique: Callable[[str], str], group_id: str, position: int
+) -> None:
+    topic = unique("orders")
+    cluster.client.create_topic(topic)
+    produce(topic, position, timestamp=cluster.now - 500)
+    produce(topic, 1, timestamp=cluster.now + 3000)
+    produce(topic, 9, timestamp=cluster.now - 400)
+    cluster.client.commit_offsets(group_id, {(topic, 0): position + 3})
+    cluster.read_log(group_id)
+
+    first = cluster.rows(group_id, 0)[topic, 0]
+    later = cluster.rows(group_id)[topic, 0]
+
+    assert (first.lag, first.lag_seconds, first.lag_seconds_is_lower_bound) == (7, 0.0, True)
+    assert later.lag_seconds == pytest.approx(30, abs=1)
+    assert later.lag_seconds_is_lower_bound
+
+
+@pytest.fixture
+def transactions(broker: Broker, unique: Callable[[str], str]) -> Iterator[KafkaProducer]:
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_server, transactional_id=unique("transaction")) as producer:
+        producer.init_transactions()
+        yield producer
+
+
+def test_offsets_of_a_transaction_that_is_open_or_was_aborted_are_in_no_row(
+    cluster: LagCluster,
+    produce: Callable[..., None],
+    transactions: KafkaProducer,
+    unique: Callable[[str], str],
+    group_id: str,
+) -> None:
+    topic = unique("orders")
+    cluster.client.create_topic(topic)
+    produce(topic, 30)
+
+    def commit(offset: int) -> None:
+        transactions.begin_transaction()
+        transactions.send_offsets_to_transaction(
+            {TopicPartition(topic, 0): OffsetAndMetadata(offset, "", -1)}, group_id
+        )
+
+    def look() -> tuple[int | None, str, int | None]:
+        cluster.read_log(group_id)
+        row = cluster.rows(group_id)[topic, 0]
+        return row.committed_offset, row.status, row.rewound_from
+
+    commit(10)
+    transactions.commit_transaction()
+    first = look()
+    commit(20)
+    is_open = look()
+    transactions.abort_transaction()
+    aborted = [look() for _ in range(3)]
+
+    assert [first[0], is_open[0], *(one[0] for one in aborted)] == [10] * 5
+    assert {one[2] for one in (first, is_open, *aborted)} == {None}
+    assert "REWOUND" not in {one[1] for one in (is_open, *aborted)}

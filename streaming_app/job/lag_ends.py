@@ -20,17 +20,20 @@ from streaming_app.kafka.lag_offsets import (
     LATEST,
     NO_LEADER,
     UNKNOWN_TOPIC,
+    FoundRecords,
     LogEndsClient,
     Offsets,
     TopicLeaders,
     leader_of,
 )
-from streaming_app.lag.model import Commit, LogEnds, TopicPartition
+from streaming_app.lag.model import Commit, LogEnds, Tail, TopicPartition
 from streaming_app.lag.tracker import CommitKey
 
 _SLOW_SECONDS = 300.0  # between two requests for leaders and for the starts of the logs
 _RETRIES = 3
 _MOST_MISSING = 1_000  # topics that are asked for at each pass, as somebody may create them
+_MOST_READ = 200  # partitions in a pass
+_READS = 8  # of one partition in a pass; the next pass goes on from there
 _SEED_SECONDS = (86_400, 21_600, 3_600, 900, 300, 60)  # ages, oldest first
 
 
@@ -61,6 +64,7 @@ class LogEndsReader:
         self._retries = 0  # of the same partitions
         self._answered_at: dict[int, float] = {}
         self._leaders: dict[TopicPartition, int | None] = {}  # the last ones that were known
+        self._tails: dict[TopicPartition, Tail] = {}
 
     def describe(self, admin: Admin, needed: Collection[str], commits: Mapping[CommitKey, Commit]) -> None:
         """Ask for the leaders of all topics now and then; else of new ones, missing ones, and those created again.
@@ -118,6 +122,34 @@ class LogEndsReader:
         errors = {key: error for key, error in latest.errors.items() if key not in named}
         return Ends(ends, errors, away, latest.requests + stable.requests + starts, dict(self._answered_at))
 
+    def read_tails(
+        self, admin: Admin, resting: Mapping[TopicPartition, Collection[int]], ends: Mapping[TopicPartition, LogEnds]
+    ) -> dict[TopicPartition, LogEnds]:
+        """Find out whether records lie between commits that rest and the ends of their logs; return the ends with that.
+
+        Each is read from the highest commit on, which in most cases is proof for all others. What is known of an end
+        is known until it moves. Raises KafkaError when no broker answers.
+        """
+        self._tails = {key: tail for key, tail in self._tails.items() if key in ends and tail.end == ends[key].end}
+        from_offsets: dict[TopicPartition, int] = {}
+        for key, offsets in resting.items():
+            tail = self._tails.setdefault(key, Tail(ends[key].end or 0))
+            unknown = [offset for offset in offsets if tail.has_record(offset) is None]
+            if unknown and not tail.is_denied and len(from_offsets) < _MOST_READ:
+                from_offsets[key] = max(unknown)
+        client = LogEndsClient(admin)
+        for _ in range(_READS):
+            starts = {key: _read_from(self._tails[key], offset) for key, offset in from_offsets.items()}
+            if not starts:
+                break
+            found = client.find_records(starts, self.topics)
+            for key, offset in list(from_offsets.items()):
+                if (one := found.get(key)) is not None:
+                    self._tails[key] = _with_read(self._tails[key], starts[key], one)
+                if one is None or one.reached == starts[key] or self._tails[key].has_record(offset) is not None:
+                    del from_offsets[key]
+        return {key: one._replace(tail=self._tails.get(key)) for key, one in ends.items()}
+
     def away_of(self, admin: Admin, topic: str) -> dict[str, list[TopicPartition]]:
         """Return the partitions of a topic that have no leader now, by the names of the brokers that would lead them.
 
@@ -170,7 +202,8 @@ class LogEndsReader:
         """Find earlier end offsets of partitions by record times; return them, and how many requests it took.
 
         An answer that is the start of the log proves nothing: older records were deleted, or there were none. "No
-        record is so new" proves that all are older only where records have times: those of some producers have none.
+        record is so new" proves that all are older only where records have times: those of some producers have none. A
+        record that is stamped ahead of now proves nothing, either.
         """
         client = LogEndsClient(admin)
         found: defaultdict[TopicPartition, list[tuple[int, float]]] = defaultdict(list)
@@ -228,6 +261,20 @@ class LogEndsReader:
                 for broker in topic.offline.get(key[1], ()):
                     found[admin.broker_name(broker)].append(key)
         return dict(found)
+
+
+def _read_from(tail: Tail, offset: int) -> int:
+    return tail.empty_to if tail.empty_from <= offset < tail.empty_to else offset
+
+
+def _with_read(tail: Tail, start: int, found: FoundRecords) -> Tail:
+    if found.error is not None:
+        return tail._replace(is_denied=True)
+    if found.record_at is not None:
+        return tail._replace(record_at=max(tail.record_at, found.record_at))
+    begin = tail.empty_from if start == tail.empty_to else start
+    meets = begin <= tail.empty_from <= found.reached  # what was known to be empty begins there
+    return tail._replace(empty_from=begin, empty_to=max(found.reached, tail.empty_to if meets else 0))
 
 
 def _at_most(offset: int | None, end: int | None) -> int | None:

@@ -27,6 +27,7 @@ from streaming_app.lag.model import (
     Commit,
     GroupTasks,
     LagRow,
+    LogEnds,
     Owner,
     ReadUntil,
     TopicPartition,
@@ -38,6 +39,7 @@ from streaming_app.tables.lag_tables import KnownUntil, LagTables
 from streaming_app.text import first_of
 
 _EXAMPLES = 3
+_UNREADABLE = "whether records wait or only markers of transactions (TOPIC_AUTHORIZATION_FAILED)"
 
 
 class PassResult(NamedTuple):
@@ -94,6 +96,7 @@ class LagPass:
         self._committed = CommittedOffsets()
         self._known: dict[str, _KnownGroup] = {}
         self._ends = LogEndsReader(clock)
+        self._before: tuple[Mapping[CommitKey, Commit], Mapping[TopicPartition, int | None]] = ({}, {})
         self._matches: dict[str, Collection[str]] = {}
         self._matched_topics: frozenset[str] = frozenset()
 
@@ -133,11 +136,12 @@ class LagPass:
         ends = self._ends.read(admin, keys)
         seeds = self._seed(admin, commits, ends, now)
         known = self._known_until(commits, log)
-        rows = self.tracker.observe(commits, ends.ends, groups, now, known)
+        with_tails = self._ends.read_tails(admin, self._resting(commits, ends.ends), ends.ends)
+        rows = self.tracker.observe(commits, with_tails, groups, now, known)
         of_groups = {group_id: one.commits for group_id, one in known.items() if is_late and one.commits > log.commits}
         return PassResult(
             rows,
-            _errors(ends, fetched.errors),
+            _errors(ends, fetched.errors, with_tails),
             now,
             len(keys),
             ends.requests + seeds,
@@ -148,6 +152,21 @@ class LagPass:
             KnownUntil(log.commits or None, of_groups, ends.answered_at),
             types,
         )
+
+    def _resting(
+        self, commits: Mapping[CommitKey, Commit], ends: Mapping[TopicPartition, LogEnds]
+    ) -> dict[TopicPartition, set[int]]:
+        """Return offsets below ends where neither has moved since the pass before, and no transaction is open."""
+        before, ends_before = self._before
+        self._before = commits, {key: one.end for key, one in ends.items()}
+        found: defaultdict[TopicPartition, set[int]] = defaultdict(set)
+        for key, commit in commits.items():
+            one, offset = ends[key[1:]], commit.offset
+            if one.end is None or offset is None or not max(offset, one.start or 0) < one.end == one.stable:
+                continue
+            if ends_before.get(key[1:]) == one.end and (old := before.get(key)) is not None and old.offset == offset:
+                found[key[1:]].add(max(offset, one.start or 0))
+        return found
 
     def has_news(self, admin: Admin) -> bool:
         """Tell whether another pass is due at once, see `LogEndsReader.has_news`; and raise as it does."""
@@ -258,13 +277,17 @@ def describe_errors(errors: Mapping[str, Collection[str]], away: Mapping[str, Co
         for broker, partitions in sorted(away.items())
     ]
     for error, subjects in sorted(errors.items()):
-        hint = "; grant Describe on them" if is_denied(error) else ""
+        right = "Read" if error == _UNREADABLE else "Describe"
+        hint = f"; grant {right} on them" if is_denied(error) else ""
         parts.append(f"{error}: {first_of(sorted(subjects), _EXAMPLES)}{hint}")
     return f"the lag of some partitions is not known. {'. '.join(parts)}" if parts else None
 
 
-def _errors(ends: Ends, groups: Mapping[str, str]) -> dict[str, set[str]]:
+def _errors(ends: Ends, groups: Mapping[str, str], with_tails: Mapping[TopicPartition, LogEnds]) -> dict[str, set[str]]:
     found: defaultdict[str, set[str]] = defaultdict(set)
+    for (topic, _), one in with_tails.items():
+        if one.tail is not None and one.tail.is_denied:
+            found[_UNREADABLE].add(topic)
     for (topic, _), error in ends.errors.items():
         found[error].add(topic)
     for group_id, error in groups.items():

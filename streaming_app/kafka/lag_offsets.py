@@ -12,12 +12,13 @@ import base64
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from struct import Struct
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from kafka.errors import KafkaError
-from kafka.protocol.consumer import ListOffsetsRequest, OffsetFetchRequest
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest, OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from streaming_app.chunks import chunks
@@ -42,6 +43,12 @@ _GROUPS_PER_FIND = 1_000
 _GROUPS_PER_FETCH = 100
 _FIND_VERSION, _FETCH_VERSION = 4, 8  # the first that take many groups: KIP-699, KIP-709; Kafka 3.0
 _LAST_VERSION_WITH_NAMES = 9  # later ones name topics by id
+_FETCH_RECORDS_VERSION, _LAST_FETCH_WITH_NAMES = 4, 12  # the first with an isolation level
+_READ_BYTES = 16_384  # of a partition in one answer
+_BATCH = Struct(">qi4xb4xhi16xq6xi")  # base offset, length, magic, attributes, last delta, producer id, records
+_BATCH_OVERHEAD = 12  # the base offset and the length itself
+_BATCH_MAGIC = 2
+_IS_TRANSACTIONAL, _IS_CONTROL = 0x10, 0x20
 
 
 class TopicLeaders(NamedTuple):
@@ -79,6 +86,15 @@ class Offsets:
         self.requests += again.requests
         self.away |= again.away
         self.answered |= again.answered
+
+
+class FoundRecords(NamedTuple):
+    """What was read from an offset on, in one answer."""
+
+    record_at: int | None
+    """A record is there, or shortly before it in its batch; None: there are none before `reached`."""
+    reached: int
+    error: str | None = None
 
 
 def is_denied(error: str) -> bool:
@@ -144,6 +160,71 @@ class LogEndsClient:
                 found.answered.add(leader)
                 _add(found, answer)
         return found
+
+    def find_records(
+        self, starts: Mapping[TopicPartition, int], topics: Mapping[str, TopicLeaders]
+    ) -> dict[TopicPartition, FoundRecords]:
+        """Read each partition from an offset on, as READ_COMMITTED, until there is a record, or a few kilobytes long.
+
+        What the leader does not answer is left out, unless it is that the principal may not read.
+        """
+        by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+        for key in starts:
+            if isinstance(leader := leader_of(topics, key), int):
+                by_leader[leader].append(key)
+        requests = [(leader, _fetch(keys, starts)) for leader, keys in by_leader.items()]
+        found: dict[TopicPartition, FoundRecords] = {}
+        for answer in self._admin.send_all(requests, ANSWER_MS):
+            if isinstance(answer, KafkaError):
+                continue
+            for topic in answer.responses:
+                for one in topic.partitions:
+                    key, error = (topic.topic, one.partition_index), error_name(one.error_code)
+                    if not one.error_code:
+                        found[key] = _first_record(one, starts[key])
+                    elif is_denied(error):
+                        found[key] = FoundRecords(None, starts[key], error)
+        return found
+
+
+def _fetch(keys: Iterable[TopicPartition], starts: Mapping[TopicPartition, int]) -> Any:  # noqa: ANN401 - kafka-python is untyped
+    topic_type = FetchRequest.FetchTopic
+    by_topic: defaultdict[str, list[Any]] = defaultdict(list)
+    for topic, partition in keys:
+        by_topic[topic].append(
+            topic_type.FetchPartition(
+                partition=partition, fetch_offset=starts[topic, partition], partition_max_bytes=_READ_BYTES
+            )
+        )
+    return FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        isolation_level=1,
+        topics=[topic_type(topic=name, partitions=partitions) for name, partitions in by_topic.items()],
+        min_version=_FETCH_RECORDS_VERSION,
+        max_version=_LAST_FETCH_WITH_NAMES,
+    )
+
+
+def _first_record(answer: Any, start: int) -> FoundRecords:  # noqa: ANN401 - kafka-python is untyped
+    """Go through the headers of the batches: the last one may be cut off, which is enough of it."""
+    records, at = bytes(answer.records or b""), 0
+    aborted = sorted((one.first_offset, one.producer_id) for one in answer.aborted_transactions or ())
+    open_ids: set[int] = set()
+    reached = start
+    while at + _BATCH.size <= len(records):
+        base, length, magic, attributes, last_delta, producer_id, count = _BATCH.unpack_from(records, at)
+        if magic < _BATCH_MAGIC:
+            return FoundRecords(base, reached)
+        at += _BATCH_OVERHEAD + length
+        while aborted and aborted[0][0] <= base + last_delta:
+            open_ids.add(aborted.pop(0)[1])
+        if attributes & _IS_CONTROL:
+            open_ids.discard(producer_id)
+        elif count and base + last_delta >= start and not (attributes & _IS_TRANSACTIONAL and producer_id in open_ids):
+            return FoundRecords(base + last_delta, reached)
+        reached = max(reached, base + last_delta + 1)
+    return FoundRecords(None, reached)
 
 
 def leader_of(topics: Mapping[str, TopicLeaders], key: TopicPartition) -> int | str:

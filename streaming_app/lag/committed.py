@@ -7,8 +7,8 @@ a hundred groups in a request. It is asked for:
 - Streams groups, at every pass.
 - Any other group at the first pass, and whenever the log has other commits of it than at the pass
   before. Again at every pass while the answer differs from the log, since the end of a transaction leaves no trace
-  here; and every five minutes while the commits rest, since offsets expire. Where the coordinator is further than the log, the commit in the log, with its time, is
-  true, too: the coordinator has what was committed since it was read.
+  here; and every five minutes while the commits rest, since offsets expire. Where the coordinator is further than the
+  log, the commit in the log, with its time, is true, too: the coordinator has what was committed since it was read.
 - All groups, while the job reads the log late: then the coordinators alone know what is committed now.
 
 A coordinator that does not answer leaves what it answered before. The log is believed of groups that may not be asked,

@@ -35,6 +35,24 @@ class Commit(NamedTuple):
     """By the broker's clock; None if only OffsetFetch returned the offset."""
 
 
+class Tail(NamedTuple):
+    """What a read as READ_COMMITTED found of the records before one end of a log, which only moves if they do."""
+
+    end: int
+    record_at: int = -1
+    """The highest offset at which a record is known."""
+    empty_from: int = 0
+    """From here to `empty_to` are only markers of transactions, and records of those that were aborted."""
+    empty_to: int = 0
+    is_denied: bool = False
+
+    def has_record(self, offset: int) -> bool | None:
+        """Tell whether a record lies between this offset and the end; None: not known."""
+        if offset <= self.record_at:
+            return True
+        return False if self.empty_from <= offset and self.empty_to >= self.end else None
+
+
 class LogEnds(NamedTuple):
     """The ends of the log of one partition; what the brokers did not say is None."""
 
@@ -52,6 +70,7 @@ class LogEnds(NamedTuple):
     """The id of the broker that leads the partition, or did when it was last known."""
     answered_at: float | None = None
     """When that broker last answered."""
+    tail: Tail | None = None
 
 
 NO_ENDS = LogEnds()

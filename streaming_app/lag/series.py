@@ -154,6 +154,8 @@ class CommitSeries:
         "commit_interval",
         "commits_at_offset",
         "committed_at",
+        "empty_to",
+        "had_record",
         "held_since",
         "is_beyond_end",
         "offset",
@@ -174,6 +176,10 @@ class CommitSeries:
         self.offset_since = 0.0
         """When the job saw the first commit of this offset."""
         self.commits_at_offset = 0
+        self.empty_to = 0
+        """No record lies between the offset and this one."""
+        self.had_record = False
+        """A record was seen beyond this offset."""
         self.behind_since: float | None = None
         """Since when the lag has been above what is allowed, at every pass."""
         self.rewound_from: int | None = None
@@ -209,6 +215,7 @@ class CommitSeries:
         self.commits_at_offset = self.commits_at_offset + 1 if offset == self.offset else 1
         if offset != self.offset:
             self.offset_since = now
+            self.empty_to, self.had_record = 0, False
         self.offset, self.committed_at, self.seen_at = offset, committed_at, now
         self._expire_rewind(now)
 
@@ -245,6 +252,7 @@ class CommitSeries:
     def restart(self) -> None:
         """Forget what was seen of the partition: the topic was created again."""
         self.behind_since = self.rewound_from = None
+        self.empty_to, self.had_record = 0, False
         del self._window[:]
 
     @property

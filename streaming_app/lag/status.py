@@ -106,7 +106,7 @@ _FROM_BEHAVIOUR: tuple[_Rule, ...] = (
 STATUSES: Mapping[str, str] = MappingProxyType(
     {
         OK: "The lag is at most what is allowed, or no older than the group's interval between commits explains. A lag "
-        "of 1 behind an end that does not move is OK: that is the marker of the last transaction.",
+        "without records is OK: markers of transactions, and records of those that were aborted.",
         CATCHING_UP: "The lag falls; `catch_up_seconds` says how long until there is none, if it goes on like that.",
         BEHIND: "The lag does not fall, although offsets are committed.",
         STALLED: "Commits go on, of the same offset, for a minute or longer.",
@@ -120,7 +120,8 @@ STATUSES: Mapping[str, str] = MappingProxyType(
         AHEAD: "The committed offset lies beyond the end of the log: the log was cut, or the topic was created again "
         "with fewer records. The lag is null, and what is written up to that offset may be skipped.",
         LEFT_OVER: "The group committed offsets of this topic, but its topology does not read it. In no sum.",
-        UNKNOWN: "There is no commit, the end of the log is not known, or it is not known yet how old the lag is.",
+        UNKNOWN: "There is no commit, or it is not known where the log ends, how old the lag is, or whether there are "
+        "records in it.",
     }
 )
 """Every status, and what it means."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
 from streaming_app.lag.model import (
     NO_ENDS,
@@ -20,6 +21,7 @@ from streaming_app.lag.model import (
 from streaming_app.lag.series import Age, CommitSeries, EndSamples
 from streaming_app.lag.status import (
     CATCHING_UP,
+    LOST,
     MARKER,
     STALLED,
     STALLED_COMMIT_SECONDS,
@@ -111,6 +113,8 @@ class LagTracker:
         if row.status == STALLED:  # the same offset is committed again and again, and was for a minute before
             series.commits_at_offset = STALLED_COMMITS
             series.offset_since = series.status_since - STALLED_COMMIT_SECONDS
+        if row.lag and row.lag_seconds == 0 and row.lag_seconds_is_lower_bound is False:
+            series.empty_to = row.log_end_offset or 0
         if row.commit_interval_seconds is not None:
             series.restore_interval(row.commit_interval_seconds)
 
@@ -133,6 +137,26 @@ class LagTracker:
             if samples.add(one.end, now if one.at is None else one.at):
                 self._moved.add(key)
         return recreated
+
+    def _measure(  # noqa: PLR0913, PLR0917 - what is known of one commit
+        self, key: CommitKey, committed: int, ends: LogEnds, series: CommitSeries, now: float, allowed: int
+    ) -> _Measured:
+        """Return what lies between a commit and the end of the log, which is known, and its age."""
+        end, offset = ends.end or 0, max(committed, ends.start or 0)
+        lag = max(0, end - offset)  # the start may be newer than the end
+        has_record, is_at_rest = _has_record(ends, offset), key[1:] not in self._moved
+        rests = lag == 0 or has_record is False or (has_record is None and lag == MARKER and is_at_rest)
+        if has_record:
+            series.had_record = True
+        elif has_record is False and committed == offset:
+            series.empty_to = end
+        series.observe_lag(0 if rests else lag, now, allowed=allowed)
+        lost = max(0, ends.start - max(committed, series.empty_to)) if ends.start is not None else None
+        if lag == 0 and (lost or 0) > MARKER and not series.had_record and series.status != LOST:
+            return _Measured(lag, None, _NO_AGE, is_unknown=True)  # deleted before it was read what it was
+        if not rests and is_at_rest and has_record is None and ends.tail is not None and ends.tail.is_denied:
+            return _Measured(lag, lost, None, is_unknown=True)
+        return _Measured(lag, lost, _NO_AGE if rests else self._samples[key[1:]].age(offset, now), is_unknown=False)
 
     def _row(  # noqa: PLR0913, PLR0917 - what is known of one commit
         self,
@@ -158,20 +182,15 @@ class LagTracker:
         is_recreated = _is_recreated(commit, ends)
         is_beyond = not is_recreated and commit.offset > (commit.offset if ends.end is None else ends.end)
         is_ahead, series.is_beyond_end = is_beyond and series.is_beyond_end, is_beyond
-        lag = lost = None
-        age: Age | None = None
         known_until = min(now, *read_until)
         late = now - known_until
         is_comparable = not is_recreated and not is_beyond and now - read_until.commits <= self._late_seconds
+        found = _NOT_KNOWN
         if ends.end is not None and is_comparable:
-            offset = max(commit.offset, ends.start or 0)
-            lost = max(0, ends.start - commit.offset) if ends.start is not None else None
-            lag = max(0, ends.end - offset)
-            rests = lag == 0 or (lag == MARKER and key[1:] not in self._moved)
-            series.observe_lag(0 if rests else lag, now, allowed=allowed)
-            age = _NO_AGE if rests else self._samples[key[1:]].age(offset, now)
+            found = self._measure(key, commit.offset, ends, series, now, allowed)
+        lag, lost, age, is_unknown = found
         facts = Facts(
-            lag=lag,
+            lag=None if is_unknown else lag,
             allowed=allowed,
             age=max(0.0, age.seconds - late) if age else 0.0,
             age_is_lower_bound=age.is_lower_bound if age else False,
@@ -234,6 +253,17 @@ class LagTracker:
         )
 
 
+class _Measured(NamedTuple):
+    lag: int | None
+    lost: int | None
+    age: Age | None
+    is_unknown: bool
+    """It is not known whether records lie there."""
+
+
+_NOT_KNOWN = _Measured(None, None, None, is_unknown=False)
+
+
 def _behind_for(series: CommitSeries, age: Age | None, allowed: int, now: float) -> float:
     """Return how long the lag has been above what is allowed, as far as it is known.
 
@@ -261,6 +291,11 @@ def _is_recreated(commit: Commit, ends: LogEnds) -> bool:
     if commit.topic_id is not None and ends.topic_id is not None:
         return commit.topic_id != ends.topic_id
     return ends.end is not None and commit.offset is not None and commit.offset > ends.end
+
+
+def _has_record(ends: LogEnds, offset: int) -> bool | None:
+    """Tell whether a record lies between this offset and the end; None: not known."""
+    return ends.tail.has_record(offset) if ends.tail is not None and ends.tail.end == ends.end else None
 
 
 def _known_until(commits: float, ends: LogEnds) -> float | None:

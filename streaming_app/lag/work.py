@@ -2,9 +2,10 @@
 
 Theory of operation
 -------------------
-A partition has work if a record lies beyond its committed offset. One offset behind an end that rests is no work: that
-is the marker of a transaction. Where nothing was ever committed, the records beyond the end that the log had when a
-member first had the task are work: whether those before are is not in the log (`auto.offset.reset`).
+A partition has work if a record lies beyond its committed offset. Markers of transactions and aborted records are none:
+the rows say so by an age of exactly 0, and by none where it is not known what lies there. Where nothing was ever
+committed, the records beyond the end that the log had when a member first had the task are work: whether those before
+are is not in the log (`auto.offset.reset`).
 
 Of each partition `Progress` is kept from pass to pass: since when it has had work at every pass, and when its offset
 last moved. Neither a rebalance nor a partition whose lag is not known for a while changes that, so an outage is not
@@ -261,10 +262,14 @@ def _has_work(row: LagRow, one: Progress, allowed: int, *, rests: bool = True) -
     elif row.lag is None:
         return None
     else:
-        ahead = row.lag
-    if ahead <= allowed:
+        return _is_work(row, allowed, rests=rests)
+    return ahead > allowed and (ahead > MARKER or not rests)
+
+
+def _is_work(row: LagRow, allowed: int, *, rests: bool) -> bool | None:
+    if (row.lag or 0) <= allowed or (row.lag_seconds == 0 and row.lag_seconds_is_lower_bound is False):
         return False
-    return ahead > MARKER or not rests
+    return None if row.lag_seconds is None and rests else True
 
 
 def _is_uncertain(row: LagRow, one: Progress) -> bool:

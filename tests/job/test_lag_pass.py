@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kafka import KafkaProducer, TopicPartition
@@ -12,7 +13,7 @@ from kafka.structs import OffsetAndMetadata
 from streaming_app.job import lag_pass
 from streaming_app.job.lag_pass import describe_errors
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.lag_offsets import CommittedOffsets
+from streaming_app.kafka.lag_offsets import CommittedOffsets, FoundRecords, LogEndsClient
 from streaming_app.sandbox.container import Broker
 from tests.job.lag_cluster import LagCluster
 from tests.offsets_log import RawRecord
@@ -381,7 +382,7 @@ def test_records_without_timestamps_say_nothing_of_their_age(
     first = cluster.rows(group_id, 0)[topic, 0]
     later = cluster.rows(group_id)[topic, 0]
 
-    assert (first.lag, first.lag_seconds, first.lag_seconds_is_lower_bound) == (6, 0.0, True)
+    assert (first.lag, first.lag_seconds, first.lag_seconds_is_lower_bound) == (6, None, None)
     assert later.lag_seconds == pytest.approx(30, abs=1)  # since the job has seen the end
     assert later.lag_seconds_is_lower_bound
 
@@ -401,7 +402,7 @@ def test_a_record_that_is_stamped_ahead_says_nothing_of_those_behind_it(
     first = cluster.rows(group_id, 0)[topic, 0]
     later = cluster.rows(group_id)[topic, 0]
 
-    assert (first.lag, first.lag_seconds, first.lag_seconds_is_lower_bound) == (7, 0.0, True)
+    assert (first.lag, first.lag_seconds, first.lag_seconds_is_lower_bound) == (7, None, None)
     assert later.lag_seconds == pytest.approx(30, abs=1)
     assert later.lag_seconds_is_lower_bound
 
@@ -446,3 +447,135 @@ def test_offsets_of_a_transaction_that_is_open_or_was_aborted_are_in_no_row(
     assert [first[0], is_open[0], *(one[0] for one in aborted)] == [10] * 5
     assert {one[2] for one in (first, is_open, *aborted)} == {None}
     assert "REWOUND" not in {one[1] for one in (is_open, *aborted)}
+
+
+def end_with_markers(producer: KafkaProducer, topic: str, _unique: Callable[[str], str]) -> None:
+    """Three transactions that were aborted: their records, and a marker each."""
+    for _ in range(3):
+        producer.begin_transaction()
+        producer.send(topic, b"x", partition=0).get(10)
+        producer.abort_transaction()
+
+
+def end_with_an_aborted_transaction(producer: KafkaProducer, topic: str, _unique: Callable[[str], str]) -> None:
+    producer.begin_transaction()
+    for _ in range(20):
+        producer.send(topic, b"x", partition=0).get(10)
+    producer.abort_transaction()
+
+
+@pytest.mark.parametrize("end", [end_with_markers, end_with_an_aborted_transaction])
+@pytest.mark.parametrize("is_streams", [True, False])
+def test_markers_and_aborted_records_at_the_end_of_a_partition_are_no_work(
+    cluster: LagCluster,
+    transactions: KafkaProducer,
+    unique: Callable[[str], str],
+    group_id: str,
+    end: Callable[..., None],
+    *,
+    is_streams: bool,
+) -> None:
+    topic, client = unique("orders"), cluster.client
+    client.create_topic(topic)
+    if is_streams:
+        cluster.replace("groups", [group_row(group_id, subtopologies=[subtopology_row("0", source_topics=[topic])])])
+    transactions.begin_transaction()
+    transactions.send(topic, b"x", partition=0).get(10)
+    transactions.commit_transaction()
+    client.commit_offsets(group_id, {(topic, 0): 1})
+    cluster.read_log(group_id)
+    cluster.run()
+    end(transactions, topic, unique)
+
+    found = cluster.passes_with_work(group_id, 20)
+    client.admin.delete_records({TopicPartition(topic, 0): -1})
+    deleted = cluster.passes_with_work(group_id, 20)
+
+    assert [one.stalled for _, one in (*found, *deleted)] == [None] * 40
+    (row,), work = found[-1]
+    assert (row.lag or 0) > 2
+    assert (row.status, row.lag_seconds, work.waiting) == ("OK", 0.0, 0)
+    assert {one.status for rows, _ in deleted for one in rows} == {"OK"}
+    assert deleted[-1][1].lost == 0
+
+
+def test_a_record_between_aborted_ones_is_work(
+    cluster: LagCluster,
+    produce: Callable[..., None],
+    transactions: KafkaProducer,
+    unique: Callable[[str], str],
+    group_id: str,
+) -> None:
+    topic = unique("orders")
+    cluster.client.create_topic(topic)
+    produce(topic, 1)
+    cluster.client.commit_offsets(group_id, {(topic, 0): 1})
+    cluster.read_log(group_id)
+    cluster.run()
+    end_with_markers(transactions, topic, unique)
+    produce(topic, 1)
+    end_with_markers(transactions, topic, unique)
+
+    (_row,), work = cluster.passes_with_work(group_id, 20)[-1]
+
+    assert work.stalled is not None
+
+
+def test_a_partition_is_read_once_while_its_end_rests_and_read_on_where_one_answer_is_not_enough(
+    cluster: LagCluster,
+    transactions: KafkaProducer,
+    unique: Callable[[str], str],
+    group_id: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = unique("orders")
+    cluster.client.create_topic(topic)
+    cluster.client.commit_offsets(group_id, {(topic, 0): 0})
+    cluster.read_log(group_id)
+    cluster.run()
+    transactions.begin_transaction()
+    for _ in range(20):
+        transactions.send(topic, b"x" * 10_000, partition=0).get(10)
+    transactions.abort_transaction()
+    reads = []
+    real = LogEndsClient.find_records
+
+    def find_records(*args: Any) -> Any:
+        reads.append({key: one for key, one in args[1].items() if key[0] == topic})
+        return real(*args)
+
+    monkeypatch.setattr(LogEndsClient, "find_records", find_records)
+    found = cluster.passes_with_work(group_id, 20)
+
+    offsets = [one[topic, 0] for one in reads if one]
+    assert offsets == sorted(set(offsets))
+    assert 1 < len(offsets) <= 21
+    assert ([one.stalled for _, one in found], found[-1][0][0].status) == ([None] * 20, "OK")
+
+
+def test_without_the_right_to_read_nothing_is_guessed_and_a_line_names_the_right(
+    cluster: LagCluster,
+    transactions: KafkaProducer,
+    unique: Callable[[str], str],
+    group_id: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def deny(_client: LogEndsClient, starts: dict[tuple[str, int], int], _topics: Any) -> Any:
+        return {key: FoundRecords(None, start, "TOPIC_AUTHORIZATION_FAILED") for key, start in starts.items()}
+
+    monkeypatch.setattr(LogEndsClient, "find_records", deny)
+    topic = unique("orders")
+    cluster.client.create_topic(topic)
+    cluster.client.commit_offsets(group_id, {(topic, 0): 0})
+    cluster.read_log(group_id)
+    cluster.run()
+    end_with_markers(transactions, topic, unique)
+
+    found = cluster.passes_with_work(group_id, 20)
+    result = cluster.run()
+
+    assert [one.stalled for _, one in found] == [None] * 20
+    assert (found[-1][0][0].status, found[-1][0][0].lag, found[-1][1].is_blind) == ("UNKNOWN", 6, True)
+    line = describe_errors(result.errors, result.away)
+    assert line is not None
+    assert f"{topic}; grant Read on them" in line

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from streaming_app.lag.model import NO_TASKS, Commit, GroupTasks, LagRow, LogEnds, Owner, ReadUntil
+from streaming_app.lag.model import NO_TASKS, Commit, GroupTasks, LagRow, LogEnds, Owner, ReadUntil, Tail
 from streaming_app.lag.tracker import LagTracker
 
 GROUP, TOPIC, TOPIC_ID = "payments", "orders", "b5Wb5ZLaQh2q0mFYH7Yb2A"
@@ -31,6 +31,7 @@ class MiniCluster:
     commits_until: float | None = None
     """Until when the commits are known; None: until now."""
     members_until: float | None = None
+    tail: Tail | None = None
 
     def produce(self, count: int) -> None:
         assert self.end is not None
@@ -48,7 +49,8 @@ class MiniCluster:
     def rows(self) -> list[LagRow]:
         commits = {} if self.commit is None else {(GROUP, TOPIC, 0): self.commit}
         start_at = self.start_at or self.now
-        ends = {(TOPIC, 0): LogEnds(self.end, self.start, self.end, self.topic_id, self.now, start_at, 1, self.now)}
+        times = (self.now, start_at, 1, self.now)
+        ends = {(TOPIC, 0): LogEnds(self.end, self.start, self.end, self.topic_id, *times, self.tail)}
         until = ReadUntil(self.commits_until or self.now, self.members_until or self.now)
         return self.tracker.observe(commits, ends, {GROUP: self.tasks}, self.now, {GROUP: until})
 

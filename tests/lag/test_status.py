@@ -257,7 +257,7 @@ def test_what_the_offsets_prove_is_not_held() -> None:
     keep_up(cluster)
     cluster.tasks = replace(TASKS, rebalancing_since=cluster.now)
     cluster.produce(1000)
-    cluster.start = cluster.end
+    cluster.start = (cluster.end or 0) - 10
 
     assert cluster.step().status == "LOST"
 
@@ -398,7 +398,7 @@ def test_a_commit_that_is_older_than_the_start_of_the_log_proves_no_loss() -> No
     cluster = MiniCluster(tasks=TASKS)
     keep_up(cluster)
     cluster.commits_until = cluster.now
-    cluster.start = cluster.end
+    cluster.start = (cluster.end or 0) - 10
 
     unproven = cluster.step()
     cluster.commits_until = None

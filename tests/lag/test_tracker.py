@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming_app.lag.model import NO_TASKS, Commit, GroupTasks, LagRow, LogEnds, ReadUntil
+from streaming_app.lag.model import NO_TASKS, Commit, GroupTasks, LagRow, LogEnds, ReadUntil, Tail
 from streaming_app.lag.tracker import LagTracker
 from tests.lag.lag_harness import ALICE, GROUP, TASKS, TOPIC, TOPIC_ID, MiniCluster, row
 
@@ -126,13 +126,14 @@ def test_what_is_allowed_is_no_lag_and_more_than_that_is() -> None:
     assert cluster.step().behind_since == cluster.now
 
 
-def test_all_records_that_were_deleted_but_the_last_marker_are_lost_and_the_marker_alone_is_not() -> None:
+def test_whether_what_was_deleted_unseen_at_the_end_were_records_is_not_known_and_a_marker_alone_is_none() -> None:
     cluster = MiniCluster(end=100, start=100)
     cluster.commit_offset(99)
     assert (found := cluster.step()).status == "OK"
     assert (found.lost_offsets, found.lag) == (1, 0)
     cluster.commit_offset(98)
-    assert cluster.step().status == "LOST"
+    assert (found := cluster.step()).status == "UNKNOWN"
+    assert (found.lost_offsets, found.lag) == (None, 0)
     cluster.end, cluster.start = 200, 100
     cluster.commit_offset(99)
     assert cluster.step().status == "LOST"
@@ -244,3 +245,47 @@ def test_without_ids_only_a_commit_beyond_the_end_is_of_another_topic(
     offset: int, end: int | None, status: str
 ) -> None:
     assert observe(Commit(offset), LogEnds(end, 0)).status == status
+
+
+@pytest.mark.parametrize(
+    ("tail", "status", "lost"),
+    [
+        (Tail(100, record_at=85), "LOST", 20),
+        (Tail(100, empty_from=80, empty_to=100), "OK", 0),
+        (Tail(100, empty_from=80, empty_to=90), "UNKNOWN", None),
+        (Tail(100, is_denied=True), "UNKNOWN", None),
+    ],
+)
+def test_what_was_read_before_it_was_deleted_says_whether_records_are_lost(
+    tail: Tail, status: str, lost: int | None
+) -> None:
+    cluster = MiniCluster(end=100, tail=tail)
+    cluster.commit_offset(80)
+    cluster.step()
+    cluster.step()
+    cluster.start = 100
+
+    found = cluster.step()
+
+    assert (found.status, found.lost_offsets, found.lag) == (status, lost, 0)
+
+
+def test_where_nobody_may_read_whether_records_wait_is_not_known_while_the_end_rests() -> None:
+    cluster = MiniCluster(end=100, tail=Tail(100, is_denied=True))
+    cluster.commit_offset(80)
+    cluster.step()
+
+    found = cluster.step()
+
+    assert (found.status, found.lag, found.lag_seconds, found.lag_seconds_is_lower_bound) == ("UNKNOWN", 20, None, None)
+
+
+def test_a_restart_knows_that_only_markers_were_left() -> None:
+    cluster = MiniCluster(end=100, tail=Tail(100, empty_from=80, empty_to=100))
+    cluster.commit_offset(80)
+    cluster.step()
+    before = cluster.step()
+    cluster.tracker, cluster.tail, cluster.start = LagTracker(), None, 100
+    cluster.tracker.restore_row(before)
+
+    assert (cluster.step().status, cluster.step().lost_offsets) == ("OK", 0)

@@ -81,8 +81,12 @@ def test_a_group_whose_first_commit_took_nine_minutes_has_half_as_long_again_for
 def test_one_that_moves_is_not_stalled_and_an_end_that_rests_one_ahead_is_no_work() -> None:
     moving = [owned(committed_offset=90 + n, log_end_offset=100 + n) for n in range(20)]
     assert passes(moving)[GROUP].stalled is None
-    marker = passes([owned(lag=1)] * 20)[GROUP]
+    marker = passes([owned(lag=3, lag_seconds=0.0)] * 20)[GROUP]
     assert (marker.waiting, marker.stalled) == (0, None)
+    one_record = passes([owned(lag=1)] * 20)[GROUP]
+    assert (one_record.waiting, one_record.stalled is None) == (1, False)
+    unreadable = passes([owned(lag=3, lag_seconds=None, lag_seconds_is_lower_bound=None, log_end_offset=100)] * 20)
+    assert unreadable[GROUP].stalled is None
     slow = passes([owned(lag=1, log_end_offset=100 + n) for n in range(20)])[GROUP]
     assert (slow.waiting, slow.stalled.count) == (1, 1)
 

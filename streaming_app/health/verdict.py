@@ -62,7 +62,6 @@ class HealthSettings:
 
     down_after: float = 5 * MINUTE
     """Without members or ready tasks, while work waits."""
-    """The same of an application of one instance that was stopped in an orderly way: it is restarted or deployed."""
     down_unknown_after: float = 15 * MINUTE
     """The same while it is not known whether work waits."""
     not_ready_after: float = 5 * MINUTE

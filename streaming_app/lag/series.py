@@ -105,6 +105,11 @@ class EndSamples:
         written = times[after - 1] + share * (times[after] - times[after - 1])
         return Age(max(0.0, now - written), is_lower_bound=False)
 
+    def written_by(self, offset: int) -> float | None:
+        """Return the first sample by which the record at `offset` had been written; None if there is none."""
+        after = bisect_right(self._offsets, offset)
+        return self._times[after] if after < len(self._times) else None
+
     def _thin_out(self, now: float) -> None:
         """Remove the samples that interpolation between the others replaces, and those that are too old.
 

@@ -174,6 +174,7 @@ class LagTracker:
         if commit.offset is None:
             return _without_commit(key, ends, subtopology_id, owner, now, read_until.commits)
         series = self._series.get(key)
+        is_first = series is None
         if series is None:
             series = self._series[key] = CommitSeries()
         elif topic in recreated_topics:
@@ -188,6 +189,9 @@ class LagTracker:
         found = _NOT_KNOWN
         if ends.end is not None and is_comparable:
             found = self._measure(key, commit.offset, ends, series, now, allowed)
+            if is_first and series.behind_since is not None:  # it began before this run looked
+                written_by = self._samples[key[1:]].written_by(max(commit.offset, ends.start or 0) + allowed)
+                series.behind_since = min(now, max(series.offset_since, written_by or now))
         lag, lost, age, is_unknown = found
         facts = Facts(
             lag=None if is_unknown else lag,

@@ -13,7 +13,7 @@ forgotten. What has not moved for longer than its patience is stalled; if its ta
 since it last moved, it may restore that state first.
 
 A run that begins knows no progress. It takes it from the first row of each partition: when its offset was committed,
-and how old the oldest record is that waits. An outage in whose middle the job starts began at the later of the two.
+and since when it is sure that a record waits. An outage in whose middle the job starts began at the later of the two.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ def _progress(row: LagRow, tasks: GroupTasks, before: Progress | None, seen: _Pa
         owner_since = tasks.stable_since or tasks.rebalancing_since or now
         before = Progress(offset, committed_at, None, None, owner, min(now, owner_since), offset, None)
         arrived_at = now - (row.lag_seconds or 0.0)
-        work_since = arrived_at if row.behind_since is None else min(arrived_at, row.behind_since)
+        work_since = arrived_at if row.behind_since is None else min(now, row.behind_since)
     else:
         work_since = now if before.work_since is None else before.work_since
     moved = offset is not None and offset != before.offset

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from streaming_app.lag.model import GroupTasks, LagRow
+from streaming_app.lag.model import Commit, GroupTasks, LagRow, LogEnds, Owner
+from streaming_app.lag.tracker import LagTracker
 from streaming_app.lag.work import GroupWork, observe_work, retention_seconds
 from tests.lag.lag_harness import GROUP, TOPIC, row
 
@@ -332,3 +333,24 @@ def test_a_group_that_never_commits_while_records_come_is_stalled_after_ten_minu
     comes = [owned(**none, log_end_offset=100 + 5 * n) for n in range(23)]
     assert passes(comes[:21])[GROUP].stalled is None
     assert passes(comes)[GROUP].stalled.count == 1
+
+
+@pytest.mark.parametrize(
+    ("committed", "samples", "since"),
+    [
+        (T0 - 1800, [(5, T0 - 3600), (20, T0 - 2400), (90, T0 - 60)], T0 - 1800),
+        (T0 - 3600, [(10, T0 - 3000), (20, T0 - 900), (90, T0 - 60)], T0 - 900),
+        (T0 - 259_200, [(10, T0 - 3600), (10, T0 - 300), (11, T0 - 60)], None),
+    ],
+    ids=["the commit is later", "the record arrived later", "idle for three days, and a record came a minute ago"],
+)
+def test_a_run_that_begins_in_the_middle_counts_from_the_last_commit_or_the_arrival_of_what_waits(
+    committed: float, samples: list[tuple[int, float]], since: float | None
+) -> None:
+    tracker = LagTracker()
+    tracker.restore_samples(TOPIC, 0, "id", samples)
+    ends = {(TOPIC, 0): LogEnds(100, 0, 100, "id", T0, T0, 1, T0)}
+    tasks = {GROUP: replace(RUNS, owners={("0", 0): Owner("m", "p", "10.0.0.1")})}
+    rows = tracker.observe({(GROUP, TOPIC, 0): Commit(10, "id", 0, committed)}, ends, tasks, T0)
+    stalled = observe_work(rows, tasks, {}, T0)[GROUP].stalled
+    assert (stalled and stalled.since) == since

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from streaming_app.job import lag_pass
 from streaming_app.job.lag_pass import describe_errors
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.lag_offsets import CommittedOffsets, FoundRecords, LogEndsClient
+from streaming_app.lag.work import observe_work
 from streaming_app.sandbox.container import Broker
 from tests.job.lag_cluster import LagCluster
 from tests.offsets_log import RawRecord
@@ -278,6 +280,32 @@ def test_the_age_of_records_without_a_timestamp_is_unknown(
     (second,) = cluster.rows(group_id, 30).values()
     assert (first.lag, first.lag_seconds, first.lag_seconds_is_lower_bound) == (7, None, None)
     assert (second.lag, second.lag_seconds, second.lag_seconds_is_lower_bound) == (7, pytest.approx(30, abs=1), True)
+
+
+@pytest.mark.parametrize(
+    ("idle_for", "since"), [(1_800, 1_800), (3 * 86_400, None)], ids=["in an outage", "idle until a minute ago"]
+)
+def test_a_job_that_starts_in_the_middle_knows_since_when_offsets_do_not_move(
+    cluster: LagCluster,
+    produce: Callable[..., None],
+    unique: Callable[[str], str],
+    group_id: str,
+    idle_for: float,
+    since: float | None,
+) -> None:
+    topic = unique("orders")
+    cluster.client.create_topic(topic)
+    for age in range(7_200, 0, -120) if since else (4 * 86_400, 40):
+        produce(topic, 1, timestamp=cluster.now - age)
+    committed_at = cluster.now - idle_for
+    at = datetime.fromtimestamp(committed_at, timezone.utc)
+    offset = 40 if since else 1
+    values = {"topic": topic, "partition": 0, "committed_offset": offset, "last_offset": 1, "committed_at": at}
+    cluster.client.commit_offsets(group_id, {(topic, 0): offset})
+    cluster.replace("offset_commits", [{"group_id": group_id, **values}])
+    result = cluster.run(0)
+    stalled = observe_work(result.rows, result.groups, {}, result.at)[group_id].stalled
+    assert (stalled and stalled.since) == (committed_at if since else None)
 
 
 def test_a_restart_knows_what_was_known(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
+from operator import itemgetter
 from typing import NamedTuple
 
 from streaming_app.kafka.connection import Admin
@@ -195,11 +196,13 @@ class LogEndsReader:
     def seed(
         self,
         admin: Admin,
-        new: Collection[TopicPartition],
+        new: Mapping[TopicPartition, float],
         ends: Mapping[TopicPartition, LogEnds],
         now: float,
     ) -> tuple[Mapping[TopicPartition, list[tuple[int, float]]], int]:
         """Find earlier end offsets of partitions by record times; return them, and how many requests it took.
+
+        `new` has the time of the newest commit of each: whether a record waited already then is asked for exactly.
 
         An answer that is the start of the log proves nothing: older records were deleted, or there were none. "No
         record is so new" proves that all are older only where records have times: those of some producers have none. A
@@ -208,10 +211,11 @@ class LogEndsReader:
         client = LogEndsClient(admin)
         found: defaultdict[TopicPartition, list[tuple[int, float]]] = defaultdict(list)
         timed = client.list_offsets(new, self.topics, 0) if new else Offsets()
-        new = {key for key in new if timed.offsets.get(key, -1) >= 0}
+        new = {key: at for key, at in new.items() if timed.offsets.get(key, -1) >= 0}
         requests = timed.requests
-        for age in _SEED_SECONDS if new else ():
-            answers = client.list_offsets(new, self.topics, int((now - age) * 1000))
+        times = [dict.fromkeys(new, now - age) for age in _SEED_SECONDS]
+        for at in (*times, new) if new else ():
+            answers = client.list_offsets(new, self.topics, {key: int(one * 1000) for key, one in at.items()})
             requests += answers.requests
             for key, offset in answers.offsets.items():
                 end, start = ends[key].end, ends[key].start
@@ -219,8 +223,8 @@ class LogEndsReader:
                     continue
                 written = end if offset < 0 else offset
                 if written is not None and start is not None and written > start:
-                    found[key].append((written, now - age))
-        return found, requests
+                    found[key].append((written, at[key]))
+        return {key: sorted(samples, key=itemgetter(1)) for key, samples in found.items()}, requests
 
     def _is_slow_due(self) -> bool:
         return not 0 <= self._clock() - self._slow_at < _SLOW_SECONDS

@@ -243,15 +243,14 @@ class LagPass:
 
         Return how many requests it took.
         """
-        known = self.tracker.samples()
-        new = {
-            key[1:]
-            for key, commit in commits.items()
-            if key[1:] not in known and commit.offset is not None and (ends.ends[key[1:]].end or 0) > commit.offset
-        }
+        known, new = self.tracker.samples(), dict[TopicPartition, float]()
+        for (_, topic, partition), commit in commits.items():
+            key = (topic, partition)
+            if key not in known and commit.offset is not None and (ends.ends[key].end or 0) > commit.offset:
+                new[key] = min(now, max(new.get(key, 0.0), commit.committed_at or 0.0))
         found, requests = self._ends.seed(admin, new, ends.ends, now)
-        for (topic, partition), samples in found.items():
-            self.tracker.restore_samples(topic, partition, self._ends.topic_id(topic), samples)
+        for key, samples in found.items():
+            self.tracker.restore_samples(*key, self._ends.topic_id(key[0]), samples)
         return requests
 
 

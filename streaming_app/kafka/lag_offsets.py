@@ -129,11 +129,13 @@ class LogEndsClient:
         self,
         partitions: Iterable[TopicPartition],
         topics: Mapping[str, TopicLeaders],
-        timestamp: int = LATEST,
+        timestamp: int | Mapping[TopicPartition, int] = LATEST,
         *,
         committed_only: bool = False,
     ) -> Offsets:
         """Return the offset of each partition at `timestamp`: LATEST, EARLIEST, or of the first record since a time.
+
+        The time may be another one for each partition.
 
         With `committed_only`, LATEST is the last stable offset. -1 is the answer where no record is so new.
         """
@@ -240,11 +242,14 @@ def leader_of(topics: Mapping[str, TopicLeaders], key: TopicPartition) -> int | 
     return leader if leader >= 0 else NO_LEADER
 
 
-def _request(keys: Sequence[TopicPartition], timestamp: int, isolation_level: int) -> Any:  # noqa: ANN401 - kafka-python is untyped
+def _request(
+    keys: Sequence[TopicPartition], timestamp: int | Mapping[TopicPartition, int], isolation_level: int
+) -> Any:  # noqa: ANN401 - kafka-python is untyped
     topic_type = ListOffsetsRequest.ListOffsetsTopic
     by_topic: defaultdict[str, list[Any]] = defaultdict(list)
     for topic, partition in keys:
-        by_topic[topic].append(topic_type.ListOffsetsPartition(partition_index=partition, timestamp=timestamp))
+        at = timestamp if isinstance(timestamp, int) else timestamp[topic, partition]
+        by_topic[topic].append(topic_type.ListOffsetsPartition(partition_index=partition, timestamp=at))
     return ListOffsetsRequest(
         isolation_level=isolation_level,
         topics=[topic_type(name=name, partitions=partitions) for name, partitions in by_topic.items()],

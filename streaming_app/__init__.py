@@ -53,11 +53,11 @@ def run(  # noqa: PLR0913 - with the keys of the configuration
 
 
 def query(place: str | os.PathLike[str], sql: str) -> pa.Table:
-    """Return the result of a query on the tables and views of the warehouse at `place`, without Spark.
+    """Return the result of one SELECT on the tables and views of the warehouse at `place`, without Spark.
 
     `place` is a directory or the URI of an object store, `sql` is in DataFusion's dialect. The tables are read as they
     are now, all at once, so the result fits the memory. Its types are those that pandas, polars and DuckDB read. Raises
-    `streaming_app.errors.WarehouseError` if there is no warehouse or the query fails.
+    `streaming_app.errors.WarehouseError` if there is no warehouse, the query fails, or `sql` is another statement.
     """
     from streaming_app.errors import WarehouseError  # noqa: PLC0415 - see above
     from streaming_app.tables.arrow import with_plain_types  # noqa: PLC0415
@@ -68,7 +68,8 @@ def query(place: str | os.PathLike[str], sql: str) -> pa.Table:
         location = Location.of(str(place))
     except ValueError as error:
         raise WarehouseError(str(error)) from None
-    return with_plain_types(WarehouseReader(location).query(sql))
+    reader = WarehouseReader(location)
+    return with_plain_types(reader.query(reader.check_is_query(sql)))
 
 
 def open_warehouse(spark: SparkSession, path: str | os.PathLike[str]) -> None:

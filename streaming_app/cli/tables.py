@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import io
+import os
+import pickle
+import resource
+import subprocess
+import sys
+from contextlib import redirect_stderr
 from datetime import datetime, timezone
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from streaming_app.cli.options import handle_errors, warehouse_options
+from streaming_app.cli.options import duration, handle_errors, warehouse_options
 from streaming_app.cli.printing import echo, echo_json, echo_more, json_option
 from streaming_app.cli.warehouse import max_age_option, open_clusters, report_staleness
 from streaming_app.config import defaults
+from streaming_app.errors import UserError, WarehouseError
 from streaming_app.tables.location import Location
+from streaming_app.text import format_duration
 
 _ALERT_COLUMNS = {
     "severity": "SEVERITY",
@@ -52,21 +62,86 @@ def status(warehouse: Location, cluster: str, check: bool, max_age: float, as_js
 @warehouse_options
 @click.argument("query")
 @click.option("--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
+@click.option(
+    "--timeout",
+    default="60s",
+    show_default=True,
+    type=duration(),
+    metavar="DURATION",
+    help="How long the query may take; a number alone is seconds.",
+)
+@click.option(
+    "--memory",
+    default=4.0,
+    show_default=True,
+    type=click.FloatRange(min=1.0),
+    metavar="GIB",
+    help="How much address space its process may have; sorts use temporary files from a quarter of it on.",
+)
 @handle_errors
-def sql(warehouse: Location, cluster: str, query: str, form: str) -> None:
-    """Run a SQL QUERY (DataFusion's dialect) on the tables and views; SHOW TABLES lists them.
+def sql(warehouse: Location, cluster: str, query: str, form: str, timeout: float, memory: float) -> None:  # noqa: PLR0913, PLR0917 - its options
+    """Run a SQL QUERY, one SELECT in DataFusion's dialect, on the tables and views; SHOW TABLES lists them.
 
     The rows of all clusters are read, or with --cluster those of one.
     """
-    from streaming_app.queries import output  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.queries.warehouse import run_sql  # noqa: PLC0415
-
     source = click.get_current_context().get_parameter_source("cluster")
     is_given = source is not ParameterSource.DEFAULT or cluster != defaults.CLUSTER
-    names, rows = run_sql(open_clusters(warehouse, cluster if is_given else None), query)
+    names, rows = _run_in_child((str(warehouse), cluster if is_given else None, query, memory), timeout, memory)
+    from streaming_app.queries import output  # noqa: PLC0415 - not loaded by --help
+
     if form == "json":
         echo_json(rows)
     elif form == "csv":
         click.echo(output.as_csv(names, rows), nl=False)
     else:
         output.print_table(names, rows)
+
+
+_CHILD = "from streaming_app.cli.tables import answer_parent; answer_parent()"
+_GIB = 1 << 30
+_POOL_SHARE = 4  # of the address space, the part that DataFusion's pool may have before it spills
+_OUT_OF_MEMORY = "Resources exhausted"
+
+
+def _run_in_child(request: tuple[str, str | None, str, float], timeout: float, memory: float) -> tuple[list[str], Any]:
+    """Return the columns and rows of a query that another process runs: whatever it takes ends with that process.
+
+    Raises WarehouseError if the query is refused, fails, or takes too long or too much memory.
+    """
+    command = [sys.executable, "-c", _CHILD]
+    try:
+        done = subprocess.run(  # noqa: S603 - our own program
+            command, input=pickle.dumps(request), capture_output=True, timeout=timeout, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise WarehouseError(
+            f"The query took more than {format_duration(timeout)}: --timeout gives it longer"
+        ) from None
+    lines, error, found = pickle.loads(done.stdout) if done.returncode == 0 else ("", None, None)  # noqa: S301 - our own
+    click.echo(lines, err=True, nl=False)
+    if done.returncode or (error and _OUT_OF_MEMORY in error):
+        raise WarehouseError(f"The query needs more than {memory:g} GiB of memory: --memory gives it more")
+    if error:
+        raise WarehouseError(error)
+    return found
+
+
+def answer_parent() -> None:
+    """Run the query that the parent process asks for within its limits, and answer; for `sql`."""
+    warehouse, cluster, query, memory = pickle.load(sys.stdin.buffer)  # noqa: S301 - of the parent
+    limit = int(memory * _GIB)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    lines, error, found = io.StringIO(), None, None
+    with redirect_stderr(lines):
+        try:
+            from streaming_app.queries.warehouse import run_sql  # noqa: PLC0415 - not loaded by --help
+
+            reader = open_clusters(Location.of(warehouse), cluster)
+            reader.limit_memory(int(memory * 1024 / _POOL_SHARE))
+            found = run_sql(reader, query)
+        except UserError as raised:
+            error = str(raised)
+    sys.stdout.buffer.write(pickle.dumps((lines.getvalue(), error, found)))
+    sys.stdout.flush()
+    os._exit(0)  # threads of delta-rs may still run

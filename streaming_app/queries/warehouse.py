@@ -48,10 +48,10 @@ def find_staleness(heartbeat: HeartbeatRecord | None, cluster: str, now: datetim
 
 
 def run_sql(reader: WarehouseReader, query: str) -> tuple[list[str], list[dict[str, Any]]]:
-    """Return the column names and the rows of a query. Raises WarehouseError if the query fails."""
+    """Return the column names and the rows of one SELECT. Raises WarehouseError if it fails, or is something else."""
     words = query.strip().removesuffix(";").lower().split()
     if words == ["show", "tables"]:  # which DataFusion answers only with its information schema
         kinds = {"table": tables(), "view": views()}
         rows = [{"name": one.name, "type": kind, "about": one.about} for kind, all_ in kinds.items() for one in all_]
         return ["name", "type", "about"], rows
-    return reader.columns_and_rows(query)
+    return reader.columns_and_rows(reader.check_is_query(query))

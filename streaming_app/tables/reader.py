@@ -34,6 +34,8 @@ Row = dict[str, Any]
 _SLICE_ROWS = 10_000
 _FIRST_TABLE = "groups"  # every release has it
 _WORDS = re.compile(r"\w+")  # of a query: one too many costs a look at a table
+_EXPLAIN = re.compile(r"\s*EXPLAIN\s+", re.IGNORECASE)
+_QUERY = re.compile(r"[\s(]*(?:SELECT|WITH|VALUES)\b", re.IGNORECASE)
 _READ = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")  # of our own definitions
 
 
@@ -66,6 +68,29 @@ class WarehouseReader:
             return to_arrow(self._builder.execute(sql))
         except Exception as error:  # noqa: BLE001 - delta-rs raises several types without a common base class
             raise self._describe(error) from None
+
+    def check_is_query(self, sql: str) -> str:
+        """Return the one SELECT of a text that somebody typed, or the plain EXPLAIN of one, without what ends it.
+
+        DataFusion itself decides: it must take the text for what can stand in FROM, as no other statement can. Raises
+        WarehouseError for anything else, such as COPY, CREATE, DROP, SET or EXPLAIN ANALYZE: they would write files, or
+        change what the next query sees.
+        """
+        query = sql.strip().removesuffix(";")
+        explained = _EXPLAIN.match(query)
+        inner = query[explained.end() :] if explained else query
+        self._open_named(inner)
+        try:
+            self._builder.execute(f"EXPLAIN SELECT 1 FROM (\n{inner}\n)").read_all()  # noqa: S608 - it is only planned
+        except Exception as error:  # noqa: BLE001 - as in `query`
+            if _QUERY.match(inner):
+                raise self._describe(error) from None
+            raise WarehouseError("Only one SELECT, or the EXPLAIN of one, is run: the tables are read only") from None
+        return query
+
+    def limit_memory(self, mib: int) -> None:
+        """Let what queries hold at a time have so much memory; sorts and joins that need more use temporary files."""
+        self._builder.execute(f"SET datafusion.runtime.memory_limit = '{mib}M'").read_all()
 
     def slices(self, sql: str) -> Iterator[pa.Table]:
         """Yield the result in parts of some thousand rows, which are read meanwhile: of a large one, no more is held.

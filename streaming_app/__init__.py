@@ -7,9 +7,13 @@ this module: it loads nothing but the errors before a function is called.
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 from streaming_app.errors import JobError
+
+# kafka-python loads its schemas by a function that Python has deprecated: an error under `python -W error`.
+warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"kafka\.protocol\.schemas\.load_json")
 
 if TYPE_CHECKING:
     import os

@@ -195,7 +195,7 @@ class TopicStream(ABC):
         the brokers have, and other errors as `start` does.
         """
         self._check_owner()
-        topic = self._describe_topic()
+        topic = self._describe_topic(to_read=False)
         check_same_topic(self._writer.files, self._checkpoint, topic)
         if self._topic and topic.partitions > self._topic.partitions:
             raise StreamChangedError(f"The topic now has {topic.partitions} partitions")
@@ -258,8 +258,8 @@ class TopicStream(ABC):
         """Wait until the query before writes no batch."""
         self._query.wait_for_batch()
 
-    def _describe_topic(self) -> OffsetsTopic:
-        return describe_offsets_topic(self._spark, self._properties, self._config.topic)
+    def _describe_topic(self, *, to_read: bool = True) -> OffsetsTopic:
+        return describe_offsets_topic(self._spark, self._properties, self._config.topic, to_read=to_read)
 
     @abstractmethod
     def _before_start(self) -> None:

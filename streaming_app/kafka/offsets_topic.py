@@ -7,18 +7,25 @@ topology descriptions.
 
 from __future__ import annotations
 
+import time
+import uuid
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from streaming_app.errors import JobError, NotAuthorizedError, OtherTopicError
+from streaming_app.errors import JobError, NotAuthorizedError, OtherTopicError, UnreachableError
+from streaming_app.groups.partition import partition_of
 from streaming_app.kafka import GROUP_PREFIX
 from streaming_app.kafka.error_lines import missing_acl_message, to_job_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+COORDINATOR_SECONDS = 10.0
+"""How long a coordinator of any partition may take to answer: with the requests before, the line comes within 15 s."""
+_NEXT_MS = 200  # one that does not answer is waited for, until the answer of the next one is looked at
 _TIMEOUT_MS = 15_000
 _READ = "READ"
 _PLUGIN_CLASS = "group.streams.topology.description.plugin.class"
@@ -41,10 +48,16 @@ class OffsetsTopic(NamedTuple):
     """How long the brokers keep tombstones after compaction: `delete.retention.ms`."""
     start_offsets: Mapping[int, int] = MappingProxyType({})
     """By partition, where the log begins."""
+    group_id: str = GROUP_PREFIX
+    """Of Spark's consumers: its coordinator answered."""
 
 
-def describe_offsets_topic(spark: SparkSession, properties: Mapping[str, str], topic: str) -> OffsetsTopic:
-    """Return the description of `topic`.
+def describe_offsets_topic(
+    spark: SparkSession, properties: Mapping[str, str], topic: str, *, to_read: bool = True
+) -> OffsetsTopic:
+    """Return the description of `topic`, with a group id for Spark's consumers if it is `to_read`.
+
+    Without that no coordinator is needed.
 
     Raises UnreachableError when no broker answers, MissingTopicError when the topic does not exist, NotAuthorizedError
     when its ACLs do not allow to read it, and JobError when it has no partitions; each says what to do.
@@ -52,7 +65,7 @@ def describe_offsets_topic(spark: SparkSession, properties: Mapping[str, str], t
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - Spark is loaded only where it is needed
 
     try:
-        return _describe(spark._jvm, properties, topic)  # noqa: SLF001 - the JVM has no public name
+        return _describe(spark._jvm, properties, topic, to_read=to_read)  # noqa: SLF001 - the JVM has no public name
     except Py4JJavaError as error:
         raise to_job_error(error.java_exception, properties, topic) from None
 
@@ -66,7 +79,7 @@ def create_admin_client(jvm: Any, properties: Mapping[str, str], timeout_ms: int
     return jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
 
 
-def _describe(jvm: Any, properties: Mapping[str, str], topic: str) -> OffsetsTopic:  # noqa: ANN401 - a JVM by name
+def _describe(jvm: Any, properties: Mapping[str, str], topic: str, *, to_read: bool) -> OffsetsTopic:  # noqa: ANN401 - a JVM by name
     clients, unit = jvm.org.apache.kafka.clients.admin, jvm.java.util.concurrent.TimeUnit.MILLISECONDS
     admin = create_admin_client(jvm, properties, _TIMEOUT_MS)
     try:
@@ -74,19 +87,61 @@ def _describe(jvm: Any, properties: Mapping[str, str], topic: str) -> OffsetsTop
         names = jvm.java.util.List.of(topic)
         description = admin.describeTopics(names, options).allTopicNames().get(_TIMEOUT_MS, unit).get(topic)
         _require_read_acl(description, topic)
-        admin.listConsumerGroupOffsets(GROUP_PREFIX).all().get(_TIMEOUT_MS, unit)  # a request that Spark sends, too
         partitions = description.partitions().size()
         if partitions == 0:
             raise JobError(f"Topic {topic} has no partitions: is this the cluster you mean?")
+        group_id = _answering_group(jvm, admin, topic, partitions) if to_read else GROUP_PREFIX
         ends = _list_offsets(jvm, admin, topic, partitions, clients.OffsetSpec.latest())
         starts = _list_offsets(jvm, admin, topic, partitions, clients.OffsetSpec.earliest())
         offsets = sum(ends.values()) - sum(starts.values())
         cluster_id = admin.describeCluster().clusterId().get(_TIMEOUT_MS, unit)
         retention = _delete_retention_ms(jvm, admin, topic)
         topic_id = description.topicId().toString()
-        return OffsetsTopic(topic, topic_id, cluster_id, partitions, offsets, ends, retention, starts)
+        return OffsetsTopic(topic, topic_id, cluster_id, partitions, offsets, ends, retention, starts, group_id)
     finally:
         admin.close(jvm.java.time.Duration.ofMillis(0))
+
+
+def _answering_group(jvm: Any, admin: Any, topic: str, partitions: int) -> str:  # noqa: ANN401 - of the JVM
+    """Return a new group id whose coordinator answers the request that Spark's driver sends before it reads.
+
+    Spark waits for that answer without a limit, and reads nothing of it. The id is new each time: Spark's executors
+    keep consumers by group id, and refuse other settings for the same id. Raises UnreachableError if no coordinator answers.
+    """
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - Spark is loaded only where it is needed
+
+    groups = _group_ids(partitions)
+    specs = jvm.java.util.HashMap()
+    for group_id in groups.values():
+        specs.put(group_id, jvm.org.apache.kafka.clients.admin.ListConsumerGroupOffsetsSpec())
+    listed, unit = admin.listConsumerGroupOffsets(specs), jvm.java.util.concurrent.TimeUnit.MILLISECONDS
+    waiting = {group_id: listed.partitionsToOffsetAndMetadata(group_id) for group_id in groups.values()}
+    deadline = time.monotonic() + COORDINATOR_SECONDS
+    while waiting and time.monotonic() < deadline:
+        for group_id, answer in list(waiting.items()):
+            try:
+                answer.get(_NEXT_MS, unit)
+            except Py4JJavaError as error:  # noqa: PERF203 - one of them
+                if "GroupAuthorizationException" in str(error.java_exception):
+                    raise
+                if answer.isDone():
+                    del waiting[group_id]
+            else:
+                return group_id
+    names = ", ".join(map(str, sorted(groups)))
+    raise UnreachableError(f"No group coordinator answers, of partition {names} of {topic}; Spark needs one to read.")
+
+
+def _group_ids(partitions: int) -> dict[int, str]:
+    """Return a new group id for each partition of the offsets topic whose leader is the coordinator of the group."""
+    found: dict[int, str] = {}
+    start = uuid.uuid4()
+    for number in count():
+        group_id = f"{GROUP_PREFIX}-{start}-{number}"
+        found.setdefault(partition_of(group_id, partitions), group_id)
+        if len(found) == partitions:
+            break
+    return found
 
 
 def _list_offsets(jvm: Any, admin: Any, topic: str, partitions: int, spec: Any) -> dict[int, int]:  # noqa: ANN401 - of the JVM

@@ -17,7 +17,6 @@ import pyarrow as pa
 from offsets_decoder.definitions import records
 from streaming_app.groups.fold import CLASSIC_GROUP
 from streaming_app.groups.replay import RECORD_TYPES
-from streaming_app.kafka import GROUP_PREFIX
 from streaming_app.tables.arrow import TIMESTAMP
 
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ def source_options(properties: Mapping[str, str], topic: OffsetsTopic) -> dict[s
         **{f"kafka.{name}": value for name, value in {**fetching, **properties}.items()},
         "assign": json.dumps({topic.name: list(range(topic.partitions))}),
         "startingOffsets": "earliest",
-        "groupIdPrefix": GROUP_PREFIX,
+        "kafka.group.id": topic.group_id,
         "includeHeaders": "false",
     }
 

@@ -1,0 +1,74 @@
+"""The job reads the offsets topic while coordinators cannot load partitions of it: it needs no group of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streaming_app.errors import UnreachableError
+from streaming_app.groups.partition import partition_of
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.offsets_topic import describe_offsets_topic
+from streaming_app.sandbox.broker import LocalBroker
+from streaming_app.tables.reader import WarehouseReader
+from tests.hostile.requests import OFFSETS_TOPIC, internal_producer
+from tests.job.job_runner import run_once
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+PARTITIONS = 3
+
+
+def unreadable_key(partition: int) -> bytes:
+    """Return the key of a group metadata record (type 17) of a group of this partition."""
+    names = (f"unreadable-{number}" for number in range(1000))
+    name = next(one for one in names if partition_of(one, PARTITIONS) == partition).encode()
+    return (17).to_bytes(2, "big") + len(name).to_bytes(2, "big") + name
+
+
+def start_with_ill(start_broker: Callable[..., LocalBroker], partitions: Iterable[int]) -> LocalBroker:
+    """Start a broker that fails to load these partitions: the value of a record in each is cut off."""
+    broker = start_broker(properties={"offsets.topic.num.partitions": str(PARTITIONS), "log.cleaner.enable": "false"})
+    with StreamsGroupClient(broker.bootstrap_server) as client:
+        client.create_topic("t")
+        client.commit_offsets("g", {("t", 0): 1})
+    with internal_producer(broker.bootstrap_server) as producer:
+        for partition in partitions:
+            producer.send(OFFSETS_TOPIC, key=unreadable_key(partition), value=b"\0\0\0", partition=partition).get(60)
+    broker.stop()
+    broker.start()
+    return broker
+
+
+@pytest.mark.parametrize("partition", range(PARTITIONS))
+def test_both_streams_read_while_the_coordinator_of_a_partition_cannot_load(
+    partition: int,
+    start_broker: Callable[..., LocalBroker],
+    spark: SparkSession,
+    create_warehouse: Callable[[Path], Path],
+    tmp_path: Path,
+) -> None:
+    broker, warehouse = start_with_ill(start_broker, [partition]), create_warehouse(tmp_path / "warehouse")
+    properties = {"bootstrap.servers": broker.bootstrap_server}
+    chosen = {describe_offsets_topic(spark, properties, OFFSETS_TOPIC).group_id for _ in range(2)}
+    assert len(chosen) == 2  # executors keep consumers by it
+    assert partition not in {partition_of(one, PARTITIONS) for one in chosen}
+    for reset in (False, True):
+        run_once(spark, broker.bootstrap_server, warehouse, offsets={"enabled": True}, reset=reset)
+        found = WarehouseReader(warehouse).rows("SELECT group_id, topic FROM offsets")
+        assert [(one["group_id"], one["topic"]) for one in found] == [("g", "t")]
+
+
+def test_a_line_names_the_partitions_if_none_has_a_coordinator(
+    start_broker: Callable[..., LocalBroker], spark: SparkSession
+) -> None:
+    broker = start_with_ill(start_broker, range(PARTITIONS))
+    properties = {"bootstrap.servers": broker.bootstrap_server}
+    with pytest.raises(UnreachableError, match="partition 0, 1, 2 of __consumer_offsets"):
+        describe_offsets_topic(spark, properties, OFFSETS_TOPIC)
+    assert describe_offsets_topic(spark, properties, OFFSETS_TOPIC, to_read=False).partitions == PARTITIONS

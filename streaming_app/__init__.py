@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from streaming_app.errors import JobError
 
-# kafka-python loads its schemas by a function that Python has deprecated: an error under `python -W error`.
-warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"kafka\.protocol\.schemas\.load_json")
+# kafka-python loads its schemas by functions that Python has deprecated: an error under `python -W error`.
+warnings.filterwarnings("ignore", category=DeprecationWarning, message=r"(read|open)_text is deprecated")
 
 if TYPE_CHECKING:
     import os

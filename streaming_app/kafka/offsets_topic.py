@@ -106,7 +106,9 @@ def _answering_group(jvm: Any, admin: Any, topic: str, partitions: int) -> str: 
     """Return a new group id whose coordinator answers the request that Spark's driver sends before it reads.
 
     Spark waits for that answer without a limit, and reads nothing of it. The id is new each time: Spark's executors
-    keep consumers by group id, and refuse other settings for the same id. Raises UnreachableError if no coordinator answers.
+    keep consumers by group id, and refuse other settings for the same id.
+
+    Raises UnreachableError if no coordinator answers.
     """
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - Spark is loaded only where it is needed
 

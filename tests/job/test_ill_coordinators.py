@@ -11,6 +11,7 @@ import pytest
 from streaming_app.errors import UnreachableError
 from streaming_app.groups.partition import partition_of
 from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.lag_offsets import fetch_committed_offsets
 from streaming_app.kafka.offsets_topic import describe_offsets_topic
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.tables.reader import WarehouseReader
@@ -29,6 +30,12 @@ def unreadable_key(partition: int) -> bytes:
     names = (f"unreadable-{number}" for number in range(1000))
     name = next(one for one in names if partition_of(one, PARTITIONS) == partition).encode()
     return (17).to_bytes(2, "big") + len(name).to_bytes(2, "big") + name
+
+
+def group_of(partition: int) -> str:
+    """Return the id of a group of this partition."""
+    names = (f"group-{number}" for number in range(1000))
+    return next(one for one in names if partition_of(one, PARTITIONS) == partition)
 
 
 def start_with_ill(start_broker: Callable[..., LocalBroker], partitions: Iterable[int]) -> LocalBroker:
@@ -55,6 +62,9 @@ def test_both_streams_read_while_the_coordinator_of_a_partition_cannot_load(
 ) -> None:
     broker, warehouse = start_with_ill(start_broker, [partition]), create_warehouse(tmp_path / "warehouse")
     properties = {"bootstrap.servers": broker.bootstrap_server}
+    with StreamsGroupClient(broker.bootstrap_server) as client:
+        asked = {number: fetch_committed_offsets(client.admin, [group_of(number)]) for number in range(PARTITIONS)}
+    assert [number for number, answer in asked.items() if answer.errors] == [partition]
     chosen = {describe_offsets_topic(spark, properties, OFFSETS_TOPIC).group_id for _ in range(2)}
     assert len(chosen) == 2  # executors keep consumers by it
     assert partition not in {partition_of(one, PARTITIONS) for one in chosen}

@@ -123,7 +123,7 @@ def _run_in_child(request: tuple[str, str | None, str, float], timeout: float, m
         raise WarehouseError(f"The query needs more than {memory:g} GiB of memory: --memory gives it more")
     if error:
         raise WarehouseError(error)
-    return found
+    return found or ([], [])
 
 
 def answer_parent() -> None:

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 from streaming_app.config.settings import JobConfig
 from streaming_app.job.early_start import EarlyStart
 from streaming_app.job.lock import JobLock, hold_lock_of
-from streaming_app.job.owner import Ownership, owning
+from streaming_app.job.owner import Ownership, owner_location, owning
 from streaming_app.job.stopping import StopRequestedError, run_until_signal
 from streaming_app.jvm.spark_jvm import SparkJvm
 from streaming_app.jvm.spark_session import logged_session
 from streaming_app.kafka.properties import client_properties
 from streaming_app.stream.health import Health
+from streaming_app.tables.definitions import tables
+from streaming_app.tables.log_damage import mend_logs
 from streaming_app.tables.spark_writer import SparkWriter
 from streaming_app.tables.table_creation import existing_tables
 
@@ -56,6 +58,8 @@ def hold_locks(
     StopRequestedError.
     """
     with early.lock() if early else hold_lock_of(config) as lock:
+        own = (owner_location(config.warehouse, config.cluster), *(config.warehouse / one.name for one in tables()))
+        mend_logs(own, report)
         # Checked again with Spark; without it an error is found in a second.
         existing_tables(config.warehouse)
         client_properties(config.bootstrap_server, config.command_config)

@@ -51,6 +51,7 @@ from streaming_app.stream.truncation import (
     delete_topologies,
     void_history,
 )
+from streaming_app.tables.checkpoint_offsets import find_damage
 from streaming_app.tables.definitions import Table, history_tables
 from streaming_app.tables.location import Location
 from streaming_app.text import shorten
@@ -150,15 +151,16 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
     grew = bool(known and not is_other and topic.partitions > known.get("partitions", topic.partitions))
     # A directory that was deleted while the job ran has only what was written after that.
     is_lost = not (files.exists(checkpoint / "metadata") and files.exists(checkpoint / "offsets"))
+    damage = None if is_lost else find_damage(checkpoint)
     restored = tables.versions.restored()
-    beyond = [] if is_lost else tables.versions.beyond()
+    beyond = [] if is_lost or damage else tables.versions.beyond()
     reason = _reason_to_read_again(
         known,
         identity,
         reset=reset or is_lost,
         is_other=is_other,
         grew=grew,
-        mismatch=_mismatch(restored, beyond),
+        mismatch=f"the checkpoint is damaged, {damage}" if damage else _mismatch(restored, beyond),
         topic=topic,
         away=away,
     )

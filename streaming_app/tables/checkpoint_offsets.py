@@ -103,6 +103,34 @@ def read_batch_ends(checkpoint: Location, batch_id: int) -> Mapping[int, int] | 
     return begun and begun.offsets
 
 
+def find_damage(checkpoint: Location) -> str | None:
+    """Return what of the newest batch a checkpoint has lost, as by a power cut; None if nothing. Raises OSError."""
+    offsets, commits = newest_batch(checkpoint / "offsets"), newest_batch(checkpoint / "commits")
+    if commits > offsets:
+        return f"offsets/{commits} is missing"
+    for kind, newest in (("offsets", offsets), ("commits", commits)):
+        if newest < 0:
+            continue
+        try:
+            text = (checkpoint / kind / str(newest)).read_text()
+            version, *rest = text.splitlines()
+            if version != _VERSION or not rest or any(line != _NO_OFFSETS and not _is_json(line) for line in rest):
+                raise ValueError  # noqa: TRY301 - as what cannot be decoded
+        except FileNotFoundError:  # Spark has just removed it
+            continue
+        except ValueError:
+            return f"{kind}/{newest} cannot be read"
+    return None
+
+
+def _is_json(line: str) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
+
+
 class BatchEnds(NamedTuple):
     """By partition, the end offsets of the newest batch of a checkpoint that was committed, and that was begun."""
 

@@ -27,6 +27,7 @@ from streaming_app.tables.definitions import (
 )
 from streaming_app.tables.kept_table import newest_table
 from streaming_app.tables.location import Location
+from streaming_app.tables.log_damage import damaged_files
 from streaming_app.tables.object_store import describe_error
 
 Row = dict[str, Any]
@@ -204,6 +205,11 @@ def open_table(location: Location) -> DeltaTable:
             "STREAMS_GROUPS_WAREHOUSE"
         ) from None
     except (DeltaError, OSError) as error:
+        if location.is_local and damaged_files(location):
+            raise WarehouseError(
+                f"The newest file in the log of {location} was cut off: start the job, which moves it aside and reads "
+                "again what the table lacks"
+            ) from None
         raise WarehouseError(f"Cannot read {location}: {describe_error(error)}") from None
     table_format = opened.metadata().configuration.get(FORMAT_PROPERTY)
     if table_format != str(WAREHOUSE_FORMAT):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -13,6 +14,8 @@ from deltalake import DeltaTable
 
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
+from streaming_app.tables.location import Location
+from streaming_app.tables.log_damage import mend_logs
 from streaming_app.tables.reader import WarehouseReader
 from tests.docs.documents import DOCS, code_blocks
 from tests.offsets_topic import UNDECODABLE, appending, epoch_records
@@ -148,3 +151,27 @@ def test_a_copy_made_between_batches_with_the_checkpoint_last_is_read_again(
     shutil.copytree(warehouse / "_checkpoints", copied / "_checkpoints")
     assert "lost or restored since: groups, group_events" in run(topic, warehouse=copied)
     assert content(copied) == content(warehouse)
+
+
+@pytest.mark.parametrize("kind", ["offsets", "commits"])
+def test_after_a_power_cut_the_job_reads_again_and_nothing_is_doubled(
+    kind: str, run: Callable[..., str], topic: str, write: Callable[..., int], tmp_path: Path
+) -> None:
+    warehouse = tmp_path / "warehouse"
+    for epoch in (2, 3):
+        write(topic, epoch)
+        run(topic, warehouse=warehouse)
+    before = content(warehouse)
+    newest = max((warehouse / "_checkpoints" / "default" / kind).glob("[0-9]*"), key=lambda file: int(file.name))
+    newest.write_bytes(b"")
+    newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
+    lines = list[str]()
+    for name in ("groups", "group_events"):
+        commit = max((warehouse / name / "_delta_log").glob("*.json"))
+        commit.write_bytes(commit.read_bytes()[:50])
+        os.utime(commit, (0, 0))
+        mend_logs([Location.of(warehouse / name)], lines.append)
+    first = run(topic, warehouse=warehouse)
+    assert [line.partition(":")[0] for line in lines] == ["groups", "group_events"]
+    assert f"the checkpoint is damaged, {kind}/{newest.name} cannot be read; reading from the beginning" in first
+    assert content(warehouse) == before

@@ -1,0 +1,78 @@
+"""Logs of local Delta tables whose newest file was cut off, as by a power cut: it is moved aside, never deleted.
+
+A store writes a file as a whole. A local file system may have the name of a file and not its content once the machine
+comes back. Without its newest commit a table is as it was before: what it lacks is read again from Kafka, see
+`stream.table_versions`, and what Kafka no longer has is a gap. Only the job that holds the lock of its cluster mends.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streaming_app.tables.location import Location
+
+_LOG = "_delta_log"
+_POINTER = "_last_checkpoint"
+_ASIDE = ".damaged"
+_MIN_AGE_SECONDS = 5.0  # a younger file may be one that a job of another cluster just writes
+
+
+def mend_logs(tables: Iterable[Location], report: Callable[[str], None]) -> None:
+    """Move aside what is damaged of the newest commit and checkpoint of each table; report a line for each table."""
+    for table in tables:
+        if table.is_local and (damaged := damaged_files(table)):
+            for file in damaged:
+                file.rename(file.with_name(file.name + _ASIDE))
+            names = ", ".join(file.name for file in damaged)
+            report(
+                f"{table.name}: {names} in its {_LOG} cannot be read, and was moved aside: the table goes on as it was "
+                "before; what it lacks is read again, as far as Kafka still has it"
+            )
+
+
+def damaged_files(table: Location) -> list[Path]:
+    """Return the newest commit and checkpoint of a local table where they cannot be read. Raises OSError."""
+    log = (table / _LOG).path
+    names = sorted(file.name for file in log.iterdir()) if log.is_dir() else []
+    commits = [log / name for name in names if name.endswith(".json") and name[:-5].isdecimal()]
+    checkpoints = [log / name for name in names if name.endswith(".parquet") and ".checkpoint" in name]
+    found = [file for file in commits[-1:] if not _is_commit(file) and _is_old(file)]
+    found += [file for file in checkpoints[-1:] if not _is_parquet(file) and _is_old(file)]
+    pointer = log / _POINTER  # to the newest checkpoint
+    if pointer.exists() and (checkpoints[-1:] == found[-1:] != [] or (not _is_json(pointer) and _is_old(pointer))):
+        found.append(pointer)
+    return found
+
+
+def _is_old(file: Path) -> bool:
+    return time.time() - file.stat().st_mtime >= _MIN_AGE_SECONDS
+
+
+def _is_commit(file: Path) -> bool:
+    try:
+        lines = file.read_text("utf-8").splitlines()
+        return bool(lines) and all(isinstance(json.loads(line), dict) for line in lines)
+    except ValueError:
+        return False
+
+
+def _is_parquet(file: Path) -> bool:
+    try:
+        pq.read_metadata(file)
+    except (pa.ArrowInvalid, OSError):
+        return False
+    return True
+
+
+def _is_json(file: Path) -> bool:
+    try:
+        json.loads(file.read_text("utf-8"))
+    except ValueError:
+        return False
+    return True

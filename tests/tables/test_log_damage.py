@@ -1,0 +1,140 @@
+"""Files that a power cut left empty or cut off: logs of tables, and Spark's checkpoint."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from streaming_app.errors import WarehouseError
+from streaming_app.tables.checkpoint_offsets import find_damage
+from streaming_app.tables.location import Location
+from streaming_app.tables.log_damage import mend_logs
+from streaming_app.tables.reader import WarehouseReader
+from tests.warehouses import append, make_warehouse
+
+NAME = "quarantine"
+HOUR = 3600
+
+
+def cut_off(file: Path, content: Callable[[bytes], bytes]) -> None:
+    """Let the file have this content, since an hour ago."""
+    file.write_bytes(content(file.read_bytes()))
+    old = file.stat().st_mtime - HOUR
+    os.utime(file, (old, old))
+
+
+def empty(_: bytes) -> bytes:
+    return b""
+
+
+def half(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+def zeros(content: bytes) -> bytes:
+    return bytes(len(content))
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """A table with a row of each of three commits, and a checkpoint of the second one."""
+    warehouse = make_warehouse(tmp_path / "warehouse")
+    for offset in range(3):
+        append(warehouse, NAME, {"topic": "t", "partition": 0, "offset": offset})
+        if offset == 1:
+            DeltaTable(warehouse / NAME).create_checkpoint()
+    return warehouse / NAME
+
+
+def offsets(table: Path) -> list[int]:
+    rows = WarehouseReader(table.parent).rows(f'SELECT "offset" AS number FROM {NAME} ORDER BY 1')
+    return [row["number"] for row in rows]
+
+
+def mend(table: Path) -> list[str]:
+    lines = list[str]()
+    mend_logs([Location.of(table)], lines.append)
+    return lines
+
+
+@pytest.mark.parametrize("content", [empty, half, zeros])
+@pytest.mark.parametrize("damaged", ["commit", "checkpoint", "pointer"])
+def test_a_file_that_was_cut_off_is_moved_aside_and_the_table_goes_on_as_it_was_before(
+    damaged: str, content: Callable[[bytes], bytes], table: Path
+) -> None:
+    log = table / "_delta_log"
+    names = {
+        "commit": max(log.glob("*.json")),
+        "checkpoint": max(log.glob("*.parquet")),
+        "pointer": log / "_last_checkpoint",
+    }
+    cut_off(names[damaged], content)
+    (line,) = mend(table)
+    assert line.startswith(f"{NAME}: ")
+    assert names[damaged].name in line
+    assert "\n" not in line
+    assert offsets(table) == ([0, 1] if damaged == "commit" else [0, 1, 2])
+    assert names[damaged].with_name(f"{names[damaged].name}.damaged").exists()
+    append(table.parent, NAME, {"topic": "t", "partition": 0, "offset": 7})
+    assert offsets(table)[-1] == 7
+    assert mend(table) == []
+
+
+def test_a_file_that_somebody_may_be_writing_is_left_alone(table: Path) -> None:
+    newest = max((table / "_delta_log").glob("*.json"))
+    newest.write_bytes(b"")
+    assert mend(table) == []
+
+
+def test_a_sound_log_is_left_as_it_is(table: Path) -> None:
+    before = sorted(file.name for file in (table / "_delta_log").iterdir())
+    assert mend(table) == []
+    assert sorted(file.name for file in (table / "_delta_log").iterdir()) == before
+
+
+def test_a_command_says_which_table_was_cut_off_and_what_to_do(table: Path) -> None:
+    cut_off(max((table / "_delta_log").glob("*.json")), half)
+    with pytest.raises(WarehouseError, match=rf"^The newest file in the log of .*{NAME} was cut off: start the job"):
+        offsets(table)
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """A checkpoint as Spark writes it, of which batch 7 is done."""
+    for kind in ("offsets", "commits"):
+        (tmp_path / kind).mkdir()
+    for number in (6, 7):
+        settings = '{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}'
+        (tmp_path / "offsets" / str(number)).write_text(f'v1\n{settings}\n{{"t":{{"0":{number}}}}}')
+        (tmp_path / "commits" / str(number)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+    return tmp_path
+
+
+@pytest.mark.parametrize("content", [empty, half, zeros])
+@pytest.mark.parametrize("kind", ["offsets", "commits"])
+def test_a_checkpoint_whose_newest_file_was_cut_off_is_damaged(
+    kind: str, content: Callable[[bytes], bytes], checkpoint: Path
+) -> None:
+    cut_off(checkpoint / kind / "7", content)
+    assert find_damage(Location.of(checkpoint)) == f"{kind}/7 cannot be read"
+
+
+@pytest.mark.parametrize(
+    ("missing", "expected"),
+    [("offsets/7", "offsets/7 is missing"), ("commits/7", None), ("commits/6", None), ("offsets/6", None)],
+)
+def test_a_checkpoint_without_its_newest_offsets_is_damaged_and_a_batch_that_is_not_done_is_repeated(
+    missing: str, expected: str | None, checkpoint: Path
+) -> None:
+    assert find_damage(Location.of(checkpoint)) is None
+    (checkpoint / missing).unlink()
+    assert find_damage(Location.of(checkpoint)) == expected
+
+
+def test_a_batch_without_offsets_is_no_damage(checkpoint: Path) -> None:
+    (checkpoint / "offsets" / "7").write_text("v1\n{}\n-")
+    assert find_damage(Location.of(checkpoint)) is None

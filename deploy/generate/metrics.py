@@ -20,15 +20,16 @@ The job serves the metrics at `/metrics` of the address in `metrics.listen`, in 
 OpenMetrics, depending on the `Accept` header. All have the label `cluster`. Counters start at 0 when the job starts,
 unless their description says otherwise.
 
-`/health` returns 200 while the job works, and 503 while its stream fails or makes no progress although brokers respond:
-restart the job then. `/ready` returns 200 once the job has caught up with the topic, and 503 before that, while it is
-far behind, and while no broker responds: the tables are then out of date, but a restart would not help. Both return
+`/health` returns 503 while a thread is stuck: no alert was evaluated, or the stream made no progress, for five minutes,
+although brokers respond. Restart the job then. It returns 200 while the stream fails: the job starts it again, and ends by
+itself if that does not help. `/ready` returns 200 once the job has caught up with the topic, and 503 before that, while it is
+far behind, while its stream fails, and while no broker responds: the tables are then out of date, but a restart would not help. Both return
 the reason as JSON.
 
 ## Cardinality
 
 A group has at most {len(GROUP_METRICS)} series, and at most {MAX_GROUPS:,} groups have series of their own
-(`metrics.max_groups`). If there are more groups, those that are not Stable come first, then those first by name;
+(`metrics.max_groups`). If there are more groups, those that were first seen the longest ago have series;
 `streams_groups_series_dropped` is the number of groups without series. `metrics.groups` is a regular expression that
 must match the whole group id. The counts by state in `streams_groups` always include all groups. Deleted groups have
 no series.

@@ -13,6 +13,8 @@ from streaming_app.alerts.health_rules import HEALTH_RULES, HealthRule
 from streaming_app.health.verdict import VERDICTS
 
 PAGE = Path(__file__).parents[2] / "deploy" / "prometheus" / "streams-groups.rules.yml"
+RUNBOOK = "https://streams-groups.example/RUNBOOK.md"
+"""Where the rules say that the runbook is; the chart has `prometheusRule.runbookUrl` instead, a link to your copy."""
 _INDENT = " " * 6
 
 
@@ -39,6 +41,6 @@ def _rule(rule: HealthRule) -> str:
         f"      {{{{ $labels.group }}}} is {rule.verdict}",
         "    description: >-",
         *textwrap.wrap(about, 100, initial_indent=" " * 6, subsequent_indent=" " * 6, break_on_hyphens=False),
-        f"    runbook_url: deploy/RUNBOOK.md#{rule.name.lower()}",
+        f"    runbook_url: {RUNBOOK}#{rule.name.lower()}",
     )
     return "".join(f"{_INDENT}{line}\n" for line in lines)

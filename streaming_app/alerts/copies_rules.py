@@ -276,10 +276,12 @@ MEMBER_RULES = (
             ),
         },
         steps=(
-            "Complete the deployment: the named hosts still run the former release.",
-            "It was rolled back on some hosts only: deploy the same release everywhere.",
-            "All members are stale: the ones that brought the newer topology are gone, and nothing is processed. "
-            "Deploy that release again, or delete the group once it is Empty.",
+            "A client of Kafka 4.4 always sends topology epoch 0, and the broker refuses a higher one: such members "
+            "do not become current by a deployment. They are of another client, or the group's epoch was written by "
+            "one.",
+            "Some members are current: stop the stale ones, whose hosts the query names.",
+            "All members are stale, and nothing is processed: stop all of them, delete the group once it is Empty "
+            "(`kafka-streams-groups.sh --delete --group GROUP_ID`; its offsets go with it), and start one release.",
         ),
     ),
 )

@@ -58,9 +58,14 @@ _MEMBERS = (
     "SELECT member_id, client_id, client_host, member_epoch, topology_epoch, stale_topology\n"
     "FROM members WHERE group_id = 'GROUP_ID' ORDER BY stale_topology DESC, member_id"
 )
-_PLUGIN_LOG = (
-    "Search the log of the group coordinator for messages of the plugin "
-    "(`group.streams.topology.description.plugin.class`), and check that its store is available and has free space."
+_CLIENT_LOG = (
+    "The broker logs nothing when its plugin refuses a description, and the client does: search the application's "
+    "log, at WARN, for `Topology description push failed with`, which is followed by the error and by the plugin's "
+    "own text. After that line the client waits until the broker asks again. `Topology description push failed with "
+    "retriable exception; will retry on next poll` and `Coordinator error ... Will rediscover and retry` mean that "
+    "it tries again by itself, `push rejected with UNKNOWN_MEMBER_ID` that it joins again first, and `failed with "
+    "non-retriable exception` that the request was not answered. Check that the plugin's store is available and has "
+    "free space."
 )
 
 DESCRIPTION_RULES = (
@@ -123,15 +128,16 @@ DESCRIPTION_RULES = (
         statuses=frozenset({"FAILED"}),
         meaning=(
             "The broker's plugin rejected the topology description permanently. The broker does not ask for it again "
-            "until the next topology epoch. The group itself processes as usual."
+            "in this topology epoch. The group itself processes as usual."
         ),
         queries={"When, and what happened before?": _HISTORY, "What is the status now?": _STATUS},
         steps=(
-            _PLUGIN_LOG
+            _CLIENT_LOG
             + " The usual reasons for a permanent rejection are a description that is too large, or content that the "
             "plugin does not accept.",
-            "Fix the cause first. The broker asks again only after a new topology epoch, or after the group was "
-            "deleted while it was empty and created again.",
+            "Fix the cause first. A client of Kafka 4.4 always sends topology epoch 0, and the broker does not ask "
+            "again for the same epoch: stop the application, delete the group once it is Empty (its offsets go with "
+            "it), and start the application again.",
         ),
     ),
     GroupRule(
@@ -185,7 +191,7 @@ DESCRIPTION_RULES = (
         ),
         queries={"What happened, and when?": _HISTORY, "What is the status now?": _STATUS},
         steps=(
-            _PLUGIN_LOG + " Once it works, the next push corrects the status, within about an hour.",
+            _CLIENT_LOG + " Once it works, the next push corrects the status, within about an hour.",
             "Many groups at once: see StreamsGroupsDescriptionsMissing, which then fires instead.",
         ),
     ),
@@ -199,7 +205,7 @@ DESCRIPTION_RULES = (
         meaning=(
             "The group is empty, and its topology description is still in the plugin's store. The broker's cleanup "
             "runs every `offsets.retention.check.interval.ms` (10 minutes), but only for groups without offsets, and "
-            "offsets are kept for `offsets.retention.minutes` (7 days) after the last member left. So this is normal "
+            "offsets are kept for `offsets.retention.minutes` (7 days) after each was committed. So this is normal "
             "for a week; eight days leave time for the retries of the cleanup. With another retention, set `for` to "
             "that retention plus one day; where offsets are deleted by hand, half an hour is enough."
         ),
@@ -215,7 +221,7 @@ DESCRIPTION_RULES = (
         },
         steps=(
             "Stored epoch -2: the plugin fails to delete it. A deletion by hand then fails with GROUP_DELETION_FAILED "
-            "(134), and the group stays. " + _PLUGIN_LOG + " Then delete it again, or wait for the next cleanup.",
+            "(134), and the group stays. " + _CLIENT_LOG + " Then delete it again, or wait for the next cleanup.",
             "Another stored epoch: the cleanup skipped the group. Check whether offsets are left "
             "(`kafka-streams-groups.sh --describe --group GROUP_ID --offsets`) or a transaction is open "
             "(`kafka-transactions.sh list`).",
@@ -279,7 +285,8 @@ CLUSTER_RULES = (
         },
         steps=(
             "UNCERTAIN: the plugin's store is down. Compare `streams-group-topology-description-set-error` in the "
-            "metrics of the brokers, and search the log of the group coordinators for messages of the plugin.",
+            "metrics of the brokers, and search the logs of the applications for `Topology description push failed`: "
+            "the brokers log nothing.",
             "NEVER_STORED or STALE: the brokers do not ask. Check that every broker has the plugin configured "
             "(`group.streams.topology.description.plugin.class`); one without it does not ask the groups that it "
             "coordinates.",
@@ -301,7 +308,7 @@ LOST_RULES: tuple[Rule[LostDescription], ...] = (
             "has none (NOT_STORED), or it fails (ERROR). The log does not show that, so the job asks: once after each "
             "push, then once a day, and once an hour while it is so; 90 minutes are two such answers. The broker will "
             "not ask the members again, as it takes the description for stored. The group itself processes as usual, "
-            "and `describe --description` prints what the job fetched before."
+            "and the table `descriptions` has what the job fetched before (`text`, `fetched_at`)."
         ),
         queries={
             "What did the broker say, and what was fetched before?": (
@@ -314,7 +321,7 @@ LOST_RULES: tuple[Rule[LostDescription], ...] = (
             ),
         },
         steps=(
-            "ERROR: the plugin cannot read its store. " + _PLUGIN_LOG,
+            "ERROR: the plugin cannot read its store. " + _CLIENT_LOG,
             "NOT_STORED, of all groups after brokers were restarted: the plugin keeps descriptions in memory only, as "
             "Kafka's `InMemoryTopologyDescriptionPlugin` does, which is for tests. Configure one that stores them.",
             "NOT_STORED, of the groups of some coordinators: the plugin stores descriptions on each broker for itself, "

@@ -24,6 +24,7 @@ from streaming_app.text import (
     is_name,
     parse_duration,
     parse_instant,
+    parse_size,
 )
 
 if TYPE_CHECKING:
@@ -44,6 +45,11 @@ def duration(unit: float = 1.0, longest: float = LONGEST) -> Callable[[Any], flo
     The value is in `unit`, too.
     """
     return _type_of(lambda given: parse_duration(given, longest, unit) / unit)
+
+
+def size() -> Callable[[Any], int]:
+    """Return the type of a number of bytes as Spark writes it: `512m`, `4g`."""
+    return _type_of(parse_size)
 
 
 def instant() -> Callable[[Any], datetime]:

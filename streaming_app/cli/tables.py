@@ -15,13 +15,13 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from streaming_app.cli.options import duration, handle_errors, warehouse_options
-from streaming_app.cli.printing import echo, echo_json, echo_more, json_option
+from streaming_app.cli.options import duration, handle_errors, size, warehouse_options
+from streaming_app.cli.printing import echo, echo_error, echo_json, echo_more, json_option
 from streaming_app.cli.warehouse import max_age_option, open_clusters, report_staleness
 from streaming_app.config import defaults
 from streaming_app.errors import UserError, WarehouseError
 from streaming_app.tables.location import Location
-from streaming_app.text import format_duration
+from streaming_app.text import format_duration, gibibytes
 
 _ALERT_COLUMNS = {
     "severity": "SEVERITY",
@@ -72,14 +72,14 @@ def status(warehouse: Location, cluster: str, check: bool, max_age: float, as_js
 )
 @click.option(
     "--memory",
-    default=4.0,
+    default="4g",
     show_default=True,
-    type=click.FloatRange(min=1.0),
-    metavar="GIB",
+    type=size(),
+    metavar="SIZE",
     help="How much address space its process may have; sorts use temporary files from a quarter of it on.",
 )
 @handle_errors
-def sql(warehouse: Location, cluster: str, query: str, form: str, timeout: float, memory: float) -> None:  # noqa: PLR0913, PLR0917 - its options
+def sql(warehouse: Location, cluster: str, query: str, form: str, timeout: float, memory: int) -> None:  # noqa: PLR0913, PLR0917 - its options
     """Run a SQL QUERY, one SELECT in DataFusion's dialect, on the tables and views; SHOW TABLES lists them.
 
     The rows of all clusters are read, or with --cluster those of one.
@@ -98,12 +98,11 @@ def sql(warehouse: Location, cluster: str, query: str, form: str, timeout: float
 
 
 _CHILD = "from streaming_app.cli.tables import answer_parent; answer_parent()"
-_GIB = 1 << 30
 _POOL_SHARE = 4  # of the address space, the part that DataFusion's pool may have before it spills
 _OUT_OF_MEMORY = "Resources exhausted"
 
 
-def _run_in_child(request: tuple[str, str | None, str, float], timeout: float, memory: float) -> tuple[list[str], Any]:
+def _run_in_child(request: tuple[str, str | None, str, int], timeout: float, memory: int) -> tuple[list[str], Any]:
     """Return the columns and rows of a query that another process runs: whatever it takes ends with that process.
 
     Raises WarehouseError if the query is refused, fails, or takes too long or too much memory.
@@ -118,9 +117,10 @@ def _run_in_child(request: tuple[str, str | None, str, float], timeout: float, m
             f"The query took more than {format_duration(timeout)}: --timeout gives it longer"
         ) from None
     lines, error, found = pickle.loads(done.stdout) if done.returncode == 0 else ("", None, None)  # noqa: S301 - our own
-    click.echo(lines, err=True, nl=False)
+    for line in lines.splitlines():
+        echo_error(line)
     if done.returncode or (error and _OUT_OF_MEMORY in error):
-        raise WarehouseError(f"The query needs more than {memory:g} GiB of memory: --memory gives it more")
+        raise WarehouseError(f"The query needs more than {gibibytes(memory, 0)} of memory: --memory gives it more")
     if error:
         raise WarehouseError(error)
     return found or ([], [])
@@ -129,8 +129,7 @@ def _run_in_child(request: tuple[str, str | None, str, float], timeout: float, m
 def answer_parent() -> None:
     """Run the query that the parent process asks for within its limits, and answer; for `sql`."""
     warehouse, cluster, query, memory = pickle.load(sys.stdin.buffer)  # noqa: S301 - of the parent
-    limit = int(memory * _GIB)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     lines, error, found = io.StringIO(), None, None
     with redirect_stderr(lines):
@@ -138,7 +137,7 @@ def answer_parent() -> None:
             from streaming_app.queries.warehouse import run_sql  # noqa: PLC0415 - not loaded by --help
 
             reader = open_clusters(Location.of(warehouse), cluster)
-            reader.limit_memory(int(memory * 1024 / _POOL_SHARE))
+            reader.limit_memory(memory // _POOL_SHARE)
             found = run_sql(reader, query)
         except UserError as raised:
             error = str(raised)

@@ -22,7 +22,7 @@ NONE = -1  # no epoch: the default of the tagged fields of record 17
 UNCERTAIN = -2  # a plugin call was started and its result is not in the log yet
 
 STABLE_MEMBER = "STABLE"
-EMPTY, NOT_READY, STABLE, DEAD = "Empty", "NotReady", "Stable", "Dead"
+EMPTY, NOT_READY, ASSIGNING, STABLE, DEAD = "Empty", "NotReady", "Assigning", "Stable", "Dead"
 MEMBER_STATES = {1: STABLE_MEMBER, 2: "UNREVOKED_TASKS", 3: "UNRELEASED_TASKS"}  # any other byte: UNKNOWN
 
 
@@ -55,7 +55,7 @@ STATE_RULES: tuple[tuple[str, Callable[[GroupView], bool]], ...] = (
     (NOT_READY, lambda g: g.topology_epoch is None),
     ("Unknown", lambda g: not g.readiness_recorded),
     (NOT_READY, lambda g: g.topology_epoch != g.validated_topology_epoch),
-    ("Assigning", lambda g: (g.group_epoch or 0) > g.assignment_epoch_or_first),
+    (ASSIGNING, lambda g: (g.group_epoch or 0) > g.assignment_epoch_or_first),
     ("Reconciling", lambda g: not g.all_members_stable),
     (STABLE, lambda _: True),
 )

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from streaming_app.groups.copies_status import Restore
 from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.groups.state_rules import EMPTY
+from streaming_app.groups.state_rules import ASSIGNING, EMPTY
 from streaming_app.health.activity import Activity
 from streaming_app.lag.group_lag import GroupLag
 from streaming_app.lag.work import GroupWork
@@ -40,7 +40,7 @@ VERDICTS: Mapping[str, str] = {
     BEHIND: "Offsets move, but the oldest record that waits is old, and the group does not catch up.",
     UNSTABLE: "It processes, but is interrupted again and again, and no deployment explains it.",
     OFF: "It has no members, and needs none: nothing waits, it usually rests now, or another group took over.",
-    IDLE: "It is ready, and there is nothing to do.",
+    IDLE: "There is nothing to do.",
     OK: "Work comes or waits, and offsets advance.",
     UNKNOWN: "Not enough is known yet.",
 }
@@ -162,6 +162,10 @@ def trouble(verdict: Verdict) -> tuple[int, int]:
 
 SUCCESSOR, PLANNED, RETIRED = "successor", "planned", "retired"
 """Keys of evidence: the group that has taken over, and what a person said of a group when they ended its incident."""
+_ASSIGNS_LATER = (
+    "The broker has not assigned the tasks yet: it waits for `group.streams.initial.rebalance.delay.ms` after the "
+    "first member joins, or for `group.streams.assignment.interval.ms` after the assignment before."
+)
 _ADVANCES = "Offsets advance."
 """Why a group is Ok, whether something waits just now or not: that changes with each record."""
 
@@ -391,7 +395,9 @@ def _good_one(  # noqa: PLR0911 - a list of cases
             return previous.verdict, previous.why
         return UNKNOWN, "Its lag is not known: no commit, or no answer about the ends of its logs."
     if not work.waiting:
-        return (OK, _ADVANCES) if _is_busy(work) else (IDLE, "Nothing waits.")
+        if _is_busy(work):
+            return OK, _ADVANCES
+        return IDLE, f"Nothing waits. {_ASSIGNS_LATER}" if state == ASSIGNING else "Nothing waits."
     if work.progressed_at is not None and to_time(work.progressed_at) >= activity.runs_since:
         return OK, _ADVANCES
     if previous and previous.verdict in GOOD and previous.verdict != OFF:

@@ -246,8 +246,12 @@ def awaited_rows(groups: Iterable[Row]) -> list[Row]:
 
 def _awaited_rows(group: Row) -> Iterator[Row]:
     if group["state"] == "Assigning":
-        why = f"group epoch {group['group_epoch']} has no assignment yet; the newest one has epoch "
-        yield _awaited_row(group, "broker", why + str(group["assignment_epoch"]), group["state_since"])
+        why = (
+            f"group epoch {group['group_epoch']} has no assignment yet; the newest one has epoch "
+            f"{group['assignment_epoch']}. The broker waits for group.streams.initial.rebalance.delay.ms after the "
+            "first member joins, or for group.streams.assignment.interval.ms after the assignment before"
+        )
+        yield _awaited_row(group, "broker", why, group["state_since"])
         return
     for member in awaited_members(_snapshot(group)):
         yield _awaited_row(

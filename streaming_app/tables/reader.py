@@ -89,9 +89,9 @@ class WarehouseReader:
             raise WarehouseError("Only one SELECT, or the EXPLAIN of one, is run: the tables are read only") from None
         return query
 
-    def limit_memory(self, mib: int) -> None:
-        """Let what queries hold at a time have so much memory; sorts and joins that need more use temporary files."""
-        self._builder.execute(f"SET datafusion.runtime.memory_limit = '{mib}M'").read_all()
+    def limit_memory(self, size: int) -> None:
+        """Let what queries hold at a time have so many bytes; sorts and joins that need more use temporary files."""
+        self._builder.execute(f"SET datafusion.runtime.memory_limit = '{size >> 20}M'").read_all()
 
     def slices(self, sql: str) -> Iterator[pa.Table]:
         """Yield the result in parts of some thousand rows, which are read meanwhile: of a large one, no more is held.

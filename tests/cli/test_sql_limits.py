@@ -79,7 +79,7 @@ def test_a_file_is_no_table(warehouse: Path) -> None:
         (
             "SELECT count(DISTINCT a.value * 100003 + b.value) AS n FROM generate_series(1, 20000) AS a, "
             "generate_series(1, 20000) AS b",
-            ["--memory", "2", "--timeout", "10m"],
+            ["--memory", "2g", "--timeout", "10m"],
             "needs more than 2 GiB of memory",
         ),
         (

@@ -14,6 +14,7 @@ import promql_parser
 import pytest
 import yaml
 
+from deploy.generate import prometheus
 from streaming_app.alerts.evaluate import (
     RULES,
     RULES_FOR_COPIES,
@@ -104,7 +105,7 @@ def test_an_alert_has_a_summary_a_description_and_a_runbook(rule: dict[str, Any]
     severities = {"critical", "warning", "info", "{{ $labels.severity }}"}
     assert rule["labels"]["severity"] in severities
     assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
-    assert rule["annotations"]["runbook_url"] == f"deploy/RUNBOOK.md#{rule['alert'].lower()}"
+    assert rule["annotations"]["runbook_url"] == f"{prometheus.RUNBOOK}#{rule['alert'].lower()}"
     headings = [
         line.lstrip("# ") for line in (DEPLOY / "RUNBOOK.md").read_text("utf-8").splitlines() if line[:1] == "#"
     ]

@@ -484,3 +484,11 @@ def test_times_do_not_depend_on_when_one_looks() -> None:
 def test_a_group_that_was_behind_is_so_until_it_is_known_to_catch_up(lag: GroupLag | None, expected: str) -> None:
     known = facts(group(), waiting(ago(minutes=50), progressed_at=NOW), lag=lag)
     assert verdict(known, bad(BEHIND, ago(hours=2))).verdict == expected
+
+
+def test_a_group_in_assigning_to_which_nothing_waits_says_what_the_broker_waits_for() -> None:
+    found = verdict(facts(group("Assigning", ago(seconds=2)), work()))
+    assert found.verdict == IDLE
+    assert "`group.streams.initial.rebalance.delay.ms`" in found.why
+    assert "`group.streams.assignment.interval.ms`" in found.why
+    assert verdict(facts(group(), work())).why == "Nothing waits."

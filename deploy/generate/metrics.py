@@ -20,11 +20,11 @@ The job serves the metrics at `/metrics` of the address in `metrics.listen`, in 
 OpenMetrics, depending on the `Accept` header. All have the label `cluster`. Counters start at 0 when the job starts,
 unless their description says otherwise.
 
-`/health` returns 503 while a thread is stuck: no alert was evaluated, or the stream made no progress, for five minutes,
-although brokers respond. Restart the job then. It returns 200 while the stream fails: the job starts it again, and ends by
-itself if that does not help. `/ready` returns 200 once the job has caught up with the topic, and 503 before that, while it is
-far behind, while its stream fails, and while no broker responds: the tables are then out of date, but a restart would not help. Both return
-the reason as JSON.
+`/health` returns 503 while a thread is stuck: no alert was evaluated, or the stream made no progress, for 15 minutes,
+although brokers respond. Restart the job then. It returns 200 while the stream fails: the job starts it again, and ends
+by itself if that does not help. `/ready` returns 200 once the job has caught up with the topic, and 503 before that,
+while it is far behind, while its stream fails, and while no broker responds: the tables are then out of date, but a
+restart would not help. Both return the reason as JSON.
 
 ## Cardinality
 

@@ -49,17 +49,18 @@ class SetAsideGroups(Service):
         self._warehouse, self._cluster = warehouse, cluster
         self._requests = ReleaseRequests(warehouse, cluster)
         self._connect, self._repair = connect, repair
-        self._is_first = True  # only then may groups be there that another release set aside
+        self._others: list[str] | None = None  # that another release set aside, and are left to try; None: not read yet
 
     def tick(self) -> None:
         """Try the groups that are due. Raises WarehouseError, JobError, and errors of the brokers and Spark."""
-        requested = self._requests.group_ids()[:_MOST]
-        due = [*dict.fromkeys((*requested, *(self._of_other_releases() if self._is_first else ())))][:_MOST]
-        if due:
-            self._try_again(due)
-        for group_id in requested:
+        if self._others is None:
+            self._others = self._of_other_releases()
+        requested = self._requests.group_ids()
+        due = [*dict.fromkeys((*requested, *self._others))][:_MOST]
+        done = self._try_again(due) if due else set()
+        for group_id in done.intersection(requested):
             self._requests.remove(group_id)
-        self._is_first = False
+        self._others = [one for one in self._others if one not in done]
 
     def interrupt(self) -> None:
         """Let no write begin, and wait for one that has begun."""
@@ -67,12 +68,13 @@ class SetAsideGroups(Service):
 
     def _of_other_releases(self) -> list[str]:
         release = version("streams-groups")
-        return [row["group_id"] for row in self._rows() if row["set_aside_release"] != release]
+        return sorted(row["group_id"] for row in self._rows() if row["set_aside_release"] != release)
 
-    def _try_again(self, group_ids: list[str]) -> None:
+    def _try_again(self, group_ids: list[str]) -> set[str]:
+        """Return the groups that were tried: none before a batch is done, as it is not known how far to read."""
         offsets = read_checkpoint_offsets(self._warehouse, self._cluster)
         if offsets is None:
-            return
+            return set()
         with self._connect() as brokers:
             results = self._repair.repair(
                 group_ids, lambda: brokers.end_offsets(offsets.topic), lambda _one, _other: False
@@ -83,6 +85,7 @@ class SetAsideGroups(Service):
         self.report(
             f"set aside: {count(len(group_ids), 'group')} tried again ({names}), of which {len(folded):,} are folded"
         )
+        return {one for one, result in results.items() if result is not RepairResult.CHANGED}
 
     def _rows(self) -> list[dict[str, Any]]:
         return WarehouseReader(self._warehouse).rows(

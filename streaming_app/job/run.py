@@ -146,7 +146,7 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     from streaming_app.job.background_stream import BackgroundStream  # noqa: PLC0415
     from streaming_app.job.service import LinkedEvent, Services  # noqa: PLC0415
     from streaming_app.job.services import background_services  # noqa: PLC0415
-    from streaming_app.job.stream_query import OFFSETS, SparkProgress, wait_for_listeners  # noqa: PLC0415
+    from streaming_app.job.stream_query import SparkProgress, wait_for_listeners  # noqa: PLC0415
     from streaming_app.job.streams import CommitsStream, GroupsStream, StreamParts  # noqa: PLC0415
     from streaming_app.job.supervisor import Supervisor  # noqa: PLC0415
     from streaming_app.kafka.topic_metadata import TopicMetadata  # noqa: PLC0415
@@ -181,7 +181,7 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
             )
             more.enter_context(closing(commits))
             more.enter_context(_listening(spark, commits.progress))
-            progress = SparkProgress(spark, OFFSETS)
+            progress = SparkProgress(spark, commits.is_own)
             offsets = BackgroundStream(
                 Supervisor(commits, stop_offsets, say_offsets, log_file, health.offsets, progress, config.once)
             )
@@ -189,7 +189,7 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
             offsets.start()
             if not config.once:
                 maintenance.start(commits.make_maintenance_service())
-        Supervisor(stream, stop, report, log_file, health, SparkProgress(spark), config.once).run()
+        Supervisor(stream, stop, report, log_file, health, SparkProgress(spark, stream.is_own), config.once).run()
         if not stop.is_set():
             wait_for_listeners(spark)
 

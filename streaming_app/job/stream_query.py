@@ -46,6 +46,7 @@ class StreamQuery:
     def __init__(self, checkpoint: Location, stop: threading.Event, name: str | None = None) -> None:
         """Prepare; no batch begins once `stop` is set. Two active queries of a session need different names."""
         self._checkpoint, self._stop, self._name = checkpoint, stop, name
+        self._id: str | None = None  # that Spark gives to the query of this checkpoint
         self._no_batch = threading.Event()
         self._no_batch.set()
 
@@ -54,9 +55,18 @@ class StreamQuery:
         """Whether a batch is being written."""
         return not self._no_batch.is_set()
 
+    @property
+    def start_description(self) -> str:
+        """The description, in Spark, of what is run to start this query."""
+        return f"start of the query of {self._checkpoint}"
+
     def wait_for_batch(self) -> None:
         """Wait until no batch is being written."""
         self._no_batch.wait()
+
+    def is_own(self, description: str) -> bool:
+        """Return whether Spark describes so what a batch of this query runs, or what was run to start it."""
+        return description == self.start_description or (self._id is not None and f"id = {self._id}" in description)
 
     def start(
         self, records: DataFrame, write_batch: Callable[[DataFrame, int], None], trigger_seconds: float | None
@@ -87,6 +97,7 @@ class StreamQuery:
         if self._stop.is_set():
             raise StopRequestedError
         query = stream.start()
+        self._id = query.id
         if self._stop.is_set():  # and nobody waits for the query any more
             query.stop()
         return query
@@ -100,10 +111,9 @@ class SparkProgress:
     too. They do not change while tasks hang.
     """
 
-    def __init__(self, spark: SparkSession, stream: str | None = None) -> None:
-        """Look at what the stream of this name runs; None: at what no stream with a name runs."""
-        self._prefix = f"{stream or OFFSETS}<br/>"  # the description begins with a stream's name, if it has one
-        self._is_named = stream is not None
+    def __init__(self, spark: SparkSession, is_own: Callable[[str], bool]) -> None:
+        """Look at the queries that `is_own`, by their description: others may run in the session, such as a user's."""
+        self._is_own = is_own
         self._queries: Any = spark._jsparkSession.sharedState().statusStore()  # noqa: SLF001 - the JVM has no public name
         self._last = ""
 
@@ -112,12 +122,9 @@ class SparkProgress:
         count = self._queries.executionsCount()
         newest = self._queries.executionsList(max(0, count - _NEWEST), _NEWEST)
         executions = [newest.apply(number) for number in range(newest.size())]
-        states = [self._state(one) for one in executions if self._is_own(one)]
+        states = [self._state(one) for one in executions if self._is_own(str(one.description()))]
         last, self._last = self._last, str(states)
         return self._last != last
-
-    def _is_own(self, query: Any) -> bool:  # noqa: ANN401 - a Java object
-        return str(query.description()).startswith(self._prefix) == self._is_named
 
     def _state(self, query: Any) -> str:  # noqa: ANN401 - a Java object
         number = query.executionId()

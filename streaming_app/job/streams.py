@@ -138,6 +138,10 @@ class TopicStream(ABC):
         """Whether a batch is being written."""
         return self._query.is_writing
 
+    def is_own(self, description: str) -> bool:
+        """Return whether Spark describes so a query that this stream runs."""
+        return self._query.is_own(description)
+
     def start(self) -> StreamingQuery:
         """Describe the topic, make checkpoint and tables fit it, and start the query.
 
@@ -146,6 +150,7 @@ class TopicStream(ABC):
         """
         self._wait_for_last()
         self._check_owner()
+        self._spark.sparkContext.setJobDescription(self._query.start_description)  # of this thread's queries
         topic = self._describe_topic()
         with self._lock:  # a maintenance that runs would find tables that come and go
             self._before_start()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from queue import SimpleQueue
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from streaming_app.config.settings import JobConfig
 from streaming_app.job import supervisor
-from streaming_app.job.stream_query import StreamQuery, cause_of, wait_for_listeners
+from streaming_app.job.stream_query import SparkProgress, StreamQuery, cause_of, wait_for_listeners
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.tables.location import Location
@@ -20,7 +22,7 @@ from tests.job.running_job import job_in_thread
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def test_a_failure_of_java_within_a_batch_is_told_by_its_cause() -> None:
@@ -140,3 +142,75 @@ def test_a_stream_starts_again_while_events_of_other_queries_are_held_up(
     finally:
         listener.may_end.set()
         spark.streams.removeListener(listener)
+
+
+class HeldBatch:
+    """A query in whose only batch the test runs what it likes, in the thread of the batch."""
+
+    def __init__(self, spark: SparkSession, checkpoint: Path) -> None:
+        self._spark, self._calls, self._done = spark, SimpleQueue[Callable[[], Any] | None](), SimpleQueue[None]()
+        self.query = StreamQuery(Location.of(checkpoint), Event())
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        rates = self._spark.readStream.format("rate").option("rowsPerSecond", 1).load()
+        running = self.query.start(rates, self._write, 0.1)
+        try:
+            yield
+        finally:
+            self._calls.put(None)
+            running.stop()
+
+    def call(self, function: Callable[[], Any]) -> None:
+        self._calls.put(function)
+        self._done.get(timeout=300)
+
+    def _write(self, batch: DataFrame, _: int) -> None:
+        del batch
+        while call := self._calls.get():
+            call()
+            self._done.put(None)
+
+
+def count_rows(spark: SparkSession, call: Callable[[Callable[[], Any]], Any] = lambda function: function()) -> None:
+    """Run a query of Spark, and wait until Spark's store of queries, which it writes later, says that it has ended."""
+    store: Any = spark._jsparkSession.sharedState().statusStore()
+
+    def newest_ended() -> int:
+        kept = store.executionsList(0, 1_000)
+        queries = [kept.apply(number) for number in range(kept.size())]
+        return max((one.executionId() for one in queries if one.completionTime().isDefined()), default=-1)
+
+    before = newest_ended()
+    call(spark.range(10).count)
+    assert wait_until(lambda: newest_ended() > before, 300)
+
+
+def test_progress_is_what_the_batch_runs_and_nothing_else_of_the_session(spark: SparkSession, tmp_path: Path) -> None:
+    batch, others = HeldBatch(spark, tmp_path / "batch"), HeldBatch(spark, tmp_path / "others")
+    progress = SparkProgress(spark, batch.query.is_own)
+    with batch.running(), others.running():
+        count_rows(spark, batch.call)
+        assert progress.has_changed()
+        assert not progress.has_changed()
+        count_rows(spark)  # a user's, or another service's of the job
+        count_rows(spark, others.call)  # a user's stream
+        assert not progress.has_changed()
+        count_rows(spark, batch.call)
+        assert progress.has_changed()
+
+
+def test_what_is_run_to_start_the_query_is_progress_too(spark: SparkSession, tmp_path: Path) -> None:
+    query = StreamQuery(Location.of(tmp_path / "checkpoint"), Event())
+    progress = SparkProgress(spark, query.is_own)
+
+    def start() -> None:
+        spark.sparkContext.setJobDescription(query.start_description)
+        count_rows(spark)
+
+    starting = Thread(target=start)
+    starting.start()
+    starting.join()
+    assert progress.has_changed()
+    count_rows(spark)
+    assert not progress.has_changed()

@@ -37,7 +37,7 @@ from streaming_app.stream.fold_stage import (
     stored_as_records,
 )
 from streaming_app.stream.kept_records import KeptRecords, between, of_groups
-from streaming_app.stream.log_positions import NoPositions, read_whole
+from streaming_app.stream.log_positions import NoPositions, read_again, read_whole
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.stream.outputs import (
     APPENDED,
@@ -82,6 +82,10 @@ _STORED_AS_RECORD = (
     "CAST(NULL AS binary) AS value",
     "struct(*) AS stored",
 )
+
+
+_Keep = Callable[["DataFrame"], AbstractContextManager["DataFrame"]]
+"""Gives records as Spark keeps them while they are written, since the source may give others when it is read again."""
 
 
 class _Batch(NamedTuple):
@@ -209,7 +213,7 @@ class GroupsBatchWriter:
         """Write the records `few`, divided if they are large or many; what cannot be divided is left to Spark."""
         if few.is_whole and summary.is_small:
             whole = _Batch(writers, WHOLE[0].version(batch_id))
-            return Counter(self._write_small(few.table.select(list(RAW)), records, whole))
+            return Counter(self._write_small(few.table.select(list(RAW)), records, whole, self._keep))
         apart = few.groups_apart(summary)
         is_divided = by_delta_rs(GROUPS, records=summary.records) or apart
         with self._open_log() if is_divided else nullcontext() as log:
@@ -217,6 +221,19 @@ class GroupsBatchWriter:
                 return self._keep_and_write(records, writers, batch_id)[1]
             few = few._replace(read_log=log.read, checked=self._read, apart=apart)
             return self._write_slices(few, summary, records, writers, batch_id)
+
+    @contextmanager
+    def _keep(self, records: DataFrame) -> Iterator[DataFrame]:
+        """Give the records of a batch that this process has read, for Spark: read once more, once, of one log."""
+        from pyspark import StorageLevel  # noqa: PLC0415 - Spark is loaded by those who need it
+
+        kept = persist(records, StorageLevel.DISK_ONLY)
+        try:
+            with self._times.measure("read"):
+                self._read(lambda: read_again(kept).count())
+            yield kept
+        finally:
+            kept.unpersist()
 
     def _keep_and_write(
         self, records: DataFrame, writers: tuple[str, str], batch_id: int
@@ -244,12 +261,14 @@ class GroupsBatchWriter:
         batch_id: int,
     ) -> Counter[str]:
         counts: Counter[str] = Counter()
+        keep: _Keep = self._keep if isinstance(found, FewRecords) else nullcontext
         for one, part, records_of_part, few in self._read_slices(found, summary, records):
             batch = _Batch(writers, one.version(batch_id))
             if few is None:
-                counts.update(self._write_many(part, records_of_part, batch))
+                with keep(part) as kept:
+                    counts.update(self._write_many(kept, records_of_part, batch))
             else:
-                counts.update(self._write_small(few, part, batch))
+                counts.update(self._write_small(few, part, batch, keep))
         return counts
 
     def _divide(self, found: FewRecords | KeptRecords, summary: Summary) -> tuple[Slice, ...]:
@@ -279,13 +298,14 @@ class GroupsBatchWriter:
                     table = next(few) if part.is_small else None
                 yield one, records.where(condition), part.records, table
 
-    def _write_small(self, few: pa.Table, records: DataFrame, batch: _Batch) -> Mapping[str, int]:
-        """Write the records `few`, which are those of `records`."""
+    def _write_small(self, few: pa.Table, records: DataFrame, batch: _Batch, keep: _Keep) -> Mapping[str, int]:
+        """Write the records `few`, which are those of `records`; Spark writes what `keep` gives of these."""
         if not few.num_rows:
             return {}
         keys = [key for key in pc.unique(few["group_bytes"]).to_pylist() if key is not None]
         if not by_delta_rs(GROUPS, groups=len(keys)):
-            return self._write_many(records, few.num_rows, batch)
+            with keep(records) as kept:
+                return self._write_many(kept, few.num_rows, batch)
         return self._write_few(few, [key.decode("utf-8", "replace") for key in keys], batch)
 
     def _write_few(self, records: pa.Table, group_ids: list[str], batch: _Batch) -> Mapping[str, int]:

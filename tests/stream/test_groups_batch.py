@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest.mock import Mock
 
 import pytest
@@ -14,7 +15,7 @@ from deltalake import DeltaTable
 import streaming_app
 from offsets_decoder import encode
 from streaming_app.groups.not_ready import TopicLookup
-from streaming_app.stream import groups_batch
+from streaming_app.stream import few_records, groups_batch, slices
 from streaming_app.stream.batch_outcome import GroupsOutcome
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.stream.log_positions import NoPositions
@@ -28,7 +29,8 @@ from tests.groups.encoded import metadata_record
 from tests.stream.frames import batch, limit_delta_rs, write_offset_log
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
 START = datetime(2026, 11, 1, tzinfo=timezone.utc)
 GROUPS = ("one", 'it\'s "two" \\ 🎉', "three")
@@ -150,6 +152,68 @@ def test_a_batch_whose_reading_an_election_crosses_is_read_again_before_anything
     assert all(versions == positions.written[0] for versions in positions.written)
     assert [row["group_id"] for row in content(path)["groups"]] == [row["group_id"] for row in content(few)["groups"]]
     assert len(content(path)["quarantine"]) == 2
+
+
+class Watched(NoPositions):
+    """Notes whether each reading of a batch comes between the questions about elections."""
+
+    def __init__(self, directory: Path) -> None:
+        self.asking, self.readings = directory / "asking", directory / "readings"
+
+    def before_read(self) -> None:
+        self.asking.touch()
+
+    def after_read(self, ends: Mapping[int, int] | None) -> bool:
+        del ends
+        self.asking.unlink()
+        return True
+
+    def watch(self, records: DataFrame) -> DataFrame:
+        asking, readings = self.asking, self.readings
+
+        def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            with readings.open("a", encoding="utf-8") as file:
+                file.write("checked\n" if asking.exists() else "unchecked\n")
+            return batches
+
+        return records.coalesce(1).mapInArrow(read, records.schema)
+
+
+class Log(NamedTuple):
+    """Reads large records; there are none."""
+
+    read: Callable[[Any], Iterable[Any]] = lambda _: ()
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        pytest.param({"groups": 1}, id="many groups"),
+        pytest.param({"groups": 1, "records": 20}, id="many groups, in parts"),
+        pytest.param({"size": 500}, id="many bytes"),
+    ],
+)
+def test_where_spark_writes_a_batch_that_was_read_as_a_small_one_no_reading_goes_unchecked(
+    spark: SparkSession,
+    empty_warehouse: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    limits: dict[str, int],
+) -> None:
+    path, positions, offsets = empty_warehouse, Watched(tmp_path), 36
+    rows = [(n, START + timedelta(seconds=n // 6), *pair) for n, pair in enumerate(history())]
+    write_offset_log(path / "_checkpoints" / "default", [2, offsets])
+    writer = SparkWriter(spark, str(path), "default")
+    write = GroupsBatchWriter(
+        writer, "default", "topic", lambda *_: None, positions=positions, open_log=lambda: nullcontext(Log())
+    )
+    write(batch(spark, rows[:2]), 0)
+    limit_delta_rs(monkeypatch, **limits)
+    monkeypatch.setattr(slices, "APART_RECORDS", 5)
+    monkeypatch.setattr(few_records, "APART_RECORDS", 5)
+    write(positions.watch(batch(spark, rows[2:offsets])), 1)
+    assert set(positions.readings.read_text("utf-8").split()) == {"checked"}
+    assert len(content(path)["groups"]) == 3
 
 
 def test_the_records_of_a_batch_that_is_kept_take_no_memory_of_the_heap(

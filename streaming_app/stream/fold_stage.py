@@ -10,7 +10,7 @@ row; a group with many records in one batch gets a new one every `_SNAPSHOT_EVER
 after each one that failed, so that no record is folded again for ever.
 
 A group whose fold fails as a whole, or which takes more than its budget, is set aside: its row stays as it was, with
-the reason, and its records are left out until it is released, see `job.self_check`. The others go on.
+the reason, and its records are left out until it is released, see `job.set_aside`. The others go on.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -119,6 +120,14 @@ def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, most)
 
 
+class Before(NamedTuple):
+    """A group as it was before the batch."""
+
+    row: dict[str, Any]
+    at: datetime | None
+    """When the newest record of the batch was written."""
+
+
 @dataclass
 class Folded:
     """A row to write, and the records that it was made of, in case it cannot be written."""
@@ -127,6 +136,8 @@ class Folded:
     records: Sequence[LogRow] = ()
     size: int = 0
     """Bytes, roughly."""
+    before: Before | None = None
+    """The group before the batch, if the records are not all that the row was made of."""
 
 
 def fold_group(rows: Iterator[LogRow], options: FoldOptions, topics: TopicLookup | None) -> Iterator[Folded]:
@@ -167,6 +178,8 @@ class GroupFold:
         self.fold = restore()
         self.kept: list[Raw] = []
         """The records since the snapshot, for a caller that cannot use the result."""
+        self.has_all = True
+        """Whether these are all records that were folded."""
         self._kept_bytes = 0
 
     def add(self, raw: Raw) -> None:
@@ -206,6 +219,7 @@ class GroupFold:
         self.fold.count_steps(len(self.fold.group_state.group.members))
         snapshot = self.fold.copy()
         self._restore = snapshot.copy
+        self.has_all = self.has_all and not self.kept
         self.kept, self._kept_bytes = [], 0
 
     def _fold_again(self) -> None:
@@ -307,26 +321,35 @@ class _Group:
             set_reasons(group.fold, topics)
             if group.fold.touched:
                 size = group.fold.size + outcome.undecodable_bytes
-                return Folded(outcome.with_group(group.fold), [raw.row for raw in group.kept], size)
+                before = None if group.has_all else self._before()
+                return Folded(outcome.with_group(group.fold), [raw.row for raw in group.kept], size, before)
         if outcome.decoded or outcome.undecodable:
             return self.undecodable()
         return None
 
     def set_aside(self, error: Exception) -> Folded | None:
         """Return the row of the group as it was before the batch, marked as set aside."""
+        before, size = self._before(), self.outcome.undecodable_bytes
+        return Folded(self.outcome.set_aside(*before, error), size=size) if before else None
+
+    def _before(self) -> Before | None:
+        """Return the group as it was; None if there is nothing of it."""
         newest, stored = self._newest, self._stored
-        if stored is None:
-            if newest is None:
-                return None
-            group_id, partition = (newest[0] or b"").decode("utf-8", "replace"), newest[2] or 0
-            state = GroupState(Group(group_id), partition, state=UNKNOWN_STATE, first_seen_at=newest[3])
-            stored = to_row(self._options.cluster, state)
-        at = newest[3] if newest else stored["updated_at"]
-        return Folded(self.outcome.set_aside(stored, at, error), size=self.outcome.undecodable_bytes)
+        if stored is not None:
+            return Before(stored, newest[3] if newest else stored["updated_at"])
+        if newest is None:
+            return None
+        group_id, partition = (newest[0] or b"").decode("utf-8", "replace"), newest[2] or 0
+        state = GroupState(Group(group_id), partition, state=UNKNOWN_STATE, first_seen_at=newest[3])
+        return Before(to_row(self._options.cluster, state), newest[3])
 
 
 def _to_arrow(folded: Sequence[Folded], schema: pa.Schema, options: FoldOptions) -> pa.RecordBatch:
-    """Return the rows as a batch. The records of a group whose row Arrow cannot hold go to quarantine instead."""
+    """Return the rows as a batch.
+
+    The records of a group whose row Arrow cannot hold go to quarantine instead; where they are no longer all there, the
+    group is set aside, and all are read again once it is released.
+    """
     try:
         return pa.RecordBatch.from_pylist([one.row for one in folded], schema)
     except (pa.ArrowException, ValueError, OverflowError, TypeError):
@@ -350,7 +373,9 @@ def _refused_row(folded: Folded, schema: pa.Schema, options: FoldOptions) -> dic
     outcome = GroupOutcome(options)
     outcome.decoded, outcome.drifted = folded.row["decoded"], folded.row["drifted"]
     outcome.undecodable = folded.row["undecodable"]
-    error = _arrow_error(folded.row, schema)
+    error = _arrow_error(folded.row, schema) or ValueError("the row of the group cannot be written")
+    if folded.before:
+        return outcome.set_aside(*folded.before, error)
     for row in folded.records:
-        outcome.refuse(row, error or ValueError("the row of the group cannot be written"))
+        outcome.refuse(row, error)
     return outcome.without_group()

@@ -155,6 +155,29 @@ def test_a_row_that_arrow_cannot_hold_puts_its_records_into_quarantine(monkeypat
     assert {one["error_kind"] for one in alone["undecodable"]} == {"UnfoldableRecord"}
 
 
+def test_a_row_that_arrow_cannot_hold_loses_no_record_of_a_group_that_has_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The records before a snapshot are no longer held: such a group is set aside, and a release reads all of them."""
+
+    def too_large(self: Any, fold: Any) -> dict[str, Any]:
+        row = with_group(self, fold)
+        return row | {"group_epoch": 1 << 40} if row["group_id"] in ("bad", "new") else row
+
+    with_group, before = GroupOutcome.with_group, fold(records([*group("bad"), *group("good")]))
+    monkeypatch.setattr(GroupOutcome, "with_group", too_large)
+    monkeypatch.setattr(fold_stage, "_SNAPSHOT_EVERY", 2)
+    many = [one for epoch in (3, 4, 5) for name in ("bad", "good", "new") for one in group(name, epoch)]
+    folded = fold(records([*many, assigned("bad", 5, TOO_LATE)], first=50), stored_rows(before))
+    rows, alone = by_id(folded), [one["offset"] for row in folded for one in row["undecodable"]]
+    assert (rows["good"]["group_epoch"], rows["good"]["set_aside_reason"]) == (5, None)
+    assert (rows["bad"]["group_epoch"], rows["bad"]["last_offset"]) == (2, 2)  # as it was
+    assert rows["new"]["state"] == "Unknown"
+    for name in ("bad", "new"):
+        assert rows[name]["set_aside_reason"].startswith("ArrowInvalid: ")
+        assert rows[name]["events"] == []
+    assert alone == [50 + len(many)]  # what is refused for itself is in quarantine all the same
+    assert sum(row["decoded"] for row in folded) == len(many) + 1
+
+
 def other_partition(group_id: str, partitions: int) -> tuple[int, int]:
     here = partition_of(group_id, partitions)
     return here, (here + 1) % partitions

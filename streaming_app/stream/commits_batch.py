@@ -45,7 +45,7 @@ from streaming_app.tables.definitions import table
 from streaming_app.tables.maintenance import COMMITS_PER_COMPACTION
 from streaming_app.tables.newest_tables import COMMITS, NAMES, RECORDS
 from streaming_app.tables.spark_sql import persist
-from streaming_app.tables.which_writer import GROUPS, NEWEST, by_delta_rs
+from streaming_app.tables.which_writer import NEWEST, by_delta_rs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -111,7 +111,7 @@ class CommitsBatchWriter:
         written_by = (batch_writers(self._options.cluster, query)[0], batch_id)
         most = self._offsets.most_records(batch_id)
         wanted = wanted_records(batch).selectExpr("*", f"{SIZE} AS size")
-        is_few = most is not None and by_delta_rs(GROUPS, records=most)
+        is_few = most is not None and by_delta_rs(NEWEST, records=most)
         few = self._read(lambda: read_few(wanted, most or 0)) if is_few else None
         if few is not None and few.is_whole:
             outcome = self._write_few(take_newest(few.table.drop_columns("size")), written_by)

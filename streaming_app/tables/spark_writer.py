@@ -40,10 +40,9 @@ if TYPE_CHECKING:
 
     from streaming_app.tables.fence import Fence
 
-_MIN_FILE_BYTES = 32 << 20  # files of this size or larger are rewritten only after many of their rows were deleted
+_MIN_FILE_BYTES = 32 << 20  # files of this size or larger stay as they are: a compaction never takes longer than that
 _SORTED_GROUPS = 10_000  # rows that Spark sorts at a time, in each task
 _CONF = {
-    "spark.databricks.delta.optimize.minFileSize": str(_MIN_FILE_BYTES),
     # Of group ids that begin with the same 32 characters, the ranges would be the same.
     "spark.databricks.io.skipping.stringPrefixLength": "512",
     "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",  # the rows are known to match the condition
@@ -223,7 +222,7 @@ class SparkWriter:
         self.replace("groups", ordered, file_rows(files))
 
     def compact(self, name: str) -> None:
-        """Compact the small files of a table, and rewrite files of which many rows were deleted.
+        """Compact the small files of a table; by delta-rs, as batches wait meanwhile, and Spark takes seconds.
 
         The files of groups are rewritten if they are not as `group_files` says.
         """
@@ -232,9 +231,12 @@ class SparkWriter:
             if not is_well_divided(group_files(table_now, self._cluster)):
                 self.replace_groups(self.stored_rows(name).limit(0), 0)
             return
-        with writing(self._location / name):
-            self._check_owner(name)
-            self._delta_table(name).optimize().where(f"cluster = {literal(self._cluster)}").executeCompaction()
+        filters = [("cluster", "=", self._cluster)]
+
+        def write(table: DeltaTable, commit: Commit) -> None:
+            table.optimize.compact(partition_filters=filters, target_size=_MIN_FILE_BYTES, **commit)
+
+        self.table(name).change(write)
 
     def clean_up_log(self, name: str) -> None:
         """Remove the log entries of versions that are older than the table's log retention.
@@ -286,11 +288,6 @@ class SparkWriter:
 
     def _delta_log(self, name: str) -> Any:  # noqa: ANN401 - a Java object
         return self._delta().DeltaLog.forTable(self._spark._jsparkSession, self._path(name))  # noqa: SLF001 - as above
-
-    def _delta_table(self, name: str) -> Any:  # noqa: ANN401 - delta ships no types
-        from delta.tables import DeltaTable  # noqa: PLC0415 - loads Spark
-
-        return DeltaTable.forPath(self._spark, self._path(name))
 
     def _path(self, name: str) -> str:
         return str(self._location / name)

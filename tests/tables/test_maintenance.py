@@ -8,12 +8,13 @@ import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from threading import Lock, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
 
 from offsets_decoder import encode
+from streaming_app.job.stream_query import wait_for_listeners
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables import rust_table, table_creation
 from streaming_app.tables.definitions import table
@@ -21,6 +22,7 @@ from streaming_app.tables.maintenance import COMMITS_PER_COMPACTION, Maintenance
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_writer import SparkWriter
 from tests.stream.frames import Pair, Row, batch, expect_few_records
+from tests.warehouses import append
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,6 +76,24 @@ def test_expired_events_and_deleted_groups_are_removed_and_files_are_compacted(
     assert [row["group_id"] for row in opened.rows("SELECT group_id FROM groups ORDER BY group_id")] == ["kept", "new"]
     newest = spark.sql(f"DESCRIBE DETAIL delta.`{empty_warehouse}/groups`").collect()[0]
     assert newest["numFiles"] == 1
+
+
+@pytest.mark.parametrize("name", ["group_events", "quarantine", "topologies"])
+def test_a_compaction_of_a_history_runs_nothing_in_spark(spark: SparkSession, empty_warehouse: Path, name: str) -> None:
+    """Batches wait for it, every hundred of them: OPTIMIZE takes seconds, also of a table without a row."""
+    queries: Any = spark._jsparkSession.sharedState().statusStore()
+    writer = SparkWriter(spark, str(empty_warehouse), "default")
+    for _ in range(3):
+        append(empty_warehouse, name, {}, {})
+    append(empty_warehouse, name, {"cluster": "other"})
+    wait_for_listeners(spark)
+    before = queries.executionsCount()
+    writer.compact(name)
+    wait_for_listeners(spark)
+    assert queries.executionsCount() == before
+    files = DeltaTable(empty_warehouse / name).get_add_actions(flatten=True).column("partition.cluster").to_pylist()
+    assert sorted(files) == ["default", "other"]
+    assert len(WarehouseReader(empty_warehouse).rows(f"SELECT * FROM {name}")) == 7
 
 
 def test_expired_events_are_kept_if_their_state_still_held(spark: SparkSession, empty_warehouse: Path) -> None:

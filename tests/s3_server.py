@@ -24,6 +24,7 @@ from xml.sax.saxutils import escape
 
 _HOST, _BUCKET = "127.0.0.1", "bucket"
 _KEYS = re.compile(rb"<Key>(.*?)</Key>")
+_PAGE = 1_000  # keys, as S3 has
 _REFUSED, _WRITTEN = "refused", "written"
 
 
@@ -156,6 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _list(self, query: dict[str, str]) -> None:
         prefix, after, delimiter = (query.get(name, "") for name in ("prefix", "start-after", "delimiter"))
+        after = query.get("continuation-token", after)
         self._note("LIST", prefix)
         top = self.root / prefix.rpartition("/")[0]
         found = {file.relative_to(self.root).as_posix(): file for file in top.rglob("*") if file.is_file()}
@@ -165,13 +167,17 @@ class _Handler(BaseHTTPRequestHandler):
             rests = {key: key[len(prefix) :].partition(delimiter) for key in keys}
             directories = {prefix + first + delimiter for first, is_below, _ in rests.values() if is_below}
             keys = [key for key, (_, is_below, _) in rests.items() if not is_below]
+        more = ""
+        if len(keys) > _PAGE and not delimiter:
+            keys = keys[:_PAGE]
+            more = f"<IsTruncated>true</IsTruncated><NextContinuationToken>{escape(keys[-1])}</NextContinuationToken>"
         contents = "".join(
             f"<Contents><Key>{escape(key)}</Key><Size>{found[key].stat().st_size}</Size><ETag>e</ETag>"
             f"<LastModified>{_iso(found[key].stat().st_mtime)}</LastModified></Contents>"
             for key in keys
         )
         prefixes = "".join(f"<CommonPrefixes><Prefix>{escape(one)}</Prefix></CommonPrefixes>" for one in directories)
-        self._send(200, f"<ListBucketResult>{contents}{prefixes}</ListBucketResult>".encode())
+        self._send(200, f"<ListBucketResult>{more}{contents}{prefixes}</ListBucketResult>".encode())
 
     def _send_object(self, key: str) -> None:
         try:

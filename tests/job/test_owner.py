@@ -252,3 +252,14 @@ def test_a_check_of_a_record_that_is_gone_is_no_error(place: Location) -> None:
         assert isinstance(ownership, Ownership)
         shutil.rmtree(owner.owner_location(place, "default").path)
         ownership.check()
+
+
+def test_the_record_has_few_files_after_any_number_of_starts(place: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    retention = {f"delta.{name}RetentionDuration": "interval 0 seconds" for name in ("log", "deletedFile")}
+    monkeypatch.setattr(owner, "_CONFIGURATION", {**retention, "delta.checkpointInterval": "3"})
+    directory = owner.owner_location(place, "default").path
+    counts = []
+    for _ in range(60):
+        with taken(place):
+            counts.append(len(list(directory.glob("*.parquet"))))
+    assert max(counts) <= owner._KEPT_COMMITS

@@ -26,6 +26,7 @@ from streaming_app.kafka import keystores
 from streaming_app.kafka.properties import Properties, SecurityError, jaas_options, resolve_config_providers
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_TLS_1_3_SUITES = frozenset({"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"})
 _PASSWORD_MECHANISMS = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
@@ -87,6 +88,7 @@ def _ssl_context(properties: Properties) -> ssl.SSLContext:
     if not properties.get("ssl.endpoint.identification.algorithm", "https").strip():
         context.check_hostname = False
     _limit_versions(context, properties.get("ssl.enabled.protocols"))
+    _limit_ciphers(context, properties.get("ssl.cipher.suites"))
     if entry := keystores.load_key_store(properties):
         _load_client_certificate(context, entry)
     return context
@@ -99,6 +101,36 @@ def _limit_versions(context: ssl.SSLContext, enabled: str | None) -> None:
     if not versions:
         raise SecurityError(f"ssl.enabled.protocols {enabled}: only {' and '.join(_VERSIONS)} are supported")
     context.minimum_version, context.maximum_version = versions[0], versions[-1]
+
+
+def _limit_ciphers(context: ssl.SSLContext, suites: str | None) -> None:
+    """Allow only these cipher suites, which Java names as IANA does.
+
+    Those of TLS 1.3 are all allowed or none: Python cannot choose among them.
+    """
+    names = [name.strip() for name in (suites or "").split(",") if name.strip()]
+    if not names:
+        return
+    older = [_openssl_name(name) for name in names if name not in _TLS_1_3_SUITES]
+    if len(older) == len(names):
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+    elif not older:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        return
+    try:
+        context.set_ciphers(":".join(older))
+    except ssl.SSLError:
+        raise SecurityError(f"ssl.cipher.suites {suites}: this machine's OpenSSL has none of them") from None
+
+
+def _openssl_name(suite: str) -> str:
+    """Return OpenSSL's name of a suite of TLS 1.2.
+
+    TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 is ECDHE-RSA-AES128-GCM-SHA256.
+    """
+    name = suite.removeprefix("TLS_").replace("_WITH_", "_").replace("_", "-")
+    name = name.replace("AES-128", "AES128").replace("AES-256", "AES256").replace("-CBC-", "-")
+    return name.removeprefix("RSA-").removesuffix("-SHA256") if "CHACHA20" in name else name.removeprefix("RSA-")
 
 
 def _context_trusting_only(certificates: str) -> ssl.SSLContext:
@@ -202,24 +234,32 @@ def _request_token(url: str, options: Mapping[str, str], context: ssl.SSLContext
             response = pool.request("POST", url, fields=fields, headers=headers, encode_multipart=False)
             body = response.json() if response.status == 200 else None  # noqa: PLR2004 - OK
     except (urllib3.exceptions.HTTPError, ValueError, UnicodeError) as error:
-        raise SecurityError(f"{_ENDPOINT} {url} returned no token: {_describe(error)}") from None
+        raise SecurityError(f"{_ENDPOINT} {_without_user(url)} returned no token: {_describe(error, url)}") from None
     if body is None:
         raise SecurityError(
-            f"{_ENDPOINT} {url} returned no token: HTTP status {response.status}; are clientId, clientSecret and scope "
-            "of sasl.jaas.config right?"
+            f"{_ENDPOINT} {_without_user(url)} returned no token: HTTP status {response.status}; "
+            "are clientId, clientSecret and scope of sasl.jaas.config right?"
         )
     token = body.get("access_token") if isinstance(body, dict) else None
     if not isinstance(token, str) or not token:
-        raise SecurityError(f"{_ENDPOINT} {url} returned no token: the response has no access_token")
+        raise SecurityError(f"{_ENDPOINT} {_without_user(url)} returned no token: the response has no access_token")
     return token
 
 
-def _describe(error: Exception) -> str:
+def _without_user(url: str) -> str:
+    """Return a URL without user and password, for a line."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def _describe(error: Exception, url: str) -> str:
     if isinstance(error, urllib3.exceptions.NewConnectionError):
         return "nothing listens there"
     if isinstance(error, urllib3.exceptions.TimeoutError):
         return "it did not answer in time"
-    return " ".join(str(error).split()) or type(error).__name__
+    user = urlsplit(url).netloc.rpartition("@")[0]
+    text = " ".join(str(error).split()).replace(f"{user}@", "") if user else " ".join(str(error).split())
+    return text or type(error).__name__
 
 
 def _read_token(url: str) -> str:

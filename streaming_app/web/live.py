@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Callable
 
 from streaming_app.job_status import inputs
@@ -11,6 +12,7 @@ from streaming_app.text import utc_iso
 from streaming_app.web.snapshot import Snapshot
 from streaming_app.web.source import CHECK_SECONDS
 
+_log = logging.getLogger(__name__)
 MAX_VIEWERS = 500
 HEARTBEAT_SECONDS = 15.0
 _RETRY_MS = 2_000
@@ -33,10 +35,14 @@ class Live:
         """Check for changes until cancelled."""
         while True:
             await self._has_viewers.wait()
-            message = message_of(await asyncio.to_thread(self._current))
-            if message != self._message:
-                self._message = message
-                self._wake()
+            try:
+                message = message_of(await asyncio.to_thread(self._current))
+            except Exception as error:  # noqa: BLE001 - a page that looks connected must hear of the next change
+                _log.error("cannot look for changes, trying again: %s", type(error).__name__)
+            else:
+                if message != self._message:
+                    self._message = message
+                    self._wake()
             await asyncio.sleep(CHECK_SECONDS)
 
     def close(self) -> None:

@@ -298,8 +298,9 @@ class Page:
         if self._broker_threads.is_full:
             text = f"{MAX_IN_FLIGHT} descriptions are asked for at this moment; try again"
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, text)
+        answer = await self._broker_threads.start(fetch)
         try:
-            await asyncio.wait_for(self._broker_threads.run(fetch), ANSWER_SECONDS)
+            await asyncio.wait_for(answer, ANSWER_SECONDS)
         except asyncio.TimeoutError:
             text = f"The broker has not answered within {ANSWER_SECONDS:.0f} s; its answer is shown here when it comes"
             raise HTTPException(HTTPStatus.GATEWAY_TIMEOUT, text) from None

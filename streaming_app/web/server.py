@@ -160,9 +160,13 @@ class ResponseThreads:
         return self._free.locked()
 
     async def run(self, function: Callable[[], T]) -> T:
-        """Return what the function returns, or raise what it raises.
+        """Return what the function returns, or raise what it raises."""
+        return await (await self.start(function))
 
-        Its place is free again at its end, even if nobody waits for it any more.
+    async def start(self, function: Callable[[], T]) -> asyncio.Future[T]:
+        """Return the result to come. If not full, the place is taken before anything else runs in the loop.
+
+        The place is free again at the function's end, even if nobody waits for it any more.
         """
         await self._free.acquire()
         loop = asyncio.get_running_loop()
@@ -186,7 +190,7 @@ class ResponseThreads:
         except RuntimeError:  # the process has too many threads
             self._free.release()
             raise
-        return await future
+        return future
 
 
 class _Oldest:

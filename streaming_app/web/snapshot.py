@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -118,7 +119,7 @@ class Snapshot:
     clusters: tuple[str, ...] = ()
     """All clusters of the warehouse."""
     _by_key: dict[str, str] = field(default_factory=dict)
-    _details: dict[Hashable, Any] = field(default_factory=dict)
+    _details: dict[Hashable, Future[Any]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def job_problem(self, now: datetime) -> str | None:
@@ -296,14 +297,23 @@ class Snapshot:
         return self._kept((query, *arguments, *more.values()), lambda: query(reader, *arguments, **more))
 
     def _kept(self, key: Hashable, read: Callable[[], _Result]) -> _Result:
-        """Return what was read before under this key, or read it; one reading at a time."""
+        """Return what was read before under this key, or read it; who asks for the same meanwhile waits for it."""
         with self._lock:
-            if key not in self._details:
+            is_ours = key not in self._details
+            if is_ours:
                 while len(self._details) >= _MAX_DETAILS:
                     del self._details[next(iter(self._details))]
-                self._details[key] = read()
-            result: _Result = self._details[key]
-            return result
+                self._details[key] = Future()
+            found: Future[_Result] = self._details[key]
+        if is_ours:
+            try:
+                found.set_result(read())
+            except BaseException as error:  # noqa: BLE001 - whoever waits for it raises it, too
+                with self._lock:
+                    if self._details.get(key) is found:
+                        del self._details[key]
+                found.set_exception(error)
+        return found.result()
 
 
 def _group_at(reader: WarehouseReader, cluster: str, group_id: str, at: datetime) -> GroupAt | None:

@@ -78,7 +78,9 @@ class OtherGroups:
 
 CHECK_SECONDS = 0.5
 """How long a snapshot is returned without asking whether the tables have changed."""
-_WATCHED = ("groups", "alerts", "group_health", "group_events", "lag", "task_copies")
+_WATCHED = (
+    "groups", "alerts", "group_health", "group_events", "lag", "task_copies", "incidents", "broker_facts", "topologies",
+)  # fmt: skip
 """The tables whose versions are asked for: whatever the page shows of streams groups changes with one of them."""
 _WATCHED_OF_OTHERS = ("group_records", "offset_commits")
 _FIRST_WAIT = 0.5  # seconds that the first page waits for the groups of other types

@@ -1,0 +1,97 @@
+"""What open pages depend on: errors of a reading, readings that take long, and tables that change."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming_app.web import live, source
+from streaming_app.web.live import Live
+from streaming_app.web.snapshot import Snapshot
+from streaming_app.web.source import SnapshotSource
+from tests.waiting import wait_until
+from tests.warehouses import append, make_warehouse
+
+NOW = datetime(2026, 11, 26, tzinfo=timezone.utc)
+MINUTES = 120.0  # for what another thread does
+
+
+def test_any_error_of_a_reading_leaves_the_watching_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "CHECK_SECONDS", 0)
+    results: list[Any] = [RuntimeError("no descriptors are left"), ValueError("odd"), Snapshot("c", "newest", NOW)]
+
+    def current() -> Snapshot:
+        found = results.pop(0) if len(results) > 1 else results[0]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    async def first_message() -> str:
+        viewers = Live(current)
+        watching = asyncio.create_task(viewers.watch())
+        try:
+            async for text in viewers.events():
+                if text.startswith("data"):
+                    return text
+        finally:
+            watching.cancel()
+        return ""
+
+    assert '"tag": "newest"' in asyncio.run(asyncio.wait_for(first_message(), MINUTES))
+
+
+def test_a_reading_that_takes_long_holds_up_no_other_one_and_the_same_is_read_once() -> None:
+    snapshot = Snapshot("c", "tag", NOW)
+    began, may_end, reads = threading.Event(), threading.Event(), list[str]()
+
+    def slow() -> str:
+        reads.append("slow")
+        began.set()
+        assert may_end.wait(MINUTES)
+        return "slow"
+
+    with ThreadPoolExecutor(3) as threads:
+        first = threads.submit(snapshot._kept, "slow", slow)
+        assert began.wait(MINUTES)
+        again = threads.submit(snapshot._kept, "slow", slow)
+        other = threads.submit(snapshot._kept, "fast", lambda: "fast")
+        assert other.result(MINUTES) == "fast"
+        may_end.set()
+        assert [first.result(MINUTES), again.result(MINUTES)] == ["slow", "slow"]
+    assert reads == ["slow"]
+
+
+def test_a_reading_that_failed_is_tried_again() -> None:
+    snapshot = Snapshot("c", "tag", NOW)
+
+    def fails() -> str:
+        raise OSError("away")
+
+    with pytest.raises(OSError, match="away"):
+        snapshot._kept("key", fails)
+    assert snapshot._kept("key", lambda: "there") == "there"
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("incidents", {"incident_id": "i"}),
+        ("broker_facts", {"subject": "s", "kind": "isr"}),
+        ("topologies", {"group_id": "g"}),
+    ],
+)
+def test_a_change_of_a_table_that_the_page_shows_is_a_new_snapshot(
+    name: str, row: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "CHECK_SECONDS", 0)
+    warehouse = make_warehouse(tmp_path / "warehouse")
+    snapshots = SnapshotSource(warehouse, "default", lambda: NOW)
+    before = snapshots.current()
+    append(warehouse, name, row)
+    assert wait_until(lambda: snapshots.current().tag != before.tag, MINUTES)

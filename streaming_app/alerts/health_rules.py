@@ -154,7 +154,7 @@ HEALTH_RULES = (
             "Nothing is processed, and there is work, or that cannot be known. The group has no members, is NotReady "
             "since topics that its topology needs are missing or have partition counts that do not match, or it is "
             "started again and again and processes for less than half of the time. A group without members to which "
-            "nothing waits and nothing comes is Off, not Down; so is one that usually rests at this time, and one "
+            "nothing waits is Off, not Down; so is one that usually rests at this time, and one "
             "whose successor, with the same topology, has passed its offsets. A group that ran side by side with it "
             "for more than a day is a copy and no successor, unless `alerts.successors` declares it. How its members "
             "left makes no difference: a crash may look like a shutdown. It ends when offsets have advanced, not when "

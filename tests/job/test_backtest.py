@@ -49,7 +49,7 @@ def test_a_play_of_what_a_job_recorded_finds_its_incident_and_other_settings_cha
     client.create_topic(source, 1)
     member = SimulatedMember(client, group_id, topology(subtopology("0", source_topics=[source])))
     # Whether a member committed as it left is known to a second or two only by a play.
-    down: dict[str, Any] = {"after": "5s", "restart_within": "5s", "after_unknown": "1h"}
+    down: dict[str, Any] = {"after": "5s", "after_unknown": "1h"}
     down |= {"established": "1s", "stay_up": "1s"}
     alerts = {"interval": 0.3, "groups": group_id, "rules": {"StreamsGroupDown": down}}
     lag = {"interval": 0.5, "history_interval": 0.5}
@@ -97,6 +97,6 @@ def test_a_play_of_what_a_job_recorded_finds_its_incident_and_other_settings_cha
     assert abs(datetime.fromisoformat(opened["at"]) - alert["opened_at"]) < _CLOSE
     assert abs(datetime.fromisoformat(over["at"]) - alert["resolved_at"]) < _CLOSE + timedelta(minutes=1)
 
-    patient = {**down, "after": "9m", "restart_within": "9m"}
+    patient = {**down, "after": "9m"}
     file.write_text(json.dumps({"alerts": {**alerts, "rules": {"StreamsGroupDown": patient}}}))
     assert play(file, empty_warehouse) == []

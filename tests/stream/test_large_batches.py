@@ -95,7 +95,7 @@ def test_a_batch_with_large_records_is_written_in_slices_and_gives_the_same_tabl
     monkeypatch.setattr(slices, "SLICE_BYTES", 200_000)
     written = []
     small = GroupsBatchWriter._write_small
-    monkeypatch.setattr(GroupsBatchWriter, "_write_small", lambda *a: (written.append(a[-1].version), small(*a))[1])
+    monkeypatch.setattr(GroupsBatchWriter, "_write_small", lambda *a: (written.append(a[-2].version), small(*a))[1])
     outcomes: list[GroupsOutcome] = []
     read, read_alone = [], []
     to_arrow = type(batch(spark, [])).toArrow

@@ -154,7 +154,12 @@ class AlertEngine:
         self._unsaved_incidents: dict[str, Incident] = {}
         self._unsaved: dict[_Row, tuple[Alert, bool]] = {}
         self._has_judged = False
-        open_incidents = {one.incident_id: one for one in health.incidents if one.ended_at is None}
+        open_incidents = {
+            AlertKey(one.incident_id, own.groups[0]): own
+            for one in health.incidents
+            if one.ended_at is None
+            for own in one.by_group(health.verdicts.get)
+        }
         known = [self._without_removed_sinks(self._with_new_settings(one, open_incidents)) for one in stored]
         self._state = AlertState.from_alerts(known)
         self._tracked: dict[str, Alert] = {}
@@ -328,7 +333,7 @@ class AlertEngine:
             max_new_groups=self._settings.max_new_groups,
             put_off=self._board.put_off,
             incidents=self._incidents.open(),
-            verdicts=self._board.verdicts(),
+            verdict_of=self._board.verdict,
             lost_descriptions=observed.lost_descriptions,
             plugin=observed.plugin,
         )
@@ -350,12 +355,12 @@ class AlertEngine:
         before = {alert.fingerprint: alert for alert in self._to_queue}
         self._to_queue = tuple((before | new).values())
 
-    def _with_new_settings(self, alert: Alert, incidents: Mapping[str, Incident]) -> Alert:
+    def _with_new_settings(self, alert: Alert, incidents: Mapping[AlertKey, Incident]) -> Alert:
         """Give an alert about an open incident the severity that it has by the settings of this run.
 
         Only what the facts make worse is notified again, and not what somebody changed in the configuration.
         """
-        incident = incidents.get(alert.incident_id or "")
+        incident = incidents.get(alert.key)
         settings = self._settings.rule_settings_of(alert.group_id).get(alert.rule)
         if alert.state != FIRING or incident is None or settings is None:
             return alert

@@ -7,7 +7,8 @@ description statuses they apply to, and what of a group they are about; a group 
 left out until it changes, see `alerts.watched`.
 
 One cause is to give one alert. A rule names the rules that say the same and more (`hidden_by`), and a rule for the
-cluster those for a group that it takes the place of, once many groups have a finding of them (`replaces`).
+cluster those for a group that it takes the place of, once many groups have a finding of them (`replaces`). An alert
+that fires already stays in both cases: to resolve it would say that its condition is over.
 
 Not evaluated: deleted groups, ids that a classic group has taken over, and groups that the settings exclude. The
 lifecycle then resolves their open alerts.
@@ -106,7 +107,10 @@ def evaluate(
         enabled = rule_settings_of(group_id)
         for rule in rules:
             settings = enabled.get(rule.name)
-            if not settings or not rule.about(group) or _has_finding(findings, rule.hidden_by, group_id):
+            if not settings or not rule.about(group):
+                continue
+            is_firing = AlertKey(rule.name, group_id) in context.firing_alerts
+            if not is_firing and _has_finding(findings, rule.hidden_by, group_id):
                 continue
             try:
                 finding = rule.find(group, settings.thresholds, context)
@@ -186,10 +190,13 @@ def _findings_of_incidents(
     Once all its groups process, an incident that may come again has those whose alert is still open.
     """
     for incident in incidents:
-        for one in incident.by_group(context.verdicts):
+        for one in incident.by_group(context.verdict_of):
             (group_id,) = one.groups
             key = AlertKey(incident.incident_id, group_id)
-            rule = RULES_BY_VERDICT[one.verdict]
+            rule = RULES_BY_VERDICT.get(one.verdict)
+            if rule is None:  # the time line no longer says what was wrong with it: its alert stays as it is
+                context.failed.add(key)
+                continue
             settings = rule_settings_of(group_id).get(rule.name)
             if not settings or not (one.open_groups or key in context.open_alerts):
                 continue

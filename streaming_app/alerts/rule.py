@@ -44,9 +44,9 @@ class EvaluationContext:
     descriptions_required: bool = False
     """Every group is to have a description, also one that never had any: `descriptions: always`."""
     open_alerts: Container[AlertKey] = ()
+    """The alerts that are pending or firing."""
     firing_alerts: Container[AlertKey] = ()
     """Those of `open_alerts` that are not pending."""
-    """The alerts that are pending or firing."""
     differing_groups: Sequence[DifferingGroup] = ()
     """The groups that the self-check reports; they need not be in the tables."""
     copies: Sequence[GroupCopies] | None = ()
@@ -56,13 +56,13 @@ class EvaluationContext:
     max_new_groups: int = MAX_NEW_GROUPS
     """Of how many new groups there are findings."""
     failed: set[AlertKey] = field(default_factory=set)
-    """Rules that could not be evaluated for a group; `evaluate` fills it."""
+    """Rules, or incidents, that could not be evaluated for a group; `evaluate` fills it."""
     put_off: Mapping[str, datetime] = field(default_factory=dict)
     """The newcomers that wait for their verdict, and since when."""
     incidents: Sequence[Incident] = ()
     """The open incidents."""
-    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
-    """The newest verdict on each group."""
+    verdict_of: Callable[[str], Verdict | None] = lambda _group_id: None
+    """Returns the newest verdict on a group."""
     lost_descriptions: Sequence[LostDescription] | None = ()
     """The descriptions that the plugin does not return; None before the job has looked."""
     plugin: PluginStatus | None = NO_PLUGIN

@@ -168,6 +168,11 @@ class Board:
         """Return the newest verdict on each group."""
         return {**self._stored, **{group_id: one.verdict for group_id, one in self._groups.items()}}
 
+    def verdict(self, group_id: str) -> Verdict | None:
+        """Return the newest verdict on a group."""
+        one = self._groups.get(group_id)
+        return one.verdict if one else self._stored.get(group_id)
+
     def knows(self, group_id: str) -> bool:
         """Tell whether there is a verdict on a group."""
         return group_id in self._groups or group_id in self._stored

@@ -114,24 +114,30 @@ class Incident:
         """The newest line with the worst verdict: of an incident that is over, or almost, what was wrong."""
         return next((line for line in reversed(self.timeline) if line.verdict == self.verdict), self.newest)
 
-    def by_group(self, verdicts: Mapping[str, Verdict]) -> Iterator[Incident]:
+    def by_group(self, verdict_of: Callable[[str], Verdict | None]) -> Iterator[Incident]:
         """Yield what it is to each group that does not process yet, or to each one if all do: with its own lines only.
 
-        `verdicts` are the newest ones: the time line of an incident about many groups has no line about some of them.
+        `verdict_of` returns the newest verdict on a group: the time line of an incident about many groups lacks lines
+        of some. A group of which it has only good ones has a good verdict here, too.
         """
         if len(self.groups) <= 1:
-            yield self
+            yield from [self] if self.groups else []
             return
         lines = defaultdict[str, list[Line]](list)
         for line in self.timeline:
             lines[line.group_id].append(line)
         still_open = frozenset(self.open_groups)
         for group_id in self.open_groups or self.groups:
-            verdict = verdicts.get(group_id)
-            newest = _line(group_id, verdict) if verdict else self.newest._replace(group_id=group_id)
-            own = lines.get(group_id) or [newest]
+            own, verdict = lines[group_id], verdict_of(group_id)
+            if verdict and (not own or (own[-1].verdict, own[-1].severity) != (verdict.verdict, verdict.severity)):
+                own.append(_line(group_id, verdict))
+            if not own:
+                own.append(Line(self.opened_at, group_id, self.verdict, self.severity, "", {}))
+            cause, scope = self._cause_for(group_id, own)
             yield replace(
                 self,
+                cause=cause,
+                scope=scope,
                 severity=min((one.severity or "info" for one in own), key=_SEVERITIES.index),
                 opened_at=own[0].at,
                 verdict=min((one.verdict for one in own), key=_ORDER.index),
@@ -139,6 +145,16 @@ class Incident:
                 open_groups=(group_id,) if group_id in still_open else (),
                 timeline=tuple(own),
             )
+
+    def _cause_for(self, group_id: str, own: Iterable[Line]) -> tuple[str, str]:
+        """Return the cause and the scope as they are true for one of several groups."""
+        if self.cause not in CAUSES:  # releases up to 0.2 also merged groups whose clients were on one host
+            return GROUP, group_id
+        if self.cause != MISSING_TOPIC:
+            return self.cause, self.scope
+        missing = {topic for line in own for topic in missing_sources(str(line.evidence.get("reason", "")))}
+        shared = [topic for topic in self.scope.split(_SEPARATOR) if topic in missing]
+        return self.cause, _SEPARATOR.join(shared) or self.scope
 
 
 class _Groups(NamedTuple):

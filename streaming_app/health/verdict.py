@@ -87,7 +87,7 @@ DEFAULTS = HealthSettings()
 Restores = Mapping[str, Restore]
 Away = Mapping[str, Collection[str]]
 BROKER_AWAY = "broker_away"
-"""Keys of evidence: the one host that all members left, and the broker that led partitions which the group reads."""
+"""Key of evidence: the broker that led partitions which the group reads."""
 
 
 @dataclass(frozen=True, slots=True)

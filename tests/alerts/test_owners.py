@@ -9,19 +9,23 @@ from typing import Any
 
 import pytest
 
-from streaming_app.alerts.alert import FIRING, RESOLVED, Alert
+from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, Delivery
 from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed, StoredHealth
 from streaming_app.alerts.outbox import Backoff, Outboxes, SinkTraits
 from streaming_app.alerts.routes import Route, Routes
 from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.health.incidents import Incidents
-from streaming_app.health.verdict import DOWN, OK, STALLED
+from streaming_app.health.board import Change
+from streaming_app.health.history import GroupHistory, MemberChange, StateChange
+from streaming_app.health.incidents import Incident, Incidents, Line
+from streaming_app.health.verdict import DOWN, OK, STALLED, Verdict
 from streaming_app.regex import compiled
 from tests.alerts.engine_rig import OLD, Rig, at
 from tests.alerts.healthy_group import healthy_group
+from tests.health.health_harness import waiting
 from tests.health.test_incidents import change
+from tests.notify.receivers import HttpReceiver, make_sink
 
 TEAMS = Routes(
     [
@@ -178,3 +182,178 @@ def test_one_more_missing_description_resolves_no_alert_of_another_group() -> No
     assert rig.sent[4:] == [(FIRING, None)]
     rig.cycle(120, *map(missing, range(1, 5)))
     assert [sent for sent in rig.sent if sent[0] == RESOLVED] == [(RESOLVED, "app-0")]
+
+
+MISSES_A = {"reason": "MISSING_SOURCE_TOPICS: Source topics a are missing."}
+AT_ONCE = {"group_wait": "0s", "group_interval": "0s"}
+
+
+def misses_a(name: str, seconds: float, severity: str = "critical") -> Change:
+    time = at(seconds)
+    return Change(name, Verdict(DOWN, time, time, f"why {name}", severity, evidence=MISSES_A), time)
+
+
+def processes(name: str, seconds: float) -> Change:
+    return Change(name, Verdict(OK, at(seconds), at(seconds), "Offsets advance."), at(seconds))
+
+
+def severities(rig: Rig) -> dict[str | None, str]:
+    return {alert.group_id: alert.severity for alert in rig.engine.open_alerts}
+
+
+def test_three_deaths_within_ten_minutes_on_a_host_where_others_live_are_three_messages_with_a_reason_each() -> None:
+    """Two applications without members, one of which gave up as a topic was missing, and one without that topic."""
+    host, other = "10.0.0.7", "10.0.0.8"
+    left = {"crashed": -660, "gave-up": -480}
+    gone = {name: MemberChange(at(when), 1, "m", joined=False, place=host) for name, when in left.items()}
+    histories = {name: GroupHistory(members=[one]) for name, one in gone.items()}
+    gave_up = [StateChange(at(left["gave-up"]), 1, "NotReady", "Empty")]
+    histories["gave-up"] = GroupHistory(gave_up, members=[gone["gave-up"]])
+    for name, place in (("lives", host), ("elsewhere", other), ("no-topic", host)):
+        joined = MemberChange(at(-9_000), 1, "m", joined=True, place=place)
+        histories[name] = GroupHistory(members=[joined])
+    empty = {"state": "Empty", "member_count": 0, "first_seen_at": OLD}
+    groups = {
+        "crashed": replace(healthy("crashed"), state_since=at(left["crashed"]), **empty),
+        "gave-up": replace(healthy("gave-up"), state_since=at(left["gave-up"]), not_ready_reason="b is away", **empty),
+        "no-topic": not_ready("no-topic", "c"),
+        "lives": healthy("lives"),
+        "elsewhere": healthy("elsewhere"),
+    }
+    work = {name: replace(waiting(at(-660), at(0)), group_id=name) for name in left}
+    rig = Rig(AT_ONCE)
+    rig.step(0, *groups.values(), histories=histories, work=work)
+    assert all(len(one.groups) == 1 for one in rig.engine.incidents)
+    with HttpReceiver() as receiver:
+        sink = make_sink(type="webhook", url=receiver.url)
+        for alert in rig.engine.open_alerts:
+            if alert.state == FIRING:
+                sink.send(alert, FIRING)
+        sink.close()
+        bodies = {body["data"]["group_id"]: body["data"] for body in receiver.bodies}
+        assert len(receiver.bodies) == len(bodies) == 3
+    assert "no members since" in bodies["crashed"]["summary"]
+    assert "gave up, as it was NotReady (b is away)" in bodies["gave-up"]["summary"]
+    assert "Source topics c are missing" in bodies["no-topic"]["summary"]
+    for name, data in bodies.items():
+        assert not [one for one in groups if one != name and one in str(data)]
+
+
+def test_a_cause_that_many_groups_have_twice_within_an_hour_ends_no_evaluation() -> None:
+    """The time line then lacks the bad lines of some, and their alerts stay as they are until the incident ends."""
+    names = [f"app-{number}" for number in range(250)]
+    incidents, stored = Incidents("prod"), dict[str, Incident]()
+    for seconds, make in ((0, misses_a), (600, processes), (1_200, misses_a)):
+        found = incidents.step([make(name, seconds) for name in names], at(seconds))
+        stored |= {one.incident_id: one for one in found}
+    rig = Rig(AT_ONCE)
+    bad = {name: misses_a(name, 1_200).verdict for name in names}
+    rig.restart(health=StoredHealth(bad, list(stored.values())))
+    rig.cycle(1_200)
+    assert sorted(rig.sent) == sorted((FIRING, name) for name in names)
+    found = incidents.step([processes(name, 3_300) for name in names], at(3_300))
+    stored |= {one.incident_id: one for one in found}
+    rig.restart(health=StoredHealth({name: processes(name, 3_300).verdict for name in names}, list(stored.values())))
+    rig.cycle(3_600, *map(healthy, names))
+    assert [one.ended_at for one in rig.engine.incidents] == [None]
+    assert len(rig.engine.open_alerts) == len(rig.sent) == len(names)
+    rig.cycle(5_100, *map(healthy, names))
+    assert (rig.engine.incidents, rig.engine.open_alerts) == ([], ())
+
+
+def test_what_is_said_of_a_group_is_its_newest_verdict_though_the_time_line_lacks_it() -> None:
+    incidents = Incidents("prod")
+    incidents.step([misses_a("keeps it open", -9_000), misses_a("x", -9_000)], at(-9_000))
+    incidents.step([processes("x", -8_900)], at(-8_900))
+    incidents.step([misses_a(f"early-{number}", -8_800) for number in range(120)], at(-8_800))
+    incidents.step([misses_a("x", -8_700)], at(-8_700))
+    incidents.step([misses_a(f"late-{number}", -8_600) for number in range(150)], at(-8_600))
+    (one,) = incidents.open()
+    assert [line.verdict for line in one.timeline if line.group_id == "x"] == [DOWN, OK]
+    verdicts = {"x": misses_a("x", -8_700).verdict}
+    (own,) = (own for own in one.by_group(verdicts.get) if own.groups == ("x",))
+    assert (own.newest.verdict, own.newest.at) == (DOWN, at(-8_700))
+
+
+def test_a_group_of_which_neither_a_line_nor_a_verdict_is_known_is_not_told_the_reason_of_another() -> None:
+    (one,) = Incidents("prod").step([misses_a("a", -900)], at(-900))
+    parts = {own.groups: own for own in replace(one, groups=("a", "b"), open_groups=("a", "b")).by_group({}.get)}
+    assert parts["a",].newest.why == "why a"
+    assert (parts["b",].newest.why, parts["b",].newest.evidence) == ("", {})
+
+
+def test_a_restart_gives_no_group_the_severity_of_another_and_hides_nothing_that_became_worse_meanwhile() -> None:
+    incidents = Incidents("prod")
+    (stored,) = incidents.step([misses_a("a", -900), misses_a("b", -800, "warning")], at(-800))
+    verdicts = {"a": misses_a("a", -900).verdict, "b": misses_a("b", -800, "warning").verdict}
+    rig = Rig(AT_ONCE)
+    rig.restart(health=StoredHealth(verdicts, [stored]))
+    rig.cycle(0)
+    rig.restart(health=StoredHealth(verdicts, [stored]))
+    assert severities(rig) == {"a": "critical", "b": "warning"}
+    (worse,) = incidents.step([misses_a("b", 10)], at(10))
+    rig.engine._incidents = Incidents("prod", [worse])  # as a step with new facts makes it
+    rig.cycle(30)
+    assert severities(rig) == {"a": "critical", "b": "critical"}
+    assert sorted(rig.sent) == [(FIRING, "a"), (FIRING, "b"), (FIRING, "b")]
+
+
+@pytest.mark.parametrize("still_open", [("a", "b"), ("b",)])
+def test_an_incident_that_release_0_2_merged_by_host_goes_on_with_an_alert_for_each_group_that_is_bad(
+    still_open: tuple[str, ...],
+) -> None:
+    """That release had one alert, under the first group, until the last one of them processed."""
+    evidence = {"client_host": "10.0.0.7"}
+    lines = [Line(at(-900), name, DOWN, "critical", f"why {name}", evidence) for name in ("a", "b")]
+    lines += [Line(at(-60), name, OK, None, "Offsets advance.", {}) for name in ("a", "b") if name not in still_open]
+    row = Incident(
+        "0123456789ab",
+        "prod",
+        "client_host",
+        "10.0.0.7",
+        "critical",
+        at(-900),
+        verdict=DOWN,
+        groups=("a", "b"),
+        open_groups=still_open,
+        timeline=tuple(lines),
+    )
+    details = {"incident": row.incident_id, "cause": "client_host", "scope": "10.0.0.7", "groups": ["a", "b"]}
+    sent = (Delivery("pager", FIRING, at(-600), 1),)
+    times = (at(-900), at(-600), None)
+    old = Alert("prod", "a", "StreamsGroupDown", "critical", FIRING, *times, "2 groups (a, b)", details, sent)
+    verdicts = {line.group_id: Verdict(line.verdict, line.at, line.at, line.why, line.severity) for line in lines}
+    rig = Rig(AT_ONCE, table={(old.key, old.pending_since): old})
+    rig.restart(health=StoredHealth(verdicts, [row]))
+    for seconds in (0, 30):
+        rig.cycle(seconds)
+    assert sorted(rig.sent) == [(FIRING, "b"), *([] if "a" in still_open else [(RESOLVED, "a")])]
+    fires = {one.group_id: one for one in rig.engine.open_alerts}
+    assert set(fires) == set(still_open)
+    for name, alert in fires.items():
+        assert (alert.details["cause"], alert.details["scope"]) == ("group", name)
+        assert (alert.summary, "groups" in alert.details) == (f"{name} is Down: why {name}", False)
+    if "a" in still_open:
+        assert fires["a"].fingerprint == old.fingerprint
+
+
+def test_the_scope_in_the_message_of_a_group_has_only_topics_that_it_misses() -> None:
+    teams = Teams()
+    teams.cycle(0, not_ready("pay-a", "a", "b"))
+    teams.cycle(60, not_ready("pay-a", "a", "b"), not_ready("shop-a", "b"))
+    assert len(teams.engine.incidents) == 1
+    ((_, own),), ((_, other),) = teams.received["pay-hook"], teams.received["shop-hook"]
+    assert (own.details["scope"], other.details["scope"]) == ("a, b", "b")
+
+
+def test_an_alert_that_fires_is_not_resolved_as_another_rule_begins_to_say_the_same_and_more() -> None:
+    stale = replace(healthy("g"), stale_member_count=2, stale_members_since=OLD)
+    rig = Rig(AT_ONCE)
+    rig.cycle(0, stale)
+    assert rig.open_rules() == {"StreamsGroupMembersStale"}
+    since = {"description_since": at(60), "description_stale_since": at(60)}
+    rig.cycle(70, replace(stale, solicitable=False, description_status="STALE", **since))
+    assert rig.open_rules() == {"StreamsGroupMembersStale", "StreamsGroupDescriptionNotSolicited"}
+    assert (RESOLVED, "g") not in rig.sent
+    rig.cycle(80, replace(healthy("g"), solicitable=False, description_status="STALE", **since))
+    assert rig.sent.count((RESOLVED, "g")) == 1

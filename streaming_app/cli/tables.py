@@ -97,7 +97,8 @@ def sql(warehouse: Location, cluster: str, query: str, form: str, timeout: float
         output.print_table(names, rows)
 
 
-_CHILD = "from streaming_app.cli.tables import answer_parent; answer_parent()"
+# With this process's path for imports: `-c` would look into the working directory first, where a user's modules may be.
+_CHILD = "import sys; sys.path[:] = sys.argv[1:]; from streaming_app.cli.tables import answer_parent; answer_parent()"
 _POOL_SHARE = 4  # of the address space, the part that DataFusion's pool may have before it spills
 _OUT_OF_MEMORY = "Resources exhausted"
 
@@ -107,7 +108,7 @@ def _run_in_child(request: tuple[str, str | None, str, int], timeout: float, mem
 
     Raises WarehouseError if the query is refused, fails, or takes too long or too much memory.
     """
-    command = [sys.executable, "-c", _CHILD]
+    command = [sys.executable, "-c", _CHILD, *sys.path]
     try:
         done = subprocess.run(  # noqa: S603 - our own program
             command, input=pickle.dumps(request), capture_output=True, timeout=timeout, check=False

@@ -99,3 +99,11 @@ def test_a_query_that_takes_too_much_ends_with_a_line(
     assert (result.returncode, result.stdout) == (1, "")
     assert words in result.stderr.splitlines()[-1]
     assert "Traceback" not in result.stderr
+
+
+def test_modules_of_the_working_directory_are_not_imported(warehouse: Path, tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("raise SystemExit(3)\n", "utf-8")
+    program = Path(sys.executable).parent / "streams-groups"
+    command = [program, "sql", "--warehouse", warehouse, "--format", "csv", "SELECT 1 AS one"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
+    assert (done.returncode, done.stdout.split()) == (0, ["one", "1"]), done.stderr

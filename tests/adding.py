@@ -254,7 +254,7 @@ assert "trials array<struct<at:timestamp,source_partition:int,offset:bigint>>" i
                 "        annotations:\n"
                 "          summary: A trial.\n"
                 "          description: A trial.\n"
-                "          runbook_url: deploy/RUNBOOK.md#streamsgrouptrial\n",
+                "          runbook_url: https://streams-groups.example/RUNBOOK.md#streamsgrouptrial\n",
                 "the rule of Prometheus in",
             ),
             Edit(

@@ -66,6 +66,7 @@ class LogEndsReader:
         self._answered_at: dict[int, float] = {}
         self._leaders: dict[TopicPartition, int | None] = {}  # the last ones that were known
         self._tails: dict[TopicPartition, Tail] = {}
+        self._asked_denied_at = 0.0  # whether tails can be read now whose read was denied
 
     def describe(self, admin: Admin, needed: Collection[str], commits: Mapping[CommitKey, Commit]) -> None:
         """Ask for the leaders of all topics now and then; else of new ones, missing ones, and those created again.
@@ -129,14 +130,17 @@ class LogEndsReader:
         """Find out whether records lie between commits that rest and the ends of their logs; return the ends with that.
 
         Each is read from the highest commit on, which in most cases is proof for all others. What is known of an end
-        is known until it moves. Raises KafkaError when no broker answers.
+        is known until it moves; a read that was denied is tried again after some minutes. Raises KafkaError when no
+        broker answers.
         """
         self._tails = {key: tail for key, tail in self._tails.items() if key in ends and tail.end == ends[key].end}
+        if asks_denied := not 0 <= self._clock() - self._asked_denied_at < _SLOW_SECONDS:
+            self._asked_denied_at = self._clock()
         from_offsets: dict[TopicPartition, int] = {}
         for key, offsets in resting.items():
             tail = self._tails.setdefault(key, Tail(ends[key].end or 0))
             unknown = [offset for offset in offsets if tail.has_record(offset) is None]
-            if unknown and not tail.is_denied and len(from_offsets) < _MOST_READ:
+            if unknown and (asks_denied or not tail.is_denied) and len(from_offsets) < _MOST_READ:
                 from_offsets[key] = max(unknown)
         client = LogEndsClient(admin)
         for _ in range(_READS):
@@ -274,6 +278,7 @@ def _read_from(tail: Tail, offset: int) -> int:
 def _with_read(tail: Tail, start: int, found: FoundRecords) -> Tail:
     if found.error is not None:
         return tail._replace(is_denied=True)
+    tail = tail._replace(is_denied=False)
     if found.record_at is not None:
         return tail._replace(record_at=max(tail.record_at, found.record_at))
     begin = tail.empty_from if start == tail.empty_to else start

@@ -73,7 +73,8 @@ def query(place: str | os.PathLike[str], sql: str) -> pa.Table:
     except ValueError as error:
         raise WarehouseError(str(error)) from None
     reader = WarehouseReader(location)
-    return with_plain_types(reader.query(reader.check_is_query(sql)))
+    reader.check_is_query(sql)
+    return with_plain_types(reader.query(sql))
 
 
 def open_warehouse(spark: SparkSession, path: str | os.PathLike[str]) -> None:

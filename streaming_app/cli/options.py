@@ -21,6 +21,7 @@ from streaming_app.text import (
     LONGEST_RETENTION,
     escape,
     format_duration,
+    gibibytes,
     is_name,
     parse_duration,
     parse_instant,
@@ -47,9 +48,15 @@ def duration(unit: float = 1.0, longest: float = LONGEST) -> Callable[[Any], flo
     return _type_of(lambda given: parse_duration(given, longest, unit) / unit)
 
 
-def size() -> Callable[[Any], int]:
-    """Return the type of a number of bytes as Spark writes it: `512m`, `4g`."""
-    return _type_of(parse_size)
+def size(at_least: int) -> Callable[[Any], int]:
+    """Return the type of a number of bytes as Spark writes it: `4g`."""
+
+    def parse(given: Any) -> int:  # noqa: ANN401 - text, or the default
+        if (found := parse_size(given)) < at_least:
+            raise ValueError(f"{given} is too little: at least {gibibytes(at_least, 0)} is needed")
+        return found
+
+    return _type_of(parse)
 
 
 def instant() -> Callable[[Any], datetime]:

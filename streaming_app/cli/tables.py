@@ -6,10 +6,12 @@ import io
 import os
 import pickle
 import resource
+import signal
 import subprocess
 import sys
 from contextlib import redirect_stderr
 from datetime import datetime, timezone
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
@@ -21,7 +23,7 @@ from streaming_app.cli.warehouse import max_age_option, open_clusters, report_st
 from streaming_app.config import defaults
 from streaming_app.errors import UserError, WarehouseError
 from streaming_app.tables.location import Location
-from streaming_app.text import format_duration, gibibytes
+from streaming_app.text import GIB, format_duration, gibibytes
 
 _ALERT_COLUMNS = {
     "severity": "SEVERITY",
@@ -74,7 +76,7 @@ def status(warehouse: Location, cluster: str, check: bool, max_age: float, as_js
     "--memory",
     default="4g",
     show_default=True,
-    type=size(),
+    type=size(at_least=GIB),
     metavar="SIZE",
     help="How much address space its process may have; sorts use temporary files from a quarter of it on.",
 )
@@ -100,7 +102,9 @@ def sql(warehouse: Location, cluster: str, query: str, form: str, timeout: float
 # With this process's path for imports: `-c` would look into the working directory first, where a user's modules may be.
 _CHILD = "import sys; sys.path[:] = sys.argv[1:]; from streaming_app.cli.tables import answer_parent; answer_parent()"
 _POOL_SHARE = 4  # of the address space, the part that DataFusion's pool may have before it spills
-_OUT_OF_MEMORY = "Resources exhausted"
+_OUT_OF_MEMORY = ("Resources exhausted", "MemoryError")
+_KILLED_BY = {-signal.SIGABRT, -signal.SIGBUS, -signal.SIGKILL, -signal.SIGSEGV}
+"""Exit codes of a process whose native code was refused memory."""
 
 
 def _run_in_child(request: tuple[str, str | None, str, int], timeout: float, memory: int) -> tuple[list[str], Any]:
@@ -109,27 +113,39 @@ def _run_in_child(request: tuple[str, str | None, str, int], timeout: float, mem
     Raises WarehouseError if the query is refused, fails, or takes too long or too much memory.
     """
     command = [sys.executable, "-c", _CHILD, *sys.path]
-    try:
-        done = subprocess.run(  # noqa: S603 - our own program
-            command, input=pickle.dumps(request), capture_output=True, timeout=timeout, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise WarehouseError(
-            f"The query took more than {format_duration(timeout)}: --timeout gives it longer"
-        ) from None
+    with TemporaryDirectory(prefix="streams-groups-sql-") as directory:  # a process that is killed removes no files
+        environment = {**os.environ, "TMPDIR": directory}
+        try:
+            done = subprocess.run(  # noqa: S603 - our own program
+                command,
+                input=pickle.dumps((*request, timeout)),
+                capture_output=True,
+                timeout=timeout,
+                env=environment,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            done = None
+    if done is None or done.returncode == -signal.SIGALRM:
+        raise WarehouseError(f"The query took more than {format_duration(timeout)}: --timeout gives it longer")
     lines, error, found = pickle.loads(done.stdout) if done.returncode == 0 else ("", None, None)  # noqa: S301 - our own
     for line in lines.splitlines():
         echo_error(line)
-    if done.returncode or (error and _OUT_OF_MEMORY in error):
-        raise WarehouseError(f"The query needs more than {gibibytes(memory, 0)} of memory: --memory gives it more")
+    if done.returncode:
+        error = done.stderr.decode(errors="replace").strip().rpartition("\n")[2] or "its process ended without a word"
+    if done.returncode in _KILLED_BY or (error and any(words in error for words in _OUT_OF_MEMORY)):
+        raise WarehouseError(f"The query needs more than {gibibytes(memory)} of memory: --memory gives it more")
     if error:
-        raise WarehouseError(error)
+        raise WarehouseError(f"The query failed: {error}" if done.returncode else error)
     return found or ([], [])
 
 
 def answer_parent() -> None:
     """Run the query that the parent process asks for within its limits, and answer; for `sql`."""
-    warehouse, cluster, query, memory = pickle.load(sys.stdin.buffer)  # noqa: S301 - of the parent
+    warehouse, cluster, query, memory, timeout = pickle.load(sys.stdin.buffer)  # noqa: S301 - of the parent
+    signal.setitimer(signal.ITIMER_REAL, timeout)  # also where the parent is killed
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    memory = memory if most == resource.RLIM_INFINITY else min(memory, most)
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     lines, error, found = io.StringIO(), None, None

@@ -54,4 +54,5 @@ def run_sql(reader: WarehouseReader, query: str) -> tuple[list[str], list[dict[s
         kinds = {"table": tables(), "view": views()}
         rows = [{"name": one.name, "type": kind, "about": one.about} for kind, all_ in kinds.items() for one in all_]
         return ["name", "type", "about"], rows
-    return reader.columns_and_rows(reader.check_is_query(query))
+    reader.check_is_query(query)
+    return reader.columns_and_rows(query)

@@ -35,8 +35,15 @@ Row = dict[str, Any]
 _SLICE_ROWS = 10_000
 _FIRST_TABLE = "groups"  # every release has it
 _WORDS = re.compile(r"\w+")  # of a query: one too many costs a look at a table
-_EXPLAIN = re.compile(r"\s*EXPLAIN\s+", re.IGNORECASE)
-_QUERY = re.compile(r"[\s(]*(?:SELECT|WITH|VALUES)\b", re.IGNORECASE)
+_EXPLAIN = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*EXPLAIN\s+", re.IGNORECASE | re.DOTALL)
+_ONE_SELECT = "Only one SELECT, or the EXPLAIN of one, is run: the tables are read only"
+_NO_QUERY = (
+    "Expected: SELECT, VALUES, or a subquery in the query body",
+    "not implemented yet",
+    "a single SQL statement",
+)
+"""In DataFusion's message about a text that is no query."""
+_LINE = re.compile(r"(?<= at Line: )\d+")  # in a message about the syntax
 _READ = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")  # of our own definitions
 
 
@@ -70,24 +77,24 @@ class WarehouseReader:
         except Exception as error:  # noqa: BLE001 - delta-rs raises several types without a common base class
             raise self._describe(error) from None
 
-    def check_is_query(self, sql: str) -> str:
-        """Return the one SELECT of a text that somebody typed, or the plain EXPLAIN of one, without what ends it.
+    def check_is_query(self, sql: str) -> None:
+        """Raise WarehouseError unless a text that somebody typed is one SELECT, or the plain EXPLAIN of one.
 
-        DataFusion itself decides: it must take the text for what can stand in FROM, as no other statement can. Raises
-        WarehouseError for anything else, such as COPY, CREATE, DROP, SET or EXPLAIN ANALYZE: they would write files, or
-        change what the next query sees.
+        DataFusion itself decides: it must take the text for what a view can be, as no other statement can. COPY,
+        CREATE, DROP, SET, SELECT INTO or EXPLAIN ANALYZE would write files, or change what the next query sees.
         """
-        query = sql.strip().removesuffix(";")
-        explained = _EXPLAIN.match(query)
-        inner = query[explained.end() :] if explained else query
+        explained = _EXPLAIN.match(sql)
+        inner = sql[explained.end() :] if explained else sql
+        above = sql[: explained.end()].count("\n") if explained else 0
         self._open_named(inner)
-        try:
-            self._builder.execute(f"EXPLAIN SELECT 1 FROM (\n{inner}\n)").read_all()  # noqa: S608 - it is only planned
+        try:  # it is only planned
+            plans = to_rows(to_arrow(self._builder.execute(f"EXPLAIN CREATE VIEW checked AS\n{inner}")))
         except Exception as error:  # noqa: BLE001 - as in `query`
-            if _QUERY.match(inner):
-                raise self._describe(error) from None
-            raise WarehouseError("Only one SELECT, or the EXPLAIN of one, is run: the tables are read only") from None
-        return query
+            if any(words in str(error) for words in _NO_QUERY):
+                raise WarehouseError(_ONE_SELECT) from None
+            raise self._describe(error, above - 1) from None
+        if any(line.lstrip().startswith("CreateMemoryTable") for line in plans[0]["plan"].splitlines()):
+            raise WarehouseError(_ONE_SELECT)
 
     def limit_memory(self, size: int) -> None:
         """Let what queries hold at a time have so many bytes; sorts and joins that need more use temporary files."""
@@ -130,10 +137,12 @@ class WarehouseReader:
             for name in named:
                 self._open(name)
 
-    def _describe(self, error: Exception) -> WarehouseError:
+    def _describe(self, error: Exception, lines: int = 0) -> WarehouseError:
+        """Return the error of a query; `lines` is added to the lines of its text that the message names."""
         if self._lack_columns():
             return WarehouseError(_created_by_older_release(self._location, "columns"))
-        return WarehouseError(f"The query failed: {describe_error(error)}")
+        text = _LINE.sub(lambda line: str(int(line[0]) + lines), describe_error(error))
+        return WarehouseError(f"The query failed: {text}")
 
     def _open(self, name: str) -> None:
         """Let queries read the table or view of this name, and what it reads itself."""

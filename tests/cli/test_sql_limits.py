@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +15,7 @@ from click.testing import CliRunner
 import streaming_app
 from streaming_app.cli.main import main
 from streaming_app.errors import WarehouseError
+from tests.waiting import wait_until
 from tests.warehouses import make_warehouse
 
 REFUSED = (
@@ -28,6 +32,10 @@ REFUSED = (
     "DELETE FROM groups",
     "SET datafusion.runtime.memory_limit = '90G'",
     "EXPLAIN ANALYZE SELECT 1",
+    "SELECT 1 AS a INTO x",
+    "SELECT * FROM (SELECT 1 AS a INTO x)",
+    "WITH a AS (SELECT 1 AS b INTO x) SELECT b FROM a",
+    "",
 )
 RUN = (
     "SELECT count(*) AS n FROM groups",
@@ -35,6 +43,10 @@ RUN = (
     "WITH a AS (SELECT 1 AS x) SELECT x FROM a ORDER BY x LIMIT 3 -- done",
     "(SELECT 1) UNION ALL (SELECT 2);",
     "EXPLAIN SELECT 1",
+    "SELECT 1; -- done",
+    "SELECT 1 ; /* done */",
+    " -- first\nEXPLAIN SELECT 1",
+    "/* first */ SELECT 1",
     "SELECT 'COPY groups TO x; DROP TABLE groups' AS text",
 )
 
@@ -65,6 +77,19 @@ def test_one_query_is_run(query: str, warehouse: Path) -> None:
     streaming_app.query(warehouse, query)
 
 
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("-- groups\nSELECT nosuch FROM groups", "No field named nosuch"),
+        ("SELECT\n1,\n2 + * 3", "found: * at Line: 3, Column: 5"),
+        ("EXPLAIN SELECT\n1 +* 3", "found: * at Line: 2, Column: 4"),
+    ],
+)
+def test_an_error_in_a_query_is_named_with_its_place(query: str, words: str, warehouse: Path) -> None:
+    with pytest.raises(WarehouseError, match=re.escape(words)):
+        streaming_app.query(warehouse, query)
+
+
 def test_a_file_is_no_table(warehouse: Path) -> None:
     result = CliRunner().invoke(main, ["sql", "SELECT * FROM '/etc/hostname'", "--warehouse", str(warehouse)])
     assert result.exit_code == 1
@@ -75,12 +100,12 @@ def test_a_file_is_no_table(warehouse: Path) -> None:
 @pytest.mark.parametrize(
     ("query", "options", "words"),
     [
-        ("SELECT repeat('x', 2000000000) AS x", [], "needs more than 4 GiB of memory: --memory gives it more"),
+        ("SELECT repeat('x', 2000000000) AS x", [], "needs more than 4.0 GiB of memory: --memory gives it more"),
         (
             "SELECT count(DISTINCT a.value * 100003 + b.value) AS n FROM generate_series(1, 20000) AS a, "
             "generate_series(1, 20000) AS b",
             ["--memory", "2g", "--timeout", "10m"],
-            "needs more than 2 GiB of memory",
+            "needs more than 2.0 GiB of memory",
         ),
         (
             "SELECT sum(a.value * b.value % 7) AS n FROM generate_series(1, 4000000) AS a, "
@@ -99,6 +124,76 @@ def test_a_query_that_takes_too_much_ends_with_a_line(
     assert (result.returncode, result.stdout) == (1, "")
     assert words in result.stderr.splitlines()[-1]
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("size", ["1k", "900m"])
+def test_less_memory_than_the_process_itself_needs_is_wrong_usage(size: str, warehouse: Path) -> None:
+    result = CliRunner().invoke(main, ["sql", "SELECT 1", "--warehouse", str(warehouse), "--memory", size])
+    assert result.exit_code == 2
+    assert "at least 1 GiB" in result.stderr
+
+
+def run_limited(warehouse: Path, query: str, limit: int, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run `sql` where the address space has a hard limit, as `ulimit -v` and batch systems set it."""
+    program = (
+        "import resource, runpy, sys; "
+        f"resource.setrlimit(resource.RLIMIT_AS, ({limit}, {limit})); "
+        "sys.argv = ['streams-groups', *sys.argv[1:]]; runpy.run_module('streaming_app', run_name='__main__')"
+    )
+    command = [sys.executable, "-c", program, "sql", query, "--warehouse", str(warehouse), *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+
+
+@pytest.mark.slow
+def test_a_lower_limit_of_the_address_space_stays_in_force(warehouse: Path) -> None:
+    done = run_limited(warehouse, "SELECT 1 AS one", 3 << 30, "--format", "csv")
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["one", "1"], "")
+
+
+@pytest.mark.slow
+def test_a_process_that_fails_for_another_reason_is_not_said_to_need_memory(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nif sys.argv[0] == '-c': raise SystemExit('the disk of this Python cannot be read')\n", "utf-8"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")]))))
+    command = [sys.executable, "-m", "streaming_app", "sql", "SELECT 1", "--warehouse", str(warehouse)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].endswith("the disk of this Python cannot be read")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_a_command_that_is_killed_leaves_no_process_behind(warehouse: Path, end: signal.Signals) -> None:
+    query = (
+        "SELECT sum(a.value * b.value % 7) AS n FROM generate_series(1, 4000000) AS a, generate_series(1, 4000000) AS b"
+    )
+    command = [sys.executable, "-m", "streaming_app", "sql", query, "--warehouse", str(warehouse), "--timeout", "5s"]
+    with subprocess.Popen(command) as running:
+        children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+        assert wait_until(lambda: bool(children.read_text("utf-8").split()))
+        (child,) = children.read_text("utf-8").split()
+        running.send_signal(end)
+    assert wait_until(lambda: not Path("/proc", child).exists(), 300)
+
+
+@pytest.mark.slow
+def test_temporary_files_of_a_killed_query_are_removed(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    query = (
+        "SELECT a.value * 100003 + b.value AS n FROM generate_series(1, 20000) AS a, "
+        "generate_series(1, 20000) AS b ORDER BY n DESC"
+    )
+    command = [sys.executable, "-m", "streaming_app", "sql", query, "--warehouse", str(warehouse)]
+    done = subprocess.run(
+        [*command, "--memory", "1g", "--timeout", "10s"], capture_output=True, text=True, check=False, timeout=600
+    )
+    assert done.returncode == 1, done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_modules_of_the_working_directory_are_not_imported(warehouse: Path, tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 2.0
 _SILENT_SECONDS = 120.0
 """A job that has taken the record begins to write heartbeats within this time, and writes to a store every 35 s."""
+_UNNAMED_HOURS = 24  # so old is a file that no version names before it is removed
 _KEPT_COMMITS = 20  # of the record: one for each start and each end of a job
 _APPLICATION = "owner"
 _UNKNOWN = "another job"
@@ -285,6 +286,7 @@ class _Store:
     def _clean_up(self) -> None:
         table = self._location.delta_table()
         table.vacuum(dry_run=False)  # first, as a checkpoint forgets old files that are still there
+        table.vacuum(dry_run=False, full=True, retention_hours=_UNNAMED_HOURS)  # of records that were refused
         table.create_checkpoint()
         table.cleanup_metadata()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from streaming_app.errors import java_error_message
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 OFFSETS = "offsets"
 """The name of the stream of committed offsets; that of the groups has none."""
+_ASKING = "Getting offsets"  # how Spark describes a query that asks the brokers up to where it may read
 _NEWEST = 40  # queries that are looked at: a batch runs few at a time, and there may be two streams
 _LISTENERS_MS = 60_000  # for listeners to receive the events of a query that has ended, on a loaded machine, too
 _MAX_CAUSE = 500  # characters of a line about a failure
@@ -47,6 +49,7 @@ class StreamQuery:
         """Prepare; no batch begins once `stop` is set. Two active queries of a session need different names."""
         self._checkpoint, self._stop, self._name = checkpoint, stop, name
         self._id: str | None = None  # that Spark gives to the query of this checkpoint
+        self._query: StreamingQuery | None = None
         self._no_batch = threading.Event()
         self._no_batch.set()
 
@@ -66,7 +69,14 @@ class StreamQuery:
 
     def is_own(self, description: str) -> bool:
         """Return whether Spark describes so what a batch of this query runs, or what was run to start it."""
-        return description == self.start_description or (self._id is not None and f"id = {self._id}" in description)
+        return description == self.start_description or (
+            self._query is not None and f"id = {self._query.id}" in description
+        )
+
+    @property
+    def is_asking_for_ends(self) -> bool:
+        """Whether Spark asks the brokers for the ends of the logs: while a group coordinator is ill, without an end."""
+        return self._query is not None and str(self._query.status["message"]).startswith(_ASKING)
 
     def start(
         self, records: DataFrame, write_batch: Callable[[DataFrame, int], None], trigger_seconds: float | None
@@ -96,11 +106,35 @@ class StreamQuery:
             stream = stream.queryName(self._name)
         if self._stop.is_set():
             raise StopRequestedError
-        query = stream.start()
+        query = self._query = stream.start()
         self._id = query.id
         if self._stop.is_set():  # and nobody waits for the query any more
             query.stop()
         return query
+
+
+def stop_query(query: StreamingQuery) -> None:
+    """Stop a query. It may not have ended then: Spark gives up after `spark.sql.streaming.stopTimeout`."""
+    from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415 - only the job loads Spark
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    try:
+        query.stop()
+    except (Py4JJavaError, PySparkException):  # a TimeoutException
+        with suppress(Py4JError):  # of another release of Spark
+            _wake_consumers(query)
+
+
+def _wake_consumers(query: StreamingQuery) -> None:
+    """End the driver's waiting for a group coordinator, which is without a limit and cannot be interrupted.
+
+    It is in `KafkaOffsetReaderConsumer` of Spark 4.0, where a consumer is made again after an error.
+    """
+    sources: Any = query._jsq.streamingQuery().sources()  # noqa: SLF001 - Spark has no public name for it
+    for number in range(sources.size()):
+        consumer = sources.apply(number).kafkaOffsetReader()._consumer()  # noqa: SLF001 - as above
+        if consumer is not None:
+            consumer.wakeup()
 
 
 class SparkProgress:

@@ -33,7 +33,12 @@ from streaming_app.job.stream_query import (
 )
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.log_reader import LogReaders
-from streaming_app.kafka.offsets_topic import TopicIdentity, describe_offsets_topic, has_description_plugin
+from streaming_app.kafka.offsets_topic import (
+    TopicIdentity,
+    coordinator_answers,
+    describe_offsets_topic,
+    has_description_plugin,
+)
 from streaming_app.report import Report
 from streaming_app.stream.commits_batch import OWN_ROWS, SHARED, CommitsBatchWriter
 from streaming_app.stream.first_reading import FirstReading
@@ -214,6 +219,15 @@ class TopicStream(ABC):
             raise StreamChangedError(str(error)) from None
         if self.progress.has_ended_trigger:
             self.require_records()
+        self._check_coordinator()
+
+    def _check_coordinator(self) -> None:
+        """Raise StreamChangedError if Spark waits for a coordinator that does not answer: another one may."""
+        if self._topic is None or not self._query.is_asking_for_ends:
+            return
+        is_well = coordinator_answers(self._spark, self._properties, self._topic.name, self._topic.group_id)
+        if not is_well and self._query.is_asking_for_ends:
+            raise StreamChangedError(f"The coordinator of group {self._topic.group_id} does not answer")
 
     def require_records(self) -> None:
         """Raise NothingReadError if Spark has returned none of the records that the brokers have."""

@@ -39,6 +39,7 @@ from streaming_app.job.stream_query import (
     cause_of,
     is_lost_connection,
     one_line,
+    stop_query,
 )
 from streaming_app.report import Report, ReportOnce
 from streaming_app.stream.health import Health
@@ -309,12 +310,12 @@ class _Run:
         deadline = time.monotonic() + FINISH_SECONDS
         while query.isActive and self._stream.is_writing and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS / 5)
-        _stop_query(query)
+        stop_query(query)
 
     def _end(self, query: StreamingQuery) -> None:
         """Stop the query, and wait until it has ended: the next one must not write at the same time."""
         while query.isActive:
-            _stop_query(query)
+            stop_query(query)
             self._sleep(_POLL_SECONDS)
 
 
@@ -363,15 +364,4 @@ _ENDING = (OtherTopicError, OtherOwnerError, NothingReadError)
 
 def _stop_if_started(call: Future[StreamingQuery]) -> None:
     if call.exception() is None:
-        _stop_query(call.result())
-
-
-def _stop_query(query: StreamingQuery) -> None:
-    """Stop a query. It may not have ended then: Spark gives up after `spark.sql.streaming.stopTimeout`."""
-    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - only the job loads Spark
-    from pyspark.errors import PySparkException  # noqa: PLC0415
-
-    try:
-        query.stop()
-    except (Py4JJavaError, PySparkException):  # a TimeoutException
-        return
+        stop_query(call.result())

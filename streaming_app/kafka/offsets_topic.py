@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from itertools import count
 from types import MappingProxyType
@@ -102,6 +102,21 @@ def _describe(jvm: Any, properties: Mapping[str, str], topic: str, *, to_read: b
         admin.close(jvm.java.time.Duration.ofMillis(0))
 
 
+def coordinator_answers(spark: SparkSession, properties: Mapping[str, str], topic: str, group_id: str) -> bool:
+    """Return whether the coordinator of a group answers. Raises as `describe_offsets_topic`."""
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - Spark is loaded only where it is needed
+
+    jvm: Any = spark._jvm  # noqa: SLF001 - the JVM has no public name
+    try:
+        admin = create_admin_client(jvm, properties, _TIMEOUT_MS)
+        try:
+            return _first_answering(jvm, admin, [group_id]) is not None
+        finally:
+            admin.close(jvm.java.time.Duration.ofMillis(0))
+    except Py4JJavaError as error:
+        raise to_job_error(error.java_exception, properties, topic) from None
+
+
 def _answering_group(jvm: Any, admin: Any, topic: str, partitions: int) -> str:  # noqa: ANN401 - of the JVM
     """Return a new group id whose coordinator answers the request that Spark's driver sends before it reads.
 
@@ -110,14 +125,22 @@ def _answering_group(jvm: Any, admin: Any, topic: str, partitions: int) -> str: 
 
     Raises UnreachableError if no coordinator answers.
     """
+    groups = _group_ids(partitions)
+    if (found := _first_answering(jvm, admin, groups.values())) is not None:
+        return found
+    names = ", ".join(map(str, sorted(groups)))
+    raise UnreachableError(f"No group coordinator answers, of partition {names} of {topic}; Spark needs one to read.")
+
+
+def _first_answering(jvm: Any, admin: Any, group_ids: Collection[str]) -> str | None:  # noqa: ANN401 - of the JVM
+    """Return the first of some groups whose coordinator answers within COORDINATOR_SECONDS; None if none does."""
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - Spark is loaded only where it is needed
 
-    groups = _group_ids(partitions)
     specs = jvm.java.util.HashMap()
-    for group_id in groups.values():
+    for group_id in group_ids:
         specs.put(group_id, jvm.org.apache.kafka.clients.admin.ListConsumerGroupOffsetsSpec())
     listed, unit = admin.listConsumerGroupOffsets(specs), jvm.java.util.concurrent.TimeUnit.MILLISECONDS
-    waiting = {group_id: listed.partitionsToOffsetAndMetadata(group_id) for group_id in groups.values()}
+    waiting = {group_id: listed.partitionsToOffsetAndMetadata(group_id) for group_id in group_ids}
     deadline = time.monotonic() + COORDINATOR_SECONDS
     while waiting and time.monotonic() < deadline:
         for group_id, answer in list(waiting.items()):
@@ -130,8 +153,7 @@ def _answering_group(jvm: Any, admin: Any, topic: str, partitions: int) -> str: 
                     del waiting[group_id]
             else:
                 return group_id
-    names = ", ".join(map(str, sorted(groups)))
-    raise UnreachableError(f"No group coordinator answers, of partition {names} of {topic}; Spark needs one to read.")
+    return None
 
 
 def _group_ids(partitions: int) -> dict[int, str]:

@@ -89,6 +89,8 @@ def _ssl_context(properties: Properties) -> ssl.SSLContext:
         context.check_hostname = False
     _limit_versions(context, properties.get("ssl.enabled.protocols"))
     _limit_ciphers(context, properties.get("ssl.cipher.suites"))
+    if 0 < context.maximum_version < context.minimum_version:
+        raise SecurityError("ssl.cipher.suites has no suite of a version of TLS that ssl.enabled.protocols has")
     if entry := keystores.load_key_store(properties):
         _load_client_certificate(context, entry)
     return context

@@ -8,6 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 
 from streaming_app.job_status import inputs
+from streaming_app.report import ReportOnce
 from streaming_app.text import utc_iso
 from streaming_app.web.snapshot import Snapshot
 from streaming_app.web.source import CHECK_SECONDS
@@ -33,13 +34,15 @@ class Live:
 
     async def watch(self) -> None:
         """Check for changes until cancelled."""
+        log_error = ReportOnce(_log.error)
         while True:
             await self._has_viewers.wait()
             try:
                 message = message_of(await asyncio.to_thread(self._current))
             except Exception as error:  # noqa: BLE001 - a page that looks connected must hear of the next change
-                _log.error("cannot look for changes, trying again: %s", type(error).__name__)
+                log_error(f"cannot look for changes, trying again: {type(error).__name__}")
             else:
+                log_error.clear()
                 if message != self._message:
                     self._message = message
                     self._wake()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from streaming_app.config.settings import JobConfig
 from streaming_app.errors import UnreachableError
 from streaming_app.groups.partition import partition_of
+from streaming_app.kafka import offsets_topic
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.lag_offsets import fetch_committed_offsets
 from streaming_app.kafka.offsets_topic import describe_offsets_topic
@@ -17,6 +20,8 @@ from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.tables.reader import WarehouseReader
 from tests.hostile.requests import OFFSETS_TOPIC, internal_producer
 from tests.job.job_runner import run_once
+from tests.job.running_job import is_caught_up, job_in_thread
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,12 +49,18 @@ def start_with_ill(start_broker: Callable[..., LocalBroker], partitions: Iterabl
     with StreamsGroupClient(broker.bootstrap_server) as client:
         client.create_topic("t")
         client.commit_offsets("g", {("t", 0): 1})
+    make_ill(broker, partitions)
+    return broker
+
+
+def make_ill(broker: LocalBroker, partitions: Iterable[int], away: float = 0) -> None:
+    """Restart a broker that then fails to load these partitions."""
     with internal_producer(broker.bootstrap_server) as producer:
         for partition in partitions:
             producer.send(OFFSETS_TOPIC, key=unreadable_key(partition), value=b"\0\0\0", partition=partition).get(60)
     broker.stop()
+    time.sleep(away)  # so long that Spark's driver makes its consumer again
     broker.start()
-    return broker
 
 
 @pytest.mark.parametrize("partition", range(PARTITIONS))
@@ -82,3 +93,37 @@ def test_a_line_names_the_partitions_if_none_has_a_coordinator(
     with pytest.raises(UnreachableError, match="partition 0, 1, 2 of __consumer_offsets"):
         describe_offsets_topic(spark, properties, OFFSETS_TOPIC)
     assert describe_offsets_topic(spark, properties, OFFSETS_TOPIC, to_read=False).partitions == PARTITIONS
+
+
+def test_a_running_job_reads_on_when_the_coordinator_of_its_consumers_stops_working(
+    start_broker: Callable[..., LocalBroker],
+    spark: SparkSession,
+    create_warehouse: Callable[[Path], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker, warehouse = start_with_ill(start_broker, []), create_warehouse(tmp_path / "warehouse")
+    chosen: set[int] = set()
+    choose = offsets_topic._answering_group
+
+    def choose_and_note(jvm: Any, admin: Any, topic: str, partitions: int) -> str:
+        group_id = choose(jvm, admin, topic, partitions)
+        chosen.add(partition_of(group_id, PARTITIONS))
+        return group_id
+
+    monkeypatch.setattr(offsets_topic, "_answering_group", choose_and_note)
+    (tmp_path / "client.properties").write_text("default.api.timeout.ms=3000\nrequest.timeout.ms=2000\n", "utf-8")
+    values = {"bootstrap_server": broker.bootstrap_server, "warehouse": warehouse}
+    config = JobConfig.model_validate({**values, "command_config": tmp_path / "client.properties"})
+    with job_in_thread(spark, config, tmp_path / "log") as job:
+        assert wait_until(lambda: is_caught_up(warehouse), 300), job.lines
+        healthy = next(number for number in range(PARTITIONS) if number not in chosen)
+        make_ill(broker, set(range(PARTITIONS)) - {healthy}, away=15)
+        with StreamsGroupClient(broker.bootstrap_server) as client:
+            client.commit_offsets(group_of(healthy), {("t", 0): 7})
+
+        def is_read() -> bool:
+            read = WarehouseReader(warehouse).rows("SELECT group_id FROM offsets")
+            return group_of(healthy) in {row["group_id"] for row in read}
+
+        assert wait_until(is_read, 400), job.lines

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
@@ -263,3 +265,17 @@ def test_the_record_has_few_files_after_any_number_of_starts(place: Location, mo
         with taken(place):
             counts.append(len(list(directory.glob("*.parquet"))))
     assert max(counts) <= owner._KEPT_COMMITS
+
+
+def test_files_of_refused_records_are_removed_after_a_day(place: Location) -> None:
+    with taken(place):
+        pass
+    directory = owner.owner_location(place, "default").path
+    refused = {hours: directory / f"part-{hours}.parquet" for hours in (23, 25)}
+    for hours, file in refused.items():
+        file.write_bytes(b"x")
+        os.utime(file, (time.time() - hours * 3600,) * 2)
+    for _ in range(owner._KEPT_COMMITS):
+        with taken(place):
+            pass
+    assert [hours for hours, file in refused.items() if file.exists()] == [23]

@@ -46,6 +46,16 @@ def test_suites_of_tls_1_3_alone_exclude_tls_1_2_and_with_others_allow_both() ->
     assert both.maximum_version >= ssl.TLSVersion.TLSv1_3 or both.maximum_version == ssl.TLSVersion.MAXIMUM_SUPPORTED
 
 
+@pytest.mark.parametrize(
+    ("protocols", "suites"),
+    [("TLSv1.3", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"), ("TLSv1.2", "TLS_AES_256_GCM_SHA384")],
+)
+def test_suites_of_no_enabled_version_are_a_line(protocols: str, suites: str) -> None:
+    properties = {"security.protocol": "SSL", "ssl.enabled.protocols": protocols, "ssl.cipher.suites": suites}
+    with pytest.raises(SecurityError, match=r"^ssl\.cipher\.suites has no suite of a version of TLS"):
+        security_settings(properties)
+
+
 def test_suites_that_are_not_known_are_a_line() -> None:
     with pytest.raises(SecurityError, match=r"^ssl\.cipher\.suites TLS_ODD: this machine's OpenSSL has none of them$"):
         context("TLS_ODD")

@@ -22,9 +22,12 @@ NOW = datetime(2026, 11, 26, tzinfo=timezone.utc)
 MINUTES = 120.0  # for what another thread does
 
 
-def test_any_error_of_a_reading_leaves_the_watching_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_error_of_a_reading_leaves_the_watching_alive_and_is_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(live, "CHECK_SECONDS", 0)
-    results: list[Any] = [RuntimeError("no descriptors are left"), ValueError("odd"), Snapshot("c", "newest", NOW)]
+    errors = [RuntimeError("no descriptors are left")] * 3 + [ValueError("odd")]
+    results: list[Any] = [*errors, Snapshot("c", "newest", NOW)]
 
     def current() -> Snapshot:
         found = results.pop(0) if len(results) > 1 else results[0]
@@ -44,6 +47,7 @@ def test_any_error_of_a_reading_leaves_the_watching_alive(monkeypatch: pytest.Mo
         return ""
 
     assert '"tag": "newest"' in asyncio.run(asyncio.wait_for(first_message(), MINUTES))
+    assert [line.rpartition(" ")[2] for line in caplog.messages] == ["RuntimeError", "ValueError"]
 
 
 def test_a_reading_that_takes_long_holds_up_no_other_one_and_the_same_is_read_once() -> None:

@@ -149,8 +149,8 @@ def _first_answering(jvm: Any, admin: Any, group_ids: Collection[str]) -> str | 
             except Py4JJavaError as error:  # noqa: PERF203 - one of them
                 if "GroupAuthorizationException" in str(error.java_exception):
                     raise
-                if answer.isDone():
-                    del waiting[group_id]
+                if "TimeoutException" not in str(error.java_exception.getClass().getName()):
+                    del waiting[group_id]  # not by `isDone`: the answer may have come since the time-out
             else:
                 return group_id
     return None

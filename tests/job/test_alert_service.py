@@ -210,7 +210,7 @@ def test_rows_that_could_not_be_stored_are_stored_with_what_came_of_them_since(
     assert [delivery.sent_at is not None for delivery in alert.deliveries] == [True]
     assert harness.lines == ["alerts: No space left on device; trying again"]
     harness.restart()
-    harness.service.finish(5)
+    harness.service.finish(60)
     assert harness.sink.events() == [FIRING]
 
 
@@ -224,7 +224,7 @@ def test_a_silenced_alert_is_stored_and_not_sent_also_by_a_service_that_starts_w
     assert wait_until(lambda: harness.sink.events() == [FIRING])
     assert [alert.group_id for alert in harness.sink.sent[0][1]] == ["other"]
     harness.restart(KeepingSink())
-    harness.service.finish(5)
+    harness.service.finish(60)
     assert harness.sink.sent == []
     harness.start()
     SilenceStore(harness.path, "default").expire(silence.id, datetime.now(timezone.utc))
@@ -237,7 +237,7 @@ def test_alerts_of_one_rule_come_in_one_message_whose_results_are_stored_in_one_
     harness.groups.snapshots = {name: failed_group(name) for name in ("a", "b", "c")}
     assert wait_until(lambda: len(harness.stored()) == 3)
     before = DeltaTable(harness.path / "alerts").version()
-    harness.service.finish(5)
+    harness.service.finish(60)
     ((_, alerts),) = harness.sink.sent
     assert [alert.group_id for alert in alerts] == ["a", "b", "c"]
     assert all(delivery.sent_at for alert in harness.stored() for delivery in alert.deliveries)
@@ -252,7 +252,7 @@ def test_what_fires_only_when_the_job_ends_is_stored_and_sent(harness: Harness) 
     harness.groups.snapshots = {"g": failed_group()}
     harness.sinks = (KeepingSink(),)
     harness.start()
-    harness.service.finish(5)
+    harness.service.finish(60)
     assert harness.sink.events() == [FIRING]
     assert harness.alert().deliveries[0].sent_at is not None
 

@@ -45,7 +45,6 @@ FIGURES: Mapping[str, Figure] = {
             "deploy/Dockerfile": (_IMAGE, "ARG VERSION=@\n"),
             "deploy/README.md": (_IMAGE,),
             "deploy/compose.yaml": (_IMAGE,),
-            "deploy/spark/spark-application.yaml": ("streams-groups-spark:@",),
             "deploy/charts/streams-groups/Chart.yaml": ("\nversion: @\n", "\nappVersion: @\n"),
         },
     ),
@@ -117,8 +116,7 @@ FIGURES: Mapping[str, Figure] = {
         "3.4.1",
         {
             "deploy/charts/examples/s3.yaml": ("hadoop-aws:@ ",),
-            "deploy/charts/examples/azure.yaml": ("hadoop-azure:@\n",),
-            "deploy/README.md": ("hadoop-aws:@`", "hadoop-azure:@`", "hadoop-aws:@\n"),
+            "deploy/README.md": ("hadoop-aws:@`", "hadoop-aws:@\n"),
             "docs/operating.md": ("hadoop-aws:@\n",),
         },
     ),

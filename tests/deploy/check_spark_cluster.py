@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -99,16 +100,16 @@ def test_an_application_of_spark_submit_runs_the_job_in_its_session(
     )  # spark-submit puts both there
 
 
+_COMMAND = (SPARK / "README.md").read_text("utf-8").split("spark-submit --master")[1].split("deploy/spark/job.py")[0]
+SETTINGS = re.findall(r"--conf (\S+)", _COMMAND)
+"""The settings of the README's command of spark-submit, each with its value."""
 _FETCHING = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
 
 
 def spark_submit(conf: list[str], config: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Run the application of deploy/spark as its README says."""
     found = ",".join(map(str, find_jars(spark_jars())))
-    required = yaml.safe_load_all((SPARK / "spark-application.yaml").read_text("utf-8"))
-    settings = [
-        part for name, value in list(required)[1]["spec"]["sparkConf"].items() for part in ("--conf", f"{name}={value}")
-    ]
+    settings = [part for setting in SETTINGS for part in ("--conf", setting)]
     home = Path(pyspark.__file__).parent
     environment = {
         **os.environ,

@@ -32,8 +32,6 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 RULES_FILE = DEPLOY / "prometheus" / "streams-groups.rules.yml"
 RULES_TEST = DEPLOY / "prometheus" / "streams-groups.rules.test.yml"
 DASHBOARD = json.loads((DEPLOY / "grafana" / "streams-groups.json").read_text("utf-8"))
-SCALED_OBJECT = yaml.safe_load((DEPLOY / "keda" / "scaledobject.yaml").read_text("utf-8"))
-AUTOSCALER = yaml.safe_load((DEPLOY / "keda" / "hpa.yaml").read_text("utf-8"))
 GROUPS = yaml.safe_load(RULES_FILE.read_text("utf-8"))["groups"]
 ALERTS = [rule for group in GROUPS for rule in group["rules"]]
 LAG_DASHBOARD = json.loads((DEPLOY / "grafana" / "streams-groups-lag.json").read_text("utf-8"))
@@ -54,7 +52,6 @@ COUNTERS = {name for name in LABELS if name.endswith(("_total", "_sum", "_count"
 
 QUERIES = [
     *((f"alert {rule['alert']}", rule["expr"]) for rule in ALERTS),
-    ("keda", SCALED_OBJECT["spec"]["triggers"][0]["metadata"]["query"]),
     *((f"panel {panel['title']}", target["expr"]) for panel in PANELS for target in panel["targets"]),
 ]
 
@@ -213,11 +210,6 @@ def test_no_two_panels_overlap_and_none_leaves_the_grid(dashboard: dict[str, Any
         assert 0 <= panel["gridPos"]["x"] <= panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24
     for one, other in combinations(dashboard["panels"], 2):
         assert not set(grid_cells(one)) & set(grid_cells(other)), (one["title"], other["title"])
-
-
-def test_the_autoscaler_uses_an_existing_metric() -> None:
-    metric = AUTOSCALER["spec"]["metrics"][0]["external"]["metric"]
-    assert set(metric["selector"]["matchLabels"]) <= LABELS[metric["name"]]
 
 
 def test_every_metric_is_used_by_a_panel_or_an_alert() -> None:

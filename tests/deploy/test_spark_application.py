@@ -1,82 +1,35 @@
-"""The files for a session that is given: the definition for the Spark operator, the application, and the notebook."""
+"""The files for a session that is given: the command of the application, and the notebook."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
-from streaming_app.config.settings import Settings
-from streaming_app.job.stopping import STOP_SECONDS
 from streaming_app.jvm import jars
 from streaming_app.jvm.spark_installation import TESTED
 from streaming_app.jvm.spark_session import _CONF, SESSION_CONF
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
-from streaming_app.text import GIB, parse_size
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SPARK = Path(__file__).parents[2] / "deploy" / "spark"
 README = (SPARK / "README.md").read_text("utf-8")
-CONFIG_MAP, APPLICATION = yaml.safe_load_all((SPARK / "spark-application.yaml").read_text("utf-8"))
-SPEC = APPLICATION["spec"]
-_POD = {"cores": int, "memory": str, "memoryOverhead": str, "envFrom": list}
-FIELDS: dict[str, dict[str, type]] = {
-    "spec": {
-        **dict.fromkeys(("type", "pythonVersion", "mode", "sparkVersion", "image", "mainApplicationFile"), str),
-        **dict.fromkeys(("driver", "executor", "restartPolicy", "sparkConf"), dict),
-        "arguments": list,
-    },
-    "driver": {**_POD, "serviceAccount": str, "terminationGracePeriodSeconds": int, "configMaps": list, "ports": list},
-    "executor": {**_POD, "instances": int},
-    "restartPolicy": {"type": str, "onFailureRetryInterval": int, "onSubmissionFailureRetryInterval": int},
-}
-"""Of the fields of a SparkApplication of version v1beta2 those that the definition has, with their types.
-
-They were compared with the operator's own definition of the resource, of August 2026.
-"""
 
 
-def test_the_definition_has_only_fields_of_the_operator() -> None:
-    assert (APPLICATION["apiVersion"], APPLICATION["kind"]) == ("sparkoperator.k8s.io/v1beta2", "SparkApplication")
-    parts = {"spec": SPEC, **{name: SPEC[name] for name in ("driver", "executor", "restartPolicy")}}
-    found = {part: {field: type(value) for field, value in fields.items()} for part, fields in parts.items()}
-    assert found == FIELDS
-    assert all(isinstance(value, str) for value in SPEC["sparkConf"].values())
-    assert {SPEC["type"], SPEC["mode"], SPEC["restartPolicy"]["type"]} == {"Python", "cluster", "Always"}
-
-
-def test_the_definition_fits_the_job() -> None:
-    (mounted,) = SPEC["driver"]["configMaps"]
-    assert mounted["name"] == CONFIG_MAP["metadata"]["name"]
-    assert SPEC["arguments"] == [f"{mounted['path']}/{name}" for name in CONFIG_MAP["data"]]
-    settings = Settings.model_validate(yaml.safe_load(CONFIG_MAP["data"]["config.yaml"]))
-    assert not settings.warehouse.is_local
-    (port,) = SPEC["driver"]["ports"]
-    assert str(settings.metrics.listen).endswith(f":{port['containerPort']}")
-    assert SPEC["sparkVersion"] == TESTED[0].spark
-    assert SPEC["driver"]["terminationGracePeriodSeconds"] >= STOP_SECONDS + 5
-    assert sum(parse_size(SPEC["driver"][name]) for name in ("memory", "memoryOverhead")) == 5 * GIB
-
-
-def test_settings_of_the_whole_application_are_those_of_the_job_s_own_session() -> None:
-    assert SPEC["sparkConf"] == {name: _CONF[name] for name in SPEC["sparkConf"]}
-    assert not SESSION_CONF.keys() & SPEC["sparkConf"].keys()
-    assert all(f"{name}={value}" in README for name, value in SPEC["sparkConf"].items())
-
-
-def test_the_dockerfile_of_the_readme_makes_the_image_of_the_definition() -> None:
-    assert f"FROM apache/spark:{TESTED[0].spark}-" in README
-    target = SPEC["mainApplicationFile"].removeprefix("local://")
-    assert f"COPY deploy/spark/job.py {target}\n" in README
-    assert (SPARK / "job.py").is_file()
+def test_the_settings_of_the_readme_are_those_of_the_job_s_own_session() -> None:
+    command = README.split("spark-submit --master")[1].split("deploy/spark/job.py")[0]
+    settings = dict(setting.split("=") for setting in re.findall(r"--conf (\S+)", command))
+    assert settings
+    assert settings == {name: _CONF[name] for name in settings}
+    assert not SESSION_CONF.keys() & settings.keys()
 
 
 def cells() -> list[tuple[str, list[str]]]:

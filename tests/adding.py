@@ -245,29 +245,8 @@ assert "trials array<struct<at:timestamp,source_partition:int,offset:bigint>>" i
                 "\n  rules:\n    # A trial.\n    StreamsGroupTrial: {enabled: true, severity: warning, for: 0s}\n",
                 "its settings in",
             ),
-            Edit(
-                "deploy/prometheus/streams-groups.rules.yml",
-                "      # end of verdicts\n",
-                "      # end of verdicts\n      - alert: StreamsGroupTrial\n"
-                "        expr: streams_group_members == 42\n"
-                "        labels: {severity: warning}\n"
-                "        annotations:\n"
-                "          summary: A trial.\n"
-                "          description: A trial.\n"
-                "          runbook_url: https://streams-groups.example/RUNBOOK.md#streamsgrouptrial\n",
-                "the rule of Prometheus in",
-            ),
-            Edit(
-                "deploy/prometheus/streams-groups.rules.test.yml",
-                "\n  - name: Records in quarantine and unknown fields fire",
-                "\n  - name: A trial\n    interval: 1m\n    promql_expr_test:\n"
-                '      - expr: ALERTS{alertname="StreamsGroupTrial"}\n'
-                "        eval_time: 1m\n        exp_samples: []\n"
-                "\n  - name: Records in quarantine and unknown fields fire",
-                "its test in",
-            ),
         ),
-        ("deploy/RUNBOOK.md", "deploy/charts/streams-groups/files/streams-groups.rules.yml"),
+        ("deploy/RUNBOOK.md",),
         """
 from streaming_app.alerts.evaluate import RULES
 from streaming_app.config.alerts import AlertSettings
@@ -276,7 +255,7 @@ settings = AlertSettings.model_validate({"rules": {"StreamsGroupTrial": {"for": 
 assert settings.rule_settings_of()("g")["StreamsGroupTrial"].for_seconds == 300
 """,
         "`tests/alerts`, with a case in its `test_rules.py`, `tests/config/test_example.py`, "
-        "`tests/deploy/test_runbook.py`, `tests/deploy/test_observability.py`, and an incident in `tests/histories`",
+        "`tests/deploy/test_runbook.py`, and an incident in `tests/histories`",
     ),
     "a sink": Addition(
         (
@@ -319,21 +298,13 @@ assert sink.sink().name == "trial"
                 "its entry in",
                 "streaming_app/metrics/*_metrics.py",
             ),
-            Edit(
-                "deploy/grafana/streams-groups.json",
-                'max(streams_groups_offsets_last_success_timestamp_seconds{cluster=\\"$cluster\\"})"',
-                'max(streams_groups_offsets_last_success_timestamp_seconds{cluster=\\"$cluster\\"}) '
-                '- max(streams_group_trial)"',
-                "a panel in",
-                "deploy/grafana/*.json",
-            ),
         ),
-        ("deploy/METRICS.md", "deploy/charts/streams-groups/files/streams-groups.json"),
+        ("deploy/METRICS.md",),
         """
 from streaming_app.metrics.group_metrics import GROUP_METRICS
 assert "streams_group_trial" in [metric.name for metric in GROUP_METRICS]
 """,
-        "`tests/metrics`, `tests/deploy/test_observability.py`",
+        "`tests/metrics`, `tests/deploy/test_generated.py`",
     ),
     "a command": Addition(
         (

@@ -16,12 +16,6 @@ def test_a_generated_file_is_what_the_code_makes_of_it(file: str) -> None:
     assert (ROOT / file).read_text("utf-8") == FILES[file], "run make generate"
 
 
-def test_the_chart_has_a_copy_of_every_dashboard_and_of_the_rules_and_nothing_else() -> None:
-    copies = {file.name for file in (ROOT / "deploy/charts/streams-groups/files").iterdir()}
-    originals = {*(ROOT / "deploy/grafana").iterdir(), *(ROOT / "deploy/prometheus").glob("*.rules.yml")}
-    assert copies == {file.name for file in originals}
-
-
 def test_a_figure_is_written_wherever_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = figures.FIGURES["GiB of memory"]
     monkeypatch.setattr(figures, "FIGURES", {"GiB of memory": memory._replace(value="7")})

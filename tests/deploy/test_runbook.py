@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from deploy.generate import runbook
+from deploy.generate import prometheus, runbook
 from offsets_decoder import encode
 from streaming_app.alerts.evaluate import RULES
 from streaming_app.alerts.rule import GROUP_ID
@@ -66,7 +66,7 @@ def test_it_advises_no_setting_of_the_client_that_streams_groups_ignore_and_no_t
 
 
 def test_the_prometheus_rules_link_to_existing_headings() -> None:
-    rules = (runbook.PAGE.parent / "prometheus" / "streams-groups.rules.yml").read_text("utf-8")
+    rules = (runbook.PAGE.parents[1] / prometheus.NAME).read_text("utf-8")
     linked = set(re.findall(r"RUNBOOK\.md#(\w+)", rules))
     assert linked - {heading.lower() for heading in re.findall(r"^### (\w+)$", TEXT, re.MULTILINE)} == set()
 

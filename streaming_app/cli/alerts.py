@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import difflib
 import shlex
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import IO, TYPE_CHECKING, Any
 
@@ -14,19 +13,17 @@ import click
 from streaming_app.cli.options import config_sections, handle_errors, instant, warehouse_options
 from streaming_app.cli.printing import echo, echo_error, echo_json, echo_rows, json_option
 from streaming_app.cli.process import user_name
+from streaming_app.cli.removed import CommandGroup
 from streaming_app.cli.warehouse import max_age_option, open_reader, report_staleness
 from streaming_app.tables.location import Location
 from streaming_app.text import count, escape, utc
 
 if TYPE_CHECKING:
-    from streaming_app.config.alerts import AlertSettings
-    from streaming_app.config.routing import DutySettings, NamedIntervals, RouteSettings, SilenceSettings
-    from streaming_app.config.sections import LagSettings
+    from streaming_app.config.routing import NamedIntervals, SilenceSettings
     from streaming_app.notify.silences import RecurringSilence, Silence
-    from streaming_app.notify.sink import BaseSettings
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=CommandGroup, invoke_without_command=True)
 @config_sections("silences", "time_intervals")
 @warehouse_options
 @click.option(
@@ -106,86 +103,6 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
             raise SystemExit(1)
 
 
-@alerts.command()
-@config_sections("alerts", "sinks", "routes", "time_intervals", "silences", "duty", "lag")
-@warehouse_options
-@click.option(
-    "--from", "begin", type=instant(), required=True, metavar="TIME", help="From when: a time, or 2d for two days ago."
-)
-@click.option("--to", "end", type=instant(), default="0s", metavar="TIME", help="Until when; default is now.")
-@json_option
-@handle_errors
-def backtest(  # noqa: PLR0913, PLR0917 - one per option
-    warehouse: Location,
-    cluster: str,
-    begin: datetime,
-    end: datetime,
-    as_json: bool,
-    alerts: AlertSettings | None,
-    sinks: Sequence[BaseSettings] | None,
-    routes: Sequence[RouteSettings] | None,
-    time_intervals: Sequence[NamedIntervals] | None,
-    silences: Sequence[SilenceSettings] | None,
-    duty: Sequence[DutySettings] | None,
-    lag: LagSettings | None,
-) -> None:
-    """Show what would have fired with this configuration: the recorded events and lag are played again."""
-    from streaming_app.alerts.engine import EngineSettings  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.config.alerts import AlertSettings  # noqa: PLC0415
-    from streaming_app.config.routing import make_duty, make_routes  # noqa: PLC0415
-    from streaming_app.config.sections import LagSettings  # noqa: PLC0415
-    from streaming_app.notify.silences import SilenceStore, silenced_until  # noqa: PLC0415
-    from streaming_app.queries import backtest as play  # noqa: PLC0415
-    from streaming_app.queries.brokers import read_retention  # noqa: PLC0415
-
-    if end <= begin:
-        raise click.UsageError("--from must be before --to.")
-    (reader, _), settings = open_reader(warehouse, cluster, "alerts"), alerts or AlertSettings()
-    names = [one.name for one in sinks or () if one.gets_alerts]
-    engine = EngineSettings(
-        cluster,
-        settings.rule_settings_of(),
-        settings.notify_policy(names, make_routes(routes or ())),
-        max_new_groups=settings.max_new_groups,
-        duty_of=make_duty(duty or (), time_intervals or ()),
-        successors=settings.successors,
-    )
-    recorded = play.read_recorded(reader, cluster, begin - play.WARM_UP, end, read_retention(reader, cluster))
-    allowed = (lag or LagSettings()).allowed_for
-    added, recurring = SilenceStore(warehouse, cluster).all(), _recurring(silences, time_intervals)
-    result = play.backtest(
-        recorded,
-        engine,
-        begin,
-        end,
-        allowed_lag=allowed,
-        silenced_until=lambda alert, at: silenced_until(alert, at, added, recurring),
-        progress=_progress(begin, end),
-    )
-    if as_json:
-        echo_json(play.result_json(result))
-        return
-    if result.heard:
-        echo_rows(play.heard_rows(result.heard))
-    else:
-        click.echo("Nothing would have fired.")
-    for line in result.lacks:
-        echo_error(f"Lacks {line}.")
-
-
-def _progress(begin: datetime, end: datetime) -> Callable[[datetime], None]:
-    """Return what prints on stderr, once it takes longer than two seconds, how far a play is."""
-    next_at = time.monotonic() + _QUIET_SECONDS
-
-    def progress(at: datetime) -> None:
-        nonlocal next_at
-        if time.monotonic() >= next_at:
-            next_at = time.monotonic() + _QUIET_SECONDS
-            echo_error(f"Played until {utc(at)}, {max(0.0, (at - begin) / (end - begin)):.0%} ...")
-
-    return progress
-
-
 def _recurring(
     silences: Sequence[SilenceSettings] | None, time_intervals: Sequence[NamedIntervals] | None
 ) -> Sequence[RecurringSilence]:
@@ -196,9 +113,6 @@ def _recurring(
 
 def _format_silence(silenced: Mapping[str, Any] | None) -> str | None:
     return f"until {utc(silenced['until'])} ({silenced['silence']})" if silenced else None
-
-
-_QUIET_SECONDS = 2.0
 
 
 class _RefusedSilence(click.UsageError):

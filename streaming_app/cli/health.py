@@ -1,9 +1,8 @@
-"""The commands about whether groups process: `why`, `incidents`, `report`."""
+"""The commands about whether groups process: `why`, `incidents`."""
 
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,7 +11,7 @@ from streaming_app.cli.options import config_sections, handle_errors, past_group
 from streaming_app.cli.printing import echo, echo_json, echo_rows, json_option
 from streaming_app.cli.process import user_name
 from streaming_app.cli.warehouse import open_cluster
-from streaming_app.errors import WarehouseError, reason_of
+from streaming_app.errors import WarehouseError
 from streaming_app.tables.location import Location
 
 if TYPE_CHECKING:
@@ -96,31 +95,3 @@ def end(warehouse: Location, cluster: str, incident_id: str, reason: str) -> Non
         raise WarehouseError(f"No open incident {incident_id!r}: `streams-groups incidents` lists them")
     files.end(incident_id, reason, user_name(), datetime.now(timezone.utc))
     echo(f"{incident_id} has ended: {reason}.")
-
-
-@click.command()
-@warehouse_options
-@_incident_option
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE.html",
-    help="Where to write it; default is INCIDENT.html in this directory.",
-)
-@handle_errors
-def report(warehouse: Location, cluster: str, incident_id: str, output: Path | None) -> None:
-    """Write an incident as one HTML file that needs no network: time line, lag and evidence."""
-    from streaming_app.queries import health, incident_report  # noqa: PLC0415 - not loaded by --help
-
-    reader = open_cluster(warehouse, cluster)
-    found = [
-        one for one in health.find_incidents(reader, cluster, {}, with_ended=True) if one.incident_id == incident_id
-    ]
-    if not found:
-        raise WarehouseError(f"No incident {incident_id!r}: `streams-groups incidents --all` lists them")
-    file = output or Path(f"{incident_id}.html")
-    try:
-        file.write_text(incident_report.report(reader, found[0], datetime.now(timezone.utc)), "utf-8")
-    except OSError as error:
-        raise WarehouseError(f"Cannot write {file}: {reason_of(error)}") from None
-    echo(f"{file} written")

@@ -8,13 +8,14 @@ from importlib import import_module
 import click
 
 from streaming_app.cli.process import open_standard_streams, return_freed_memory
+from streaming_app.cli.removed import CommandGroup
 
 COMMANDS = {
     "job": ("run", "init", "check", "config", "demo"),
     "groups": ("list_groups", "describe", "history", "diff"),
     "lag": ("lag", "copies"),
     "alerts": ("alerts", "silence"),
-    "health": ("why", "incidents", "report"),
+    "health": ("why", "incidents"),
     "tables": ("status", "sql"),
     "quarantine": ("quarantine",),
     "verify": ("verify",),
@@ -26,7 +27,9 @@ COMMANDS = {
 
 
 @click.group(
-    invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+    cls=CommandGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.version_option(package_name="streams-groups", prog_name="streams-groups")
 @click.pass_context

@@ -34,7 +34,6 @@ _KEPT = timedelta(days=30)  # after its end, for `silence list --all`
 _CLOCK_DIFFERENCE = timedelta(minutes=5)  # between the machines of the command and the job
 _REPORTED_FILES = 1_000  # that cannot be read, of which each is reported once
 _AHEAD = timedelta(days=365)  # when a silence may begin
-_IN_A_ROW = 100
 _CONFIGURATION = "the configuration"
 _CHANGES, _AT_ONCE = 1_000, timedelta(days=8)  # of a recurring silence, over a time
 _KIND = "silences"
@@ -174,20 +173,6 @@ class RecurringSilence:
             created_by=_CONFIGURATION,
             is_planned=True,
         )
-
-
-def silenced_until(
-    alert: Alert, at: datetime, silences: Sequence[Silence], recurring: Sequence[RecurringSilence]
-) -> datetime | None:
-    """Return until when an alert was silenced at a time, None if it was not; silences without a gap are one."""
-    until, time = None, at
-    for _ in range(_IN_A_ROW):
-        known = (*silences, *filter(None, (one.at(time) for one in recurring)))
-        active = [one.ends_at for one in known if one.is_active(time) and one.matches(alert)]
-        if not active:
-            break
-        until = time = max(active)
-    return until
 
 
 class SilenceStore:

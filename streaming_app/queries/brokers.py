@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from streaming_app.kafka import BROKER_CONFIG, FEATURE, RETENTION
+from streaming_app.kafka import BROKER_CONFIG, FEATURE
 from streaming_app.kafka.releases import (
     ABILITIES,
     OFFSETS_RETENTION,
@@ -21,7 +21,6 @@ from streaming_app.kafka.releases import (
     describe_releases,
     why_unknown,
 )
-from streaming_app.lag.work import retention_seconds
 from streaming_app.tables.reader import WarehouseReader, quote
 
 _DEFAULT_RETENTION, _DEFAULT_SWEEP = timedelta(days=7), timedelta(minutes=10)  # Kafka's
@@ -86,12 +85,6 @@ def read_brokers(reader: WarehouseReader, cluster: str) -> Brokers:
         found.append(BrokerRelease(int(subject), release, {name: int(value) for name, value in values.items()}))
     ordered = tuple(sorted(found, key=lambda one: one.broker_id))
     return Brokers(ordered, max((row["observed_at"] for row in features), default=None), configs)
-
-
-def read_retention(reader: WarehouseReader, cluster: str) -> dict[str, float]:
-    """Return for how many seconds topics keep records, as the job last heard. Raises WarehouseError."""
-    rows = _facts(reader, cluster, RETENTION)
-    return retention_seconds((row["subject"], row["name"], row["value"]) for row in rows)
 
 
 def _facts(reader: WarehouseReader, cluster: str, *kinds: str) -> list[dict[str, Any]]:

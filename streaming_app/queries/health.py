@@ -208,8 +208,8 @@ def explain(
         yield f"  Incident {incident.incident_id}, {incident.severity}, since {utc(incident.opened_at)}: {groups}."
         yield from (f"  {utc(line.at)} {line.group_id} {line.verdict}" for line in incident.timeline[-_LINES:])
         yield (
-            f"  What to do: the runbook, {RULES_BY_VERDICT[incident.verdict].name}. Evidence: `streams-groups report "
-            f"--incident {shlex.quote(incident.incident_id)}`."
+            f"  What to do: the runbook, {RULES_BY_VERDICT[incident.verdict].name}. Evidence: `streams-groups why "
+            f"--group {shlex.quote(row.group_id)} --json`."
         )
 
 

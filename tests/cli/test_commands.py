@@ -87,7 +87,7 @@ def test_the_shell_completes_commands(shell: str) -> None:
 
 def test_every_module_of_a_command_is_collected() -> None:
     modules = {module.stem for module in Path(cli.__file__).parent.glob("*.py")}
-    assert set(COMMANDS) == modules - {"__init__", "main", "options", "printing", "process", "warehouse"}
+    assert set(COMMANDS) == modules - {"__init__", "main", "options", "printing", "process", "removed", "warehouse"}
 
 
 def test_decode_prints_an_object_for_each_line_and_exits_with_1_after_an_error() -> None:

@@ -57,7 +57,7 @@ def invoke(path: tuple[str, ...], option: click.Parameter, text: str) -> Any:
 
 def test_the_options_with_a_time_are_found() -> None:
     found = {option.opts[0] for _, option in OPTIONS}
-    instants = {"--at", "--from", "--to", "--starts-at"}
+    instants = {"--at", "--from", "--starts-at"}
     assert found == {"--timeout", "--max-age", "--trigger", "--retention-days", "--seconds", "--for", *instants}
 
 

@@ -1,4 +1,4 @@
-"""The commands `why`, `incidents` and `report`, and where others show the verdict."""
+"""The commands `why` and `incidents`, and where others show the verdict."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ from streaming_app.health.board import Change
 from streaming_app.health.incidents import Incidents
 from streaming_app.health.verdict import DOWN, OK, Verdict
 from streaming_app.tables.health_tables import EndedIncidents, HealthTables
-from streaming_app.tables.lag_tables import LagTables
 from streaming_app.text import utc
 from tests.health.health_harness import NOW, ago
-from tests.lag.lag_harness import row
 from tests.rows import group_row
 from tests.warehouses import append
 
@@ -67,9 +65,6 @@ def test_an_incident_without_a_time_line_is_shown(warehouse: Path, group_ids: tu
     tables.save_incidents([replace(incident, timeline=(), open_groups=group_ids)])
     assert incident.incident_id in run(warehouse, "incidents")
     assert "payments is Down" in run(warehouse, "why", "--group", "payments")
-    file = warehouse.parent / "report.html"
-    run(warehouse, "report", "--incident", incident.incident_id, "--output", str(file))
-    assert f"Incident {incident.incident_id}" in file.read_text("utf-8")
 
 
 def test_why_says_it_in_ten_lines_at_most_and_as_json(warehouse: Path) -> None:
@@ -160,7 +155,7 @@ def test_what_was_wrong_is_shown_after_it_is_over_and_what_to_do_while_it_is_not
     incident_id = incident_of(warehouse)
     last = run(warehouse, "why", "--group", "payments").splitlines()[-1]
     assert last == (
-        "  What to do: the runbook, StreamsGroupDown. Evidence: `streams-groups report --incident " + incident_id + "`."
+        "  What to do: the runbook, StreamsGroupDown. Evidence: `streams-groups why --group payments --json`."
     )
     tables = HealthTables(warehouse, "default")
     incidents = Incidents("default", tables.incidents(NOW))
@@ -216,27 +211,3 @@ def test_options_before_a_subcommand_are_its_own_unless_it_has_them(
     result = CliRunner().invoke(main, arguments, env={"STREAMS_GROUPS_WAREHOUSE": variable})
     words = {"default": "No open incident 'x'", "other": "'other'"}[found]
     assert (result.exit_code, words in result.output) == (1, True), result.output
-
-
-def test_a_report_is_one_file_without_links_and_what_others_wrote_is_text_in_it(
-    warehouse: Path, tmp_path: Path
-) -> None:
-    samples = [(0, -3600, 400), (1, -3600, 40), (1, 60, 90), (1, 9000, None)]  # partition 0 rests meanwhile
-    common = {"group_id": "payments", "topic": "t", "status": "STALLED"}
-    LagTables(warehouse, "default").append_history(
-        [row(**common, partition=one, observed_at=ago(minutes=9).timestamp() + at, lag=lag) for one, at, lag in samples]
-    )
-    left = {"group_id": "payments", "kind": "member_left", "client_host": "<script>", "member_id": "m\x1b[2J"}
-    append(warehouse, "group_events", {**left, "at": ago(minutes=9), "offset": 1, "source_partition": 0})
-    file = tmp_path / "report.html"
-    run(warehouse, "report", "--incident", incident_of(warehouse), "--output", str(file))
-    text = file.read_text("utf-8")
-    assert "&lt;b&gt;7 offsets wait" in text
-    assert "<h2>What to do</h2>" in text
-    assert "No members: check whether the application should run." in text
-    assert "&lt;script&gt;" in text
-    assert "member_left" in text
-    assert "At most 490 offsets" in text
-    assert "the sum is a lower bound" in text
-    assert [word for word in ("<b>", "src=", "href=", "http") if word in text] == []
-    assert "No incident 'x'" in run(warehouse, "report", "--incident", "x", code=1)

@@ -1,0 +1,26 @@
+"""Commands of 0.2.0 that went: for one release each answers with what to use instead, and exits with 2."""
+
+from __future__ import annotations
+
+import click
+
+INSTEAD = {
+    "report": "`streams-groups why --group ID --json` has the evidence",
+    "alerts backtest": "nothing replaces it",
+}
+"""By command: what to use instead."""
+
+
+class CommandGroup(click.Group):
+    """A group of commands, of which those in `INSTEAD` are known but gone."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments name. Raises UsageError, also for one that went."""
+        path = " ".join([*ctx.command_path.split()[1:], args[0]])
+        if path in INSTEAD:
+            error = click.UsageError(f"The command `{path}` was removed: {INSTEAD[path]}.")
+            error.ctx = None  # one line, without the usage
+            raise error
+        return super().resolve_command(ctx, args)

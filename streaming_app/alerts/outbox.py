@@ -84,14 +84,7 @@ class Resend(NamedTuple):
     alerts: Sequence[Alert]
 
 
-class Summary(NamedTuple):
-    """A task: send a daily summary; who sends it calls `on_sent`."""
-
-    content: object
-    on_sent: Callable[[], None]
-
-
-Task = Attempt | Resend | Summary
+Task = Attempt | Resend
 
 
 class Failure(NamedTuple):
@@ -121,8 +114,7 @@ class Outbox:
         self._backoff = replace(backoff, max_seconds=min(backoff.max_seconds, sink.resend_seconds or math.inf))
         self._queue = NotificationQueue(sink.name, grouping if sink.groups else None)
         self._firing: dict[str, Alert] = {}
-        self._resend_at = self._summary_at = math.inf
-        self._summary: Summary | None = None
+        self._resend_at = math.inf
         self._paused_until = 0.0
         self._failures = 0
         self._busy = self._stopped = self._failing = False
@@ -148,10 +140,6 @@ class Outbox:
         """Send what is about groups with a rank after everything else, the lowest first."""
         self._queue.ranks = ranks
 
-    def post(self, summary: Summary) -> None:
-        """Send a daily summary, instead of an earlier one that is not sent yet."""
-        self._summary, self._summary_at = summary, 0.0
-
     def release(self) -> None:
         """Let nothing that is queued wait for others any longer."""
         self._queue.release()
@@ -168,7 +156,7 @@ class Outbox:
     @property
     def has_work(self) -> bool:
         """Whether anything is not sent yet."""
-        return len(self._queue) > 0 or self._summary is not None
+        return len(self._queue) > 0
 
     @property
     def status(self) -> SinkStatus:
@@ -177,12 +165,11 @@ class Outbox:
 
     def next_at(self) -> float:
         """Return when the next attempt is due, 0 if a task is not answered yet, infinity if nothing is queued."""
-        due_at = min(self._summary_at, self._queue.next_at())
-        return 0.0 if self._busy else max(self._paused_until, due_at)
+        return 0.0 if self._busy else max(self._paused_until, self._queue.next_at())
 
     def wakes_at(self) -> float:
         """Return when `take` next has something; infinity if nothing is queued."""
-        return max(self._paused_until, min(self._resend_at, self._summary_at, self._queue.next_at()))
+        return max(self._paused_until, min(self._resend_at, self._queue.next_at()))
 
     def take(self, seconds: float) -> Task | None:
         """Return what is to be sent now; None if nothing is, or while a task is not answered yet."""
@@ -200,8 +187,6 @@ class Outbox:
         results: Results = ()
         if isinstance(task, Attempt):
             results = self._attempted(task, failure, at, seconds)
-        elif isinstance(task, Summary):
-            self._summarized(task, failure, seconds)
         return Answer(results, self._record(failure, at, seconds))
 
     def _track_firing(self, alert: Alert, seconds: float, *, soon: bool) -> None:
@@ -223,9 +208,7 @@ class Outbox:
             sent_before = [one for name, one in self._firing.items() if not self._queue.has(name, FIRING)]
             if sent_before:
                 return Resend(sent_before)
-        if attempt := self._queue.take(seconds):
-            return attempt
-        return self._summary if self._summary_at <= seconds else None
+        return self._queue.take(seconds)
 
     def _attempted(self, attempt: Attempt, failure: Failure | None, at: datetime, seconds: float) -> Results:
         sent_at, error = (None, failure.text) if failure else (at, None)
@@ -237,12 +220,6 @@ class Outbox:
             self._queue.sent(attempt, seconds)
             self._status = replace(self._status, sent=self._status.sent + len(attempted))
         return tuple(zip((alert.fingerprint for alert in attempt.alerts), attempted, strict=True))
-
-    def _summarized(self, summary: Summary, failure: Failure | None, seconds: float) -> None:
-        if not failure and self._summary is summary:
-            self._summary, self._summary_at = None, math.inf
-        elif failure and not failure.retry:
-            self._summary_at = seconds + self._backoff.pause(_MANY_FAILURES)
 
     def _record(self, failure: Failure | None, at: datetime, seconds: float) -> str | None:
         """Count the task, and pause after a failure; return a line for the operator."""

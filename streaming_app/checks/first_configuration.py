@@ -57,7 +57,7 @@ def first_configuration(server: str, command_config: Path | None, cluster: Clust
         "",
         "# Where alerts are sent; docs/alerts.md has each kind of sink. Without one they are only in a table.",
         "sinks: []",
-        '#  - {type: slack, url: "${file:/run/secrets/slack-url}"}',
+        '#  - {type: apprise, url: "${file:/run/secrets/chat-url}"}',
         "",
         "metrics:",
         "  # /metrics, /health and /ready; null: not served.",

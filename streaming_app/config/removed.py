@@ -9,19 +9,27 @@ _DOWN = "`after`, which is five minutes for every group, also by group under `ov
 REMOVED: Mapping[tuple[str, ...], str] = {
     ("alerts", "rules", "StreamsGroupDown", "restart_within"): _DOWN,
     ("alerts", "overrides", "rules", "StreamsGroupDown", "restart_within"): _DOWN,
+    ("sinks", "summary"): "`streams-groups status`, or `streams-groups alerts --json` in a cron job",
 }
 """By path, in which the items of a list have no place: what to use instead."""
+_SINKS = ("sinks",)
+REMOVED_SINKS: Mapping[str, str] = {
+    "email": "a sink of type apprise with a URL mailtos://USER:PASSWORD@HOST",
+    "slack": "a sink of type apprise with a URL slack://A/B/C, its parts those of the incoming webhook",
+    "log": "the job's own output, which has a line for each change of an alert",
+}
+"""By the type of a sink: what to use instead."""
 
 
 def without_removed(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the values without the keys that went, and a line about each of these."""
+    """Return the values without the keys and sinks that went, and a line about each of these."""
     lines: dict[str, None] = {}
     kept = _without(values, (), lines)
     return kept, list(lines)
 
 
 def _without(value: Any, path: tuple[str, ...], lines: dict[str, None]) -> Any:  # noqa: ANN401 - any YAML value
-    if path and not any(gone[: len(path)] == path for gone in REMOVED):
+    if path and not any(gone[: len(path)] == path for gone in (*REMOVED, _SINKS)):
         return value
     if isinstance(value, Mapping):
         for key in value:
@@ -31,5 +39,13 @@ def _without(value: Any, path: tuple[str, ...], lines: dict[str, None]) -> Any: 
             key: _without(inner, (*path, key), lines) for key, inner in value.items() if (*path, key) not in REMOVED
         }
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return [_without(item, path, lines) for item in value]
+        return [_without(item, path, lines) for item in value if not _is_removed_sink(item, path, lines)]
     return value
+
+
+def _is_removed_sink(item: Any, path: tuple[str, ...], lines: dict[str, None]) -> bool:  # noqa: ANN401 - any YAML value
+    kind = item.get("type") if path == _SINKS and isinstance(item, Mapping) else None
+    instead = REMOVED_SINKS.get(kind) if isinstance(kind, str) else None
+    if instead:
+        lines[f"sinks of type {kind} were removed, and nothing is sent to them: use {instead}"] = None
+    return instead is not None

@@ -34,9 +34,6 @@ from streaming_app.config.sections import (
 )
 from streaming_app.notify.alertmanager import AlertmanagerSettings
 from streaming_app.notify.apprise import AppriseSettings
-from streaming_app.notify.log import LogSettings
-from streaming_app.notify.mail import MailSettings
-from streaming_app.notify.slack import SlackSettings
 from streaming_app.notify.watchdog import WatchdogSettings
 from streaming_app.notify.webhook import WebhookSettings
 from streaming_app.section import Days, Duration, Section
@@ -80,13 +77,7 @@ def _to_text(pairs: Any) -> Any:  # noqa: ANN401 - any YAML value
 
 
 SinkSettings = Annotated[
-    AlertmanagerSettings
-    | AppriseSettings
-    | LogSettings
-    | MailSettings
-    | SlackSettings
-    | WatchdogSettings
-    | WebhookSettings,
+    AlertmanagerSettings | AppriseSettings | WatchdogSettings | WebhookSettings,
     Field(discriminator="type"),
 ]
 """The configuration of one sink; `type` is its kind. Its method `sink()` creates the sink."""

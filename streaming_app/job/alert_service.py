@@ -27,7 +27,6 @@ from streaming_app.job.service import Service, WakeableEvent, error_text
 from streaming_app.job_status import DifferingGroup, DiskSpace, JobStatus
 from streaming_app.lag.group_lag import GroupLag
 from streaming_app.lag.work import GroupWork
-from streaming_app.notify.daily_summary import DailySummary
 from streaming_app.notify.dispatcher import Dispatcher, jittered, traits_of
 from streaming_app.notify.sink import Sink
 from streaming_app.report import Report
@@ -138,10 +137,6 @@ class AlertService(Service):
     def sinks(self) -> tuple[SinkStatus, ...]:
         """Return the status of each sink."""
         return self._dispatcher.status()
-
-    def send_summary(self, sink: str, summary: DailySummary, on_sent: Callable[[], None]) -> None:
-        """Send a daily summary to the sink of this name; `on_sent` is called, by another thread, when it is sent."""
-        self._dispatcher.offer_summary(sink, summary, on_sent)
 
     def tick(self) -> None:
         """Evaluate the rules if that is due; store what has changed. Raises the first error, after all was tried."""

@@ -19,7 +19,6 @@ from streaming_app.alerts.survey import NO_PLUGIN, DescriptionSupport, PluginSta
 from streaming_app.config.defaults import TOPIC
 from streaming_app.config.routing import make_duty, make_routes, make_silences
 from streaming_app.errors import WarehouseError
-from streaming_app.groups.state_rules import DEAD
 from streaming_app.health.history import WINDOW
 from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
 from streaming_app.job.broker_facts import BrokerFacts, make_broker_facts
@@ -36,9 +35,7 @@ from streaming_app.jvm.class_archive import archive_path, make_archive, reason_f
 from streaming_app.jvm.jar_sets import DIRECTORY_VARIABLE, find_jars, spark_jars
 from streaming_app.kafka.properties import client_properties
 from streaming_app.metrics.collector import MetricSources, make_registry
-from streaming_app.notify.daily_summary import DailySummaries, DailySummary, make_summary
 from streaming_app.notify.silences import ActiveSilences
-from streaming_app.notify.sink import TextSettings
 from streaming_app.report import Report
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.health_tables import EndedIncidents, HealthTables
@@ -50,12 +47,10 @@ from streaming_app.web.monitoring import monitoring_server
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from streaming_app.alerts.outbox import SinkStatus
     from streaming_app.config.settings import JobConfig
     from streaming_app.stream.health import Health
     from streaming_app.tables.fence import Fence
     from streaming_app.tables.files import Files
-    from streaming_app.tables.location import Location
     from streaming_app.tables.maintenance import Maintenance
 
 _SEND_SECONDS = 10.0  # for notifications that are due when `--once` is done
@@ -172,14 +167,6 @@ def background_services(
     store = AlertsTable(config.warehouse, config.cluster, fence)
     watchdogs, disks = make_watchdogs(config, health, report), Disks(config)
 
-    def summary_at(now: datetime) -> DailySummary:
-        known = [one.group_id for one in group_cache.groups().values() if one.state != DEAD]
-        return make_summary(config.cluster, now, known, alerts.verdicts(), store.alerts(), silences.is_silenced)
-
-    def on_evaluated(sinks: tuple[SinkStatus, ...]) -> None:
-        heartbeat.evaluated(sinks)
-        summaries.send_due()
-
     alerts = AlertService(
         AlertConfig(
             EngineSettings(
@@ -218,12 +205,9 @@ def background_services(
         [sink.sink() for sink in config.sinks if sink.gets_alerts],
         descriptions,
         report,
-        on_evaluated,
+        heartbeat.evaluated,
         fence,
     )
-    times = {sink.name: sink.summary for sink in config.sinks if isinstance(sink, TextSettings) and sink.summary}
-    record = _SmallFile(files, config.warehouse / "_jobs" / f"{config.cluster}.summaries.json")
-    summaries = DailySummaries(times, record, summary_at, alerts.send_summary)
     with ExitStack() as at_exit:
         if config.metrics.listen:
             newest_lag = lag.status if lag else lambda: None
@@ -281,17 +265,6 @@ def _beside_the_stream(
     if PAGE in wanted:
         yield make_page_service(config, report)
     yield from filter(None, pollers)
-
-
-class _SmallFile(NamedTuple):
-    files: Files
-    location: Location
-
-    def read(self) -> str | None:
-        return self.files.read(self.location)
-
-    def write(self, text: str) -> None:
-        self.files.write(self.location, text)
 
 
 def _restore(config: JobConfig, health: Health) -> HeartbeatRecord | None:

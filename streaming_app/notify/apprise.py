@@ -25,10 +25,9 @@ from streaming_app.alerts.alert import CRITICAL, FIRING, RESOLVED, WARNING, Aler
 from streaming_app.notify import apprise_program
 from streaming_app.notify import message as texts
 from streaming_app.notify.connection import CaSettings
-from streaming_app.notify.daily_summary import DailySummary, format_summary_text, format_summary_title
 from streaming_app.notify.http_post import SUCCESS, status_error
 from streaming_app.notify.message import AlertGroup
-from streaming_app.notify.sink import Sink, SinkError, TextSettings, TextSink, Timeout, check_setting
+from streaming_app.notify.sink import Sink, SinkError, TextSink, Timeout, check_setting
 from streaming_app.text import shorten
 
 _MAX_CHARACTERS = 3500  # of a message about several alerts, so that it ends with how many more there are
@@ -79,7 +78,7 @@ _REASONS = (
 )
 
 
-class AppriseSettings(TextSettings, CaSettings):
+class AppriseSettings(CaSettings):
     """`type: apprise`. The URL is the secret."""
 
     secrets: ClassVar[tuple[str, ...]] = ("url",)
@@ -113,8 +112,6 @@ class AppriseSettings(TextSettings, CaSettings):
     @model_validator(mode="after")
     def _url_is_valid(self) -> Self:
         check_setting(self._find_service)
-        if self._key and self.summary:
-            raise ValueError("summary must not be set: this service has incidents, and no messages")
         return self
 
     def _find_service(self) -> None:
@@ -143,10 +140,6 @@ class MessageSink(TextSink):
         links = self._settings.runbook_link(group.first), self._settings.page_link
         text = texts.format_group_message(group, *links, max_characters=self._most)
         _send(self._settings, texts.format_group_title(group), text, _kind(group, group.event))
-
-    def send_summary(self, summary: DailySummary) -> None:
-        """Send the daily summary. Raises SinkError."""
-        _send(self._settings, format_summary_title(summary), format_summary_text(summary), _OTHER)
 
 
 class IncidentSink(Sink):

@@ -27,10 +27,8 @@ from streaming_app.alerts.outbox import (
     Results,
     SinkStatus,
     SinkTraits,
-    Summary,
     Task,
 )
-from streaming_app.notify.daily_summary import DailySummary
 from streaming_app.notify.sink import Sink, TextSink
 from streaming_app.notify.sink_worker import SinkWorker
 
@@ -99,12 +97,6 @@ class Dispatcher:
             if answer.results:
                 self._deliver(answer.results)
             return answer
-
-    def offer_summary(self, sink: str, summary: DailySummary, on_sent: Callable[[], None]) -> None:
-        """Send a daily summary to the sink of this name; `on_sent` is called, by another thread, when it is sent."""
-        with self.changing() as outboxes:
-            if outbox := outboxes.by_sink.get(sink):
-                outbox.post(Summary(summary, on_sent))
 
     def status(self) -> tuple[SinkStatus, ...]:
         """Return the current status of each sink."""

@@ -136,12 +136,12 @@ def post(
     headers: Mapping[str, str],
     settings: HttpSettings,
     *,
-    quotable: re.Pattern[str] | None = None,
+    quotes_answer: bool = False,
 ) -> None:
     """Send JSON and return when it was accepted (status 2xx). Raises SinkError, which names only the host of the URL.
 
-    The body of an error response is part of the error only if `quotable` matches all of it: some receivers repeat the
-    path of the request, which may be a secret.
+    The body of an error response is part of the error only if it `quotes_answer`: some receivers repeat the path of the
+    request, which may be a secret.
     """
     target = parse_url(url)
     origin = f"{target.scheme}://{target.netloc}"
@@ -156,7 +156,7 @@ def post(
                 if deadline.expired:  # the response may be incomplete
                     raise TimedOutError
                 if response.status not in SUCCESS:
-                    raise _response_error(origin, response, quotable)
+                    raise _response_error(origin, response, quotes_answer=quotes_answer)
             finally:
                 response.close()
         except (HTTPError, OSError) as error:
@@ -205,16 +205,16 @@ def status_error(origin: str, status: int, why: str = "", after_seconds: float |
     return SinkError(line, retry=status in _RETRYABLE, after_seconds=after_seconds)
 
 
-def _response_error(origin: str, response: BaseHTTPResponse, quotable: re.Pattern[str] | None) -> SinkError:
+def _response_error(origin: str, response: BaseHTTPResponse, *, quotes_answer: bool) -> SinkError:
     body = ""
-    if quotable:
+    if quotes_answer:
         with contextlib.suppress(HTTPError, OSError):
             body = " ".join(response.read(_MAX_ERROR_BYTES).decode("utf-8", "replace").split())
     try:
         after = Retry().get_retry_after(response)
     except InvalidHeader:
         after = None
-    return status_error(origin, response.status, f" ({body})" if quotable and quotable.fullmatch(body) else "", after)
+    return status_error(origin, response.status, f" ({body})" if body else "", after)
 
 
 def _connection_error(origin: str, error: Exception, deadline: Deadline) -> SinkError:

@@ -199,33 +199,12 @@ def one_line(text: str) -> str:
     return escape(" ".join(text.split()))
 
 
-def escape_chat(text: str) -> str:
-    """Return a text in which Slack, Mattermost and Rocket.Chat find neither their own syntax nor mentions.
-
-    They show `&`, `<` and `>` for the entities, and need no others.
-    """
-    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return _MENTION.sub("@" + _NO_WIDTH, escaped)
-
-
 def disarm(text: str) -> str:
     """Return a text in which no chat finds a mention, or a link with another text, however it escapes the rest.
 
     Services that show Markdown although they ask for plain text are among those that do not escape it.
     """
     return _MENTION.sub("@" + _NO_WIDTH, _MARKUP.sub(rf"\1{_NO_WIDTH}", text))
-
-
-def format_code(text: str) -> str:
-    """Return a line as code, in which those chats also find neither links nor markup."""
-    code = escape_chat(text).replace("`", "'")
-    return f"`{code}`"
-
-
-def format_code_block(text: str) -> str:
-    """Return lines as a block of code, in which those chats also find neither links nor markup."""
-    code = escape_chat(text).replace("`" * 3, "'" * 3)
-    return f"```\n{code}\n```"
 
 
 def _to_jsonable(value: object) -> object:

@@ -16,7 +16,6 @@ from typing_extensions import Self
 
 from streaming_app.alerts.alert import FIRING, Alert
 from streaming_app.errors import reason_of
-from streaming_app.notify.daily_summary import DailySummary, TimeOfDay
 from streaming_app.notify.message import AlertGroup
 from streaming_app.secret_file import read_secret_file
 from streaming_app.section import Duration, Section
@@ -67,15 +66,11 @@ class Sink(ABC):
 
 
 class TextSink(Sink):
-    """A sink whose notifications people read: alerts with one cause come in one notification, and a daily summary."""
+    """A sink whose notifications people read: alerts with one cause come in one notification."""
 
     @abstractmethod
     def send_group(self, group: AlertGroup) -> None:
         """Send one notification of several alerts, and return once the receiver has it. Raises SinkError."""
-
-    @abstractmethod
-    def send_summary(self, summary: DailySummary) -> None:
-        """Send the daily summary, and return once the receiver has it. Raises SinkError."""
 
 
 Timeout = Annotated[Duration, Field(gt=0, le=300)]
@@ -150,13 +145,6 @@ class BaseSettings(Section):
                 raise ValueError(f"set {name} or {name}_file, not both")
             check_setting(self.read_secret, name)
         return self
-
-
-class TextSettings(BaseSettings):
-    """The settings that every `TextSink` has."""
-
-    summary: TimeOfDay | None = None
-    """When the daily summary is sent; None: never."""
 
 
 def check_setting(check: Callable[..., object], *arguments: str) -> None:

@@ -8,9 +8,7 @@ import traceback
 from collections.abc import Callable
 from typing import Protocol
 
-from streaming_app.alerts.notification_queue import Attempt
-from streaming_app.alerts.outbox import Answer, Failure, Resend, Summary, Task
-from streaming_app.notify.daily_summary import DailySummary
+from streaming_app.alerts.outbox import Answer, Failure, Resend, Task
 from streaming_app.notify.message import AlertGroup
 from streaming_app.notify.sink import Sink, SinkError, TextSink
 
@@ -47,8 +45,6 @@ class SinkWorker:
     def _run(self) -> None:
         while not self._abandoned and (task := self._desk.take(self._sink.name)):
             failure = self._attempt(task)
-            if isinstance(task, Summary) and not failure:
-                self._call(task.on_sent)
             if not self._abandoned:
                 self._report_line(self._desk.answered(self._sink.name, task, failure).line)
 
@@ -66,21 +62,10 @@ class SinkWorker:
         sink = self._sink
         if isinstance(task, Resend):
             sink.resend(task.alerts)
-        elif isinstance(task, Attempt):
-            if isinstance(sink, TextSink) and len(task.items) > 1:
-                sink.send_group(AlertGroup(task.alerts, task.event, self._max_named))
-            else:
-                sink.send(task.alerts[0], task.event)
-        elif isinstance(sink, TextSink) and isinstance(task.content, DailySummary):
-            sink.send_summary(task.content)
-
-    def _call(self, callback: Callable[[], None]) -> None:
-        if self._abandoned:
-            return
-        try:
-            callback()
-        except Exception as error:  # noqa: BLE001 - the caller's; the next alert must be sent all the same
-            self._log_unexpected(error)
+        elif isinstance(sink, TextSink) and len(task.items) > 1:
+            sink.send_group(AlertGroup(task.alerts, task.event, self._max_named))
+        else:
+            sink.send(task.alerts[0], task.event)
 
     def _log_unexpected(self, error: Exception) -> None:
         """Log where it happened, but not the error's message: it may contain a secret."""

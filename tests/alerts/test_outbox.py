@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, Delivery
 from streaming_app.alerts.notification_queue import Attempt, Grouping
-from streaming_app.alerts.outbox import Answer, Backoff, Failure, Outbox, Outboxes, Resend, SinkTraits, Summary
+from streaming_app.alerts.outbox import Answer, Backoff, Failure, Outbox, Outboxes, Resend, SinkTraits
 from streaming_app.job_status import FailingSink
 from tests.alerts.examples import make_alert
 
@@ -22,7 +22,6 @@ START = datetime(2026, 11, 26, 3, tzinfo=timezone.utc)
 PLAIN = SinkTraits("chat")
 DOWN, REFUSED = Failure("503"), Failure("401", retry=False)
 RESEND = SinkTraits("chat", resend_seconds=60)
-DAILY = Summary("what happened", lambda: None)
 
 
 def at(seconds: float) -> datetime:
@@ -51,7 +50,7 @@ class Sending:
         """Give the sink all that is due, each of which it accepts or, with a failure, does not."""
         self.now = second
         while task := self.outbox.take(second):
-            alerts = () if isinstance(task, Summary) else task.alerts
+            alerts = task.alerts
             what = task.event if isinstance(task, Attempt) else type(task).__name__
             self.given.append((second, what, tuple(alert.group_id for alert in alerts)))
             self.answers.append(self.outbox.answered(task, failure, at(second), second))
@@ -213,49 +212,18 @@ def test_a_sink_without_the_need_for_it_gets_nothing_again() -> None:
     assert sending.outbox.wakes_at() == math.inf
 
 
-def test_a_daily_summary_is_sent_after_the_alerts_and_until_it_is_accepted() -> None:
-    sending = Sending(backoff=Backoff(10, 300))
-    sending.offer(0, of("a"))
-    sending.outbox.post(DAILY)
-    assert sending.outbox.next_at() == 0
-    sending.run(0)
-    assert sending.given == [(0, FIRING, ("a",)), (0, "Summary", ())]
-    assert (sending.outbox.has_work, sending.outbox.next_at()) == (False, math.inf)
-    sending.outbox.post(DAILY)
-    sending.run(100, DOWN)
-    assert sending.outbox.has_work
-    sending.run(110, REFUSED)
-    assert sending.outbox.next_at() == 410
-    sending.run_until(500)
-    assert sending.times[2:] == [100, 110, 410]
-
-
-def test_a_summary_that_is_made_while_another_one_is_sent_is_sent_next() -> None:
-    outbox = Sending().outbox
-    outbox.post(DAILY)
-    taken = outbox.take(0)
-    assert taken is DAILY
-    assert (outbox.take(0), outbox.next_at()) == (None, 0)  # one at a time
-    newer = Summary("what happened the day after", lambda: None)
-    outbox.post(newer)
-    outbox.answered(taken, None, at(0), 0)
-    assert outbox.take(0) is newer
-
-
 GROUPED = SinkTraits("chat", groups=True)
 
 
 def test_once_stopped_it_gives_out_only_what_was_held_back_for_others() -> None:
     sending = Sending(GROUPED)
     sending.offer(0, of("a"), of("b"))
-    sending.outbox.post(DAILY)
     assert not sending.outbox.is_done
     sending.outbox.stop()
     assert not sending.outbox.is_done
     sending.run(1)
     assert sending.given == [(1, FIRING, ("a", "b"))]
     assert sending.outbox.is_done
-    assert sending.outbox.has_work  # the summary, for the next run
 
 
 def test_once_stopped_nothing_is_tried_at_a_sink_that_is_down() -> None:

@@ -133,7 +133,7 @@ def test_every_read_command_uses_the_warehouse_in_the_file_unless_it_is_overridd
 
 
 def test_a_read_command_does_not_need_the_secrets_in_the_file(file: Path) -> None:
-    file.write_text(file.read_text() + "sinks: [{type: slack, url: '${env:NO_SUCH_VARIABLE}'}]\n")
+    file.write_text(file.read_text() + "sinks: [{type: webhook, url: '${env:NO_SUCH_VARIABLE}'}]\n")
 
     assert "No streams-groups warehouse" in run_cli("list", "--config", file).stderr
     assert "NO_SUCH_VARIABLE is not set" in run_cli("config", "--config", file).stderr

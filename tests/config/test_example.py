@@ -50,7 +50,7 @@ def test_the_example_of_routes_is_valid(tmp_path: Path) -> None:
     routes = parse_commented_out("routes")
     file = tmp_path / "f.yaml"
     names = {name for route in routes for name in route.get("sinks", ())}
-    sinks = [{"type": "log", "name": name} for name in names]
+    sinks = [{"type": "webhook", "url": "http://h", "name": name} for name in names]
     file.write_text(yaml.safe_dump({"sinks": sinks, "routes": routes}))
 
     assert len(load(file).settings.routes) == len(routes)
@@ -74,16 +74,16 @@ def test_the_examples_of_times_are_valid_and_have_every_key(tmp_path: Path) -> N
 def test_the_examples_of_sinks_are_valid_and_have_every_type_and_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slack_url = tmp_path / "slack-url"
-    slack_url.touch(0o600)
-    slack_url.write_text("https://hooks.slack.com/services/x\n")
+    chat_url = tmp_path / "chat-url"
+    chat_url.touch(0o600)
+    chat_url.write_text("json://127.0.0.1/x\n")
     monkeypatch.setenv("SMTP_PASSWORD", "x")
     monkeypatch.setenv("PING_KEY", "x")
     monkeypatch.setenv("PAGERDUTY_KEY", "x")
     monkeypatch.setenv("HOOK_SECRET", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
     examples = parse_commented_out("sinks")
     file = tmp_path / "f.yaml"
-    file.write_text(yaml.safe_dump({"sinks": examples}).replace("/run/secrets/slack-url", str(slack_url)))
+    file.write_text(yaml.safe_dump({"sinks": examples}).replace("/run/secrets/chat-url", str(chat_url)))
 
     loaded = load(file)
 

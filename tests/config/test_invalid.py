@@ -30,21 +30,24 @@ NAME_FORM = 'must be letters, digits, ".", "_" and "-" (at most 200, not "." or 
             "alerts: {rules: {StreamsGroupOffsetsRewond: {for: 5}}}",
             ["alerts.rules.StreamsGroupOffsetsRewond: is not a known key; did you mean StreamsGroupOffsetsRewound?"],
         ),
-        ("sinks: [{type: log, formt: json}]", ["sinks[0].formt: is not a known key; did you mean format?"]),
-        ("sinks: [{type: log}, {type: log}]", ["sinks: two sinks have the name log: give each a different name"]),
+        ("sinks: [{type: webhook, timeot: 5}]", ["sinks[0].timeot: is not a known key; did you mean timeout?"]),
+        (
+            "sinks: [{type: webhook, url: 'http://h'}, {type: webhook, url: 'http://h'}]",
+            ["sinks: two sinks have the name webhook: give each a different name"],
+        ),
         (
             "sinks: [{type: pigeon}, {name: a}]",
             [
-                "sinks[0].type: must be one of alertmanager, apprise, log, email, slack, watchdog, webhook",
-                "sinks[1].type: must be given: one of alertmanager, apprise, log, email, slack, watchdog, webhook",
+                "sinks[0].type: must be one of alertmanager, apprise, watchdog, webhook",
+                "sinks[1].type: must be given: one of alertmanager, apprise, watchdog, webhook",
             ],
         ),
-        ("sinks: [{type: email, host: h, from: a@b}]", ["sinks[0].to: must be given"]),
-        ("sinks: [{type: log, name: '..'}]", [f'sinks[0].name: {NAME_FORM}, not ".."']),
+        ("sinks: [{type: alertmanager}]", ["sinks[0].urls: must be given"]),
+        ("sinks: [{type: webhook, url: 'http://h', name: '..'}]", [f'sinks[0].name: {NAME_FORM}, not ".."']),
         ("sinks: [{type: webhook}]", ["sinks[0]: url or url_file is missing"]),
-        ("sinks: {type: log}", ["sinks: must be a list"]),
+        ("sinks: {type: webhook}", ["sinks: must be a list"]),
         (
-            "sinks: [{type: log, name: pager}]\nroutes: [{sinks: [pagr]}]",
+            "sinks: [{type: webhook, url: 'http://h', name: pager}]\nroutes: [{sinks: [pagr]}]",
             ['routes: "pagr" is not the name of a sink that gets alerts; did you mean pager?'],
         ),
         ("routes: [{sinks: x}]", ['routes: "x" is not the name of a sink that gets alerts: there is none']),
@@ -135,13 +138,13 @@ def test_each_invalid_key_is_a_line_that_names_the_file_and_the_key(
         ),
         ("METRICS__LISTN", "a:1", "metrics.listn: is not a known key; did you mean listen?"),
         ("METRICS", '{"max_groups": -1}', 'metrics.max_groups: must be greater than or equal to 0, not "-1"'),
-        ("SINKS", "slack", "sinks: must be JSON"),
+        ("SINKS", "webhook", "sinks: must be JSON"),
         ("ALERTS__IGNORE_GROUPS", "[", 'alerts.ignore_groups: must be JSON, such as ["a", "b"] or {"a": 1}'),
         ("ALERTS__IGNORE_GROUPS", '["("]', "alerts.ignore_groups[0]: is not a valid regular expression"),
         (
             "SINKS",
             '[{"type": "pigeon"}]',
-            "sinks[0].type: must be one of alertmanager, apprise, log, email, slack, watchdog, webhook",
+            "sinks[0].type: must be one of alertmanager, apprise, watchdog, webhook",
         ),
     ],
 )  # fmt: skip
@@ -172,7 +175,7 @@ def test_keys_that_are_not_needed_may_lack_their_secrets_but_must_have_known_nam
     write: Callable[[Any], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STREAMS_GROUPS_SINKS", "not JSON")
-    sinks = [{"type": "slack", "url": "${file:/nowhere}"}]
+    sinks = [{"type": "webhook", "url": "${file:/nowhere}"}]
 
     assert str(load(write({"warehouse": "/w", "sinks": sinks}), only={"warehouse"}).settings.warehouse) == "/w"
     with pytest.raises(ConfigError, match="warehous: is not a known key; did you mean warehouse"):

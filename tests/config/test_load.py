@@ -31,6 +31,18 @@ class Key(NamedTuple):
 
 _NIGHTS = {"time_intervals": [{"name": "nights", "time_intervals": []}]}
 
+_SINKS = [
+    {
+        "type": "alertmanager",
+        "name": "file",
+        "timeout": 10.0,
+        "urls": ["http://h"],
+        "resend": 60.0,
+        "ends_after": 604_800.0,
+        "watchdog": False,
+    }
+]
+
 KEYS = [
     Key(("bootstrap_server",), "file:1", "variable:1", "flag:1,flag:2"),
     Key(("command_config",), "/file", "/variable", "/flag"),
@@ -59,7 +71,11 @@ KEYS = [
     Key(("alerts", "rules", "StreamsGroupTaskSkew", "tasks"), 4, "5"),
     Key(("alerts", "rules", "StreamsGroupDown", "enabled"), json.loads("false"), "true"),
     Key(("alerts", "overrides"), [{"groups": "a", "rules": {}}], '[{"groups": "b", "rules": {}}]'),
-    Key(("sinks",), [{"type": "log", "name": "file", "format": "json"}], '[{"type": "log", "name": "variable"}]'),
+    Key(
+        ("sinks",),
+        _SINKS,
+        json.dumps([{**_SINKS[0], "name": "variable"}]),
+    ),
     Key(("metrics", "listen"), "file:1", "variable:2", "flag:3"),
     Key(("metrics", "allowed_hosts"), ["file"], '["variable"]'),
     Key(("metrics", "groups"), "file", "variable"),
@@ -178,8 +194,15 @@ def test_a_variable_of_one_key_does_not_change_other_keys_of_its_section(
 def test_a_list_replaces_the_whole_list_of_a_lower_source(
     write: Callable[[Any], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = write({"sinks": [{"type": "log", "format": "json"}, {"type": "log", "name": "b"}]})
-    monkeypatch.setenv("STREAMS_GROUPS_SINKS", '[{"type": "log"}]')
+    file = write(
+        {
+            "sinks": [
+                {"type": "alertmanager", "urls": ["http://h"], "timeout": 5},
+                {"type": "alertmanager", "urls": ["http://h"], "name": "b"},
+            ]
+        }
+    )
+    monkeypatch.setenv("STREAMS_GROUPS_SINKS", '[{"type": "alertmanager", "urls": ["http://h"]}]')
 
     loaded = load(file)
 
@@ -198,9 +221,9 @@ WITH_SECRETS = f"""
 conf: {{fs.s3a.secret.key: {SECRET}, spark.a: b}}
 topic: "${{env:SECRET_TOPIC}}"
 sinks:
-  - {{type: slack, url: "https://hooks.example/{SECRET}"}}
+  - {{type: apprise, url: "json://hooks.example/{SECRET}"}}
   - {{type: webhook, url: "https://example/${{env:HOOK}}", headers: {{X: {SECRET}}}, token: "${{file:SECRET_FILE}}"}}
-  - {{type: email, host: h, from: a@b, to: [a@b], username: u, password: {SECRET}}}
+  - {{type: alertmanager, urls: ["http://h"], username: u, password: {SECRET}}}
 """
 
 
@@ -225,14 +248,14 @@ def test_secrets_are_redacted_and_references_are_printed_as_in_the_file(
 @pytest.mark.parametrize(
     "text",
     [
-        f"sinks: [{{type: slack, url: {SECRET}}}]",
+        f"sinks: [{{type: apprise, url: {SECRET}}}]",
         f"sinks: [{{type: webhook, url: 'http://h', secret: {SECRET}}}]",
         f"sinks: [{{type: webhook, url: 'http://h', pasword: {SECRET}}}]",
         f"sinks: [{{type: webhook, url: 'http://h', headers: {SECRET}}}]",
         f"sinks: [{{type: webhook, url: 'http://h', headers: {{'a b': {SECRET}}}}}]",
         f"sinks: [{SECRET}]",
         f"sinks: {SECRET}",
-        f"sinks: [{{type: email, password: [{SECRET}]}}]",
+        f"sinks: [{{type: alertmanager, password: [{SECRET}]}}]",
         f"conf: {{spark.password: [{SECRET}]}}",
         "cluster: '/${env:HOOK}'",
         "alerts: {interval: '${env:HOOK}'}",
@@ -250,7 +273,7 @@ def test_no_error_contains_a_secret(text: str, write: Callable[[Any], Path], mon
 
 def test_a_number_in_the_place_of_a_secret_is_not_printed_either(write: Callable[[Any], Path]) -> None:
     with pytest.raises(ConfigError, match=r"url: must be text; write it in quotes$"):
-        load(write("sinks: [{type: slack, url: 1234567}]"))
+        load(write("sinks: [{type: webhook, url: 1234567}]"))
 
 
 def test_the_printed_configuration_can_be_read_back(

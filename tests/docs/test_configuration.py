@@ -21,16 +21,16 @@ EXAMPLES = [
 def test_an_example_is_a_valid_configuration_file(
     example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = "https://hooks.example.com/1"
+    url = "json://hooks.example.com/1"
     secret = tmp_path / "secret"
     secret.touch(0o600)
     secret.write_text(url, "utf-8")
-    monkeypatch.setenv("SLACK_WEBHOOK", url)
+    monkeypatch.setenv("CHAT_URL", url)
     monkeypatch.setenv("TEAMS_URL", "workflows://prod.westus.logic.azure.com:443/workflow/signature")
     monkeypatch.setenv("TELEGRAM_URL", "tgram://123456789:abcdefg/12315544")
     monkeypatch.setenv("PAGERDUTY_KEY", "key")
     monkeypatch.setenv("OPSGENIE_KEY", "key")
     file = tmp_path / "streams-groups.yaml"
-    file.write_text(example.replace("/run/secrets/slack-url", str(secret)), "utf-8")
+    file.write_text(example.replace("/run/secrets/chat-url", str(secret)), "utf-8")
     settings = load(file).settings
     assert settings.model_fields_set == set(yaml.safe_load(example))

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from streaming_app.config.settings import JobConfig
-from streaming_app.job.watchdog import Watchdog, make_watchdogs
+from streaming_app.job.watchdog import Watchdog
 from streaming_app.job_status import JobStatus
-from streaming_app.stream.health import Health
-from tests.alerts.examples import make_alert
 from tests.notify.receivers import HttpReceiver, Response, make_sink
 from tests.waiting import wait_until
 
@@ -80,15 +76,3 @@ def test_a_receiver_that_refuses_is_reported_in_one_line_without_the_secret_path
     service.start()
     assert wait_until(lambda: len(receiver.requests) >= 2)
     assert lines == [f"watchdog watchdog: {receiver.url} responded with status 404: check the URL"]
-
-
-def test_the_sinks_that_get_no_heartbeats_are_not_created_once_more(tmp_path: Path) -> None:
-    """A second sink of `type: log` wrote each alert a second time."""
-    kept, beats = tmp_path / "alerts.log", {"type": "watchdog", "url": "https://ping.example/x"}
-    given = {"bootstrap_server": "b:1", "warehouse": tmp_path, "sinks": [{"type": "log", "file": str(kept)}, beats]}
-    config = JobConfig.model_validate(given)
-    sinks = [one.sink() for one in config.sinks if one.gets_alerts]
-    assert [one.name for one in make_watchdogs(config, Health(), lambda _line: None)] == ["watchdog watchdog"]
-    for sink in sinks:
-        sink.send(make_alert("log", opened_at=datetime.now(timezone.utc)), "firing")
-    assert len(kept.read_text().splitlines()) == 1

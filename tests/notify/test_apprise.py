@@ -351,7 +351,6 @@ def test_certificates_are_verified_by_the_given_authority_in_http_and_mail(certi
         ({"url": f"json://h/{SECRET}", "url_file": "x"}, "set url or url_file, not both"),
         ({"url": f"json://h/{SECRET}", "ca_file": "/no/such"}, "ca_file /no/such: No such file"),
         ({"url": f"json://h/{SECRET}", "timeout": 0}, "timeout\n"),
-        ({"url": PAGERDUTY, "summary": "08:00"}, "this service has incidents, and no messages"),
     ],
 )
 def test_invalid_settings_are_an_error_without_secrets(settings: dict[str, Any], words: str) -> None:

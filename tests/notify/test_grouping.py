@@ -5,9 +5,6 @@ From the dispatcher to real receivers, and over restarts with the real table.
 
 from __future__ import annotations
 
-import email
-import email.policy
-import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -17,15 +14,13 @@ from typing import Any
 
 import pytest
 
-from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, Delivery
+from streaming_app.alerts.alert import FIRING, Alert, Delivery
 from streaming_app.alerts.notification_queue import Grouping
-from streaming_app.notify.daily_summary import DailySummary
 from streaming_app.notify.message import AlertGroup, format_group_message, format_group_title
 from streaming_app.notify.sink import Sink, SinkError, TextSink
 from streaming_app.tables.alerts_table import AlertsTable
 from tests.alerts.examples import SINCE, make_alert
-from tests.hostile import HOSTILE, effective_characters
-from tests.notify.receivers import HOST, HttpReceiver, Response, SmtpReceiver, make_settings, make_sink
+from tests.notify.receivers import HttpReceiver, Response, make_settings, make_sink
 from tests.notify.sending import Sending
 from tests.waiting import thread_names, wait_until
 from tests.warehouses import make_warehouse
@@ -47,6 +42,11 @@ def maintenance(*sinks: str, resolved: bool = False, **other: Any) -> list[Alert
         )
         for number in range(GROUPS)
     ]
+
+
+def chat(receiver: HttpReceiver, **settings: Any) -> Sink:
+    """Return a sink whose messages people read."""
+    return make_sink(type="apprise", name="chat", url=receiver.url.replace("http", "json", 1), **settings)
 
 
 class Running:
@@ -76,48 +76,34 @@ def running() -> Iterator[Running]:
 
 
 @pytest.mark.slow
-def test_a_maintenance_of_the_brokers_is_one_message_in_chat_mail_and_log_and_single_alerts_elsewhere(
-    running: Running, receiver: HttpReceiver, tmp_path: Path
+def test_a_maintenance_of_the_brokers_is_one_message_in_a_chat_and_single_alerts_elsewhere(
+    running: Running, receiver: HttpReceiver
 ) -> None:
-    log = tmp_path / "alerts.log"
-    with SmtpReceiver() as mail, HttpReceiver() as hook, HttpReceiver() as manager:
-        addresses = {"from": "us@example.com", "to": ["a@example.com"]}
+    with HttpReceiver() as hook, HttpReceiver() as manager:
         dispatcher = running.start(
-            make_sink(type="slack", url=receiver.url, runbook_url="https://wiki#{rule}"),
-            make_sink(
-                type="email", host=HOST, port=mail.port, tls="none", page_url="https://page/{group}", **addresses
-            ),
-            make_sink(type="log", file=log),
+            chat(receiver, runbook_url="https://wiki#{rule}", page_url="https://page/{group}"),
             make_sink(type="webhook", url=hook.url),
             make_sink(type="alertmanager", urls=[manager.url]),
         )
-        sinks = ("slack", "email", "log", "webhook", "alertmanager")
+        sinks = ("chat", "webhook", "alertmanager")
         dispatcher.offer(maintenance(*sinks))
         assert dispatcher.flush(60)
         dispatcher.offer(maintenance(*sinks, resolved=True))
         assert dispatcher.flush(60)
         assert len(hook.requests) == len(manager.requests) == 2 * GROUPS
-        mails = [email.message_from_bytes(one.content, policy=email.policy.default) for one in mail.envelopes]
     titles = [f"[{event}] stuck: 300 groups (cluster prod)" for event in ("FIRING", "RESOLVED")]
-    assert [body["text"].partition(" ")[2] for body in receiver.bodies] == titles
-    assert [one["Subject"] for one in mails] == titles
-    assert mails[1]["In-Reply-To"] == mails[0]["Message-ID"] != mails[1]["Message-ID"]
-    text = receiver.bodies[0]["attachments"][0]["text"]
-    assert "- app-019 has been stuck in Reconciling\nand 280 more\n" in text
+    assert [body["title"] for body in receiver.bodies] == titles
+    text = receiver.bodies[0]["message"]
+    assert "- app-019 has been stuck in Reconciling https://page/app-019\nand 280 more\n" in text
     assert text.endswith("\nrunbook: https://wiki#stuck")
-    assert "- app-000 has been stuck in Reconciling https://page/app-000" in mails[0].get_content().splitlines()
-    fired, resolved = log.read_text("utf-8").splitlines()
-    assert " alerts=300 groups=300 " in fired
-    assert 'and 280 more" since=' in fired
-    assert resolved.split()[1] == "event=resolved"
     by_sink = {sink: [d for results in running.results for _, d in results if d.sink == sink] for sink in sinks}
     assert {sink: len(deliveries) for sink, deliveries in by_sink.items()} == dict.fromkeys(sinks, 2 * GROUPS)
     assert all(delivery.sent_at and delivery.attempts == 1 for found in by_sink.values() for delivery in found)
 
 
 def test_alerts_that_fire_one_after_the_other_are_few_messages(running: Running, receiver: HttpReceiver) -> None:
-    dispatcher = running.start(make_sink(type="slack", url=receiver.url), grouping=Grouping(0.0, group_interval=600))
-    first, *others = maintenance("slack")[:60]
+    dispatcher = running.start(chat(receiver), grouping=Grouping(0.0, group_interval=600))
+    first, *others = maintenance("chat")[:60]
     dispatcher.offer([first])
     assert wait_until(lambda: dispatcher.status()[0].sent == 1)
     for alert in others:
@@ -127,18 +113,18 @@ def test_alerts_that_fire_one_after_the_other_are_few_messages(running: Running,
 
 
 def test_one_alert_by_itself_is_the_message_that_it_always_was(running: Running, receiver: HttpReceiver) -> None:
-    dispatcher = running.start(make_sink(type="slack", url=receiver.url, page_url="https://page/{group}"))
-    dispatcher.offer([make_alert("slack")])
+    dispatcher = running.start(chat(receiver, page_url="https://page/{group}"))
+    dispatcher.offer([make_alert("chat")])
     assert wait_until(lambda: len(receiver.requests) == 1)
     (body,) = receiver.bodies
-    assert body["text"] == ":red_circle: [FIRING] not-ready: `payments` (cluster prod)"
-    assert body["attachments"][0]["text"].endswith("\n```\npage: https://page/payments")
+    assert body["title"] == "[FIRING] not-ready: payments (cluster prod)"
+    assert body["message"].endswith("\npage: https://page/payments")
 
 
 def test_a_message_that_fails_is_repeated_as_a_whole(running: Running, receiver: HttpReceiver) -> None:
     receiver.responses.extend([Response(503), Response(503)])
-    dispatcher = running.start(make_sink(type="slack", url=receiver.url))
-    dispatcher.offer(maintenance("slack"))
+    dispatcher = running.start(chat(receiver))
+    dispatcher.offer(maintenance("chat"))
     assert dispatcher.flush(10)
     assert [len(results) for results in running.results] == [GROUPS] * 3
     assert len({request.body for request in receiver.requests}) == 1
@@ -164,9 +150,6 @@ class PickySink(TextSink):
             raise SinkError("refused", retry=False)
         self.sent += group.group_ids
 
-    def send_summary(self, summary: DailySummary) -> None:
-        raise NotImplementedError
-
 
 def test_an_alert_that_is_refused_does_not_keep_the_others_of_its_message_from_being_sent(running: Running) -> None:
     picky = PickySink()
@@ -178,8 +161,8 @@ def test_an_alert_that_is_refused_does_not_keep_the_others_of_its_message_from_b
 
 def test_closing_sends_what_only_waits_for_others(running: Running, receiver: HttpReceiver) -> None:
     patient = Grouping(group_wait=600, group_interval=600)
-    dispatcher = running.start(make_sink(type="slack", url=receiver.url), grouping=patient)
-    dispatcher.offer(maintenance("slack"))
+    dispatcher = running.start(chat(receiver), grouping=patient)
+    dispatcher.offer(maintenance("chat"))
     dispatcher.close(5)
     assert len(receiver.requests) == 1
     assert len(running.results[0]) == GROUPS
@@ -188,11 +171,11 @@ def test_closing_sends_what_only_waits_for_others(running: Running, receiver: Ht
 def test_closing_does_not_wait_for_a_sink_that_is_down(running: Running) -> None:
     with HttpReceiver() as stuck:
         stuck.default = Response(hold=True)
-        dispatcher = running.start(make_sink(type="slack", url=stuck.url), grouping=Grouping(600, 600))
-        dispatcher.offer(maintenance("slack"))
+        dispatcher = running.start(chat(stuck), grouping=Grouping(600, 600))
+        dispatcher.offer(maintenance("chat"))
         dispatcher.close(0.3)
-        assert "alerts-slack" in thread_names()  # the attempt goes on, and nobody waits for it
-    assert wait_until(lambda: "alerts-slack" not in thread_names())
+        assert "alerts-chat" in thread_names()  # the attempt goes on, and nobody waits for it
+    assert wait_until(lambda: "alerts-chat" not in thread_names())
     assert running.results == []
 
 
@@ -200,25 +183,25 @@ def test_after_a_restart_what_was_sent_is_not_sent_again_and_the_rest_comes_in_o
     running: Running, receiver: HttpReceiver, tmp_path: Path
 ) -> None:
     store = AlertsTable(make_warehouse(tmp_path), "prod")
-    store.save(maintenance("slack"))
+    store.save(maintenance("chat"))
 
     def save(results: list[tuple[str, Delivery]]) -> None:
         stored = {alert.fingerprint: alert for alert in store.alerts()}
         store.save(replace(stored[name], deliveries=(delivery,)) for name, delivery in results)
 
-    dispatcher = running.start(make_sink(type="slack", url=receiver.url))
+    dispatcher = running.start(chat(receiver))
     dispatcher.offer(store.alerts())
     assert dispatcher.flush(10)
     save(running.results.pop())
-    late = [replace(alert, group_id=f"late-{alert.group_id}") for alert in maintenance("slack")[:40]]
+    late = [replace(alert, group_id=f"late-{alert.group_id}") for alert in maintenance("chat")[:40]]
     store.save(late)
     dispatcher.close(5)  # as if killed: the late ones are only in the table
 
-    again = running.start(make_sink(type="slack", url=receiver.url))
+    again = running.start(chat(receiver))
     again.offer(store.alerts())
     assert again.flush(10)
     save(running.results.pop())
-    assert [body["text"].split()[3:5] for body in receiver.bodies] == [["300", "groups"], ["40", "groups"]]
+    assert [body["title"].split()[2:4] for body in receiver.bodies] == [["300", "groups"], ["40", "groups"]]
     deliveries = [delivery for alert in store.alerts() for delivery in alert.deliveries]
     assert len(deliveries) == GROUPS + 40
     assert all(delivery.sent_at and delivery.attempts == 1 for delivery in deliveries)
@@ -247,62 +230,13 @@ def test_a_message_names_only_what_fits_and_counts_the_others() -> None:
     assert f"\nand {50 - named} more\n" in text
 
 
-@pytest.mark.parametrize("form", ["logfmt", "json"])
-def test_hostile_ids_and_details_of_32_kb_break_neither_a_chat_nor_a_mail_nor_a_line(
-    receiver: HttpReceiver, tmp_path: Path, form: str
-) -> None:
-    hostile = "a`b```<!channel> @here " + HOSTILE
-    details = {"reason": "x" * 32_768, "hosts": [f"{hostile}-{n}" for n in range(500)], HOSTILE: HOSTILE}
-    alerts = [
-        make_alert(group_id=f"{hostile}{n}" + "y" * 32_000, summary=hostile * 50, details=details) for n in (1, 2)
-    ]
-    log = tmp_path / "alerts.log"
-    with SmtpReceiver() as mail:
-        addresses = {"from": "us@example.com", "to": ["a@example.com"], "page_url": "https://page/{group}"}
-        sinks = [
-            make_sink(type="slack", url=receiver.url, page_url="https://page/{group}"),
-            make_sink(type="log", file=log, format=form),
-            make_sink(type="email", host=HOST, port=mail.port, tls="none", **addresses),
-        ]
-        for sink in sinks:
-            assert isinstance(sink, TextSink)
-            sink.send(alerts[0], FIRING)
-            sink.send_group(AlertGroup(tuple(alerts), RESOLVED))
-            sink.close()
-        mails = [email.message_from_bytes(one.content, policy=email.policy.default) for one in mail.envelopes]
-    for body in receiver.bodies:
-        (attachment,) = body["attachments"]
-        assert len(body["text"]) < 1000
-        assert len(attachment["text"]) < 16_000
-        assert "<!channel>" not in json.dumps(body)
-    lines = log.read_text("utf-8").splitlines()
-    assert len(lines) == 2
-    if form == "logfmt":
-        assert all(len(line) < 16_384 and not effective_characters(line) for line in lines)
-    else:
-        assert [json.loads(line)["type"] for line in lines] == ["alert.firing", "alerts.resolved"]
-        assert len(json.dumps(json.loads(lines[0])["data"]["details"])) < 16_384
-    assert [len(one["Subject"]) < 400 and not effective_characters(one["Subject"]) for one in mails] == [True, True]
-
-
-def test_a_json_line_of_several_alerts_has_the_data_of_each_that_is_named(tmp_path: Path) -> None:
-    log = tmp_path / "alerts.log"
-    sink = make_sink(type="log", file=log, format="json")
-    assert isinstance(sink, TextSink)
-    sink.send_group(AlertGroup(tuple(maintenance()), FIRING, max_named=2))
-    sink.close()
-    line = json.loads(log.read_text("utf-8"))
-    assert (line["type"], line["data"]["more"], line["data"]["rule"]) == ("alerts.firing", 298, "stuck")
-    assert [one["group_id"] for one in line["data"]["alerts"]] == ["app-000", "app-001"]
-
-
 def test_links_to_the_page_are_of_the_group_and_an_alert_without_one_has_none() -> None:
-    settings = make_settings(type="log", page_url="https://p/{cluster}/{group}?r={rule}")
+    settings = make_settings(type="webhook", url="https://hook", page_url="https://p/{cluster}/{group}?r={rule}")
     hostile = settings.page_link(make_alert(group_id="a/b?c&{rule} \ud800"))
     assert hostile == "https://p/prod/a%2Fb%3Fc%26%7Brule%7D%20%3F?r=not-ready"
     assert settings.page_link(make_alert(group_id=None)) is None
     assert settings.page_link(make_alert(group_id="x" * 32_000)) is None
-    overview = make_settings(type="log", page_url="https://p/{cluster}")
+    overview = make_settings(type="webhook", url="https://hook", page_url="https://p/{cluster}")
     assert overview.page_link(make_alert(group_id=None)) == "https://p/prod"
 
 

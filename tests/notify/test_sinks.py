@@ -16,25 +16,24 @@ from tests.hostile import HOSTILE, effective_characters
 from tests.notify.receivers import Certificates, make_settings, make_sink
 
 SECRET = "hunter2-hunter2"  # noqa: S105 - must never be printed
-MAIL = {"type": "email", "host": "mx", "from": "a@b.example", "to": ["c@d.example"]}
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
         ({"type": "slak"}, "does not match any of the expected tags: 'alertmanager'"),
-        ({"type": "slack"}, "url or url_file is missing"),
-        ({"type": "slack", "url": f"hooks/{SECRET}"}, "url must be a URL of the form https://"),
-        ({"type": "slack", "url": f"https://u:{SECRET}@hooks"}, "must not contain a user and password"),
-        ({"type": "slack", "url": f"https://hooks/{SECRET}", "url_file": "x"}, "set url or url_file, not both"),
-        ({"type": "slack", "url_file": "/no/such"}, "url_file /no/such: No such file"),
-        ({"type": "slack", "url": "https://hooks", "colour": 1}, "colour\n +Extra inputs"),
-        ({"type": "slack", "url": "https://hooks", "timeout": 0}, "timeout\n"),
-        ({"type": "slack", "url": "https://hooks", "name": "a b"}, "name\n"),
-        ({"type": "slack", "url": "https://hooks", "ca_file": "/no/such"}, "ca_file /no/such: No such file"),
-        ({"type": "slack", "url": "https://hooks", "ca_file": __file__}, "ca_file .*: .*no certificate"),
-        ({"type": "slack", "url": "https://hooks", "cert_file": __file__}, "cert_file .*: "),
-        ({"type": "slack", "url": "https://hooks", "key_file": __file__}, "key_file requires cert_file"),
+        ({"type": "webhook"}, "url or url_file is missing"),
+        ({"type": "webhook", "url": f"hooks/{SECRET}"}, "url must be a URL of the form https://"),
+        ({"type": "webhook", "url": f"https://u:{SECRET}@hooks"}, "must not contain a user and password"),
+        ({"type": "webhook", "url": f"https://hooks/{SECRET}", "url_file": "x"}, "set url or url_file, not both"),
+        ({"type": "webhook", "url_file": "/no/such"}, "url_file /no/such: No such file"),
+        ({"type": "webhook", "url": "https://hooks", "colour": 1}, "colour\n +Extra inputs"),
+        ({"type": "webhook", "url": "https://hooks", "timeout": 0}, "timeout\n"),
+        ({"type": "webhook", "url": "https://hooks", "name": "a b"}, "name\n"),
+        ({"type": "webhook", "url": "https://hooks", "ca_file": "/no/such"}, "ca_file /no/such: No such file"),
+        ({"type": "webhook", "url": "https://hooks", "ca_file": __file__}, "ca_file .*: .*no certificate"),
+        ({"type": "webhook", "url": "https://hooks", "cert_file": __file__}, "cert_file .*: "),
+        ({"type": "webhook", "url": "https://hooks", "key_file": __file__}, "key_file requires cert_file"),
         ({"type": "alertmanager"}, "urls\n +Field required"),
         ({"type": "alertmanager", "urls": []}, "urls\n"),
         ({"type": "alertmanager", "urls": [f"http://u:{SECRET}@am:9093"]}, "set username and password_file"),
@@ -52,14 +51,7 @@ MAIL = {"type": "email", "host": "mx", "from": "a@b.example", "to": ["c@d.exampl
         ({"type": "webhook", "url": "https://hook", "secret": "whsec_c2hvcnQ="}, "of 24 to 64 bytes"),
         ({"type": "webhook", "url": "https://hook", "headers": {"Webhook-Id": SECRET}}, "'Webhook-Id' cannot be set"),
         ({"type": "webhook", "url": "https://hook", "headers": {"X-Key": f"{SECRET}\r\nX: y"}}, "value of X-Key"),
-        ({**MAIL, "to": []}, "to\n"),
-        ({**MAIL, "to": ["nobody"]}, "must be an address"),
-        ({**MAIL, "from": "a@b.example\nBcc: all@b.example"}, "must be an address"),
-        ({**MAIL, "username": "u"}, "username and password must be set together"),
-        ({**MAIL, "username": "u", "password": ""}, "password is empty"),
-        ({"type": "slack", "url_file": "/dev/null"}, "url_file /dev/null is empty"),
-        ({**MAIL, "username": "u", "password": SECRET, "tls": "none"}, "cannot be sent without TLS"),
-        ({"type": "log", "file": "/no/such/file"}, "/no/such is not a directory"),
+        ({"type": "webhook", "url_file": "/dev/null"}, "url_file /dev/null is empty"),
     ],
 )
 def test_invalid_settings_raise_an_error_without_secrets(settings: dict[str, Any], words: str) -> None:
@@ -70,10 +62,10 @@ def test_invalid_settings_raise_an_error_without_secrets(settings: dict[str, Any
 
 def test_a_sink_is_named_by_its_type_and_two_of_a_type_need_names() -> None:
     sinks = TypeAdapter(SinkList)
-    log = {"type": "log"}
-    assert [one.name for one in sinks.validate_python([log, {**log, "name": "audit"}])] == ["log", "audit"]
-    with pytest.raises(ValidationError, match="two sinks have the name log: give each a different name"):
-        sinks.validate_python([log, log])
+    hook = {"type": "webhook", "url": "https://hook"}
+    assert [one.name for one in sinks.validate_python([hook, {**hook, "name": "audit"}])] == ["webhook", "audit"]
+    with pytest.raises(ValidationError, match="two sinks have the name webhook: give each a different name"):
+        sinks.validate_python([hook, hook])
 
 
 def test_settings_do_not_print_secrets(tmp_path: Path) -> None:
@@ -91,7 +83,7 @@ def test_an_encrypted_key_is_an_error_and_openssl_does_not_prompt_for_a_password
     certificates._openssl("pkey", "-in", "client.key", "-aes-256-cbc", "-passout", "pass:x", "-out", "encrypted")
     key = certificates.authority.with_name("encrypted")
     with pytest.raises(ValidationError, match=r"cert_file .*, key_file"):
-        make_sink(type="slack", url="https://hooks", cert_file=certificates.client, key_file=key)
+        make_sink(type="webhook", url="https://hooks", cert_file=certificates.client, key_file=key)
 
 
 def test_a_message_has_the_most_important_first() -> None:

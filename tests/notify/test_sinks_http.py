@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 import shlex
 import ssl
 import subprocess
@@ -14,13 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from streaming_app.alerts.alert import FIRING, RESOLVED, WARNING, Delivery
+from streaming_app.alerts.alert import FIRING, RESOLVED, Delivery
 from streaming_app.notify.alertmanager import AlertmanagerSettings, AlertmanagerSink
 from streaming_app.notify.sink import Sink, SinkError
 from streaming_app.notify.webhook import WebhookSettings, WebhookSink, signature
 from streaming_app.sandbox.process import reserve_port
 from tests.alerts.examples import make_alert
-from tests.hostile import HOSTILE, effective_characters
 from tests.notify.receivers import Certificates, HttpReceiver, Response, hang, make_sink, send_slowly, serve_connections
 
 NOW = datetime(2026, 11, 21, 4, tzinfo=timezone.utc)
@@ -124,66 +122,6 @@ def test_secrets_are_read_again_for_each_notification(receiver: HttpReceiver, tm
     assert "No such file" in str(error_of(hook))
 
 
-def test_slack_gets_a_title_line_and_the_rest_as_an_attachment(receiver: HttpReceiver) -> None:
-    alert = make_alert(group_id="a&b <script>", summary="<!channel> & co", severity=WARNING)
-    sink = make_sink(type="slack", url=f"{receiver.url}/services/{SECRET}", runbook_url="https://wiki/?a=1&rule={rule}")
-    sink.send(alert, FIRING)
-    [body] = receiver.bodies
-    assert body["text"] == ":warning: [FIRING] not-ready: `a&amp;b &lt;script&gt;` (cluster prod)"
-    [attachment] = body["attachments"]
-    assert attachment["fallback"] == "&lt;!channel&gt; &amp; co"
-    text = attachment["text"]
-    assert text.startswith("```\n&lt;!channel&gt; &amp; co\n\nseverity: warning\nsince: 2026-11-21T03:12:05")
-    assert text.endswith("\nstate: NotReady\n```\nrunbook: https://wiki/?a=1&amp;rule=not-ready")
-    assert attachment["mrkdwn_in"] == ["text"]
-    assert (body["unfurl_links"], body["unfurl_media"]) == (False, False)
-
-
-@pytest.mark.parametrize(
-    "hostile",
-    [
-        "<!channel> <!here|x> <@U024BE7LH> <http://evil.example|payments>",
-        "@channel @here @all @everyone @CHANNEL x@channel -@here @john",
-        "*bold* _i_ ~s~ [payments](http://evil.example) ![i](http://evil.example/i.png) www.evil.example",
-        "` @channel ` ``` @here ``` `` [a](http://evil.example)",
-        "a\n```\n@channel\n# title\n> quote\n```",
-        HOSTILE,
-    ],
-)
-def test_chats_show_what_clients_chose_as_text(receiver: HttpReceiver, hostile: str) -> None:
-    alert = make_alert(
-        group_id=hostile, summary=f"{hostile} is NotReady", details={"clients": [hostile], hostile: {"id": hostile}}
-    )
-    make_sink(type="slack", url=receiver.url).send(alert, FIRING)
-    [body] = receiver.bodies
-    [attachment] = body["attachments"]
-    for text in (body["text"], attachment["text"], attachment["fallback"]):
-        assert not re.search(r"[<>]|&(?!(amp|lt|gt);)", text)
-        assert not re.search(r"@(all|channel|here|everyone|john)", text, re.IGNORECASE)
-        assert effective_characters(text) <= {"\u200b"}  # which separates a mention from its @
-    for text in (body["text"], attachment["text"]):
-        without_code = re.sub(r"```\n.*?\n```|`[^`]*`", "CODE", text, flags=re.DOTALL)
-        assert without_code in {":red_circle: [FIRING] not-ready: CODE (cluster prod)", "CODE"}
-
-
-def test_an_address_in_a_client_id_can_be_copied_from_a_chat(receiver: HttpReceiver) -> None:
-    make_sink(type="slack", url=receiver.url).send(make_alert(details={"client": "app@host-1.example"}), FIRING)
-    assert "client: app@host-1.example" in receiver.bodies[0]["attachments"][0]["text"]
-
-
-def test_a_headline_is_short_whatever_the_length_of_the_group_id(receiver: HttpReceiver) -> None:
-    alert = make_alert(group_id="g" * 32_000, summary=f"{'g' * 32_000} is NotReady")
-    make_sink(type="slack", url=receiver.url).send(alert, FIRING)
-    [body] = receiver.bodies
-    assert len(body["text"]) < 300
-    assert len(body["attachments"][0]["fallback"]) <= 500
-
-
-def test_a_long_message_is_truncated_for_slack(receiver: HttpReceiver) -> None:
-    make_sink(type="slack", url=receiver.url).send(make_alert(details={"members": ["m" * 100] * 1000}), RESOLVED)
-    assert 2000 < len(receiver.bodies[0]["attachments"][0]["text"]) <= 3000
-
-
 @pytest.mark.parametrize(
     ("response", "words", "retry", "after"),
     [
@@ -192,7 +130,7 @@ def test_a_long_message_is_truncated_for_slack(receiver: HttpReceiver) -> None:
         (Response(429, {"Retry-After": "30"}), "responded with status 429", True, 30),
         (Response(429, {"Retry-After": "soon"}), "responded with status 429", True, None),
         (Response(408), "responded with status 408", True, None),
-        (Response(400, body=b"invalid_payload"), "responded with status 400 (invalid_payload)", False, None),
+        (Response(400, body=b"invalid_payload"), "responded with status 400", False, None),
         (
             Response(404, body=f"no /services/{SECRET}".encode()),
             "responded with status 404: check the URL",
@@ -202,7 +140,7 @@ def test_a_long_message_is_truncated_for_slack(receiver: HttpReceiver) -> None:
         (Response(403, body=b"\xff"), "responded with status 403: check the credentials", False, None),
         (
             Response(302, {"Location": f"/{SECRET}"}),
-            "responded with status 302 (ok): redirects are not followed",
+            "responded with status 302: redirects are not followed",
             False,
             None,
         ),
@@ -214,7 +152,7 @@ def test_every_error_is_one_line_without_the_url(
     receiver: HttpReceiver, response: Response, words: str, retry: bool, after: float | None
 ) -> None:
     receiver.default = response
-    error = error_of(make_sink(type="slack", url=f"{receiver.url}/services/{SECRET}"))
+    error = error_of(make_sink(type="webhook", url=f"{receiver.url}/services/{SECRET}"))
     assert str(error).startswith(f"{receiver.url} {words}")
     assert (error.retry, error.after_seconds) == (retry, after)
     assert len(receiver.requests) == 1
@@ -222,27 +160,27 @@ def test_every_error_is_one_line_without_the_url(
 
 def test_a_receiver_that_hangs_or_sends_slowly_is_a_timeout(receiver: HttpReceiver) -> None:
     receiver.default = Response(hold=True)
-    assert "did not respond within 0.3 s" in str(error_of(make_sink(type="slack", url=receiver.url, timeout=SHORT)))
+    assert "did not respond within 0.3 s" in str(error_of(make_sink(type="webhook", url=receiver.url, timeout=SHORT)))
     for behaviour in (hang, send_slowly(b"HTTP/1.1 500 "), send_slowly(b"HTTP/1.1 500 No\r\nX: ")):
         with serve_connections(behaviour) as port:
-            error = error_of(make_sink(type="slack", url=f"http://127.0.0.1:{port}/{SECRET}", timeout=SHORT))
+            error = error_of(make_sink(type="webhook", url=f"http://127.0.0.1:{port}/{SECRET}", timeout=SHORT))
             assert str(error) == f"http://127.0.0.1:{port} did not respond within 0.3 s"
             assert error.retry
-            secure = error_of(make_sink(type="slack", url=f"https://127.0.0.1:{port}/{SECRET}", timeout=SHORT))
+            secure = error_of(make_sink(type="webhook", url=f"https://127.0.0.1:{port}/{SECRET}", timeout=SHORT))
             assert "did not respond" in str(secure) or "no TLS connection" in str(secure)
 
 
 def test_a_success_status_counts_even_if_the_response_never_ends() -> None:
     with serve_connections(send_slowly(b"HTTP/1.1 200 OK\r\n\r\n")) as port:
-        make_sink(type="slack", url=f"http://127.0.0.1:{port}", timeout=5).send(make_alert(), FIRING)
+        make_sink(type="webhook", url=f"http://127.0.0.1:{port}", timeout=5).send(make_alert(), FIRING)
 
 
 def test_a_receiver_that_cannot_be_reached_is_in_the_error() -> None:
     with reserve_port() as free:
         port = free.getsockname()[1]
-    error = error_of(make_sink(type="slack", url=f"http://127.0.0.1:{port}/{SECRET}"))
+    error = error_of(make_sink(type="webhook", url=f"http://127.0.0.1:{port}/{SECRET}"))
     assert str(error) == f"http://127.0.0.1:{port} cannot be reached: Connection refused"
-    error = error_of(make_sink(type="slack", url=f"http://nowhere.invalid/{SECRET}"))
+    error = error_of(make_sink(type="webhook", url=f"http://nowhere.invalid/{SECRET}"))
     assert str(error) == "http://nowhere.invalid: unknown host name"
 
 

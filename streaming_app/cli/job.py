@@ -52,26 +52,12 @@ def run(loaded: LoadedConfig, once: bool, reset: bool, profile: bool) -> None:
 )
 @click.option("--web", is_flag=True, help="Keep the groups and the job running, and serve the page, until Ctrl-C.")
 @click.option("--listen", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="The page's address.")
-@click.option("--story", is_flag=True, help="Play an application in trouble, with --web: five minutes, step by step.")
-@click.option(
-    "--pace",
-    default=1.0,
-    show_default=True,
-    type=click.FloatRange(0.1, 100),
-    metavar="FACTOR",
-    help="With --story: how many times as fast as that.",
-)
 @handle_errors
-def demo(  # noqa: PLR0913, PLR0917 - its options
-    warehouse: Location, cluster: str, seconds: float, web: bool, listen: str, story: bool, pace: float
-) -> None:
+def demo(warehouse: Location, cluster: str, seconds: float, web: bool, listen: str) -> None:
     """Start a local Kafka broker, streams groups and the job, print the tables, then stop them all."""
-    if story and not web:
-        raise click.UsageError("--story needs --web: it is played while the page is open.")
     from streaming_app.sandbox.demo import run_demo  # noqa: PLC0415 - not loaded by --help
 
-    page, story_pace = (listen if web else None), (pace if story else None)
-    run_demo(warehouse, cluster, click.echo, extra_seconds=seconds, page=page, story_pace=story_pace)
+    run_demo(warehouse, cluster, click.echo, extra_seconds=seconds, page=listen if web else None)
 
 
 @click.command()

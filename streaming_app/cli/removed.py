@@ -1,4 +1,4 @@
-"""Commands of 0.2.0 that went: for one release each answers with what to use instead, and exits with 2."""
+"""Commands and options of 0.2.0 that went: for one release each answers with what to use instead, and exits with 2."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import click
 INSTEAD = {
     "report": "`streams-groups why --group ID --json` has the evidence",
     "alerts backtest": "nothing replaces it",
+    "demo --story": "`streams-groups demo --web`",
+    "demo --pace": "`streams-groups demo --web`",
 }
-"""By command: what to use instead."""
+"""By command, or command and option: what to use instead."""
 
 
 class CommandGroup(click.Group):
@@ -18,9 +20,10 @@ class CommandGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that the arguments name. Raises UsageError, also for one that went."""
-        path = " ".join([*ctx.command_path.split()[1:], args[0]])
-        if path in INSTEAD:
-            error = click.UsageError(f"The command `{path}` was removed: {INSTEAD[path]}.")
-            error.ctx = None  # one line, without the usage
-            raise error
+        command = " ".join([*ctx.command_path.split()[1:], args[0]])
+        for path in (command, *(f"{command} {one.partition('=')[0]}" for one in args[1:])):
+            if path in INSTEAD:
+                error = click.UsageError(f"`{path}` was removed: {INSTEAD[path]}.")
+                error.ctx = None  # one line, without the usage
+                raise error
         return super().resolve_command(ctx, args)

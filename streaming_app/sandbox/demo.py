@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import tempfile
 import threading
 import time
@@ -22,7 +21,6 @@ from streaming_app.job.run import run
 from streaming_app.job.service import Services
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.queries.output import terminal_table
-from streaming_app.sandbox import story
 from streaming_app.sandbox.container import select_broker
 from streaming_app.sandbox.demo_groups import DemoGroups, create_demo_groups
 from streaming_app.sandbox.process import HOST
@@ -69,31 +67,20 @@ _WITHOUT_FOR = {
 }
 
 
-_OFTEN = {
-    "lag": {"interval": 5.0, "history_interval": 5.0},
-    **{section: {"interval": 5.0} for section in ("task_copies", "broker_facts", "descriptions")},
-}
-"""For a story: by default the brokers are asked once or twice a minute."""
-
-
-def run_demo(  # noqa: PLR0913 - the options of the command
+def run_demo(
     warehouse: Location,
     cluster: str,
     progress: Callable[[str], None],
     *,
     extra_seconds: float = 0.0,
     page: str | None = None,
-    story_pace: float | None = None,
 ) -> None:
     """Run the demo, with its tables in `warehouse`. Raises UserError.
 
     The groups exist for `extra_seconds` after the job is done. With an address for the `page`, the job runs until a
-    signal, and the page is served there; with a `story_pace`, see `Story`, a story is played meanwhile. `progress` gets
-    lines for the user.
+    signal, and the page is served there. `progress` gets lines for the user.
     """
     started = time.monotonic()
-    plays = story_pace is not None
-    url = _PageUrl(progress)
     is_used = bool((warehouse / "_checkpoints" / cluster).names())
     name = f"{cluster[: MAX_NAME_CHARACTERS - 20]}-{os.getpid()}" if is_used else cluster
     if is_used:
@@ -105,7 +92,6 @@ def run_demo(  # noqa: PLR0913 - the options of the command
             "cluster": name,
             "once": page is None,
             "alerts": _WITHOUT_FOR,
-            **(_OFTEN if plays else {}),
         }
     )
     with (
@@ -113,23 +99,14 @@ def run_demo(  # noqa: PLR0913 - the options of the command
         EarlyStart(config, progress) as early,
     ):
         progress("Starting a Kafka broker ...")
-        with select_broker(
-            Path(directory), progress=progress, properties=story.BROKER_PROPERTIES if plays else None
-        ) as broker:
+        with select_broker(Path(directory), progress=progress) as broker:
             config = config.model_copy(update={"bootstrap_server": broker.bootstrap_server})
             progress(f"Kafka is ready at {broker.bootstrap_server}. Creating streams groups ...")
             with StreamsGroupClient(broker.bootstrap_server) as client:
                 groups = create_demo_groups(client, progress)
                 with ExitStack() as stack:
                     stack.enter_context(_heartbeats(groups))
-                    stack.enter_context(_page(config, page, url.progress))
-                    if story_pace is not None:
-                        tables = warehouse, name
-                        player = story.Story(
-                            client, broker.bootstrap_server, tables, progress, lambda: url.found, story_pace
-                        )
-                        stack.callback(player.close)
-                        player.start()
+                    stack.enter_context(_page(config, page, progress))
                     try:
                         run(config, progress, early=early)
                     except SystemExit:  # abandoned, as it did not end in time after a signal: the rest is stopped, too
@@ -156,19 +133,6 @@ def _print_tables(reader: WarehouseReader, cluster: str) -> None:
         names, rows = reader.columns_and_rows(query.format(cluster=quote(cluster)))
         console.print()
         console.print(terminal_table(names, rows, title))
-
-
-class _PageUrl:
-    """Finds the address of the page in what the job prints: it may have chosen the port."""
-
-    def __init__(self, progress: Callable[[str], None]) -> None:
-        self._progress = progress
-        self.found = ""
-
-    def progress(self, line: str) -> None:
-        if found := re.search(r"The page is at (\S+)", line):
-            self.found = found[1]
-        self._progress(line)
 
 
 @contextmanager

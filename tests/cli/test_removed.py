@@ -1,4 +1,4 @@
-"""Commands that went answer with what to use instead."""
+"""Commands and options of 0.2.0 that went answer with one line, and keys are named at a start."""
 
 from __future__ import annotations
 
@@ -10,12 +10,8 @@ from streaming_app.cli.removed import INSTEAD
 
 
 @pytest.mark.parametrize("path", INSTEAD)
-def test_a_removed_command_says_in_one_line_what_to_use_instead_whatever_its_options(path: str) -> None:
-    result = CliRunner().invoke(main, [*path.split(), "--from", "2d", "--help"])
-    assert (result.exit_code, result.stderr) == (2, f"Error: The command `{path}` was removed: {INSTEAD[path]}.\n")
-
-
-def test_a_command_that_never_was_is_unknown() -> None:
-    result = CliRunner().invoke(main, ["rapport"])
-    assert result.exit_code == 2
-    assert "No such command 'rapport'" in result.stderr
+def test_a_command_or_an_option_that_went_says_in_one_line_what_to_use(path: str) -> None:
+    for arguments in (path.split(), [*path.split(), "x"]):
+        result = CliRunner().invoke(main, arguments)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr == f"Error: `{path}` was removed: {INSTEAD[path]}.\n"

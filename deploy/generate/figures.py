@@ -64,8 +64,9 @@ FIGURES: Mapping[str, Figure] = {
     "port of the page": Figure(
         "8080",
         {
-            "deploy/README.md": ("--listen 0.0.0.0:@`", "page.listen: 0.0.0.0:@`", "-p @:@`"),
-            _VALUES: ("  port: @\n\nservice:",),
+            "deploy/README.md": ("--listen 0.0.0.0:@`",),
+            _VALUES: ("  port: @\n  resources:",),
+            "deploy/compose.yaml": ('"0.0.0.0:@"]',),
         },
     ),
     "GiB of memory": Figure(

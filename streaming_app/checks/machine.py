@@ -29,7 +29,6 @@ _CGROUP_FILES = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/
 def check_machine(
     conf: Mapping[str, str],
     metrics_listen: str | None,
-    page_listen: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Iterator[Result]:
     """Yield the results about this machine; missing jars are fetched, as the job would do. `conf` is Spark's."""
@@ -41,8 +40,6 @@ def check_machine(
         yield warning("versions", line)
     yield _check_jars(progress)
     yield check_port(metrics_listen)
-    if page_listen is not None:
-        yield check_page(page_listen)
 
 
 def check_client_properties(file: Path | None, properties: Mapping[str, str]) -> Iterator[Result]:
@@ -128,21 +125,12 @@ def check_port(listen: str | None) -> Result:
     """Return whether the address of the metrics is free; the sockets of a server that has ended do not count."""
     if listen is None:
         return ok("metrics port", "no metrics are served (metrics.listen is not set)")
-    return _check_free("metrics port", listen, "metrics.listen")
-
-
-def check_page(listen: str) -> Result:
-    """Return whether the address of the page is free."""
-    return _check_free("page", listen, "page.listen")
-
-
-def _check_free(check: str, listen: str, key: str) -> Result:
     try:
         bind(listen).close()
     except OSError as error:
-        reason = reason_of(error)
-        return failed(check, f"{listen}: {reason}", f"end what listens there, or set {key} to another address")
-    return ok(check, f"{listen} is free")
+        advice = "end what listens there, or set metrics.listen to another address"
+        return failed("metrics port", f"{listen}: {reason_of(error)}", advice)
+    return ok("metrics port", f"{listen} is free")
 
 
 def _read_number(file: Path) -> int | None:

@@ -151,7 +151,7 @@ def _results(settings: Settings, *, send_test: bool) -> Iterator[Result]:
     from streaming_app.kafka.properties import client_properties  # noqa: PLC0415
 
     properties = client_properties(settings.bootstrap_server or "", settings.command_config)
-    yield from check_machine(settings.conf, settings.metrics.listen, settings.page.listen, echo_error)
+    yield from check_machine(settings.conf, settings.metrics.listen, echo_error)
     yield from check_client_properties(settings.command_config, properties)
     yield from check_brokers(properties, settings.topic)
     yield from check_warehouse(settings.warehouse.absolute(), settings.cluster)

@@ -7,6 +7,8 @@ import click
 INSTEAD = {
     "report": "`streams-groups why --group ID --json` has the evidence",
     "alerts backtest": "nothing replaces it",
+    "web --bootstrap-server": "the page asks no broker, it shows the table `descriptions`",
+    "web --command-config": "the page asks no broker, it shows the table `descriptions`",
     "demo --story": "`streams-groups demo --web`",
     "demo --pace": "`streams-groups demo --web`",
 }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from streaming_app.cli.options import config_sections, handle_errors, optional_broker_options, warehouse_options
+from streaming_app.cli.options import config_sections, handle_errors, warehouse_options
 from streaming_app.tables.location import Location
 from streaming_app.text import split_address
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 @click.command()
 @config_sections("page", "routes", "silences", "time_intervals")
-@optional_broker_options()
 @warehouse_options
 @click.option("--listen", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="Where it is served.")
 @click.option("--base-path", metavar="PATH", help="Path of the page, for a proxy that does not strip it.")
@@ -40,8 +39,6 @@ def web(  # noqa: PLR0913, PLR0917 - one per option
     warehouse: Location,
     cluster: str,
     listen: str,
-    bootstrap_server: str | None,
-    command_config: Path | None,
     page: PageSettings | None,
     routes: tuple[RouteSettings, ...] | None,
     silences: tuple[SilenceSettings, ...] | None,
@@ -52,14 +49,11 @@ def web(  # noqa: PLR0913, PLR0917 - one per option
 ) -> None:
     """Serve a page that shows the groups, their topologies, tasks, history and alerts, until Ctrl-C.
 
-    It reads the section `page` of the configuration, but for the address, the teams of `routes`, and `silences`. The
-    brokers are asked for nothing but a topology description, when a reader wants it.
+    It reads the section `page` of the configuration, the teams of `routes`, and `silences`. It asks no broker.
     """
     from streaming_app.config.routing import make_silences  # noqa: PLC0415
     from streaming_app.config.sections import PageSettings, check_base_path  # noqa: PLC0415
-    from streaming_app.kafka.properties import SecurityError  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.web.access import PageAccess  # noqa: PLC0415
-    from streaming_app.web.descriptions import brokers_of  # noqa: PLC0415
+    from streaming_app.web.access import PageAccess  # noqa: PLC0415 - not loaded by --help
     from streaming_app.web.page import serve  # noqa: PLC0415
 
     page = page or PageSettings()
@@ -70,9 +64,5 @@ def web(  # noqa: PLR0913, PLR0917 - one per option
         raise click.UsageError(str(error)) from None
     changes = {"base_path": path, "allowed_hosts": allowed_hosts or page.allowed_hosts}
     given = page.model_copy(update={**changes, "auth_file": auth_file or page.auth_file})
-    try:
-        brokers = brokers_of(bootstrap_server, command_config) if bootstrap_server else None
-    except SecurityError as error:
-        raise click.ClickException(f"--command-config: {error}") from None
     recurring = make_silences(silences or (), time_intervals or ())
-    serve(warehouse, cluster, PageAccess.of(given, listen, brokers, routes or (), recurring), click.echo)
+    serve(warehouse, cluster, PageAccess.of(given, listen, routes or (), recurring), click.echo)

@@ -9,6 +9,8 @@ _DOWN = "`after`, which is five minutes for every group, also by group under `ov
 REMOVED: Mapping[tuple[str, ...], str] = {
     ("alerts", "rules", "StreamsGroupDown", "restart_within"): _DOWN,
     ("alerts", "overrides", "rules", "StreamsGroupDown", "restart_within"): _DOWN,
+    ("page", "listen"): "`streams-groups web --listen HOST:PORT`, a process of its own",
+    ("page", "memory"): "a limit of the unit or container of `streams-groups web`",
     ("sinks", "summary"): "`streams-groups status`, or `streams-groups alerts --json` in a cron job",
 }
 """By path, in which the items of a list have no place: what to use instead."""

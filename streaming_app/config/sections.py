@@ -14,8 +14,7 @@ from pydantic import AfterValidator, Field
 
 from streaming_app.groups.budget import DEFAULT, Budget
 from streaming_app.regex import compiled
-from streaming_app.section import Address, Days, Duration, PatternText, PositiveDuration, Section, Size
-from streaming_app.text import GIB, MIB
+from streaming_app.section import Address, Days, Duration, PatternText, PositiveDuration, Section
 
 MAX_GROUPS = 1_000
 MAX_LAG_SERIES = 10_000
@@ -145,14 +144,10 @@ class MetricsSettings(Section):
 class PageSettings(Section):
     """The section `page`."""
 
-    listen: Address | None = None
-    """Where the job serves the page: `HOST:PORT`; None: it does not. `web` has its own flag."""
     base_path: Annotated[str, AfterValidator(check_base_path)] = ""
     """The path of the page, for a proxy that passes paths on as they are."""
     allowed_hosts: tuple[str, ...] = ()
     """Names under which the page is reached, in addition to `localhost`, IP addresses and the host's own name."""
-    memory: Annotated[Size, Field(ge=256 * MIB)] = 2 * GIB
-    """Memory that the process of the page of a job may have; beyond it requests fail, and not the job."""
     auth_file: Path | None = None
     """Who may read it: lines `USER:PASSWORD` or `Bearer TOKEN`; None: everybody who reaches the address."""
     labels: Mapping[_Name, Mapping[_Value, PatternText]] = {}

@@ -26,7 +26,6 @@ from streaming_app.job.descriptions import DescriptionsService, make_description
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.heartbeat import Heartbeat, HeartbeatService
 from streaming_app.job.lag_service import LagService, make_lag_service
-from streaming_app.job.page_service import make_page_service
 from streaming_app.job.service import PolledBy, Service, Services
 from streaming_app.job.stream_query import OFFSETS
 from streaming_app.job.task_copies import make_task_copies
@@ -60,7 +59,7 @@ _MAINTENANCE_SECONDS = 1.0  # it looks at what is due; that takes no time
 _ARCHIVE_AFTER_SECONDS = 600.0  # then even a long catch-up is mostly done
 
 
-LAG, COPIES, FACTS, PAGE, WATCHDOG = "lag", "task copies", "broker facts", "page", "watchdog"
+LAG, COPIES, FACTS, WATCHDOG = "lag", "task copies", "broker facts", "watchdog"
 DESCRIPTIONS = "descriptions"
 SELF_CHECK, SET_ASIDE, CLASS_ARCHIVE = "self-check", "groups set aside", "class archive"
 
@@ -78,7 +77,6 @@ _SERVICES = {
     COPIES: _Wanted(lambda config: config.task_copies.enabled),
     FACTS: _Wanted(lambda config: config.broker_facts.enabled and config.topic == TOPIC),
     DESCRIPTIONS: _Wanted(lambda config: config.descriptions.enabled and config.topic == TOPIC),
-    PAGE: _Wanted(lambda config: config.page.listen is not None),
     WATCHDOG: _Wanted(lambda config: bool(config.sinks)),  # with `once` there is one heartbeat at the end
     # The groups of a topic that is a copy are those of other brokers.
     SELF_CHECK: _Wanted(lambda config: config.self_check.enabled and config.topic == TOPIC),
@@ -243,7 +241,7 @@ def background_services(
             stored,
             *(watchdogs if WATCHDOG in wanted else ()),
         )
-        for service in _beside_the_stream(config, wanted, pollers, report):
+        for service in _beside_the_stream(wanted, pollers, report):
             running.start(service)
         services = BackgroundServices(group_cache, alerts, descriptions, wanted, watchdogs, lag)
         at_exit.callback(services.stop_of_query)  # before the others end
@@ -256,14 +254,10 @@ def _plugin(facts: BrokerFacts | None, stored: DescriptionsService | None) -> Pl
     return known and known._replace(left_behind=stored.left_behind() if stored else ())
 
 
-def _beside_the_stream(
-    config: JobConfig, wanted: Collection[str], pollers: Iterable[Service | None], report: Report
-) -> Iterator[Service]:
+def _beside_the_stream(wanted: Collection[str], pollers: Iterable[Service | None], report: Report) -> Iterator[Service]:
     """Yield the services that run now, in the order in which they start."""
     if CLASS_ARCHIVE in wanted:
         yield ClassArchiveService(report)
-    if PAGE in wanted:
-        yield make_page_service(config, report)
     yield from filter(None, pollers)
 
 

@@ -7,18 +7,15 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from rich.console import Console
 
 from streaming_app.alerts.evaluate import RULES
 from streaming_app.config.settings import JobConfig
-from streaming_app.errors import SetupError, reason_of
 from streaming_app.job.early_start import EarlyStart
-from streaming_app.job.page_service import make_page_service
 from streaming_app.job.run import run
-from streaming_app.job.service import Services
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.queries.output import terminal_table
 from streaming_app.sandbox.container import select_broker
@@ -141,18 +138,17 @@ def _page(config: JobConfig, listen: str | None, progress: Callable[[str], None]
     if listen is None:
         yield
         return
-    from streaming_app.web.server import bind  # noqa: PLC0415 - not loaded by a demo without the page
+    from streaming_app.web.access import PageAccess  # noqa: PLC0415 - not loaded by a demo without the page
+    from streaming_app.web.page import PageServer  # noqa: PLC0415
 
+    server = PageServer(config.warehouse, config.cluster, PageAccess.of(config.page, listen), progress)
+    server.start()
     try:
-        bind(listen).close()  # a job would try it again and again
-    except (OSError, ValueError, OverflowError) as error:
-        message = f"Cannot serve the page at {listen}: {reason_of(error)}; choose another address (--listen)"
-        raise SetupError(message) from None
-    with closing(Services()) as services:
-        page = config.page.model_copy(update={"listen": listen})
-        services.start(make_page_service(config.model_copy(update={"page": page}), progress))
-        progress("The page shows the groups when Spark runs. Ctrl-C ends the demo.")
+        for line in (*server.lines(), "The page shows the groups when Spark runs. Ctrl-C ends the demo."):
+            progress(line)
         yield
+    finally:
+        server.stop()
 
 
 @contextmanager

@@ -4,10 +4,9 @@ Theory of operation
 -------------------
 Page and metrics are read-only and have no session, so what remains to be kept out are other machines, and other sites
 in the reader's own browser. A site whose name resolves to 127.0.0.1 (DNS rebinding) sends its own name as `Host`: only
-`localhost`, IP addresses, the host's own name and names that were allowed are answered. A request that makes the
-server ask a broker is a POST, and is accepted from the page itself only. The Content-Security-Policy allows nothing
-that is not a file of this server; the worker that lays out pictures has a policy of its own, because it alone compiles
-WebAssembly.
+`localhost`, IP addresses, the host's own name and names that were allowed are answered. Only GET and HEAD are. The
+Content-Security-Policy allows nothing that is not a file of this server; the worker that lays out pictures has a policy
+of its own, because it alone compiles WebAssembly.
 """
 
 from __future__ import annotations
@@ -61,7 +60,6 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-_READS = frozenset({"GET", "HEAD"})
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,7 @@ class AccessPolicy:
         names = {*allowed, own, own.partition(".")[0], *({host} - {"0.0.0.0", "::"})}  # noqa: S104 - compared, not bound
         return cls(frozenset(name.lower() for name in names), advice, credentials)
 
-    def refuse(self, method: str, headers: Mapping[str, str]) -> tuple[HTTPStatus, str] | None:
+    def refuse(self, headers: Mapping[str, str]) -> tuple[HTTPStatus, str] | None:
         """Return the status and the line with which a request is refused; None if it is accepted."""
         if not self._is_host(headers.get("host", "")):
             return (
@@ -118,8 +116,6 @@ class AccessPolicy:
             )
         if self.credentials and not self.credentials.accept(headers.get("authorization")):
             return HTTPStatus.UNAUTHORIZED, "A user and password, or a token, is needed"
-        if method not in _READS and not _is_same_origin(headers):
-            return HTTPStatus.FORBIDDEN, "This request must come from the page itself"
         return None
 
     def _is_host(self, header: str) -> bool:
@@ -151,19 +147,6 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def _is_same_origin(headers: Mapping[str, str]) -> bool:
-    """Return whether the browser says that a page of this server sends the request.
-
-    Sec-Fetch-Site is from the browser and survives proxies; older browsers send Origin. Without either it is no
-    browser, which no other site can misuse.
-    """
-    if site := headers.get("sec-fetch-site"):
-        return site == "same-origin"
-    if origin := headers.get("origin"):
-        return urlsplit(origin).netloc == headers.get("host")
-    return True
-
-
 def _contains(secrets: Iterable[str], given: str) -> bool:
     matches = [hmac.compare_digest(secret.encode(), given.encode()) for secret in secrets]
     return any(matches)
@@ -189,7 +172,7 @@ class AccessMiddleware:
                 headers.setdefault("Cache-Control", "no-cache")
             await send(message)
 
-        refusal = self._policy.refuse(scope["method"], Headers(scope=scope))
+        refusal = self._policy.refuse(Headers(scope=scope))
         if refusal is None:
             await self._app(scope, receive, send_with_headers)
             return
@@ -218,8 +201,6 @@ class PageAccess:
     allowed_hosts: frozenset[str] = frozenset()
     """Names that a request may address, in addition to `localhost` and every IP address."""
     credentials: Credentials | None = None
-    brokers: Mapping[str, str] | None = None
-    """Kafka client properties of the brokers to ask for topology descriptions; None: they are not asked."""
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """As `PageSettings` has them."""
     routes: Routes = NO_ROUTES
@@ -232,7 +213,6 @@ class PageAccess:
         cls,
         config: PageSettings,
         listen: str,
-        brokers: Mapping[str, str] | None = None,
         routes: Sequence[RouteSettings] = (),
         silences: Sequence[RecurringSilence] = (),
     ) -> PageAccess:
@@ -242,7 +222,6 @@ class PageAccess:
             base_path=config.base_path,
             allowed_hosts=frozenset(name.lower() for name in config.allowed_hosts),
             credentials=read_credentials(config.auth_file) if config.auth_file else None,
-            brokers=brokers,
             labels=config.labels,
             routes=make_routes(routes),
             silences=silences,

@@ -25,7 +25,7 @@ from streaming_app.queries.rate_series import Rate
 from streaming_app.queries.topics import BY_PATTERN, Served, Topic, served
 from streaming_app.queries.topology_diff import TopologyDiff
 from streaming_app.text import duration, host_of
-from streaming_app.web.descriptions import Described, NodeRow, node_rows
+from streaming_app.web.descriptions import NodeRow, node_rows, status_text
 from streaming_app.web.group_summary import GroupSummary
 from streaming_app.web.instant import Instant, Then, instant_view, tasks_by_partition
 from streaming_app.web.task_matrix import Matrix, lag_by_task, task_matrix, with_copies
@@ -166,7 +166,8 @@ class GroupView:
     """The newest first."""
     all_events: int
     """In the window."""
-    described: Described | None
+    described: Row | None
+    described_text: str | None
     nodes: Sequence[NodeRow]
     diff: TopologyDiff | None
     lag: Sequence[Row]
@@ -201,7 +202,7 @@ def group_view(  # noqa: PLR0913 - what is known about a group
     lag: Sequence[Row],
     history: History,
     then: Then | None,
-    described: Described | None,
+    described: Row | None,
     diff: TopologyDiff | None,
     copies: Iterable[TaskCopy] = (),
     facts: GroupFacts | None = None,
@@ -245,7 +246,8 @@ def group_view(  # noqa: PLR0913 - what is known about a group
         events=_event_rows(newest),
         all_events=found,
         described=described,
-        nodes=node_rows(described.description) if described and described.description else [],
+        nodes=node_rows(described) if described else [],
+        described_text=status_text(described) if described else None,
         diff=diff if diff and diff.changes else None,
         lag=lag[:SHOWN_LAG],
         lag_partitions=len(lag),

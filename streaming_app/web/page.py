@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -32,14 +32,7 @@ from streaming_app.report import Report, ReportOnce
 from streaming_app.tables.location import Location
 from streaming_app.text import digest, escape
 from streaming_app.web.access import AccessMiddleware, PageAccess
-from streaming_app.web.descriptions import (
-    ANSWER_SECONDS,
-    MAX_IN_FLIGHT,
-    Described,
-    Descriptions,
-    broker_descriptions,
-    description_graph,
-)
+from streaming_app.web.descriptions import description_graph
 from streaming_app.web.group_page import History, alerts_by_rule, group_view, hosts_of, other_group_view
 from streaming_app.web.group_summary import STREAMS, GroupSummary
 from streaming_app.web.instant import Then, notes_of
@@ -48,7 +41,7 @@ from streaming_app.web.overview import Query, overview
 from streaming_app.web.picture import Graph
 from streaming_app.web.pipeline_map import pipelines_graph, pipelines_view
 from streaming_app.web.render import COMPRESSED_FROM, Rendered, Renderer
-from streaming_app.web.server import HttpServer, Limits, ResponseThreads
+from streaming_app.web.server import HttpServer, Limits
 from streaming_app.web.snapshot import Row, Snapshot
 from streaming_app.web.source import SnapshotSource
 from streaming_app.web.timeline import strip
@@ -75,17 +68,15 @@ class Page:
         self,
         source: SnapshotSource,
         settings: PageAccess,
-        descriptions: Descriptions | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
         report: Report = lambda _line: None,
     ) -> None:
         """Serve what `source` reads, and the other clusters of its warehouse.
 
-        Without `descriptions`, no broker is asked. `report` gets a line for each new error.
+        `report` gets a line for each new error.
         """
-        self._source, self._settings, self._descriptions, self._clock = source, settings, descriptions, clock
+        self._source, self._settings, self._clock = source, settings, clock
         self._sources = {source.cluster: source}
-        self._broker_threads = ResponseThreads(MAX_IN_FLIGHT)
         self._report_error = ReportOnce(report)
         self._renderer = Renderer(Labels(settings.labels, settings.routes))
         self._rendered: OrderedDict[tuple[str, str, int], asyncio.Task[Rendered]] = OrderedDict()
@@ -96,7 +87,6 @@ class Page:
             Route("/pipelines", self._page(self._pipelines)),
             Route("/alerts", self._page(self._alerts)),
             Route("/graph", self._page(self._graph)),
-            Route("/describe", self._describe, methods=["POST"]),
             Route("/events", self._events),
             Route("/health", lambda _: PlainTextResponse("ok\n")),
             Mount("/static", StaticFiles(directory=STATIC)),
@@ -128,7 +118,7 @@ class Page:
             snapshot = await self._snapshot(request)
             now = self._clock()
             url = f"{request.url.path}?{request.url.query}"
-            etag = _etag(snapshot.tag, url, self._epoch_of_descriptions)
+            etag = _etag(snapshot.tag, url)
             if etag in request.headers.get("if-none-match", ""):
                 return Response(status_code=HTTPStatus.NOT_MODIFIED, headers={"ETag": etag})
             key = (url, etag, int(now.timestamp()) // _RENDERED_SECONDS)
@@ -160,9 +150,6 @@ class Page:
                 raise HTTPException(HTTPStatus.NOT_FOUND, "There is no such cluster in the tables.")
             self._sources.setdefault(name, self._source.of_cluster(name))
         return self._sources[name]
-
-    _epoch_of_descriptions = 0
-    """Counts the answers of brokers, which change pages."""
 
     def _overview(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
         parameters = request.query_params
@@ -199,7 +186,7 @@ class Page:
             lag=snapshot.lag_rows(group_id),
             history=self._history(group_id, window, snapshot),
             then=_then(snapshot, group_id, window),
-            described=self._described(row, snapshot),
+            described=snapshot.description(group_id),
             diff=snapshot.topology_diff(group_id),
             copies=snapshot.copies(group_id),
             facts=snapshot.facts(group_id),
@@ -265,45 +252,13 @@ class Page:
     def _topology(self, level: str, row: Row, shown: _Shown, snapshot: Snapshot) -> Graph:
         if level == "map":
             return topology_map(row["group_id"], *shown)
-        described = self._described(row, snapshot)
+        described = snapshot.description(row["group_id"])
         if described is None:
-            return Graph(level, problem="The broker has not been asked for the description yet.")
+            return Graph(level, problem="The tables have no description of this group.")
         by_topic = lag_by_topic(shown.lag)
         changelogs = [one["name"] for part in shown.subtopologies for one in part["state_changelog_topics"]]
         conditions = conditions_of(shown.subtopologies, shown.assignments, by_topic)
         return description_graph(described, changelogs, conditions, by_topic)
-
-    def _has_broker(self, snapshot: Snapshot) -> bool:
-        return self._descriptions is not None and snapshot.cluster == self._source.cluster
-
-    def _described(self, row: Row, snapshot: Snapshot) -> Described | None:
-        if self._descriptions is None or not self._has_broker(snapshot):
-            return None
-        return self._descriptions.get(row["group_id"], row["topology_epoch"])
-
-    async def _describe(self, request: Request) -> Response:
-        """Ask a broker for the description of a group, and go back to the group's page."""
-        snapshot = await self._snapshot(request)
-        row = await asyncio.to_thread(self._row, request, snapshot)
-        if self._descriptions is None or not self._has_broker(snapshot):
-            raise HTTPException(
-                HTTPStatus.NOT_FOUND, "Start `streams-groups web` with --bootstrap-server to ask for descriptions"
-            )
-        await self._ask(partial(self._descriptions.fetch, row["group_id"], row["topology_epoch"]))
-        self._epoch_of_descriptions += 1
-        return RedirectResponse(f"group?{group_query(row['group_id'])}#topology", HTTPStatus.SEE_OTHER)
-
-    async def _ask(self, fetch: Callable[[], object]) -> None:
-        """Ask a broker, in a thread of its own. Raises HTTPException if others ask already, or it takes too long."""
-        if self._broker_threads.is_full:
-            text = f"{MAX_IN_FLIGHT} descriptions are asked for at this moment; try again"
-            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, text)
-        answer = await self._broker_threads.start(fetch)
-        try:
-            await asyncio.wait_for(answer, ANSWER_SECONDS)
-        except asyncio.TimeoutError:
-            text = f"The broker has not answered within {ANSWER_SECONDS:.0f} s; its answer is shown here when it comes"
-            raise HTTPException(HTTPStatus.GATEWAY_TIMEOUT, text) from None
 
     async def _events(self, request: Request) -> Response:
         source = await self._source_of(request)
@@ -330,7 +285,6 @@ class Page:
             snapshot=snapshot,
             heartbeat=snapshot.heartbeat,
             job_problem=snapshot.problem or snapshot.job_problem(now),
-            has_broker=self._has_broker(snapshot),
             **values,
         )
         return Response(html, status, media_type="text/html")
@@ -361,14 +315,13 @@ class PageServer(HttpServer):
     ) -> None:
         """Listen. `report` gets a line for each new error of a page. Raises SetupError if that is not possible."""
         self._settings = settings
-        descriptions = broker_descriptions(settings.brokers) if settings.brokers else None
         source = SnapshotSource(warehouse, cluster, labels=Labels(settings.labels, settings.routes))
-        page = Page(source, settings, descriptions, report=report)
+        page = Page(source, settings, report=report)
         super().__init__(
             settings.listen,
             page.app,
             what="the page",
-            advice="choose another address (--listen, page.listen)",
+            advice="choose another address (--listen)",
             limits=_LIMITS,
             has_lifespan=True,
             end_seconds=_END_SECONDS,

@@ -96,6 +96,8 @@ SELECT topic, partition, committed_offset, log_end_offset, lag, is_unknown, lag_
 FROM lag WHERE {{where}} ORDER BY lag DESC NULLS LAST, topic, partition LIMIT {MAX_PARTITIONS}
 """  # noqa: S608 - as above
 
+_DESCRIPTION = "SELECT * FROM descriptions WHERE {where} AND is_newest LIMIT 1"
+
 
 @dataclass
 class Snapshot:
@@ -205,6 +207,10 @@ class Snapshot:
     def lag_rows(self, group_id: str) -> Sequence[Row]:
         """Return the rows of `lag` of a group; none without that table. Raises WarehouseError."""
         return self._rows(_LAG_ROWS, group_id)
+
+    def description(self, group_id: str) -> Row | None:
+        """Return the row of `descriptions` that the job fetched last of a group. Raises WarehouseError."""
+        return next(iter(self._rows(_DESCRIPTION, group_id)), None)
 
     def copies(self, group_id: str) -> list[TaskCopy]:
         """Return what is known of copies of tasks that the records do not have. Raises WarehouseError."""

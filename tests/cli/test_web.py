@@ -40,8 +40,7 @@ def test_an_address_in_use_is_one_line() -> None:
         result = CliRunner().invoke(main, ["web", "--listen", address])
     assert result.exit_code == 1
     assert result.output == (
-        f"Error: Cannot serve the page at {address}: Address already in use; "
-        "choose another address (--listen, page.listen)\n"
+        f"Error: Cannot serve the page at {address}: Address already in use; choose another address (--listen)\n"
     )
 
 
@@ -123,17 +122,11 @@ def test_it_reads_brokers_and_the_section_page_from_the_configuration(
 ) -> None:
     served: list[PageAccess] = []
     monkeypatch.setattr("streaming_app.web.page.serve", lambda *arguments: served.append(arguments[2]))
-    properties = tmp_path / "client.properties"
-    properties.write_text(
-        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
-        'sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";\n'
-    )
     users = tmp_path / "users"
     users.touch(0o600)
     users.write_text("ada:s3cret\n")
     file = tmp_path / "config.yaml"
     file.write_text(
-        f"bootstrap_server: broker:9092\ncommand_config: {properties}\n"
         f"page: {{base_path: streams, allowed_hosts: [A.example], auth_file: {users}, labels: {{team: {{a: b.*}}}}}}\n"
         "silences: [{groups: a, mute_time_intervals: [may]}]\n"
         "time_intervals: [{name: may, time_intervals: [{months: [may]}]}]\n"
@@ -141,19 +134,14 @@ def test_it_reads_brokers_and_the_section_page_from_the_configuration(
     result = CliRunner().invoke(main, ["web", "--config", str(file)])
     assert result.exit_code == 0, result.output
     (settings,) = served
-    assert (settings.brokers["bootstrap.servers"], settings.base_path) == ("broker:9092", "/streams")
-    assert settings.brokers["sasl.mechanism"] == "PLAIN"
+    assert settings.base_path == "/streams"
     assert settings.allowed_hosts == {"a.example"}
     assert settings.credentials is not None
     assert settings.labels == {"team": {"a": "b.*"}}
     assert [one.id for one in settings.silences] == ["silences[0]"]
-    flags = ["--bootstrap-server", "other:1", "--base-path", "/x", "--allowed-host", "B"]
+    flags = ["--base-path", "/x", "--allowed-host", "B"]
     assert CliRunner().invoke(main, ["web", "--config", str(file), *flags]).exit_code == 0
-    assert (served[1].brokers["bootstrap.servers"], served[1].base_path, served[1].allowed_hosts) == (
-        "other:1",
-        "/x",
-        {"b"},
-    )
+    assert (served[1].base_path, served[1].allowed_hosts) == ("/x", {"b"})
 
 
 def test_it_needs_no_broker_and_says_what_is_wrong_with_a_configuration(
@@ -162,15 +150,10 @@ def test_it_needs_no_broker_and_says_what_is_wrong_with_a_configuration(
     served: list[PageAccess] = []
     monkeypatch.setattr("streaming_app.web.page.serve", lambda *arguments: served.append(arguments[2]))
     assert CliRunner().invoke(main, ["web"]).exit_code == 0
-    assert served[0].brokers is None
-    monkeypatch.setenv("STREAMS_GROUPS_BOOTSTRAP_SERVER", "b:1")
-    assert CliRunner().invoke(main, ["web"]).exit_code == 0
-    assert served[1].brokers == {"bootstrap.servers": "b:1"}
+    assert len(served) == 1
     file = tmp_path / "config.yaml"
-    file.write_text("page: {labels: {team: {a: '['}}, listen: nowhere}\n")
+    file.write_text("page: {labels: {team: {a: '['}}, base_path: 'a?b'}\n")
     result = CliRunner().invoke(main, ["web", "--config", str(file)])
     assert result.exit_code == 1
     assert "page.labels.team.a: is not a valid regular expression" in result.output
-    assert "page.listen: must be HOST:PORT" in result.output
-    missing = CliRunner().invoke(main, ["web", "--command-config", str(tmp_path / "none")])
-    assert (missing.exit_code, missing.output.count("\n")) == (1, 1)
+    assert "page.base_path: " in result.output

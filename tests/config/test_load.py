@@ -123,10 +123,8 @@ KEYS = [
     Key(("broker_facts", "interval"), 1.0, "2.0"),
     Key(("descriptions", "enabled"), json.loads("false"), "true"),
     Key(("descriptions", "interval"), 1.0, "2.0"),
-    Key(("page", "listen"), "file:1", "variable:2"),
     Key(("page", "base_path"), "/file", "/variable"),
     Key(("page", "allowed_hosts"), ["file"], '["variable"]'),
-    Key(("page", "memory"), 1 << 30, "3g"),
     Key(("page", "auth_file"), "/file", "/variable"),
     Key(("page", "labels"), {"team": {"a": "file-.*"}}, '{"team": {"a": "variable-.*"}}'),
 ]

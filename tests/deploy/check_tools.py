@@ -123,11 +123,11 @@ def test_compose_accepts_its_file() -> None:
     assert result.returncode == 0, result.stderr
 
 
-@pytest.fixture
-def unit(tmp_path: Path) -> Path:
-    """The unit, with a command that exists on this machine."""
-    text = (DEPLOY / "systemd" / "streams-groups.service").read_text("utf-8")
-    copy = tmp_path / "streams-groups.service"
+@pytest.fixture(params=["streams-groups", "streams-groups-web"])
+def unit(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A unit, with a command that exists on this machine."""
+    text = (DEPLOY / "systemd" / f"{request.param}.service").read_text("utf-8")
+    copy = tmp_path / f"{request.param}.service"
     copy.write_text(text.replace("/opt/streams-groups/bin/streams-groups", sys.executable), "utf-8")
     return copy
 

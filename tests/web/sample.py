@@ -33,7 +33,7 @@ def write_sample(path: Path, now: datetime, more: int = 0, *, hostile: bool = Tr
     append(path, "task_copies", *_copies(now))
     append(path, "group_events", *_events(now))
     append(path, "topologies", *_topologies(now))
-    append(path, "descriptions", *_descriptions())
+    append(path, "descriptions", *_descriptions(now))
     append(path, "lag", *_lag(now), *sample_others.lag(now))
     append(path, "lag_history", *_lag_history(now), *sample_others.lag_history(now))
     silence = Silence(
@@ -377,12 +377,18 @@ def _lag(now: datetime) -> Iterator[Row]:
     yield partition("payments-enrichment", "payments", 0, 7)
 
 
-def _descriptions() -> Iterator[Row]:
+def _descriptions(now: datetime) -> Iterator[Row]:
     """Say what two groups write: topics that fraud-detection and the rich group read."""
     for group_id, topic in (("payments-enrichment", "card-payments"), ("fraud-detection", "orders")):
-        sink = {"from_node": "out", "from_kind": "sink", "to_node": topic, "to_kind": "topic"}
+        nodes = [
+            {"node": "out", "kind": "sink", "subtopology_id": "0"},
+            {"node": topic, "kind": "topic", "subtopology_id": None},
+        ]
+        edge = {"from_node": "out", "from_kind": "sink", "to_node": topic, "to_kind": "topic", "subtopology_id": "0"}
         common = {"cluster": "default", "topology_epoch": 0, "is_newest": True, "truncated": False}
-        yield {**common, "group_id": group_id, "content_hash": topic, "description_edges": [sink]}
+        found = {"status": "AVAILABLE", "node_count": 1, "fetched_at": now - timedelta(minutes=9), "asked_at": now}
+        kept = {"description_nodes": nodes, "description_edges": [edge]}
+        yield {**common, **found, **kept, "group_id": group_id, "content_hash": topic}
 
 
 def _lag_history(now: datetime) -> Iterator[Row]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import base64
 import html
 import re
-import threading
 import zlib
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +21,6 @@ from streaming_app.queries.lag import find_lag
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.web.access import PAGE_CSP, WORKER_CSP, Credentials, PageAccess
-from streaming_app.web.descriptions import Descriptions
 from streaming_app.web.page import STATIC, Page
 from streaming_app.web.snapshot import read_other_groups
 from streaming_app.web.source import OtherGroups, SnapshotSource
@@ -659,7 +656,7 @@ def test_groups_of_other_types_are_read_when_their_tables_change_and_a_tenth_of_
     [
         ("GET", "/?" + "&".join(f"p{number}=1" for number in range(31)), 400, "The URL has too many parameters"),
         ("GET", "/?cluster=other", 404, "There is no such cluster in the tables."),
-        ("POST", f"/describe?id={RICH}", 404, "with --bootstrap-server to ask for descriptions"),
+        ("POST", f"/group?id={RICH}", 405, "Method Not Allowed"),
         ("GET", "/nowhere", 404, "Not Found"),
     ],
 )
@@ -677,92 +674,6 @@ def test_a_base_path_is_part_of_every_path(sample_template: Path) -> None:
         assert client.get("/streams", follow_redirects=True).status_code == 200
         assert client.get("/streams/static/page.js").status_code == 200
         assert client.get("/").status_code == 404
-
-
-DESCRIPTION = {
-    "subtopologies": [
-        {
-            "subtopology_id": "0",
-            "nodes": [
-                {
-                    "name": "KSTREAM-SOURCE-0",
-                    "node_type": 1,
-                    "source_topics": ["orders"],
-                    "sink_topic": None,
-                    "stores": [],
-                    "successors": ["KSTREAM-SINK-1"],
-                },
-                {
-                    "name": "KSTREAM-SINK-1",
-                    "node_type": 3,
-                    "source_topics": [],
-                    "sink_topic": "out",
-                    "stores": [],
-                    "successors": [],
-                },
-            ],
-        }
-    ],
-    "global_stores": [],
-}
-
-
-def _describing(sample: Path, ask: Any) -> TestClient:
-    descriptions = Descriptions(ask, lambda error: f"No broker: {error}")
-    return TestClient(Page(SnapshotSource(sample, "default"), PageAccess(), descriptions).app, base_url=LOCAL)
-
-
-def test_a_description_is_asked_for_once_by_a_post_from_the_page(sample_template: Path) -> None:
-    asked: list[str] = []
-
-    def ask(group_id: str) -> dict[str, Any]:
-        asked.append(group_id)
-        return {
-            "error_code": 0,
-            "topology": {"epoch": 0},
-            "topology_description_status": 3,
-            "topology_description": DESCRIPTION,
-        }
-
-    client = _describing(sample_template, ask)
-    assert client.get(f"/describe?id={RICH}").status_code == 405
-    other = client.post(f"/describe?id={RICH}", headers={"Sec-Fetch-Site": "cross-site"}, follow_redirects=False)
-    foreign = client.post(f"/describe?id={RICH}", headers={"Origin": "http://evil.example"}, follow_redirects=False)
-    assert (other.status_code, foreign.status_code, asked) == (403, 403, [])
-    before = client.get(f"/group?id={RICH}").headers["ETag"]
-    for _ in range(3):
-        response = client.post(f"/describe?id={RICH}", headers={"Origin": LOCAL}, follow_redirects=False)
-        assert (response.status_code, response.headers["Location"]) == (303, f"group?id={RICH}#topology")
-    assert asked == [RICH]
-    response = client.get(f"/group?id={RICH}")
-    assert "KSTREAM-SINK-1" in response.text
-    assert response.headers["ETag"] != before
-    graph = client.get(f"/graph?id={RICH}&level=processors").json()
-    assert {node["title"] for node in graph["nodes"]} == {"orders", "out", "KSTREAM-SOURCE-0", "KSTREAM-SINK-1"}
-
-
-@pytest.mark.parametrize(
-    ("response", "said"),
-    [
-        ({"error_code": 0, "topology": None, "topology_description_status": 1}, "stores no description"),
-        ({"error_code": 0, "topology": None, "topology_description_status": 2}, "could not read the description"),
-        ({"error_code": 0, "topology": None}, "needs Kafka 4.4 or later"),
-        ({"error_code": 69, "error_message": "no group", "topology": None}, "returned an error: no group"),
-        (None, "No broker: nobody listens"),
-    ],
-)
-def test_a_description_that_is_not_there_is_said_in_words(
-    sample_template: Path, response: dict[str, Any] | None, said: str
-) -> None:
-    def ask(_: str) -> dict[str, Any]:
-        if response is None:
-            raise OSError("nobody listens")
-        return response
-
-    client = _describing(sample_template, ask)
-    assert client.post(f"/describe?id={RICH}").status_code == 200  # after the redirect
-    assert said in client.get(f"/group?id={RICH}").text
-    assert said in client.get(f"/graph?id={RICH}&level=processors").json()["problem"]
 
 
 def test_a_page_that_many_load_is_compressed_once(sample_template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -790,28 +701,12 @@ def test_a_page_that_many_load_is_compressed_once(sample_template: Path, monkeyp
     assert unchanged.status_code == 304
 
 
-def test_a_slow_broker_takes_nothing_from_those_who_read_the_page(sample_template: Path) -> None:
-    release = threading.Event()
-
-    def ask(_: str) -> dict[str, Any]:
-        release.wait(120)
-        return {"error_code": 0, "topology": None, "topology_description_status": 1}
-
-    def is_refused(one: Future[Any]) -> bool:
-        return one.done() and one.result().status_code == 503
-
-    listed = SnapshotSource(sample_template, "default").current().groups
-    groups = [one.group_id for one in listed if one.group_type == "streams"][:12]
-    assert len(groups) > 8
-    with _describing(sample_template, ask) as client, ThreadPoolExecutor(len(groups)) as viewers:
-        asked = [viewers.submit(client.post, f"/describe?{group_query(one)}") for one in groups]
-        try:
-            # The others are refused; those that wait get an answer, too, after a while.
-            assert wait_until(lambda: sum(map(is_refused, asked)) == len(groups) - 4)
-            assert client.get("/").status_code == 200
-        finally:
-            release.set()
-        answers = [one.result() for one in asked]
-    refused = [one for one in answers if one.status_code == 503]
-    assert len(refused) == len(groups) - 4
-    assert "4 descriptions are asked for" in refused[0].text
+def test_a_stored_description_is_shown_with_the_time_at_which_the_job_fetched_it(client: TestClient) -> None:
+    shown = client.get("/group?id=payments-enrichment").text
+    assert "The brokers have it." in shown
+    assert "Fetched <time" in shown
+    graph = client.get("/graph?id=payments-enrichment&level=processors").json()
+    assert {(node["kind"], node["title"]) for node in graph["nodes"]} == {("sink", "out"), ("topic", "card-payments")}
+    assert "The tables have no description of this group." in client.get(f"/group?id={RICH}").text
+    without = client.get(f"/graph?id={RICH}&level=processors").json()
+    assert without["problem"] == "The tables have no description of this group."

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from streaming_app.alerts.alert import FIRING, Alert
 from streaming_app.alerts.routes import Route, Routes
+from streaming_app.groups.description_graph import graph_of
 from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.health.incidents import Incident
 from streaming_app.health.verdict import BEHIND, DOWN, LOSING, OFF, OK, RESTORING, STALLED, UNKNOWN, Verdict
 from streaming_app.queries.history import group_at, parse_tasks
 from streaming_app.queries.pipelines import Pipelines, Read, Write
 from streaming_app.regex import compiled
-from streaming_app.web.descriptions import described_of, description_graph, node_rows
+from streaming_app.web.descriptions import description_graph, node_rows, status_text
 from streaming_app.web.group_page import hosts_of
 from streaming_app.web.group_summary import GroupSummary, all_summaries
 from streaming_app.web.instant import Then, instant_view
@@ -527,6 +528,21 @@ def test_lag_changes_what_the_boxes_say_and_not_the_layout() -> None:
     assert graphs[0].to_json() != graphs[1].to_json()
 
 
+def described(description: dict[str, Any], **columns: object) -> dict[str, Any]:
+    """Return the row of `descriptions` that the job makes of a description."""
+    graph = graph_of(description)
+    found = {
+        "group_id": "app",
+        "topology_epoch": 4,
+        "status": "AVAILABLE",
+        "node_count": graph.node_count,
+        "truncated": graph.truncated,
+        "description_nodes": [one._asdict() for one in graph.nodes],
+        "description_edges": [one._asdict() for one in graph.edges],
+    }
+    return {**found, **columns}
+
+
 def test_a_description_is_drawn_by_subtopology() -> None:
     nodes = [
         {"name": "src", "node_type": 1, "source_topics": ["in"], "sink_topic": None, "stores": [], "successors": ["p"]},
@@ -540,39 +556,46 @@ def test_a_description_is_drawn_by_subtopology() -> None:
         },
         {"name": "o", "node_type": 3, "source_topics": [], "sink_topic": None, "stores": [], "successors": []},
     ]
-    response = {
-        "error_code": 0,
-        "topology": {"epoch": 4},
-        "topology_description_status": 3,
-        "topology_description": {
+    row = described(
+        {
             "subtopologies": [{"subtopology_id": "0", "nodes": nodes}],
             "global_stores": [{"source": nodes[0], "processor": {**nodes[1], "name": "g", "successors": []}}],
-        },
-    }
-    described = described_of(response, "app", NOW)
-    graph = description_graph(described, ["app-s-changelog"])
-    assert described.topology_epoch == 4
-    assert [box.title for box in graph.boxes] == ["Subtopology 0", "Global store"]
+        }
+    )
+    graph = description_graph(row, ["app-s-changelog"])
+    assert {box.id: box.title for box in graph.boxes} == {"b0": "Global stores", "b1": "Subtopology 0"}
     kinds = [(node.kind, node.name, node.box) for node in graph.nodes]
-    assert ("store", "s", "b0") in kinds
-    assert ("source", "src", "b1") in kinds
+    assert ("store", "s", "b1") in kinds
+    assert ("source", "src", "b0") in kinds
     assert ("topic", "in", None) in kinds
     assert any("chooses the topic" in note for note in graph.notes)
-    assert described.description is not None
-    rows = {row.name: row for row in node_rows(described.description)}
-    assert list(rows["p"].predecessors) == ["src"]
+    rows = {(one.subtopology_id, one.name): one for one in node_rows(row)}
+    assert (rows["0", "src"].topics, rows["0", "src"].successors, rows["0", "p"].stores) == (["in"], ["p"], ["s"])
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({}, "The brokers have it."),
+        ({"status": "NOT_STORED"}, "has lost it since"),
+        ({"status": "ERROR"}, "failed to return it"),
+        ({"status": "ODD"}, "The brokers answered ODD."),
+        ({"truncated": True, "node_count": 3_000}, "It has 3,000 nodes, of which some are kept."),
+    ],
+)
+def test_what_the_brokers_said_of_a_description_is_a_sentence(columns: dict[str, Any], said: str) -> None:
+    assert said in status_text(described({}, **columns))
 
 
 def test_an_internal_topic_that_a_processor_reads_is_drawn_and_named_as_what_it_is() -> None:
     names = ["in", "app-s-changelog", "app-by-key-repartition"]
     source = {"name": "src", "node_type": 1, "source_topics": names, "sink_topic": None, "stores": [], "successors": []}
     description = {"subtopologies": [{"subtopology_id": "0", "nodes": [source]}], "global_stores": []}
-    response = {"topology": {"epoch": 4}, "topology_description_status": 3, "topology_description": description}
-    nodes = description_graph(described_of(response, "app", NOW)).nodes[1:]
-    assert [(node.kind, node.title, node.lines) for node in nodes] == [
-        ("topic", "in", ["topic"]),
-        ("changelog", "…s-changelog", ["changelog topic"]),
-        ("repartition", "…by-key-repartition", ["repartition topic"]),
+    nodes = description_graph(described(description)).nodes[1:]
+    assert sorted((node.kind, node.title, *node.lines) for node in nodes) == [
+        ("changelog", "…s-changelog", "changelog topic"),
+        ("repartition", "…by-key-repartition", "repartition topic"),
+        ("topic", "in", "topic"),
     ]
 
 

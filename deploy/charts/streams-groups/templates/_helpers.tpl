@@ -46,9 +46,6 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- /* The job's configuration file: `config` of the values, merged over the keys that the chart derives. */ -}}
 {{- define "streams-groups.config" -}}
 {{- $derived := dict "metrics" (dict "listen" (printf "0.0.0.0:%d" (int .Values.metrics.port))) -}}
-{{- if .Values.page.enabled -}}
-{{- $_ := set $derived "page" (dict "listen" (printf "0.0.0.0:%d" (int .Values.page.port))) -}}
-{{- end -}}
 {{- if .Values.warehouse.persistence.enabled -}}
 {{- $_ := set $derived "warehouse" .Values.warehouse.path -}}
 {{- end -}}

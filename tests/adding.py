@@ -269,8 +269,8 @@ assert settings.rule_settings_of()("g")["StreamsGroupTrial"].for_seconds == 300
             ),
             Edit(
                 "streaming_app/config/settings.py",
-                "    AlertmanagerSettings\n    | AppriseSettings",
-                "    TrialSettings\n    | AlertmanagerSettings\n    | AppriseSettings",
+                "    AlertmanagerSettings | AppriseSettings",
+                "    TrialSettings | AlertmanagerSettings | AppriseSettings",
                 "its settings in",
             ),
             Edit(

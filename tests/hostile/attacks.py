@@ -301,6 +301,5 @@ ATTACKS: dict[str, Attack] = {
     "other-hosts": Attack("requests of an operator's browser on another site", page_attacks.other_hosts, is_fast=True),
     "large-queries": Attack("400 requests to the page with long and odd queries", page_attacks.large_queries),
     "many-tabs": Attack("700 pages that are open", page_attacks.many_tabs),
-    "slow-broker": Attack("60 clicks for a description at a time, and a broker that pauses", page_attacks.slow_broker),
 }
 """By name."""

@@ -23,11 +23,12 @@ from kafka.errors import KafkaError
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
-from streaming_app.sandbox.process import HOST, Startable, reserve_port
+from streaming_app.sandbox.process import HOST, Process, Startable, reserve_port
 from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
 from streaming_app.tables.reader import WarehouseReader, quote
 from tests.bench.memory import proportional_by_process
 from tests.faults.job import JobProcess, StartOptions
+from tests.job.job_runner import STREAMS_GROUPS
 from tests.notify.receivers import HttpReceiver
 from tests.waiting import await_topics, wait_until
 
@@ -80,9 +81,23 @@ class Bed(Startable):
             self._stack.callback(self.job.close)
             self.job.start(StartOptions(("--config", str(self._write_config()))))
             self._await_caught_up()
+            self._start_page()
         except BaseException:
             self.stop()
             raise
+
+    def _start_page(self) -> None:
+        python, option, program = STREAMS_GROUPS
+        command = [python, option, program, "web", "--warehouse", self.warehouse, "--listen", self.urls["page"]]
+        self._stack.callback(Process(command, self.directory / "page.log").stop)
+
+        def answers() -> bool:
+            with suppress(urllib3.exceptions.HTTPError):
+                return self._get("page", "/").status == HTTPStatus.OK
+            return False
+
+        if not wait_until(answers, START_SECONDS):
+            raise TimeoutError("the page does not answer")
 
     def _await_caught_up(self) -> None:
         if not wait_until(self.is_caught_up, START_SECONDS):
@@ -254,7 +269,6 @@ class Bed(Startable):
             "alerts": {"rules": {STUCK_RULE: {"not_ready_after": f"{STUCK_FOR_SECONDS:.0f}s"}}},
             "sinks": [{"type": "webhook", "url": self.receiver.url}],
             "metrics": {"listen": self.urls["metrics"]},
-            "page": {"listen": self.urls["page"]},
         }
         file = self.directory / "job.yaml"
         file.write_text(json.dumps({**values, **self._settings}))  # YAML holds JSON

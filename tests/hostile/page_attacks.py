@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
-import threading
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 
 import urllib3
 
 from tests.hostile.bed import Bed
 
-IDLE, SLOW, TABS, CLICKS = 1_000, 300, 700, 60
+IDLE, SLOW, TABS = 1_000, 300, 700
 SECONDS = 45.0
 _REFUSED = 400  # and above
 
@@ -78,34 +74,6 @@ def many_tabs(bed: Bed) -> None:
                 with suppress(OSError):
                     client.send(request)
         _rest(bed)
-
-
-def slow_broker(bed: Bed) -> None:
-    """Ask for descriptions by the button, over and over, while the broker answers for half of the time only."""
-
-    def click() -> None:
-        server = f"http://{bed.urls['page']}"
-        while time.monotonic() < end and not bed.ending.is_set():
-            with suppress(urllib3.exceptions.HTTPError):
-                url = f"{server}/describe?id=orders-0"
-                urllib3.request("POST", url, headers={"Origin": server}, timeout=30, retries=False)
-
-    end = time.monotonic() + SECONDS
-    clicks = [threading.Thread(target=click, daemon=True) for _ in range(CLICKS)]
-    for one in clicks:
-        one.start()
-    for pid in _halves(bed, end):
-        os.kill(pid, signal.SIGSTOP)
-        time.sleep(2)
-        os.kill(pid, signal.SIGCONT)
-    for one in clicks:
-        one.join(40)
-
-
-def _halves(bed: Bed, end: float) -> Iterator[int]:
-    while time.monotonic() < end and not bed.ending.is_set():
-        time.sleep(2)
-        yield bed.broker.pid
 
 
 def _connect(bed: Bed, name: str, opened: ExitStack) -> socket.socket | None:

@@ -23,11 +23,11 @@ from tests.waiting import wait_until
 from tests.warehouses import local_files, make_warehouse
 
 OF_BROKERS = {"task copies", "broker facts", "descriptions"}
-ALL = {"lag", *OF_BROKERS, "page", "self-check", "groups set aside", "class archive"}
+ALL = {"lag", *OF_BROKERS, "self-check", "groups set aside", "class archive"}
 
 
 def config(warehouse: Path, **settings: Any) -> JobConfig:
-    values = {"bootstrap_server": "127.0.0.1:1", "warehouse": warehouse, "page": {"listen": "127.0.0.1:0"}}
+    values = {"bootstrap_server": "127.0.0.1:1", "warehouse": warehouse}
     return JobConfig.model_validate({**values, **settings})
 
 
@@ -36,7 +36,6 @@ def config(warehouse: Path, **settings: Any) -> JobConfig:
     [
         ({}, ALL),
         ({"once": True}, {"class archive"}),
-        ({"page": {}}, ALL - {"page"}),
         ({"lag": {"enabled": False}}, ALL - {"lag"}),
         ({"task_copies": {"enabled": False}}, ALL - {"task copies"}),
         ({"self_check": {"enabled": False}}, ALL - {"self-check"}),
@@ -48,7 +47,7 @@ def config(warehouse: Path, **settings: Any) -> JobConfig:
         ),  # these brokers do not have its groups
     ],
     ids=[
-        *("default", "once", "no page", "no lag", "no copies", "no self-check", "no broker facts", "no descriptions"),
+        *("default", "once", "no lag", "no copies", "no self-check", "no broker facts", "no descriptions"),
         "another topic",
     ],
 )
@@ -72,7 +71,7 @@ def running(
 ) -> Iterator[tuple[BackgroundServices, list[str]]]:
     """Run the services of a job whose brokers do not answer, and that makes no archive: that would start a JVM."""
     lines: list[str] = []
-    known = config(make_warehouse(warehouse), page={}, **settings)
+    known = config(make_warehouse(warehouse), **settings)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(services, "can_make_archive", lambda: False)
         with background_services(known, local_files(), health or Health(), lines.append) as started:

@@ -1,5 +1,6 @@
 # make run    the main job on its embedded default: a local broker with streams groups, then the tables
 # make test   every test, against a real broker
+# make test-long   campaigns of faults and attacks, and copies of the project: some 15 minutes, before a release
 # make test-fast   the tests that start neither a broker nor Spark nor another JVM nor a browser, and take little time
 # make bench  benchmarks, as ratios to stated rivals
 # make lint   ruff, mypy, import-linter
@@ -19,7 +20,7 @@ DEPLOY_TOOLS := build/deploy-tools/.installed
 export PYTHONDONTWRITEBYTECODE :=
 PROCESSES := -n 4 --dist loadgroup --no-loadscope-reorder
 
-.PHONY: run test test-fast bench lint generate docs wheel check-deploy clean
+.PHONY: run test test-long test-fast bench lint generate docs wheel check-deploy clean
 
 run: $(RUNS)
 	$(BIN)/streams-groups demo
@@ -29,6 +30,10 @@ run: $(RUNS)
 test: $(STAMP)
 	-$(BIN)/python -m tests.jvm_archive
 	$(BIN)/python -m pytest $(PROCESSES) $(PYTEST_ARGS)
+
+test-long: $(STAMP)
+	-$(BIN)/python -m tests.jvm_archive
+	$(BIN)/python -m pytest $(PROCESSES:4=2) tests/long $(PYTEST_ARGS)
 
 # None of these waits for long, and each process takes five seconds of processor time until it has collected the tests.
 test-fast: $(STAMP)

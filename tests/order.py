@@ -24,7 +24,7 @@ CLUSTER = "three_brokers"
 """The fixture, and the group of the tests without a session that use it."""
 WHOLE = frozenset({"security"})
 """Folders whose modules share what they start, a secured broker, and so a process with each other."""
-_LONG = frozenset({CLUSTER, "tests/faults/test_faults", "tests/histories/test_histories", "tests/test_adding"})
+_LONG = frozenset({CLUSTER, "tests/histories/test_histories"})
 _STARTS = frozenset({"broker", "spark", "java", "browser", "slow"})
 
 

@@ -32,7 +32,7 @@ from streaming_app.text import (
     utc_clock,
     utc_iso,
 )
-from tests.hostile import HOSTILE, effective_characters
+from tests.long.hostile import HOSTILE, effective_characters
 
 AT = datetime(2026, 11, 1, 8, tzinfo=timezone.utc)
 ANY_TEXT = st.text(st.characters(codec=None))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from deploy.generate import figures, metrics, prometheus, records, runbook
-from tests import adding
+from tests.long import adding
 
 ROOT = Path(__file__).parents[2]
 

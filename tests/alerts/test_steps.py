@@ -36,7 +36,7 @@ from tests.alerts.examples import make_alert
 from tests.alerts.healthy_group import healthy_group
 from tests.alerts.test_hostile_ids import HOSTILE
 from tests.alerts.test_rules import WRONG
-from tests.hostile import STORED
+from tests.long.hostile import STORED
 
 # Where Python keeps its parser of expressions, which it moved in 3.11.
 _HOME = "re._{}" if sys.version_info >= (3, 11) else "sre_{}"

@@ -12,7 +12,7 @@ from streaming_app.checks.first_configuration import Cluster, first_configuratio
 from streaming_app.checks.result import failed, ok, warning
 from streaming_app.cli.main import main
 from streaming_app.config.load import load
-from tests.hostile import HOSTILE, effective_characters
+from tests.long.hostile import HOSTILE, effective_characters
 
 RESULTS = [
     ok("topic", "fine"),

@@ -14,7 +14,7 @@ from streaming_app.cli.main import main
 from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.tables.task_copies_table import TaskCopiesTable
 from tests.heartbeats import write_heartbeat
-from tests.hostile import STORED, effective_characters
+from tests.long.hostile import STORED, effective_characters
 from tests.rows import group_row, member_row, subtopology_row, task_row
 from tests.warehouses import append, make_warehouse
 

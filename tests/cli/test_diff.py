@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from streaming_app.cli.main import main
 from streaming_app.groups.topology import topology_hash
 from tests.heartbeats import write_heartbeat
-from tests.hostile import STORED, effective_characters
+from tests.long.hostile import STORED, effective_characters
 from tests.rows import subtopology_row
 from tests.warehouses import append, make_warehouse
 

@@ -20,8 +20,8 @@ from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.tables.location import Location
 from tests.heartbeats import write_heartbeat
-from tests.hostile import STORED, effective_characters
 from tests.lag.lag_harness import row as lag_row
+from tests.long.hostile import STORED, effective_characters
 from tests.warehouses import append, arrow_schema, make_warehouse
 
 AT = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)

@@ -13,7 +13,7 @@ from streaming_app.checks.verification import WarehouseTables
 from streaming_app.cli.main import main
 from streaming_app.tables.request_files import ReleaseRequests
 from tests.heartbeats import write_heartbeat
-from tests.hostile import STORED, effective_characters
+from tests.long.hostile import STORED, effective_characters
 from tests.rows import group_row
 from tests.warehouses import append, make_warehouse
 

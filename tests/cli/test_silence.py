@@ -16,7 +16,7 @@ from streaming_app.cli.main import main
 from streaming_app.notify.silences import Silence, SilenceStore
 from streaming_app.tables.alerts_table import AlertsTable
 from tests.heartbeats import write_heartbeat
-from tests.hostile import STORED, effective_characters
+from tests.long.hostile import STORED, effective_characters
 from tests.rows import group_row
 from tests.warehouses import append, make_warehouse
 

@@ -13,7 +13,7 @@ from streaming_app.groups.topology_description import STATUSES, describe_topolog
 from streaming_app.jvm.jars import resolve
 from tests.decoder.kafka_oracle import Oracle
 from tests.groups.java_topology import KAFKA_STREAMS, RECORDED, SEEDS, Fields, random_topology, recorded
-from tests.hostile import STORED, effective_characters
+from tests.long.hostile import STORED, effective_characters
 
 TOPOLOGIES = 30
 

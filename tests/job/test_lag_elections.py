@@ -31,7 +31,7 @@ PARTITIONS = 12
 INTERVAL, AT_ONCE = 300.0, 60.0
 """Seconds between two passes, and until the lag must be known again: long before the next pass would be due.
 
-How soon it is on a machine that does nothing else, the campaigns of `tests.faults` measure (goal 10 s).
+How soon it is on a machine that does nothing else, the campaigns of `tests.long.faults` measure (goal 10 s).
 """
 
 

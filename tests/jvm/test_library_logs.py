@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from streaming_app.jvm.spark_session import library_logs
-from tests.hostile import HOSTILE, effective_characters
+from tests.long.hostile import HOSTILE, effective_characters
 
 
 def test_log_lines_have_no_characters_that_a_terminal_obeys_and_none_looks_like_another(

@@ -24,7 +24,7 @@ from streaming_app.notify.message import AlertGroup, notification_id
 from streaming_app.notify.sink import Sink, SinkError, TextSink
 from streaming_app.sandbox.process import reserve_port
 from tests.alerts.examples import make_alert
-from tests.hostile import HOSTILE, effective_characters
+from tests.long.hostile import HOSTILE, effective_characters
 from tests.notify import receivers
 from tests.notify.receivers import (
     HOST,

@@ -12,7 +12,7 @@ from streaming_app.alerts.alert import FIRING, RESOLVED
 from streaming_app.config.settings import SinkList
 from streaming_app.notify.message import format_message, format_title, one_line
 from tests.alerts.examples import make_alert
-from tests.hostile import HOSTILE, effective_characters
+from tests.long.hostile import HOSTILE, effective_characters
 from tests.notify.receivers import Certificates, make_settings, make_sink
 
 SECRET = "hunter2-hunter2"  # noqa: S105 - must never be printed

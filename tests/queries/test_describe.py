@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from streaming_app.cli.main import main
 from streaming_app.queries.status import format_status, read_status
-from tests.hostile import STORED, effective_characters
+from tests.long.hostile import STORED, effective_characters
 from tests.rows import group_row, member_row, subtopology_row, task_row
 from tests.warehouses import append, make_warehouse
 

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from streaming_app.queries.output import as_csv, as_json, cell, columns, terminal_table
-from tests.hostile import HOSTILE, effective_characters
+from tests.long.hostile import HOSTILE, effective_characters
 
 NESTED = [{"id": HOSTILE, "tags": {HOSTILE: [HOSTILE]}}]
 ROWS = [{"GROUP": HOSTILE, HOSTILE: 1, "NESTED": NESTED}, {"GROUP": "g", HOSTILE: 2, "NESTED": None}]

@@ -17,7 +17,7 @@ from streaming_app.tables import reader as reader_module
 from streaming_app.tables.definitions import tables, views
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, open_table, quote
-from tests.hostile import HOSTILE
+from tests.long.hostile import HOSTILE
 from tests.warehouses import make_warehouse
 
 

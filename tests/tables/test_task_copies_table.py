@@ -11,7 +11,7 @@ from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.task_copies_table import TaskCopiesTable, read_copies
-from tests.hostile import STORED
+from tests.long.hostile import STORED
 from tests.warehouses import make_warehouse
 
 NOW = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)

@@ -12,7 +12,7 @@ from streaming_app.groups.topology import topology_hash
 from streaming_app.job_status import JobStatus, OffsetsStatus
 from streaming_app.notify.silences import Silence, SilenceStore
 from tests.heartbeats import write_heartbeat
-from tests.hostile import STORED
+from tests.long.hostile import STORED
 from tests.rows import Row, group_row, member_row, subtopology_row, task_row
 from tests.warehouses import append, make_warehouse, replace_rows
 from tests.web import sample_others

@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 
 import urllib3
 
-from tests.hostile.bed import Bed
+from tests.long.hostile.bed import Bed
 
 IDLE, SLOW, TABS = 1_000, 300, 700
 SECONDS = 45.0

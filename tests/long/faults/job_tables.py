@@ -13,8 +13,8 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
 from streaming_app.tables.reader import WarehouseReader
 from tests.event_chain import gaps
-from tests.faults.job import JobProcess
-from tests.faults.operated_groups import OperatedGroups, sort_list
+from tests.long.faults.job import JobProcess
+from tests.long.faults.operated_groups import OperatedGroups, sort_list
 from tests.waiting import wait_until
 
 _CLUSTER = "default"

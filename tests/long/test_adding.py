@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adding import ADDITIONS, COPIED, ROOT, Edit, Outcome, carry_out, table
+from tests.long.adding import ADDITIONS, COPIED, ROOT, Edit, Outcome, carry_out, table
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def outcomes(copy: Path) -> dict[str, Outcome]:
     """What became of each addition."""
     environment = {**os.environ, "PYTHONPATH": str(copy)}
-    command = [sys.executable, "-m", "tests.adding"]
+    command = [sys.executable, "-m", "tests.long.adding"]
     ran = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     return {thing: Outcome(*outcome) for thing, outcome in json.loads(ran.stdout.splitlines()[-1]).items()}
@@ -65,6 +65,6 @@ def test_an_edit_whose_text_is_gone_is_an_error_and_leaves_the_copy_as_it_was(
     file.parent.mkdir()
     file.write_text("text", "utf-8")
     edits = (Edit("docs/page.md", "text", "other", "a word in"), Edit("docs/page.md", "lost", "found", "a word in"))
-    monkeypatch.setattr("tests.adding.ADDITIONS", {"a word": ADDITIONS["a sink"]._replace(edits=edits)})
+    monkeypatch.setattr("tests.long.adding.ADDITIONS", {"a word": ADDITIONS["a sink"]._replace(edits=edits)})
     assert carry_out(tmp_path) == {"a word": Outcome(["docs/page.md"], "docs/page.md does not hold 'lost' once")}
     assert file.read_text("utf-8") == "text"

@@ -17,9 +17,9 @@ from offsets_decoder import encode
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.sandbox.member import SimulatedMember, internal_topic, subtopology, topology
 from tests.groups.encoded import Pair, group_records, metadata_record
-from tests.hostile import STORED, page_attacks
-from tests.hostile.bed import Bed
-from tests.hostile.requests import LARGE, join, random_id, raw_key, write_internal
+from tests.long.hostile import STORED, page_attacks
+from tests.long.hostile.bed import Bed
+from tests.long.hostile.requests import LARGE, join, random_id, raw_key, write_internal
 
 UNKNOWN_TYPE = 99
 _LONGEST_ID = 32_000  # a string of a request has 32,767 bytes at most

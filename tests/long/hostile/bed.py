@@ -27,8 +27,8 @@ from streaming_app.sandbox.process import HOST, Process, Startable, reserve_port
 from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
 from streaming_app.tables.reader import WarehouseReader, quote
 from tests.bench.memory import proportional_by_process
-from tests.faults.job import JobProcess, StartOptions
 from tests.job.job_runner import STREAMS_GROUPS
+from tests.long.faults.job import JobProcess, StartOptions
 from tests.notify.receivers import HttpReceiver
 from tests.waiting import await_topics, wait_until
 

@@ -20,10 +20,10 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.process import Startable
 from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
-from tests.faults.disk import Disk
-from tests.faults.job import JobProcess, StartOptions
-from tests.faults.operations import Operations
 from tests.kafka_cluster import LocalCluster
+from tests.long.faults.disk import Disk
+from tests.long.faults.job import JobProcess, StartOptions
+from tests.long.faults.operations import Operations
 from tests.odd_group_ids import ODD
 from tests.processes import send_signal
 from tests.waiting import wait_until

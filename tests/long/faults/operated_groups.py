@@ -11,7 +11,7 @@ from streaming_app.groups.group import Event
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import Fields
 from tests.event_chain import gaps
-from tests.faults.operations import Operations
+from tests.long.faults.operations import Operations
 from tests.offsets_log import FoldedLog, LogReader, RawRecord
 
 _ATTEMPTS = 20  # at most, until the broker describes the groups as before the log was read

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.bench.memory import format_megabytes
-from tests.hostile.attacks import ATTACKS
-from tests.hostile.bed import STUCK_FOR_SECONDS, Bed, Probe
-from tests.hostile.page_attacks import AttackSucceededError
+from tests.long.hostile.attacks import ATTACKS
+from tests.long.hostile.bed import STUCK_FOR_SECONDS, Bed, Probe
+from tests.long.hostile.page_attacks import AttackSucceededError
 from tests.waiting import wait_until
 
 MOST_ROW_SECONDS, MOST_ALERT_SECONDS, MOST_MEMORY = 10.0, STUCK_FOR_SECONDS + 10.0, 1.5

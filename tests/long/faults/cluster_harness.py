@@ -21,12 +21,12 @@ from streaming_app.kafka.protocol import GroupError
 from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
 from streaming_app.sandbox.process import Startable
 from streaming_app.tables.reader import WarehouseReader, quote
-from tests.faults import application
-from tests.faults.application import GROUP, INPUTS, OUTPUT, Application
-from tests.faults.disk import BlockDisk
-from tests.faults.harness import KEEPING, PARTITIONS, SHORT_SESSIONS, TOPIC, DidNotRecoverError, FaultHarness
-from tests.faults.job import StartOptions
 from tests.kafka_cluster import LocalCluster
+from tests.long.faults import application
+from tests.long.faults.application import GROUP, INPUTS, OUTPUT, Application
+from tests.long.faults.disk import BlockDisk
+from tests.long.faults.harness import KEEPING, PARTITIONS, SHORT_SESSIONS, TOPIC, DidNotRecoverError, FaultHarness
+from tests.long.faults.job import StartOptions
 from tests.waiting import wait_until
 
 _JOIN_SECONDS = 120.0

@@ -16,12 +16,12 @@ from streaming_app.stream.truncation import LOG_TRUNCATED
 from streaming_app.tables.arrow import to_python
 from streaming_app.tables.definitions import history_tables, table, tables
 from streaming_app.tables.reader import WarehouseReader
-from tests.faults.afresh import Rows, read_afresh
-from tests.faults.application import INPUTS
-from tests.faults.cluster_harness import ClusterHarness
-from tests.faults.harness import CLUSTER, UNKNOWN_TYPE, FaultHarness
-from tests.faults.operated_groups import sort_list
 from tests.job.job_runner import run_job
+from tests.long.faults.afresh import Rows, read_afresh
+from tests.long.faults.application import INPUTS
+from tests.long.faults.cluster_harness import ClusterHarness
+from tests.long.faults.harness import CLUSTER, UNKNOWN_TYPE, FaultHarness
+from tests.long.faults.operated_groups import sort_list
 from tests.offsets_log import LogReader, RawRecord
 from tests.waiting import wait_until
 

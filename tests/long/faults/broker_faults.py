@@ -6,8 +6,8 @@ import signal
 import time
 
 from streaming_app.sandbox.broker import LocalBroker
-from tests.faults.harness import STOPPED_SECONDS, TOPIC, FaultHarness
-from tests.faults.job_faults import kill_running
+from tests.long.faults.harness import STOPPED_SECONDS, TOPIC, FaultHarness
+from tests.long.faults.job_faults import kill_running
 from tests.processes import is_running, process_state, send_signal
 
 

@@ -1,7 +1,7 @@
 """What to touch to add a thing: the edits that add it in a copy of the project, and the table made from them.
 
-`python -m tests.adding DIRECTORY`, run in a copy of the project, carries out each of `ADDITIONS` there and prints what
-became of it; `test_adding` does so. A process for each addition is forked from one that has the libraries.
+`python -m tests.long.adding DIRECTORY`, run in a copy of the project, carries out each of `ADDITIONS` there and prints
+what became of it; `test_adding` does so. A process for each addition is forked from one that has the libraries.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 COPIED = ("schemas", "offsets_decoder", "streaming_app", "deploy", "docs", "tests")
 """The directories of a copy, besides the files in the project's own."""
 _MARKERS = ("<!-- what to touch, written by `python -m deploy.generate` -->", "<!-- end of what to touch -->")

@@ -6,12 +6,12 @@ import signal
 import time
 from collections.abc import Callable
 
-from tests.faults.harness import STOPPED_SECONDS, FaultHarness, UnexpectedError
+from tests.long.faults.harness import STOPPED_SECONDS, FaultHarness, UnexpectedError
 from tests.processes import is_running, process_state, send_signal
 from tests.waiting import wait_until
 
 _EXIT_SECONDS = 300.0
-_RETRY_SOON = "from tests.faults.injected import retry_soon; retry_soon(); "
+_RETRY_SOON = "from tests.long.faults.injected import retry_soon; retry_soon(); "
 
 
 def kill_job(harness: FaultHarness) -> None:
@@ -159,7 +159,7 @@ def kill_at_write(harness: FaultHarness) -> None:
     for _ in range(harness.times(5)):
         harness.kill_job()
         number, after = harness.random.randrange(1, 25), harness.random.random() < 0.5
-        harness.start_job(setup=f"from tests.faults.injected import kill_at; kill_at({number}, after={after}); ")
+        harness.start_job(setup=f"from tests.long.faults.injected import kill_at; kill_at({number}, after={after}); ")
         until = time.monotonic() + 2 * harness.start_seconds
         while not harness.job.unexpected_exit and time.monotonic() < until:
             harness.operate(0.3)
@@ -178,7 +178,7 @@ def failing_store(harness: FaultHarness) -> None:
     retries_soon = harness.random.random() < 0.8
     failures = harness.directory / "failures"
     failures.write_bytes(b"")
-    call = f"from tests.faults.injected import fail_some; fail_some({share}, {seed}, {str(failures)!r}); "
+    call = f"from tests.long.faults.injected import fail_some; fail_some({share}, {seed}, {str(failures)!r}); "
     harness.start_job(setup=call + (_RETRY_SOON if retries_soon else ""))
     most, until = harness.random.randint(10, 120), time.monotonic() + harness.seconds(2, 5) * harness.start_seconds
     while failures.stat().st_size < most and time.monotonic() < until and not harness.job.unexpected_exit:

@@ -1,4 +1,4 @@
-"""A few faults; `python -m tests.faults` runs any number of them."""
+"""A few faults; `python -m tests.long.faults` runs any number of them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from streaming_app.checks.verification import VerifyError
 from streaming_app.jvm.jars import KAFKA_VERSION
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
-from tests.faults import checks
-from tests.faults.campaign import REGRESSIONS, Phase, Results, Round, random_rounds, run_round
-from tests.faults.checks import DOUBLE, Finding
-from tests.faults.cluster_faults import ROWS
-from tests.faults.faults import FAULTS
-from tests.faults.harness import TOPIC, UNKNOWN_TYPE, internal_producer
+from tests.long.faults import checks
+from tests.long.faults.campaign import REGRESSIONS, Phase, Results, Round, random_rounds, run_round
+from tests.long.faults.checks import DOUBLE, Finding
+from tests.long.faults.cluster_faults import ROWS
+from tests.long.faults.faults import FAULTS
+from tests.long.faults.harness import TOPIC, UNKNOWN_TYPE, internal_producer
 from tests.offsets_log import read_log
 from tests.waiting import wait_until
 

@@ -1,8 +1,8 @@
 """Faults on a live job: what survives them.
 
-    python -m tests.faults [--faults 1000] [--seed 1] [--kinds kill_job,full_disk] [--minutes 8] [--regressions]
-    python -m tests.faults --brokers 3 ...               only those that may happen to a cluster, on clusters
-    python -m tests.faults --add DIRECTORY DIRECTORY     prints the sums of campaigns
+    python -m tests.long.faults [--faults 1000] [--seed 1] [--kinds kill_job,full_disk] [--minutes 8] [--regressions]
+    python -m tests.long.faults --brokers 3 ...               only those that may happen to a cluster, on clusters
+    python -m tests.long.faults --add DIRECTORY DIRECTORY     prints the sums of campaigns
 
 Each round has a broker, groups and a job of its own, and each phase some faults, after which tables, brokers and log
 are compared. A round ends at the first finding, which is printed with its seed; its directory is kept. What is said at
@@ -22,10 +22,10 @@ from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 
-from tests.faults.campaign import REGRESSIONS, Results, random_rounds, run_round
-from tests.faults.faults import FAULTS
 from tests.jvm_archive import broker_archive, make_archives
 from tests.jvm_options import start_jvms_fast
+from tests.long.faults.campaign import REGRESSIONS, Results, random_rounds, run_round
+from tests.long.faults.faults import FAULTS
 
 _RESULTS = "results.json"
 

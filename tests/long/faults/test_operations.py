@@ -1,4 +1,4 @@
-"""A few hundred random operations on the shared broker; `python -m tests.faults.operate` runs any number of them."""
+"""A few hundred random operations on the shared broker; `python -m tests.long.faults.operate` runs more of them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
-from tests.faults.job import JobProcess, StartOptions
-from tests.faults.job_tables import find_differences
-from tests.faults.operated_groups import OperatedGroups
 from tests.job.running_job import is_caught_up
+from tests.long.faults.job import JobProcess, StartOptions
+from tests.long.faults.job_tables import find_differences
+from tests.long.faults.operated_groups import OperatedGroups
 from tests.waiting import wait_until
 
 OPERATIONS, COMPARE_EVERY = 300, 10

@@ -1,7 +1,7 @@
 """Attacks of a hostile tenant on the whole job, next to honest groups: what they cost the others.
 
-    python -m tests.hostile [ATTACK ...] [--probes 3] [--directory DIR]
-    python -m tests.hostile fuzz [--seconds 3600] [--seed 1]
+    python -m tests.long.hostile [ATTACK ...] [--probes 3] [--directory DIR]
+    python -m tests.long.hostile fuzz [--seconds 3600] [--seed 1]
 
 Each attack has a broker and a job of its own. Printed for each: whether the job lived, the seconds until an honest
 group's row and until an honest alert (which has a `for` of two seconds), and the most memory of the job and all that it
@@ -18,11 +18,11 @@ import time
 import traceback
 from pathlib import Path
 
-from tests.hostile.attacks import ATTACKS
-from tests.hostile.campaign import HEADER, run_attack
-from tests.hostile.fuzz import fuzz
 from tests.jvm_archive import broker_archive, make_archives
 from tests.jvm_options import start_jvms_fast
+from tests.long.hostile.attacks import ATTACKS
+from tests.long.hostile.campaign import HEADER, run_attack
+from tests.long.hostile.fuzz import fuzz
 
 
 def main() -> int:

@@ -20,9 +20,9 @@ from kafka.errors import KafkaError
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import GroupError, StreamsGroupHeartbeatRequest
 from streaming_app.sandbox.member import SimulatedMember, internal_topic, subtopology, topology
-from tests.hostile import STORED
-from tests.hostile.bed import Bed
 from tests.job.job_runner import streams_groups
+from tests.long.hostile import STORED
+from tests.long.hostile.bed import Bed
 from tests.waiting import wait_until
 
 GROUPS, MEMBERS, PROBE_EVERY, KEEP_EVERY = 40, 6, 300.0, 10.0

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 
 from streaming_app.jvm.jars import KAFKA_VERSION
-from tests.faults.application import INPUTS
-from tests.faults.cluster_harness import ClusterHarness
-from tests.faults.harness import PARTITIONS, TOPIC
 from tests.kafka_cluster import ClusterNode
+from tests.long.faults.application import INPUTS
+from tests.long.faults.cluster_harness import ClusterHarness
+from tests.long.faults.harness import PARTITIONS, TOPIC
 from tests.waiting import wait_until
 
 LAG, ROWS = "election to right lag", "unclean election to right rows"

@@ -1,11 +1,11 @@
 """Random operations on the streams groups of a real broker; the fold of its log is compared with its descriptions.
 
-    python -m tests.faults.operate [--operations 10000] [--seed 1]
+    python -m tests.long.faults.operate [--operations 10000] [--seed 1]
 
 This is the long form: it starts its own broker, which is restarted and killed from time to time, and whose log is
 compacted continuously. `test_operations.py` is the short form. After every `--compare-every` operations the new records
 are folded in batches of random size, and every group is compared. Faults of a job that reads the log are those of
-`python -m tests.faults`.
+`python -m tests.long.faults`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
-from tests.faults.operated_groups import OperatedGroups, compare_rows
+from tests.long.faults.operated_groups import OperatedGroups, compare_rows
 from tests.offsets_log import FoldedLog, LogReader
 
 _COMPACTING = {

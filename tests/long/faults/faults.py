@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tests.faults import broker_faults, cluster_faults, job_faults, warehouse_faults
+from tests.long.faults import broker_faults, cluster_faults, job_faults, warehouse_faults
 
 ONE, THREE = frozenset({1}), frozenset({3})
 ANY = ONE | THREE

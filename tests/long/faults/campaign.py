@@ -15,10 +15,10 @@ from statistics import median
 from typing import NamedTuple
 
 from streaming_app.jvm.jars import KAFKA_VERSION
-from tests.faults.checks import ALARM, DIFFERENCE, DOUBLE, LOSS, Finding, check, compare_with_fresh
-from tests.faults.cluster_harness import ClusterHarness
-from tests.faults.faults import FAULTS
-from tests.faults.harness import DidNotRecoverError, FaultHarness, UnexpectedError
+from tests.long.faults.checks import ALARM, DIFFERENCE, DOUBLE, LOSS, Finding, check, compare_with_fresh
+from tests.long.faults.cluster_harness import ClusterHarness
+from tests.long.faults.faults import FAULTS
+from tests.long.faults.harness import DidNotRecoverError, FaultHarness, UnexpectedError
 
 _PHASES_PER_ROUND = 8
 _FAULTS_PER_PHASE = (2, 3, 4)

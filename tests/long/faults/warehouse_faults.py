@@ -11,9 +11,9 @@ from kafka.errors import KafkaError
 
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.tables.definitions import tables
-from tests.faults.harness import CHECKPOINTS, FaultHarness, UnexpectedError
-from tests.faults.job_faults import kill_running
-from tests.faults.recreated_topic import RecreatedTopic
+from tests.long.faults.harness import CHECKPOINTS, FaultHarness, UnexpectedError
+from tests.long.faults.job_faults import kill_running
+from tests.long.faults.recreated_topic import RecreatedTopic
 
 _TABLES = tuple(definition.name for definition in tables())
 _CHECKPOINTS = tuple(f"_checkpoints/{name}" for name in CHECKPOINTS)

@@ -1,4 +1,4 @@
-"""The fastest attacks; `python -m tests.hostile` plays all of them."""
+"""The fastest attacks; `python -m tests.long.hostile` plays all of them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.faults.disk import Disk
 from tests.groups.encoded import group_records, metadata_record
-from tests.hostile.attacks import ATTACKS
-from tests.hostile.bed import STUCK_RULE, Bed
-from tests.hostile.campaign import Measured, play
-from tests.hostile.requests import write_internal
 from tests.job.job_runner import streams_groups
+from tests.long.faults.disk import Disk
+from tests.long.hostile.attacks import ATTACKS
+from tests.long.hostile.bed import STUCK_RULE, Bed
+from tests.long.hostile.campaign import Measured, play
+from tests.long.hostile.requests import write_internal
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.broker

@@ -41,13 +41,10 @@ leaves the state.
 """
 _LAG = f"""\
 Groups of any type that match `metrics.groups`. A value that is not known is absent, never -1. `metrics.lag_by` names
-what has series (`group`, `topic`, `subtopology` and `process` by default, `task` and `partition` on request), and of
-each metric at most {MAX_LAG_SERIES:,} series are served (`metrics.max_lag_series`), the largest first.
-
-With `metrics.compatibility: kafka-lag-exporter` the lag is also served under the names of that exporter:
-`kafka_consumergroup_group_offset`, `_lag`, `_lag_seconds`, `_max_lag`, `_max_lag_seconds`, `_sum_lag` and
-`_topic_sum_lag`, `kafka_partition_latest_offset` and `kafka_partition_earliest_offset`, with its labels. That is a
-series for each partition; `client_id` is empty.
+what has series (`group` and `topic` by default, `partition` on request), and of each metric at most
+{MAX_LAG_SERIES:,} series are served (`metrics.max_lag_series`), the largest first. `streams-groups lag --by` sums it by
+subtopology, task, process and host, as SQL over the table `lag` can. `streams_groups_input_timestamp_seconds` says when
+each broker last told the ends of its logs.
 
 """
 _HEADER = "| name | type | labels | description |\n|---|---|---|---|\n"

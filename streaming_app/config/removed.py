@@ -1,4 +1,4 @@
-"""Keys of 0.2.0 that went: for one release they are left out with a line that says what to use instead."""
+"""Keys and values of 0.2.0 that went: for one release they are left out with a line that says what to use instead."""
 
 from __future__ import annotations
 
@@ -9,11 +9,22 @@ _DOWN = "`after`, which is five minutes for every group, also by group under `ov
 REMOVED: Mapping[tuple[str, ...], str] = {
     ("alerts", "rules", "StreamsGroupDown", "restart_within"): _DOWN,
     ("alerts", "overrides", "rules", "StreamsGroupDown", "restart_within"): _DOWN,
+    (
+        "metrics",
+        "compatibility",
+    ): "the names in the metrics page of the documentation, which has those of other exporters",
     ("page", "listen"): "`streams-groups web --listen HOST:PORT`, a process of its own",
     ("page", "memory"): "a limit of the unit or container of `streams-groups web`",
     ("sinks", "summary"): "`streams-groups status`, or `streams-groups alerts --json` in a cron job",
 }
 """By path, in which the items of a list have no place: what to use instead."""
+REMOVED_ITEMS: Mapping[tuple[str, ...], Mapping[str, str]] = {
+    ("metrics", "lag_by"): {
+        by: f"`streams-groups lag --by {by} --json`, or SQL over the table `lag`"
+        for by in ("subtopology", "process", "task")
+    },
+}
+"""By the path of a list and the item in it: what to use instead."""
 _SINKS = ("sinks",)
 REMOVED_SINKS: Mapping[str, str] = {
     "email": "a sink of type apprise with a URL mailtos://USER:PASSWORD@HOST",
@@ -24,14 +35,14 @@ REMOVED_SINKS: Mapping[str, str] = {
 
 
 def without_removed(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the values without the keys and sinks that went, and a line about each of these."""
+    """Return the values without the keys, items and sinks that went, and a line about each of these."""
     lines: dict[str, None] = {}
     kept = _without(values, (), lines)
     return kept, list(lines)
 
 
 def _without(value: Any, path: tuple[str, ...], lines: dict[str, None]) -> Any:  # noqa: ANN401 - any YAML value
-    if path and not any(gone[: len(path)] == path for gone in (*REMOVED, _SINKS)):
+    if path and not any(gone[: len(path)] == path for gone in (*REMOVED, *REMOVED_ITEMS, _SINKS)):
         return value
     if isinstance(value, Mapping):
         for key in value:
@@ -41,11 +52,14 @@ def _without(value: Any, path: tuple[str, ...], lines: dict[str, None]) -> Any: 
             key: _without(inner, (*path, key), lines) for key, inner in value.items() if (*path, key) not in REMOVED
         }
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return [_without(item, path, lines) for item in value if not _is_removed_sink(item, path, lines)]
+        return [_without(item, path, lines) for item in value if not _is_removed(item, path, lines)]
     return value
 
 
-def _is_removed_sink(item: Any, path: tuple[str, ...], lines: dict[str, None]) -> bool:  # noqa: ANN401 - any YAML value
+def _is_removed(item: Any, path: tuple[str, ...], lines: dict[str, None]) -> bool:  # noqa: ANN401 - any YAML value
+    if isinstance(item, str) and (used := REMOVED_ITEMS.get(path, {}).get(item)):
+        lines[f"{'.'.join(path)}: {item} was removed and does nothing: use {used}"] = None
+        return True
     kind = item.get("type") if path == _SINKS and isinstance(item, Mapping) else None
     instead = REMOVED_SINKS.get(kind) if isinstance(kind, str) else None
     if instead:

@@ -19,7 +19,7 @@ from streaming_app.section import Address, Days, Duration, PatternText, Positive
 MAX_GROUPS = 1_000
 MAX_LAG_SERIES = 10_000
 
-LagSubject = Literal["group", "topic", "subtopology", "process", "task", "partition"]
+LagSubject = Literal["group", "topic", "partition"]
 _Offsets = Annotated[int, Field(ge=0)]
 _BASE_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*/?")
 _LABEL = r"[A-Za-z_][A-Za-z0-9_.-]{0,62}"
@@ -133,12 +133,10 @@ class MetricsSettings(Section):
     """Groups that have series of their own: a regular expression that must match the whole id."""
     max_groups: Annotated[int, Field(ge=0)] = MAX_GROUPS
     """Maximum number of groups with series of their own: those known the longest, and a tenth for new ones."""
-    lag_by: tuple[LagSubject, ...] = ("group", "topic", "subtopology", "process")
+    lag_by: tuple[LagSubject, ...] = ("group", "topic")
     """What has series of its lag."""
     max_lag_series: Annotated[int, Field(ge=0)] = MAX_LAG_SERIES
     """Maximum number of series of each kind of lag: the largest of each group first, new groups last."""
-    compatibility: Literal["kafka-lag-exporter"] | None = None
-    """Whose names the lag has in addition."""
 
 
 class PageSettings(Section):

@@ -46,7 +46,6 @@ class Ends(NamedTuple):
     """The name of the error; not of partitions whose broker is away."""
     away: Mapping[str, Collection[TopicPartition]]
     """By the name of a broker that is away: the partitions that it leads, or that have no leader without it."""
-    requests: int
     answered_at: Mapping[int, float]
     """When each broker that leads one of them last answered."""
 
@@ -107,7 +106,7 @@ class LogEndsReader:
         self._answered_at = {broker: at for broker, at in self._answered_at.items() if broker in leaders}
         answered = latest.offsets.keys()
         stable = client.list_offsets(answered, self.topics, LATEST, committed_only=True)
-        starts = self._read_starts(client, answered)
+        self._read_starts(client, answered)
         missing = {key: latest.errors[key] for key in latest.stale if not self._is_known_to_be_missing(key)}
         if missing.keys() != self._missing.keys():
             self._retries = 0
@@ -122,7 +121,7 @@ class LogEndsReader:
         away = self._away(admin, latest)
         named = {key for led in away.values() for key in led}
         errors = {key: error for key, error in latest.errors.items() if key not in named}
-        return Ends(ends, errors, away, latest.requests + stable.requests + starts, dict(self._answered_at))
+        return Ends(ends, errors, away, dict(self._answered_at))
 
     def read_tails(
         self, admin: Admin, resting: Mapping[TopicPartition, Collection[int]], ends: Mapping[TopicPartition, LogEnds]
@@ -203,8 +202,8 @@ class LogEndsReader:
         new: Mapping[TopicPartition, float],
         ends: Mapping[TopicPartition, LogEnds],
         now: float,
-    ) -> tuple[Mapping[TopicPartition, list[tuple[int, float]]], int]:
-        """Find earlier end offsets of partitions by record times; return them, and how many requests it took.
+    ) -> dict[TopicPartition, list[tuple[int, float]]]:
+        """Find earlier end offsets of partitions by record times.
 
         `new` has the time of the newest commit of each: whether a record waited already then is asked for exactly.
 
@@ -216,11 +215,9 @@ class LogEndsReader:
         found: defaultdict[TopicPartition, list[tuple[int, float]]] = defaultdict(list)
         timed = client.list_offsets(new, self.topics, 0) if new else Offsets()
         new = {key: at for key, at in new.items() if timed.offsets.get(key, -1) >= 0}
-        requests = timed.requests
         times = [dict.fromkeys(new, now - age) for age in _SEED_SECONDS]
         for at in (*times, new) if new else ():
             answers = client.list_offsets(new, self.topics, {key: int(one * 1000) for key, one in at.items()})
-            requests += answers.requests
             for key, offset in answers.offsets.items():
                 end, start = ends[key].end, ends[key].start
                 if answers.timestamps[key] > now * 1000:  # stamped ahead: it says nothing of those behind it
@@ -228,7 +225,7 @@ class LogEndsReader:
                 written = end if offset < 0 else offset
                 if written is not None and start is not None and written > start:
                     found[key].append((written, at[key]))
-        return {key: sorted(samples, key=itemgetter(1)) for key, samples in found.items()}, requests
+        return {key: sorted(samples, key=itemgetter(1)) for key, samples in found.items()}
 
     def _is_slow_due(self) -> bool:
         return not 0 <= self._clock() - self._slow_at < _SLOW_SECONDS
@@ -242,17 +239,15 @@ class LogEndsReader:
         """Return the partitions that may be asked again: not those whose leader has just not answered."""
         return [key for key in keys if latest.errors[key] != AWAY or leader_of(self.topics, key) not in latest.away]
 
-    def _read_starts(self, client: LogEndsClient, answered: Collection[TopicPartition]) -> int:
-        """Ask for the starts of the logs that are due; return how many requests it took."""
-        is_due, requests = self._is_slow_due(), 0
+    def _read_starts(self, client: LogEndsClient, answered: Collection[TopicPartition]) -> None:
+        """Ask for the starts of the logs that are due."""
+        is_due = self._is_slow_due()
         if due := answered if is_due else set(answered) - self._starts.keys():
             asked_at, starts = self._clock(), client.list_offsets(due, self.topics, EARLIEST)
-            requests = starts.requests
             self._starts = {key: known for key, known in self._starts.items() if key in answered}
             self._starts.update({key: (offset, asked_at) for key, offset in starts.offsets.items()})
         if is_due:
             self._slow_at = self._clock()
-        return requests
 
     def _leader(self, key: TopicPartition) -> int | None:
         """Return the leader of a partition; while it has none, the last one."""

@@ -43,14 +43,12 @@ _UNREADABLE = "whether records wait or only markers of transactions (TOPIC_AUTHO
 
 
 class PassResult(NamedTuple):
-    """The rows, what the brokers did not answer, by the name of the error, and what the pass cost."""
+    """The rows, what the brokers did not answer, by the name of the error, and how long the pass took."""
 
     rows: list[LagRow]
     errors: Mapping[str, Collection[str]]
     """Error to the topics or groups that it is about."""
     at: float
-    partitions: int
-    requests: int
     seconds: float
     groups: Mapping[str, GroupTasks] = MappingProxyType({})
     away: Mapping[str, Collection[str]] = MappingProxyType({})
@@ -134,7 +132,7 @@ class LagPass:
         keys = {key[1:] for key in commits}
         now = self._clock()
         ends = self._ends.read(admin, keys)
-        seeds = self._seed(admin, commits, ends, now)
+        self._seed(admin, commits, ends, now)
         known = self._known_until(commits, log)
         with_tails = self._ends.read_tails(admin, self._resting(commits, ends.ends), ends.ends)
         rows = self.tracker.observe(commits, with_tails, groups, now, known)
@@ -143,8 +141,6 @@ class LagPass:
             rows,
             _errors(ends, fetched.errors, with_tails),
             now,
-            len(keys),
-            ends.requests + seeds,
             time.monotonic() - began,
             groups,
             _away(ends.away),
@@ -238,20 +234,15 @@ class LagPass:
                 for partition in described.leaders if described else ():
                     commits.setdefault((group_id, topic, partition), none)
 
-    def _seed(self, admin: Admin, commits: Mapping[CommitKey, Commit], ends: Ends, now: float) -> int:
-        """Find earlier end offsets of partitions that are seen for the first time and have lag, by record times.
-
-        Return how many requests it took.
-        """
+    def _seed(self, admin: Admin, commits: Mapping[CommitKey, Commit], ends: Ends, now: float) -> None:
+        """Find earlier end offsets of partitions that are seen for the first time and have lag, by record times."""
         known, new = self.tracker.samples(), dict[TopicPartition, float]()
         for (_, topic, partition), commit in commits.items():
             key = (topic, partition)
             if key not in known and commit.offset is not None and (ends.ends[key].end or 0) > commit.offset:
                 new[key] = min(now, max(new.get(key, 0.0), commit.committed_at or 0.0))
-        found, requests = self._ends.seed(admin, new, ends.ends, now)
-        for key, samples in found.items():
+        for key, samples in self._ends.seed(admin, new, ends.ends, now).items():
             self.tracker.restore_samples(*key, self._ends.topic_id(key[0]), samples)
-        return requests
 
 
 def _sharing(tasks: GroupTasks, shared: dict[Any, Any]) -> GroupTasks:

@@ -23,13 +23,12 @@ from streaming_app.lag.group_lag import GroupLag, group_lags
 from streaming_app.lag.model import HISTORY_REST_SECONDS, LagRow, ReadUntil
 from streaming_app.lag.tracker import LATE_SECONDS
 from streaming_app.lag.work import GroupWork, observe_work
-from streaming_app.metrics.lag_metrics import LagStatus
 from streaming_app.report import Report, ReportOnce
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.text import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from streaming_app.config.sections import LagSettings
     from streaming_app.config.settings import JobConfig
@@ -181,14 +180,9 @@ class LagService(Service):
         """Return how many groups there are of each type, as of the newest pass; nothing before the first one."""
         return self._result.types if self._result else {}
 
-    def status(self) -> LagStatus | None:
-        """Return the newest pass for the metrics; None before the first one."""
-        result = self._result
-        if result is None:
-            return None
-        return LagStatus(
-            result.rows, result.at, result.seconds, result.requests, result.partitions, self.health.failures
-        )
+    def rows(self) -> Sequence[LagRow] | None:
+        """Return the rows of the newest pass; None before the first one."""
+        return self._result.rows if self._result else None
 
     def tick(self) -> None:
         """Make one pass, and write what it gives. Raises the errors of kafka-python, of delta-rs and our own."""

@@ -208,7 +208,7 @@ def background_services(
     )
     with ExitStack() as at_exit:
         if config.metrics.listen:
-            newest_lag = lag.status if lag else lambda: None
+            newest_lag = lag.rows if lag else lambda: None
             sources = MetricSources(
                 config.cluster,
                 group_cache,

@@ -69,7 +69,6 @@ class Offsets:
     errors: dict[TopicPartition, str] = field(default_factory=dict)
     timestamps: dict[TopicPartition, int] = field(default_factory=dict)
     """Of the records at these offsets, in milliseconds, where it was asked for by time; -1: it has none."""
-    requests: int = 0
     away: set[int] = field(default_factory=set)
     """The brokers that did not answer."""
     answered: set[int] = field(default_factory=set)
@@ -83,7 +82,6 @@ class Offsets:
         """Put in what was found of some of the partitions when they were asked for again."""
         self.errors = {key: error for key, error in self.errors.items() if key not in again.offsets} | again.errors
         self.offsets |= again.offsets
-        self.requests += again.requests
         self.away |= again.away
         self.answered |= again.answered
 
@@ -154,7 +152,6 @@ class LogEndsClient:
         ]
         answers = self._admin.send_all([(leader, request) for leader, _, request in requests], ANSWER_MS)
         for (leader, chunk, _), answer in zip(requests, answers, strict=True):
-            found.requests += 1
             if isinstance(answer, KafkaError):
                 found.away.add(leader)
                 found.errors.update(dict.fromkeys(chunk, AWAY))

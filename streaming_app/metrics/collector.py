@@ -29,9 +29,10 @@ from streaming_app.groups.state_rules import DEAD
 from streaming_app.groups.task_copies import CopiesSum
 from streaming_app.health.verdict import Verdict
 from streaming_app.job_status import DiskSpace
+from streaming_app.lag.model import LagRow
 from streaming_app.metrics.group_metrics import GROUP_METRICS, GroupScrape
 from streaming_app.metrics.job_metrics import JOB_METRICS, JobScrape
-from streaming_app.metrics.lag_metrics import LAG_METRICS, LagScrape, LagStatus, compatible_series
+from streaming_app.metrics.lag_metrics import LAG_METRICS, LagScrape
 from streaming_app.metrics.metric import SUFFIXES, Metric, ScrapeT, has_short_id
 from streaming_app.regex import compiled
 from streaming_app.stream.health import Health
@@ -60,8 +61,8 @@ class MetricSources:
     alerts: Callable[[], Iterable[Alert]] = tuple
     """Returns the open alerts."""
     sinks: Callable[[], Sequence[SinkStatus]] = tuple
-    lag: Callable[[], LagStatus | None] = lambda: None
-    """Returns the newest pass over the lag; None before the first one, and without."""
+    lag: Callable[[], Sequence[LagRow] | None] = lambda: None
+    """Returns the rows of the newest pass over the lag; None before the first one, and without."""
     copies: Callable[[], Mapping[str, CopiesSum]] = dict
     """Returns the sums of the copies of tasks, by group."""
     disks: Callable[[], Sequence[DiskSpace]] = tuple
@@ -131,23 +132,16 @@ class _StreamsGroupsCollector(Collector):
 
     def _collect_lag(self) -> Iterator[MetricFamily]:
         """Yield the families of the newest pass; its sums are made once, however many scrapes there are."""
-        status, scrape = self._sources.lag(), self._lag
-        if status is None:
+        rows, scrape = self._sources.lag(), self._lag
+        if rows is None:
             return
-        if scrape is None or scrape.status.rows is not status.rows or scrape.status.failures != status.failures:
+        if scrape is None or scrape.newest is not rows:
             at = datetime.now(timezone.utc)
             groups = self._sources.groups.groups().values()
             newcomers = frozenset(group.group_id for group in groups if is_newcomer(group, at))
-            scrape = self._lag = LagScrape(status, self._settings, newcomers)
-        cluster = self._sources.cluster
+            scrape = self._lag = LagScrape(rows, self._settings, newcomers)
         for metric in LAG_METRICS:
-            yield _with_samples(metric, [({"cluster": cluster}, scrape)])
-        if self._settings.compatibility:
-            for name, text, series in compatible_series(scrape, cluster):
-                family = MetricFamily(name, text, "gauge")
-                for labels, value in series:
-                    family.add_sample(name, dict(labels), value)
-                yield family
+            yield _with_samples(metric, [({"cluster": self._sources.cluster}, scrape)])
 
 
 def _family(metric: Metric[ScrapeT]) -> MetricFamily:

@@ -1,4 +1,4 @@
-"""The ends of the logs of many partitions of one broker, and a pass over the lag of as many: seconds and requests.
+"""The ends of the logs of many partitions of one broker, and a pass over the lag of as many: seconds.
 
 A broker on this machine opens files for each partition, so they are fewer than the 100,000 of the pure pass: what as
 many would take is extrapolated from the growth of the time, and said so.
@@ -52,17 +52,17 @@ def measure_requests(client: StreamsGroupClient) -> None:
             ("last stable offsets", LATEST, True),
             ("starts", EARLIEST, False),
         ):
-            seconds, requests, answered = [], 0, 0
+            seconds, answered = [], 0
             for _ in range(ROUNDS):
                 began = time.monotonic()
                 found = ends.list_offsets(keys, leaders, timestamp, committed_only=committed_only)
                 seconds.append(time.monotonic() - began)
-                requests, answered = found.requests, len(found.offsets)
+                answered = len(found.offsets)
             if timestamp == LATEST and not committed_only:
                 medians[len(keys)] = statistics.median(seconds)
             print(
                 f"ListOffsets of {len(keys):,} partitions, {label}: median {statistics.median(seconds):.3f} s, most "
-                f"{max(seconds):.3f} s, {requests} request(s), {answered:,} answered",
+                f"{max(seconds):.3f} s, {answered:,} answered",
                 flush=True,
             )
     (few, fast), (many, slow) = medians.items()

@@ -80,9 +80,8 @@ KEYS = [
     Key(("metrics", "allowed_hosts"), ["file"], '["variable"]'),
     Key(("metrics", "groups"), "file", "variable"),
     Key(("metrics", "max_groups"), 1, "2"),
-    Key(("metrics", "lag_by"), ["group"], '["task"]'),
+    Key(("metrics", "lag_by"), ["group"], '["partition"]'),
     Key(("metrics", "max_lag_series"), 1, "2"),
-    Key(("metrics", "compatibility"), "kafka-lag-exporter", "kafka-lag-exporter"),
     Key(("routes",), [{"team": "file", "continue": False}], '[{"team": "variable", "continue": false}]'),
     Key(
         ("time_intervals",),
@@ -172,8 +171,25 @@ def test_precedence_is_flags_environment_file_default(
     )
     assert from_flag is None or from_flag.source_of(key.path) == FLAG
     assert values[0] != values[1] == json.dumps(key.file)
-    if key.path not in {("dialect",), ("metrics", "compatibility")}:  # there are only two values
+    if key.path != ("dialect",):  # there are only two values
         assert len({*values[1:]}) == len(values) - 1
+
+
+def test_keys_and_items_of_metrics_that_went_are_left_out_with_a_line_each(
+    write: Callable[[Any], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write({"metrics": {"lag_by": ["group", "process", "partition"], "compatibility": "kafka-lag-exporter"}})
+
+    from_file = load(file)
+    monkeypatch.setenv("STREAMS_GROUPS_METRICS__LAG_BY", '["task", "topic"]')
+    from_variable = load(file)
+
+    assert from_file.settings.metrics.lag_by == ("group", "partition")
+    by_process, names = sorted(from_file.removed, reverse=True)
+    assert by_process.startswith("metrics.lag_by: process was removed and does nothing: use `streams-groups lag --by")
+    assert names.startswith("metrics.compatibility was removed and does nothing: use the names in the metrics page")
+    assert from_variable.settings.metrics.lag_by == ("topic",)
+    assert any(line.startswith("metrics.lag_by: task was removed") for line in from_variable.removed)
 
 
 def test_a_variable_of_one_key_does_not_change_other_keys_of_its_section(

@@ -60,9 +60,8 @@ class Passes:
         return self.service
 
     def result(self, rows: list[LagRow], **errors: set[str]) -> PassResult:
-        return PassResult(
-            rows, errors, self.now, len(rows), 2, 0.1, known=self.known or KnownUntil(self.now - 3, {}, {2: self.now})
-        )
+        known = self.known or KnownUntil(self.now - 3, {}, {2: self.now})
+        return PassResult(rows, errors, self.now, 0.1, known=known)
 
     def run(self, rows: list[LagRow], seconds: float = 30.0, **errors: set[str]) -> None:
         self.now += seconds

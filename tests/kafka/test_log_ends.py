@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from unittest.mock import Mock
 
 import pytest
 from kafka import KafkaProducer
@@ -34,9 +35,13 @@ def producer(broker: Broker) -> Iterator[KafkaProducer]:
 
 
 def test_the_ends_of_each_partition_and_the_id_of_the_topic(
-    client: StreamsGroupClient, ends: LogEndsClient, producer: KafkaProducer, unique: Callable[[str], str]
+    client: StreamsGroupClient,
+    ends: LogEndsClient,
+    producer: KafkaProducer,
+    unique: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    topic = unique("ends")
+    topic, send_all = unique("ends"), Mock(wraps=client.admin.send_all)
     client.create_topic(topic, 3)
     for number in range(5):
         producer.send(topic, b"value", partition=1, timestamp_ms=1_000_000 + number)
@@ -44,13 +49,14 @@ def test_the_ends_of_each_partition_and_the_id_of_the_topic(
     keys = [(topic, partition) for partition in range(3)]
 
     topics = ends.describe([topic])
+    monkeypatch.setattr(client.admin, "send_all", send_all)
     latest = ends.list_offsets(keys, topics)
 
     assert topics[topic].error is None
     assert len(topics[topic].topic_id or "") == 22
     assert latest.offsets == {(topic, 0): 0, (topic, 1): 5, (topic, 2): 0}
     assert latest.errors == {}
-    assert latest.requests == 1
+    assert [len(call.args[0]) for call in send_all.call_args_list] == [1]  # one request for the leader of all
     assert ends.list_offsets(keys, topics, committed_only=True).offsets == latest.offsets
     assert set(ends.list_offsets(keys, topics, EARLIEST).offsets.values()) == {0}
     assert ends.list_offsets(keys, topics, 1_000_003).offsets == {(topic, 0): -1, (topic, 1): 3, (topic, 2): -1}

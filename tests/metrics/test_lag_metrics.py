@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from streaming_app.config.sections import MetricsSettings
 from streaming_app.lag.model import LagRow
 from streaming_app.metrics.collector import make_registry
-from streaming_app.metrics.lag_metrics import LagScrape, LagStatus
+from streaming_app.metrics.lag_metrics import LagScrape
 from tests.lag.lag_harness import row
 from tests.metrics.metrics_harness import sources
 
@@ -27,15 +26,12 @@ Values = dict[tuple[str, ...], float]
 
 def scrape(rows: list[LagRow], settings: MetricsSettings) -> Values:
     """Return the samples about lag by name and label values, in the order of the labels' names, without the cluster."""
-    status = LagStatus(rows, 1_000_000.0, 0.5, 4, len(rows), 2)
-    text = generate_latest(make_registry(sources([], lag=lambda: status), settings)).decode()
+    text = generate_latest(make_registry(sources([], lag=lambda: rows), settings)).decode()
     return {
-        (sample.name, *(value for name, value in sample.labels.items() if name not in {"cluster", "cluster_name"})): (
-            sample.value
-        )
+        (sample.name, *(value for name, value in sample.labels.items() if name != "cluster")): (sample.value)
         for family in text_string_to_metric_families(text)
         for sample in family.samples
-        if any(part in sample.name for part in ("lag", "partition", "kafka_", "lost"))
+        if any(part in sample.name for part in ("lag", "partition", "lost"))
     }
 
 
@@ -49,8 +45,6 @@ def test_the_default_series() -> None:
     assert of(values, "streams_group_lag_offsets") == {("payments",): 510, ("plain",): 7}
     assert of(values, "streams_group_lag_seconds") == {("payments",): 90}
     assert of(values, "streams_group_topic_lag_offsets") == {("payments", "orders"): 510, ("plain", "clicks"): 7}
-    assert of(values, "streams_group_subtopology_lag_offsets") == {("payments", "0"): 510}
-    assert of(values, "streams_group_process_lag_offsets") == {("payments", "10.0.0.1", "p-1"): 10}
     assert of(values, "streams_group_unowned_lag_offsets") == {("payments",): 500}
     assert of(values, "streams_group_lost_offsets") == {("payments",): 7, ("plain",): 0}
     assert of(values, "streams_group_partitions_without_commit") == {("payments",): 1, ("plain",): 0}
@@ -60,35 +54,31 @@ def test_the_default_series() -> None:
         ("payments", "LEFT_OVER"): 1,
         ("plain", "OK"): 1,
     }
-    assert of(values, "streams_group_task_lag_offsets") == of(values, "streams_group_partition_lag_offsets") == {}
-    assert of(values, "streams_groups_lag_failures_total") == {(): 2}
+    assert of(values, "streams_group_partition_lag_offsets") == {}
     assert not any(value < 0 for value in values.values())
-    assert not any(key[0].startswith("kafka_") for key in values)
 
 
 def test_beside_each_sum_is_of_how_many_partitions_the_lag_is_not_known() -> None:
     unknown = row(partition=3, lag=None, lag_seconds=None, log_end_offset=None, task_id="0_3", subtopology_id="0")
     empty = row(partition=4, committed_offset=None, lag=None, log_start_offset=9, log_end_offset=9)
-    values = scrape(
-        [*ROWS, unknown, empty], MetricsSettings(lag_by=("group", "topic", "subtopology", "process", "task"))
-    )
+    values = scrape([*ROWS, unknown, empty], MetricsSettings())
 
     assert of(values, "streams_group_lag_unknown_partitions") == {("payments",): 2, ("plain",): 0}
     assert of(values, "streams_group_topic_lag_unknown_partitions") == {
         ("payments", "orders"): 2,
         ("plain", "clicks"): 0,
     }
-    assert of(values, "streams_group_subtopology_lag_unknown_partitions") == {("payments", "0"): 2}
-    assert of(values, "streams_group_process_lag_unknown_partitions") == {("payments", "10.0.0.1", "p-1"): 1}
-    assert of(values, "streams_group_task_lag_unknown_partitions")["payments", "3", "0"] == 1
     assert of(values, "streams_group_unowned_lag_unknown_partitions") == {("payments",): 1}
 
 
-def test_tasks_and_partitions_have_series_on_request() -> None:
-    values = scrape(ROWS, MetricsSettings(lag_by=("task", "partition")))
+def test_partitions_have_series_on_request() -> None:
+    values = scrape(ROWS, MetricsSettings(lag_by=("partition",)))
 
-    assert of(values, "streams_group_task_lag_offsets") == {("payments", "0", "0"): 10, ("payments", "1", "0"): 500}
-    assert ("payments", "1", "orders") in of(values, "streams_group_partition_lag_offsets")
+    assert of(values, "streams_group_partition_lag_offsets") == {
+        ("payments", "0", "orders"): 10,
+        ("payments", "1", "orders"): 500,
+        ("plain", "0", "clicks"): 7,
+    }
     assert of(values, "streams_group_lag_offsets") == {}
 
 
@@ -97,14 +87,13 @@ def test_the_largest_have_series_up_to_the_maximum() -> None:
 
     assert of(values, "streams_group_lag_offsets") == {("payments",): 510}
     assert of(values, "streams_group_partitions_without_commit") == {("payments",): 1}
-    assert of(values, "streams_groups_lag_series_dropped") == {(): 2 + 1}  # groups and topics: 1 each; processes: 1
+    assert of(values, "streams_groups_lag_series_dropped") == {(): 2}  # of groups and of topics: 1 each
 
 
 def test_a_group_with_much_lag_takes_no_series_of_others_and_new_groups_come_last() -> None:
     large = [row(group_id="large", topic=f"t{number}", partition=0, lag=10_000 + number) for number in range(9)]
     new = [row(group_id="!new", topic="orders", partition=0, lag=99_999)]
-    status = LagStatus([*large, *new, *ROWS], 0.0, 0.0, 0, 0, 0)
-    sums = LagScrape(status, MetricsSettings(max_lag_series=3), frozenset({"!new"})).sums("topic")
+    sums = LagScrape([*large, *new, *ROWS], MetricsSettings(max_lag_series=3), frozenset({"!new"})).sums("topic")
     assert [one.key for one in sums] == [("large", "t8"), ("payments", "orders"), ("plain", "clicks")]
 
 
@@ -114,26 +103,7 @@ def test_only_matching_groups_have_series() -> None:
     assert set(of(values, "streams_group_topic_lag_offsets")) == {("plain", "clicks")}
 
 
-def test_names_of_kafka_lag_exporter() -> None:
-    values = scrape(ROWS, MetricsSettings(compatibility="kafka-lag-exporter"))
-
-    assert values["kafka_consumergroup_group_lag", "", "alice", "payments", "10.0.0.1", "0", "orders"] == 10
-    assert values["kafka_consumergroup_group_offset", "", "", "payments", "", "1", "orders"] == 90
-    assert values["kafka_consumergroup_group_sum_lag", "payments"] == 510
-    assert values["kafka_consumergroup_group_max_lag", "payments"] == 500
-    assert values["kafka_consumergroup_group_max_lag_seconds", "payments"] == 90
-    assert values["kafka_consumergroup_group_topic_sum_lag", "plain", "clicks"] == 7
-    assert values["kafka_partition_latest_offset", "0", "orders"] == 100
-    assert values["kafka_partition_earliest_offset", "0", "orders"] == 5
-
-
 def test_before_the_first_pass_nothing_is_said() -> None:
     text = generate_latest(make_registry(sources([]), MetricsSettings())).decode()
 
     assert "lag_seconds" not in text
-
-
-@pytest.mark.parametrize("name", ["unknown", "kafka-lag-exporter "])
-def test_another_compatibility_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="compatibility"):
-        MetricsSettings.model_validate({"compatibility": name})

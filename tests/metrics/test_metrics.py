@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import re
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
@@ -26,6 +27,7 @@ from streaming_app.metrics.job_metrics import JOB_METRICS
 from streaming_app.metrics.lag_metrics import LAG_METRICS
 from streaming_app.metrics.metric import Metric
 from streaming_app.stream.health import Health
+from streaming_app.tables.definitions import tables, views
 from streaming_app.web.monitoring import monitoring_server
 from tests.metrics.metrics_harness import NOW, SINCE, busy_health, group, sources
 from tests.tools import MissingToolError, debian_tool
@@ -37,6 +39,7 @@ EXAMPLES = (
     group("b", "NotReady", description_status="FAILED", unsolicited_pushes=2, solicitable=True),
     group("deleted", "Dead"),
 )
+PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 SUFFIXES = {"summary": ("_count", "_sum")}
 
 
@@ -257,6 +260,16 @@ def test_the_group_cache_is_a_source_of_groups(tmp_path: Path) -> None:
     cache: GroupSource = GroupCache(tmp_path, "default", timedelta(hours=1))
     assert cache.groups() == {}
     assert cache.rebalances_total("a") == 0
+
+
+def test_the_table_of_names_of_other_exporters_names_metrics_and_columns_that_exist() -> None:
+    rows = [line.split("|")[3] for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| ")][2:]
+    assert len(rows) > 20
+    used = {name for row in rows for name in re.findall(r"streams_group\w+", row)}
+    defined: list[tuple[Metric[Any], ...]] = [GROUP_METRICS, LAG_METRICS]
+    assert used <= {metric.name for metrics in defined for metric in metrics}
+    columns = {tuple(name.split(".")) for row in rows for name in re.findall(r"`(\w+\.\w+)`", row)}
+    assert columns <= {(one.name, column.name) for one in (*tables(), *views()) for column in one.columns}
 
 
 def test_the_page_of_all_metrics_has_each_of_them_once() -> None:

@@ -1,4 +1,4 @@
-"""`streams-groups jars`: fetches the jars before the first start, and compares them with the project's checksums."""
+"""`streams-groups jars`: fetches the jars before the first start, for hosts without network."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _jar_options(command: Command) -> Command:
 
 @click.group()
 def jars() -> None:
-    """Fetch the jars of Spark's connectors ahead, for hosts without network, and verify their checksums."""
+    """Fetch the jars of Spark's connectors ahead, for hosts without network."""
 
 
 @jars.command()
@@ -60,33 +60,6 @@ def fetch(directory: Path | None, demo: bool, class_archive: bool) -> None:
             echo(f"{directory or 'cache'}: {made.name if made else 'another process makes the archive'}")
     if directory is not None:
         echo(f"To use them: export {jar_sets.DIRECTORY_VARIABLE}={directory.absolute()}")
-
-
-@jars.command()
-@_jar_options
-@handle_errors
-def verify(directory: Path | None, demo: bool) -> None:
-    """Compare the jars with the project's SHA-256 checksums. Exits with 1 if one is missing or differs.
-
-    Without --directory: those in the directory that STREAMS_GROUPS_JARS names, else those in the cache.
-    """
-    import os  # noqa: PLC0415 - not loaded by --help
-
-    from streaming_app.jvm import jar_sets  # noqa: PLC0415
-
-    named = os.environ.get(jar_sets.DIRECTORY_VARIABLE)
-    place = directory or (Path(named) if named else None)
-    failed = False
-    for jar_set in _jar_sets(demo=demo):
-        _warn_without_checksums(jar_set)
-        files = jar_sets.cached_jars(jar_set) if place is None else list(place.glob("*.jar"))
-        wrong = jar_sets.differences(jar_set, files)
-        failed |= bool(wrong)
-        for line in wrong:
-            echo(f"{place or 'cache'}: {line}")
-        if not wrong and jar_set.checksums:
-            echo(f"{place or 'cache'}: {jar_set.what}: {len(jar_set.checksums)} files have the right checksums")
-    raise SystemExit(1 if failed else 0)
 
 
 def _jar_sets(*, demo: bool) -> list[JarSet]:

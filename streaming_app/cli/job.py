@@ -34,15 +34,14 @@ _STATUS_WIDTH = len("warning")
 @click.option(
     "--reset", is_flag=True, help="Delete this cluster's groups and read the topic from the beginning; history is kept."
 )
-@click.option("--profile", is_flag=True, help="Say in the line of each batch where its seconds went.")
 @handle_errors
-def run(loaded: LoadedConfig, once: bool, reset: bool, profile: bool) -> None:
+def run(loaded: LoadedConfig, once: bool, reset: bool) -> None:
     """Run the job: read the offsets topic and update the tables. SIGTERM or Ctrl-C stops it cleanly."""
     require_server(loaded.settings.bootstrap_server)
     from streaming_app.config.settings import JobConfig  # noqa: PLC0415 - not loaded by --help
     from streaming_app.job.run import run as run_job  # noqa: PLC0415
 
-    run_job(JobConfig(once=once, reset=reset, profile=profile, **dict(loaded.settings)), echo)
+    run_job(JobConfig(once=once, reset=reset, **dict(loaded.settings)), echo)
 
 
 @click.command()

@@ -7,6 +7,9 @@ import click
 INSTEAD = {
     "report": "`streams-groups why --group ID --json` has the evidence",
     "alerts backtest": "nothing replaces it",
+    "run --profile": "the metric `streams_groups_batch_phase_seconds_total` says where the seconds of batches go",
+    "jars verify": "the job verifies its jars at each start",
+    "quarantine list": "`streams-groups status` shows what is set aside",
     "web --bootstrap-server": "the page asks no broker, it shows the table `descriptions`",
     "web --command-config": "the page asks no broker, it shows the table `descriptions`",
     "demo --story": "`streams-groups demo --web`",

@@ -42,7 +42,7 @@ _ALERT_COLUMNS = {
 @json_option
 @handle_errors
 def status(warehouse: Location, cluster: str, check: bool, max_age: float, as_json: bool) -> None:
-    """Show on one screen whether the job runs, how far behind it is, the firing alerts and the table sizes."""
+    """Show whether the job runs, how far behind it is, the firing alerts, what is set aside, and the table sizes."""
     from streaming_app.queries.status import format_status, read_status  # noqa: PLC0415 - not loaded by --help
 
     now = datetime.now(timezone.utc)
@@ -53,11 +53,15 @@ def status(warehouse: Location, cluster: str, check: bool, max_age: float, as_js
         for line in format_status(found, now):
             echo(line)
         firing = [{head: row[name] for name, head in _ALERT_COLUMNS.items()} for row in found["firing"]]
-        sizes = [{name.upper(): value for name, value in row.items()} for row in found["tables"]]
-        echo_more(firing)
-        echo_more(sizes)
+        sizes = _upper(found["tables"])
+        for rows in (firing, *(_upper(found[name]) for name in ("set_aside", "quarantined")), sizes):
+            echo_more(rows)
     if check and report_staleness(warehouse, cluster, max_age):
         raise SystemExit(1)
+
+
+def _upper(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name.upper(): value for name, value in row.items()} for row in rows]
 
 
 @click.command()

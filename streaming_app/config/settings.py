@@ -185,7 +185,6 @@ class JobConfig(Settings):
     bootstrap_server: BootstrapServer
     once: bool = False
     reset: bool = False
-    profile: bool = False
     given_session: bool = False
     """Whether the Spark session is somebody else's."""
 

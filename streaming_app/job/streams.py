@@ -310,7 +310,7 @@ class GroupsStream(TopicStream):
         config = parts.config
         checkpoint = checkpoint_location(config.warehouse, config.cluster)
         done_at = config.warehouse / "_jobs" / f"{config.cluster}.maintenance"
-        progress = Progress(parts.report, parts.health, shows_phases=config.profile)
+        progress = Progress(parts.report, parts.health)
         first_reading = FirstReading(parts.properties, parts.report, parts.stop)
         super().__init__(parts, checkpoint, progress, partial(Maintenance, parts.writer, done_at), first_reading)
         if not config.offsets.enabled:

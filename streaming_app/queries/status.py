@@ -16,6 +16,7 @@ from streaming_app.job_status import inputs
 from streaming_app.queries import health
 from streaming_app.queries.brokers import Brokers, read_brokers
 from streaming_app.queries.facts import left_over_topics
+from streaming_app.queries.groups import groups_set_aside, quarantined_records
 from streaming_app.queries.warehouse import check_cluster
 from streaming_app.tables.alerts_table import read_alerts
 from streaming_app.tables.arrow import to_arrow
@@ -60,6 +61,8 @@ def read_status(warehouse: Location | Path, cluster: str, now: datetime) -> dict
             }
             for alert in sorted(firing, key=lambda alert: alert.urgency)
         ],
+        "set_aside": groups_set_aside(reader, cluster),
+        "quarantined": quarantined_records(reader, cluster),
         "brokers": _brokers(read_brokers(reader, cluster)),
         "left_over_topics": left_over_topics(reader, cluster),
         "tables": _table_sizes(location),

@@ -127,9 +127,3 @@ def all_phases(measured: Mapping[str, float], spark_ms: Mapping[str, float], tot
             seconds[_OF_SPARK[key]] += milliseconds / 1000
     seconds[OTHER] += max(0.0, total - sum(seconds.values()))
     return seconds
-
-
-def describe_phases(seconds: Mapping[str, float]) -> str:
-    """Return the phases of a batch for its line: `source 0.12, read 0.30, groups 0.05`, without those of no time."""
-    shown = {phase: f"{seconds.get(phase, 0.0):.2f}" for phase in PHASES}
-    return ", ".join(f"{phase} {text}" for phase, text in shown.items() if text != "0.00")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener, StreamingQueryProgress
 
-from streaming_app.stream.batch_outcome import Outcome, all_phases, describe_phases
+from streaming_app.stream.batch_outcome import Outcome, all_phases
 from streaming_app.stream.health import Batch, Health
 
 if TYPE_CHECKING:
@@ -45,11 +45,8 @@ class Progress(StreamingQueryListener):
         write: Callable[[str], None],
         health: Health,
         query_name: str | None = None,
-        *,
-        shows_phases: bool = False,
     ) -> None:
         """Report the query of this name; without one, that which has no name."""
-        self._shows_phases = shows_phases
         self._write = write
         self._health = health
         self._query_name = query_name
@@ -99,8 +96,7 @@ class Progress(StreamingQueryListener):
         self._health.batch_done(batch, self.end_known_at or began_at, began_at + timedelta(seconds=seconds))
         if seen:
             left = sum(behind.values())
-            shown = phases if self._shows_phases else {}
-            self._write(batch_line(progress.batchId, seen, seconds, outcome, left, shown))
+            self._write(batch_line(progress.batchId, seen, seconds, outcome, left))
         if not any(behind.values()) and self.end_known_at is None:
             self._caught_up()
 
@@ -193,15 +189,12 @@ def _offsets(text: str | None) -> dict[int, int]:
     return {int(partition): offset for by_partition in topics.values() for partition, offset in by_partition.items()}
 
 
-def batch_line(  # noqa: PLR0913, PLR0917 - each is a part of the line
-    batch_id: int, seen: int, seconds: float, outcome: Outcome, behind: int, phases: Mapping[str, float]
-) -> str:
-    """Return the line of a batch: what was read, the counts, how long it took and where, how many offsets are left."""
-    where = describe_phases(phases)
+def batch_line(batch_id: int, seen: int, seconds: float, outcome: Outcome, behind: int) -> str:
+    """Return the line of a batch: what was read, the counts, how long it took, how many offsets are left."""
     parts = [
         f"{seen:,} records seen",
         *outcome.texts(),
-        f"{seconds:.1f} s" + (f" ({where})" if where else ""),
+        f"{seconds:.1f} s",
         f"{behind:,} behind",
     ]
     return f"batch {batch_id}: " + ", ".join(parts)

@@ -1,4 +1,4 @@
-"""`quarantine`: what is set aside, and that a group is asked for again."""
+"""What is set aside: `status` shows it, and `quarantine release` asks for a group again."""
 
 from __future__ import annotations
 
@@ -41,8 +41,12 @@ def run(warehouse: Path, *arguments: str) -> Result:
     return CliRunner().invoke(main, ["quarantine", *arguments, "--warehouse", str(warehouse)])
 
 
-def test_groups_and_records_that_are_set_aside_are_shown(warehouse: Path) -> None:
-    result = run(warehouse, "list")
+def status(warehouse: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["status", *arguments, "--warehouse", str(warehouse)])
+
+
+def test_status_shows_groups_and_records_that_are_set_aside(warehouse: Path) -> None:
+    result = status(warehouse)
     assert result.exit_code == 0
     assert "TypeError: why" in result.output
     assert "MalformedRecord" in result.output
@@ -51,21 +55,14 @@ def test_groups_and_records_that_are_set_aside_are_shown(warehouse: Path) -> Non
 
 
 def test_as_json_they_have_all_columns(warehouse: Path) -> None:
-    shown = json.loads(run(warehouse, "list", "--json").output)
-    assert {row["group"] for row in shown["groups"]} == {"bad", STORED}
-    assert [(row["group"], row["records"]) for row in shown["records"]] == [(STORED, 3)]
+    shown = json.loads(status(warehouse, "--json").output)
+    assert {row["group"] for row in shown["set_aside"]} == {"bad", STORED}
+    assert [(row["group"], row["records"]) for row in shown["quarantined"]] == [(STORED, 3)]
 
 
 def test_verify_and_the_self_check_leave_them_out(warehouse: Path) -> None:
     partial = WarehouseTables(warehouse, "default").partial_groups()
     assert partial == {"bad": "it is set aside: TypeError: why", STORED: f"it is set aside: {STORED}"}
-
-
-def test_without_a_subcommand_it_lists(tmp_path: Path, warehouse: Path) -> None:
-    result = CliRunner().invoke(main, ["quarantine"], env={"STREAMS_GROUPS_WAREHOUSE": str(tmp_path)})
-    assert result.exit_code == 1
-    assert result.output.startswith("Error: ")
-    assert run(warehouse).output == run(warehouse, "list").output
 
 
 @pytest.mark.parametrize("group_id", ["bad", STORED], ids=["plain", "hostile"])
@@ -83,5 +80,5 @@ def test_a_group_that_is_not_set_aside_is_not_released(warehouse: Path) -> None:
     result = run(warehouse, "release", "--group", "orders")
     assert (result.exit_code, result.output) == (
         1,
-        "Error: Group 'orders' is not set aside: `streams-groups quarantine` shows those that are\n",
+        "Error: Group 'orders' is not set aside: `streams-groups status` shows those that are\n",
     )

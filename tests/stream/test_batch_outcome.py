@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming_app.stream.batch_outcome import BatchTimes, all_phases, describe_phases
+from streaming_app.stream.batch_outcome import BatchTimes, all_phases
 
 
 def test_the_times_of_a_phase_add_up_also_when_it_fails() -> None:
@@ -34,7 +34,3 @@ def test_the_phases_add_up_to_how_long_spark_says_that_the_batch_took() -> None:
 
 def test_a_clock_of_spark_that_is_behind_gives_no_negative_time() -> None:
     assert all_phases({"read": 2.0}, {}, 1.0)["other"] == 0
-
-
-def test_the_line_has_the_phases_in_their_order_without_those_of_no_time() -> None:
-    assert describe_phases({"groups": 0.61, "read": 0.3, "fold": 0.004}) == "read 0.30, groups 0.61"

@@ -38,7 +38,7 @@ from streaming_app.alerts.rule import (
     is_recent,
 )
 from streaming_app.alerts.survey import LostDescription, PluginStatus
-from streaming_app.alerts.tenant_rules import NEWCOMER_RULES, TENANT_RULES, rule_failed, say_what_is_cut
+from streaming_app.alerts.tenant_rules import NEWCOMER_RULES, TENANT_RULES, rule_failed, say_which_rows_are_old
 from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.groups.newcomers import Newcomers, is_newcomer, ranks, survey_newcomers
 from streaming_app.groups.snapshot import GroupSnapshot
@@ -125,7 +125,7 @@ def evaluate(
     findings.update(_findings_of_incidents(context.incidents, context, rule_settings_of))
     if job is not None:
         findings.update(_find(RULES_FOR_JOB, job, None, context, rule_settings_of))
-    say_what_is_cut(findings, groups)
+    say_which_rows_are_old(findings, groups)
     left_out = _leave_out_newcomers(findings, groups, context)
     late = {one for one, since in context.put_off.items() if not is_recent(since, MINUTE, context.now)}
     if newcomers := survey_newcomers(groups, context.now, left_out, late):

@@ -21,19 +21,7 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.text import count, escape, first_of, round_down, shorten
 
 _REASON, _PREFIX = 300, 60  # characters
-_RULES_ABOUT_CUTS = {"StreamsGroupOverBudget", "StreamsGroupSetAside"}
 _OLD_ROW = "it is set aside: its row is as it was before"
-
-
-def _over_budget(group: GroupSnapshot, _thresholds: Thresholds, _context: EvaluationContext) -> Finding:
-    details: dict[str, object] = {"left_out": group.over_budget}
-    if group.members_left_out:
-        details["members_left_out_at_least"] = round_down(group.members_left_out)
-    return Finding(
-        since_or_fallback(group.first_seen_at, group),
-        f"{group.group_id} is larger than its budget: of its {group.over_budget} only a part is kept",
-        details,
-    )
 
 
 def _set_aside(group: GroupSnapshot, _thresholds: Thresholds, _context: EvaluationContext) -> Finding:
@@ -45,13 +33,12 @@ def _set_aside(group: GroupSnapshot, _thresholds: Thresholds, _context: Evaluati
     )
 
 
-def say_what_is_cut(findings: dict[AlertKey, Finding], groups: Iterable[GroupSnapshot]) -> None:
-    """Let every other finding about a group whose row has only a part of it say so."""
-    cut = {one.group_id: one for one in groups if one.over_budget or one.set_aside_reason}
+def say_which_rows_are_old(findings: dict[AlertKey, Finding], groups: Iterable[GroupSnapshot]) -> None:
+    """Let every other finding about a group that is set aside say that its row is old."""
+    old = {one.group_id for one in groups if one.set_aside_reason}
     for key, finding in findings.items():
-        if (group := cut.get(key.group_id or "")) and key.rule not in _RULES_ABOUT_CUTS:
-            what = f"its row has only a part of its {group.over_budget}" if group.over_budget else _OLD_ROW
-            findings[key] = replace(finding, details={**finding.details, "cut": what})
+        if key.group_id in old and key.rule != "StreamsGroupSetAside":
+            findings[key] = replace(finding, details={**finding.details, "cut": _OLD_ROW})
 
 
 def rule_failed(group_id: str, rule: str, error: Exception) -> Finding:
@@ -87,30 +74,6 @@ def _named(hosts: Mapping[str, int]) -> str:
 
 TENANT_RULES = (
     GroupRule(
-        name="StreamsGroupOverBudget",
-        find=_over_budget,
-        for_seconds=0.0,
-        states=NOT_DEAD,
-        about=attrgetter("over_budget"),
-        meaning=(
-            "The group has more members, tasks, client tags or text than `group_budget` allows for one group, so that "
-            "its tenant cannot take the job's memory from all others. The members and subtopologies with the first ids "
-            "are kept; counts and the state are as of these, and the row has `truncated`. The defaults are far above "
-            "what applications need."
-        ),
-        queries={
-            "What is left out?": (
-                "SELECT over_budget, members_left_out, member_count, first_seen_at, client_host\n"
-                "FROM groups WHERE group_id = 'GROUP_ID'"
-            ),
-        },
-        steps=(
-            "The application really is that large: raise the keys of `group_budget`, and give the job more memory.",
-            "Find out whose it is: `client_host` is where the broker saw its first member. Large client tags, or "
-            "thousands of members of one group, are a mistake or an attack: its principal needs a quota.",
-        ),
-    ),
-    GroupRule(
         name="StreamsGroupSetAside",
         find=_set_aside,
         severity=CRITICAL,
@@ -118,9 +81,10 @@ TENANT_RULES = (
         states=NOT_DEAD,
         about=attrgetter("set_aside_reason"),
         meaning=(
-            "The records of the group cannot be folded, or take more steps than `group_budget` allows, or a rule "
-            "cannot be evaluated for it. The group alone is set aside: its row stays as it was, and all others go on. "
-            "Its records are in the log until they are compacted."
+            "The records of the group cannot be folded, or the group has more members, tasks, text or topology than "
+            "`group_budget` allows, or its records take more steps, or a rule cannot be evaluated for it. The group "
+            "alone is set aside: its row stays as it was, and all others go on. Its records are in the log until they "
+            "are compacted. The defaults of `group_budget` are far above what applications need."
         ),
         queries={
             "Why, and since when?": (
@@ -129,7 +93,9 @@ TENANT_RULES = (
             ),
         },
         steps=(
-            "`steps`: raise `group_budget.steps` if the application really changes that often, and release the group.",
+            "The reason names a key of `group_budget`: raise it if the application really is that large or changes so "
+            "often, give the job more memory, and release the group. Large client tags, or thousands of members of one "
+            "group, are a mistake or an attack: the principal of `client_host` needs a quota.",
             "Another reason is a defect of streams-groups or a damaged row: report it with the reason. A new release "
             "tries the group again by itself.",
             "`streams-groups quarantine release --group GROUP_ID` lets the running job read its records again.",

@@ -305,15 +305,9 @@ class WarehouseTables:
         return [row["group_id"] for row in self._select("group_id", "state <> 'Dead'")]
 
     def partial_groups(self) -> dict[str, str]:
-        """Return the groups that are over their budget or set aside, with the reason."""
-        columns = "group_id, over_budget, set_aside_reason"
-        rows = self._select(columns, "(over_budget IS NOT NULL OR set_aside_reason IS NOT NULL)")
-        return {
-            row["group_id"]: f"it is set aside: {row['set_aside_reason']}"
-            if row["set_aside_reason"]
-            else f"it is over its budget, and only a part of its {row['over_budget']} is kept"
-            for row in rows
-        }
+        """Return the groups that are set aside, with the reason."""
+        rows = self._select("group_id, set_aside_reason", "set_aside_reason IS NOT NULL")
+        return {row["group_id"]: f"it is set aside: {row['set_aside_reason']}" for row in rows}
 
     def rows(self, group_ids: Sequence[str]) -> dict[str, Row]:
         """Return the rows of these groups, sorted by id, by group id; of many groups also of those between them."""

@@ -6,7 +6,7 @@ are not replaced. A member that stayed for less than `WITHIN` is none that a dep
 crashes and is started again and again is deployed no more than once by that.
 
 What must be known for it from operation to operation is a text in the row of the group, `replacing`: since when, and
-the ids of members that left since, as hashes. Of a group with members that are left out (see `budget`) nothing is said.
+the ids of members that left since, as hashes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def note_deployment(
 
     `changes` are all that the operation changed, as values before and after, by name and member.
     """
-    if group.deleted or at is None or group.members_left_out:
+    if group.deleted or at is None:
         group.replacing = None
         return None
     began = _processes_replaced_since(group, changes, at)

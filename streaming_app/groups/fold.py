@@ -31,7 +31,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from streaming_app.groups import budget as budgets
-from streaming_app.groups.budget import Budget, OverBudgetError, trim
+from streaming_app.groups.budget import Budget, OverBudgetError, check_size
 from streaming_app.groups.deployments import DEPLOYMENT, note_deployment
 from streaming_app.groups.events import (
     CAUSES,
@@ -92,8 +92,8 @@ class Fold:
     """Bytes of the group, roughly, as of the last `close`."""
     steps: int = 0
     """How many were taken, see `count_steps`."""
-    _untrimmed: int = 0
-    """Bytes of records since the group was trimmed."""
+    _unchecked: int = 0
+    """Bytes of records since the size of the group was looked at."""
     _event_bytes: int = 0
     _events_left_out: int = 0
     _values: dict[Subject, str | None] | None = None
@@ -137,12 +137,12 @@ class Fold:
         )
 
     def close(self) -> None:
-        """Complete the current operation. The next batch may still continue it."""
+        """Complete the current operation. The next batch may still continue it. Raises OverBudgetError."""
         if self._in_operation:
             self._emit_events()
             self._in_operation = False
             self._report_events_left_out()
-            self._trim()
+            self._check_size()
 
     def count_steps(self, steps: int) -> None:
         """Count steps that were done for the group. Raises OverBudgetError."""
@@ -150,9 +150,9 @@ class Fold:
         if self.steps > self.budget.steps:
             raise OverBudgetError(f"it takes more than {self.budget.steps:,} steps to fold its records of one batch")
 
-    def _trim(self) -> None:
-        self._untrimmed = 0
-        self.size = trim(self.group_state.group, self.budget)
+    def _check_size(self) -> None:
+        self._unchecked = 0
+        self.size = check_size(self.group_state.group, self.budget)
 
     def set_not_ready_reason(self, reason: str | None) -> None:
         """Set why the group is NotReady, None in other states; call it after `close`. A changed reason is an event.
@@ -213,8 +213,8 @@ class Fold:
 
     def _count(self, record: LogRecord) -> None:
         self.count_steps(1)
-        self._untrimmed += record.size
-        if self._untrimmed > self.budget.operation_bytes:
+        self._unchecked += record.size
+        if self._unchecked > self.budget.operation_bytes:
             raise OverBudgetError(f"one operation has more than {megabytes(self.budget.operation_bytes)} of records")
 
     def _set_metadata(self, record: LogRecord, value: dict[str, Any]) -> None:
@@ -247,8 +247,8 @@ class Fold:
             return
         if self._in_operation:
             self._emit_events()
-            if self._untrimmed > self.budget.bytes:
-                self._trim()
+            if self._unchecked > self.budget.bytes:
+                self._check_size()
         self._is_continuation = same_time
         self._in_operation = True
         self._saved = set()

@@ -6,7 +6,7 @@ Only data; what each record does to a group is in `replay`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from operator import attrgetter
@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from streaming_app.groups.state_rules import NONE, STABLE_MEMBER, description_status, state_of
 
 ROLES = ("active", "standby", "warmup")
-TOPOLOGY, CONFIGS = "topology", "assignment configs"
 """What one record brings again after it was left out of a group, see `budget`."""
 LEFT_EPOCH = -1  # member epoch after the tombstone of record 22
 
@@ -84,23 +83,16 @@ class Group:
     """Members that left lately, see `deployments`."""
     client_host: str | None = None
     """Of its first member, as the broker saw it: ids are a tenant's choice, and its address is not."""
-    truncated: bool = False
-    over_budget: str | None = None
-    """What is left out of the group since it exceeds its budget, see `budget`."""
-    members_left_out: int = 0
-    """At least so many members are left out: those whose ids come after those of all others."""
     deleted: bool = False
     members: dict[str, Member] = field(default_factory=dict)
     targets: dict[str, Tasks] = field(default_factory=dict)
     _members_in: Counter[tuple[str | None, int | None]] = field(default_factory=Counter)
     """Number of members by state and epoch, so that `all_members_stable` need not visit every member."""
-    _last_kept: str | None = None
-    """The last id of the members that are kept, where some are left out."""
 
     @property
     def has_members(self) -> bool:
         """Any member, static members that left temporarily included, as the broker counts."""
-        return bool(self.members) or self.members_left_out > 0
+        return bool(self.members)
 
     @property
     def assignment_epoch_or_first(self) -> int:
@@ -135,8 +127,6 @@ class Group:
     def get_or_add_member(self, member_id: str, at: datetime | None) -> Member:
         """Return the member with this id; an unknown one is added as a member that joined at `at`."""
         if member_id not in self.members:
-            if self.members_left_out and not self.members:  # those that were kept are gone: this was left out
-                self.members_left_out -= 1
             self.add_member(Member(member_id, joined_at=at))
         return self.members[member_id]
 
@@ -146,33 +136,9 @@ class Group:
         self._members_in[member.state_and_epoch] += 1
 
     def remove_member(self, member_id: str) -> None:
-        """Remove a member; an unknown one is one of those that are left out, or is ignored."""
+        """Remove a member; an unknown one is ignored."""
         if member := self.members.pop(member_id, None):
             self._members_in[member.state_and_epoch] -= 1
-        elif self.members_left_out:
-            self.members_left_out -= 1
-
-    def leave_out(self, member_ids: Iterable[str]) -> None:
-        """Leave out these members, whose ids come after those of all others, and their targets."""
-        for member_id in member_ids:
-            if member_id in self.members:
-                self.remove_member(member_id)
-                self.members_left_out += 1
-            self.targets.pop(member_id, None)
-        self._last_kept = None
-
-    def is_whole_again(self, part: str) -> None:
-        """Note that a record has brought a part that may have been left out."""
-        if self.over_budget:
-            self.over_budget = ", ".join(one for one in self.over_budget.split(", ") if one != part) or None
-
-    def is_left_out(self, member_id: str) -> bool:
-        """Return whether a member is one of those that are left out, as far as that can be known."""
-        if not self.members_left_out or not self.members or member_id in self.members:
-            return False
-        if self._last_kept is None:
-            self._last_kept = max(self.members)
-        return member_id > self._last_kept
 
     def set_member_state(self, member: Member, state: str | None, epoch: int | None) -> None:
         """Set a member's state and epoch."""

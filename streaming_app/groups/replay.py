@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from typing import Any
 
-from streaming_app.groups.group import CONFIGS, LEFT_EPOCH, ROLES, TOPOLOGY, Group, TaskId, Tasks
+from streaming_app.groups.group import LEFT_EPOCH, ROLES, Group, TaskId, Tasks
 from streaming_app.groups.state_rules import MEMBER_STATES, NONE
 
 REACHED = {
@@ -33,12 +33,10 @@ def _metadata(group: Group, _key: dict[str, Any], value: dict[str, Any] | None, 
         for member_id in list(group.members):
             group.remove_member(member_id)
         group.targets.clear()
-        group.members_left_out = 0
         group.deleted = True
         return
     configs = value["last_assignment_configs"]
     before = [getattr(group, name) for name in REACHED.values()]
-    group.is_whole_again(CONFIGS)
     group.group_epoch = value["epoch"]
     group.metadata_hash = value["metadata_hash"]
     group.validated_topology_epoch = value["validated_topology_epoch"]
@@ -57,8 +55,6 @@ def _metadata(group: Group, _key: dict[str, Any], value: dict[str, Any] | None, 
 def _member(group: Group, key: dict[str, Any], value: dict[str, Any] | None, at: datetime | None) -> None:
     if value is None:
         group.remove_member(key["member_id"])
-        return
-    if group.is_left_out(key["member_id"]):
         return
     group.client_host = group.client_host or value["client_host"]
     member = group.get_or_add_member(key["member_id"], at)
@@ -89,13 +85,11 @@ def _assignment_epoch(group: Group, _key: dict[str, Any], value: dict[str, Any] 
 def _target(group: Group, key: dict[str, Any], value: dict[str, Any] | None, _at: datetime | None) -> None:
     if value is None:
         group.targets.pop(key["member_id"], None)
-    elif not group.is_left_out(key["member_id"]):
+    else:
         group.targets[key["member_id"]] = _tasks(value, "{}_tasks")
 
 
 def _current(group: Group, key: dict[str, Any], value: dict[str, Any] | None, at: datetime | None) -> None:
-    if group.is_left_out(key["member_id"]):
-        return
     if value is not None:
         member = group.get_or_add_member(key["member_id"], at)
         group.set_member_state(member, MEMBER_STATES.get(value["state"], "UNKNOWN"), value["member_epoch"])
@@ -111,7 +105,6 @@ def _current(group: Group, key: dict[str, Any], value: dict[str, Any] | None, at
 
 
 def _topology(group: Group, _key: dict[str, Any], value: dict[str, Any] | None, at: datetime | None) -> None:
-    group.is_whole_again(TOPOLOGY)
     if value is None:
         group.topology_epoch, group.subtopologies = None, []
         return

@@ -82,8 +82,6 @@ class GroupSnapshot:
     last_offset: int
     client_host: str | None = None
     stale_members_since: datetime | None = None
-    over_budget: str | None = None
-    members_left_out: int | None = None
     set_aside_at: datetime | None = None
     set_aside_reason: str | None = None
     unsettled: tuple[UnsettledMember, ...] = ()

@@ -149,7 +149,7 @@ class TaskCopies(Poller):
             and group.group_type == "streams"
             and group.member_count
             # What a broker describes of a group over its budget may be too large for an answer, with all others in it.
-            and not (group.over_budget or group.set_aside_reason)
+            and not group.set_aside_reason
         }
         for group_id in self._known.keys() - running.keys():
             del self._known[group_id]

@@ -101,13 +101,8 @@ GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
         lambda group: group.snapshot.stale_member_count,
     ),
     Metric(
-        "streams_group_over_budget",
-        "1 if the group is larger than `group_budget`, and only a part of it is kept.",
-        lambda group: group.snapshot.over_budget is not None,
-    ),
-    Metric(
         "streams_group_set_aside",
-        "1 if the group is set aside, as its records cannot be folded.",
+        "1 if the group is set aside, as its records cannot be folded, or it is larger than `group_budget`.",
         lambda group: group.snapshot.set_aside_reason is not None,
     ),
     Metric(

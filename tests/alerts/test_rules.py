@@ -61,13 +61,6 @@ EMPTY = {"state": "Empty", "member_count": 0}
 
 # rule -> (what differs from a healthy group, since when the condition holds, words of the summary)
 WRONG: dict[str, list[tuple[dict[str, Any], datetime, str]]] = {
-    "StreamsGroupOverBudget": [
-        (
-            {"over_budget": "members, client tags", "members_left_out": 1_234, "first_seen_at": ago(hours=30)},
-            ago(hours=30),
-            "is larger than its budget: of its members, client tags only a part is kept",
-        )
-    ],
     "StreamsGroupSetAside": [
         (
             {"set_aside_reason": "TypeError: why", "set_aside_at": ago(minutes=3)},

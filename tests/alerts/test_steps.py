@@ -103,7 +103,7 @@ def test_rules_take_steps_in_proportion_to_the_text(part: str) -> None:
             replace(healthy_group(old), **case, group_id=f"{text}{number}", client_host=text)
             for number, case in enumerate(wrong)
         ]
-        groups = [replace(one, over_budget=text) for one in groups]
+        groups = [replace(one, set_aside_reason=text) for one in groups]
         rivals = [replace(one, group_id=f"{text}-v{n}", first_seen_at=NOW) for n, one in enumerate(groups)]
         every: list[GroupSnapshot] = [*groups, *rivals]
         evaluate(every, None, EvaluationContext(NOW, survey=survey_cluster(every)), SETTINGS)

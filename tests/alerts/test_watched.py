@@ -42,7 +42,6 @@ snapshots = st.builds(
     solicitable=st.booleans(),
     member_count=st.integers(0, 2),
     stale_member_count=st.integers(0, 1),
-    over_budget=st.sampled_from([None, "2,000 members"]),
     set_aside_reason=st.sampled_from([None, "too many steps"]),
 )
 steps = st.lists(

@@ -1,4 +1,4 @@
-"""A group that is more than its budget: what is kept, that it says so, and that batches make no difference to it."""
+"""A group that exceeds its budget is refused, with counts of what it has."""
 
 from __future__ import annotations
 
@@ -44,88 +44,70 @@ def replace_size(records: Iterable[LogRecord]) -> list[LogRecord]:
     return [one._replace(size=1_000) for one in records]
 
 
-def ids(row: dict[str, Any]) -> list[str]:
-    return sorted(one["member_id"] for one in row["members"])
-
-
-def test_an_ordinary_group_is_whole() -> None:
-    row = row_of(FIRST_JOIN, DEFAULT)
-    assert (row["truncated"], row["over_budget"], row["members_left_out"]) == (False, None, 0)
-
-
-@pytest.mark.parametrize("batches", [1, 2, 7, 30])
-@pytest.mark.parametrize("order", [range(30), range(29, -1, -1)], ids=["ascending", "descending"])
-def test_members_with_the_first_ids_are_kept_and_the_others_counted(order: Iterable[int], batches: int) -> None:
-    steps = [(at(0), 17, GROUP, metadata()), *joins(list(order))]
-    row = row_of(steps, replace(DEFAULT, members=8), batches)
-    assert ids(row) == [f"m{number:04}" for number in range(8)]
-    assert (row["truncated"], row["over_budget"], row["member_count"]) == (True, "members", 8)
-    assert 1 <= row["members_left_out"] <= 22  # a lower bound: of those that come later it is not known that they are
-
-
-def test_members_that_are_left_out_join_and_leave_without_a_trace_in_the_history() -> None:
-    budget = replace(DEFAULT, members=2)
-    fold = Fold.of("g", 3, None, budget)
-    fold.add(log((at(0), 17, GROUP, metadata()), *joins(range(5))))
-    fold.close()
-    state = from_row(to_row("c", fold.group_state))
-    later = Fold.of("g", 3, state, budget)
-    steps = [(at(100), 22, key(4), current(3, active=[1])), (at(101), 22, key(3), current(3, active=[2]))]
-    steps += [(at(102), kind, key(4), None) for kind in (22, 21, 19)]
-    later.add(log(*steps, first=100))
-    later.close()
-    assert [one for one in later.events if one.member_id] == []
-    assert later.group_state.group.members_left_out == 2
-
-
-def test_a_group_from_which_all_members_go_is_whole_again() -> None:
-    budget = replace(DEFAULT, members=2)
-    leaves = [(at(200 + number), kind, key(number), None) for number in range(5) for kind in (22, 21, 19)]
-    row = row_of([(at(0), 17, GROUP, metadata()), *joins(range(5)), *leaves], budget, batches=20)
-    assert (row["state"], row["members"], row["truncated"], row["members_left_out"]) == ("Empty", [], False, 0)
-
-
-def test_tags_beyond_the_budget_are_left_out_and_the_members_stay() -> None:
-    steps = [(at(0), 17, GROUP, metadata()), *joins(range(20), client_tags=TAGS)]
-    row = row_of(steps, replace(DEFAULT, bytes=50_000), batches=4)
-    assert len(row["members"]) == 20
-    assert row["over_budget"] == "client tags"
-    assert 0 < sum(bool(one["client_tags"]) for one in row["members"]) < 6
-
-
-@pytest.mark.parametrize("batches", [1, 3])
-def test_large_tags_of_one_member_are_in_no_row_however_much_room_there_is(batches: int) -> None:
-    tags = [{"key": f"tag-{number}", "value": "x" * 30_000} for number in range(30)]
-    steps = [(at(0), 17, GROUP, metadata()), *joins([0, 1], client_tags=TAGS), *joins([2], client_tags=tags)]
-    row = row_of(steps, DEFAULT, batches)
-    assert [len(one["client_tags"]) for one in row["members"]] == [1, 1, 0]
-    assert (row["truncated"], row["over_budget"], row["member_count"]) == (True, "client tags", 3)
-
-
-def test_that_tags_are_left_out_stays_known_after_the_batch() -> None:
-    steps = [(at(0), 17, GROUP, metadata()), *joins(range(20), client_tags=TAGS), (at(900), 17, GROUP, metadata(3))]
-    assert row_of(steps, replace(DEFAULT, bytes=50_000), batches=22)["truncated"]
-
-
-def test_a_topology_beyond_the_budget_has_its_first_parts_until_a_smaller_one_comes() -> None:
+def parts(number: int) -> dict[str, Any]:
     part = TOPOLOGY["subtopologies"][0]
-    parts = [{**part, "subtopology_id": f"{number:03}", "source_topics": ["t" * 1_000]} for number in range(50)]
-    large = [(at(0), 17, GROUP, metadata()), (at(1), 23, GROUP, {"epoch": 0, "subtopologies": parts})]
-    budget = replace(DEFAULT, topology_bytes=10_000)
-    row = row_of(large, budget)
-    kept = [one["subtopology_id"] for one in row["subtopologies"]]
-    assert kept == [f"{number:03}" for number in range(len(kept))]
-    assert 0 < len(kept) < 10
-    assert row["over_budget"] == "topology"
-    small = row_of([*large, (at(2), 23, GROUP, {**TOPOLOGY, "epoch": 1})], budget, batches=3)
-    assert not small["truncated"]
+    names = [{**part, "subtopology_id": f"{one:03}", "source_topics": ["t" * 1_000]} for one in range(number)]
+    return {"epoch": 0, "subtopologies": names}
 
 
-def test_tasks_beyond_the_budget_are_left_out() -> None:
-    steps = [(at(0), 17, GROUP, metadata())]
-    steps += [(at(1 + n), 22, key(n), current(2, active=list(range(n * 100, n * 100 + 100)))) for n in range(10)]
-    row = row_of(steps, replace(DEFAULT, tasks=250))
-    assert (row["over_budget"], row["member_count"], len(row["assignments"])) == ("tasks", 10, 200)
+def test_an_ordinary_group_is_within_its_budget() -> None:
+    assert row_of(FIRST_JOIN, DEFAULT)["member_count"] == 1
+
+
+START = (at(0), 17, GROUP, metadata())
+UNTAGGED = {**member(), "client_tags": []}
+LONG_TASK = current(2, active=[0])
+LONG_TASK["active_tasks"][0]["subtopology_id"] = "s" * 500
+WITH_TASKS = [(at(1 + n), 22, key(n), current(2, active=list(range(n * 100, n * 100 + 100)))) for n in range(10)]
+LARGE = {
+    "members": (
+        joins(range(30)),
+        {"members": 8},
+        "it has 30 members, where `group_budget.members` allows 8",
+    ),
+    "tasks": (WITH_TASKS, {"tasks": 250}, "it has 1,000 tasks, where `group_budget.tasks` allows 250"),
+    "targets": (
+        [*joins(range(3)), *((at(20), 21, key(n), TARGET) for n in range(3))],
+        {"tasks": 5},
+        "it has 6 tasks, where `group_budget.tasks` allows 5",
+    ),
+    "targets of unknown members": ([(at(1), 21, key(n), TARGET) for n in range(4)], {"bytes": 600}, "of text, where"),
+    "tags": (joins(range(20), client_tags=TAGS), {"bytes": 50_000}, "of text, where `group_budget.bytes` allows"),
+    "ids of members": (
+        [(at(n), 19, {**GROUP, "member_id": f"{n}" * 300}, UNTAGGED) for n in range(1, 5)],
+        {"bytes": 1_000},
+        "of text",
+    ),
+    "ids of subtopologies": ([(at(1 + n), 22, key(n), LONG_TASK) for n in range(4)], {"bytes": 1_600}, "of text"),
+    "configs": (
+        [(at(1), 17, GROUP, {**metadata(), "last_assignment_configs": [{"key": "k", "value": "v" * 9_000}]})],
+        {"bytes": 5_000},
+        "of text",
+    ),
+    "topology": (
+        [(at(1), 23, GROUP, parts(50))],
+        {"topology_bytes": 10_000},
+        " bytes in 50 parts, where `group_budget.topology_bytes` allows",
+    ),
+}
+
+
+@pytest.mark.parametrize("batches", [1, 7])
+@pytest.mark.parametrize("large", LARGE)
+def test_what_a_group_over_its_budget_has_is_counted_in_the_reason(large: str, batches: int) -> None:
+    steps, less, reason = LARGE[large]
+    assert row_of([START, *steps], DEFAULT, batches)["group_epoch"] is not None
+    with pytest.raises(OverBudgetError) as raised:
+        row_of([START, *steps], replace(DEFAULT, **less))
+    assert reason in str(raised.value)
+    with pytest.raises(OverBudgetError):
+        row_of([START, *steps], replace(DEFAULT, **less), batches)
+
+
+def test_times_of_the_newest_topology_epochs_are_kept() -> None:
+    steps = [(at(n), 23, GROUP, {**TOPOLOGY, "epoch": n}) for n in range(150)]
+    kept = [one["topology_epoch"] for one in row_of([START, *steps], DEFAULT)["topology_epochs"]]
+    assert sorted(kept) == list(range(50, 150))
 
 
 def test_events_beyond_the_budget_are_counted_in_one_more() -> None:
@@ -150,7 +132,9 @@ def test_a_group_that_takes_more_steps_than_its_budget_is_refused() -> None:
         fold.add(log(*((at(number), 17, GROUP, metadata(number + 2)) for number in range(200))))
 
 
-@pytest.mark.parametrize(("joins", "leaves"), [(range(4), []), (range(2), range(2))], ids=["new values", "old values"])
+@pytest.mark.parametrize(
+    ("joins", "leaves"), [(range(4), range(4)), (range(2), range(2))], ids=["new values", "old values"]
+)
 def test_events_with_more_text_than_the_budget_are_left_out(joins: Iterable[int], leaves: Iterable[int]) -> None:
     budget = replace(DEFAULT, bytes=1_000)  # 8,000 bytes of text
     named = [(at(10 + n), 19, key(n), {**member(), "client_id": "c" * 3_000}) for n in joins]
@@ -169,108 +153,14 @@ def test_any_number_of_operations_that_are_small_by_themselves_is_folded() -> No
     assert len(fold.group_state.group.members) == 3
 
 
-def test_a_group_of_exactly_its_budget_is_whole() -> None:
-    steps = [(at(0), 17, GROUP, metadata()), *joins(range(4))]
+def test_a_group_of_exactly_its_budget_is_folded() -> None:
+    steps = [START, *joins(range(4))]
     steps += [(at(20 + n), 22, key(n), current(2, active=[0, 1], pending=[2])) for n in range(4)]
     steps += [(at(30), 21, key(0), TARGET)]
-    whole, less = ({"members": 4, "tasks": 14}, [{"members": 3, "tasks": 14}, {"members": 4, "tasks": 13}])
-    assert not row_of(steps, replace(DEFAULT, **whole))["truncated"]
-    assert [row_of(steps, replace(DEFAULT, **one))["over_budget"] for one in less] == ["members", "tasks"]
-
-
-def test_configs_beyond_the_budget_are_left_out_until_smaller_ones_come() -> None:
-    large = metadata(configs=[{"key": "k", "value": "v" * 2_000}])
-    budget = replace(DEFAULT, bytes=1_000)
-    row = row_of([(at(0), 17, GROUP, large)], budget)
-    assert (row["assignment_configs"], row["over_budget"], row["truncated"]) == ([], "assignment configs", True)
-    row = row_of([(at(0), 17, GROUP, large), (at(1), 23, GROUP, TOPOLOGY)], budget, batches=2)
-    assert row["over_budget"] == "assignment configs"
-    row = row_of([(at(0), 17, GROUP, large), (at(1), 17, GROUP, metadata(3))], budget, batches=2)
-    assert (len(row["assignment_configs"]), row["over_budget"]) == (1, None)
-
-
-def test_members_that_are_left_out_are_there_when_those_that_were_kept_have_left() -> None:
-    budget = replace(DEFAULT, members=2)
-    first = [(at(0), 17, GROUP, metadata()), *joins(range(3)), (at(20), 17, GROUP, metadata())]
-    leave = [*((at(100 + n), 19, key(n), None) for n in range(2)), *((at(110), 17, GROUP, metadata(3)),) * 3]
-    row = row_of([*first, *leave], budget, batches=2)
-    assert (row["member_count"], row["members_left_out"]) == (0, 1)
-    assert row["state"] != "Empty"
-    heard = [*((at(200 + n), 19, key(n), member()) for n in (2, 3)), *((at(210), 17, GROUP, metadata(4)),) * 3]
-    row = row_of([*first, *leave, *heard], budget, batches=3)
-    assert (ids(row), row["members_left_out"]) == (["m0002", "m0003"], 0)
-    row = row_of([*first, (at(300), 17, GROUP, None)], budget, batches=len(first) + 1)
-    assert (row["state"], row["members_left_out"]) == ("Dead", 0)
-
-
-def test_a_member_with_a_lower_id_takes_the_place_of_one_that_is_left_out_then() -> None:
-    steps = [(at(0), 17, GROUP, metadata()), *joins(range(1, 4)), *joins([0]), *((at(90), 17, GROUP, metadata(3)),) * 3]
-    row = row_of(steps, replace(DEFAULT, members=2), batches=2)
-    assert (ids(row), row["members_left_out"]) == (["m0000", "m0001"], 2)
-
-
-def test_a_member_that_another_one_with_a_lower_id_has_pushed_out_comes_back_without_a_trace() -> None:
-    fold = Fold.of("g", 3, None, replace(DEFAULT, members=2))
-    parts = [(at(0), 17, GROUP, metadata()), *joins(range(1, 4))], joins([3]), joins([0]), joins([2])
-    for number, part in enumerate(parts):
-        fold.add(log(*((at(number), *step[1:]) for step in part), first=10 * number))
-        fold.close()
-    assert [one.member_id for one in fold.events if one.offset >= 30] == []
-    assert sorted(fold.group_state.group.members) == ["m0000", "m0001"]
-
-
-def test_of_a_group_with_members_that_are_left_out_no_deployment_is_said() -> None:
-    steps = [(at(0), 17, GROUP, metadata()), *joins(range(4))]
-    moves = [(at(3_600 + n), 19, key(n), None) for n in range(2)] + [
-        (at(3_700), 19, {**GROUP, "member_id": "a"}, member())
-    ]
-    kinds = []
-    for most in (2, 10):
-        fold = Fold.of("g", 3, None, replace(DEFAULT, members=most))
-        gone = moves if most == 2 else [*moves, *((at(3_800), 19, key(n), None) for n in (2, 3))]
-        for part, first in ((steps, 0), (gone, 10)):
-            fold.add(log(*part, first=first))
-            fold.close()
-        kinds.append({one.kind for one in fold.events} & {"deployment"})
-    assert kinds == [set(), {"deployment"}]
-
-
-def test_long_ids_of_members_and_of_subtopologies_count() -> None:
-    start = (at(0), 17, GROUP, metadata())
-    untagged = {**member(), "client_tags": []}
-    named = [(at(n), 19, {**GROUP, "member_id": f"{n}" * 300}, untagged) for n in range(1, 5)]
-    row = row_of([start, *named], replace(DEFAULT, bytes=1_000))
-    assert ([one["member_id"][0] for one in row["members"]], row["over_budget"]) == (["1", "2"], "members")
-    value = current(2, active=[0])
-    value["active_tasks"][0]["subtopology_id"] = "s" * 500
-    row = row_of([start, *((at(1 + n), 22, key(n), value) for n in range(4))], replace(DEFAULT, bytes=1_600))
-    assert ({one["member_id"] for one in row["assignments"]}, row["over_budget"]) == ({"m0000", "m0001"}, "tasks")
-
-
-def test_the_targets_of_a_member_that_is_left_out_are_left_out() -> None:
-    steps = [(at(0), 17, GROUP, metadata()), *((at(1), 21, key(n), TARGET) for n in range(4)), *joins(range(4))]
-    row = row_of(steps, replace(DEFAULT, members=2))
-    assert {one["member_id"] for one in row["assignments"]} == {"m0000", "m0001"}
-
-
-def test_targets_of_members_that_are_not_known_count() -> None:
-    steps = [(at(0), 17, GROUP, metadata()), *((at(1), 21, key(n), TARGET) for n in range(4))]
-    row = row_of(steps, replace(DEFAULT, bytes=600))
-    assert row["over_budget"] == "tasks"
-    assert {one["member_id"] for one in row["assignments"]} == {"m0000"}
-
-
-def test_targets_beyond_the_budget_of_tasks_are_left_out_with_the_other_tasks() -> None:
-    steps = [(at(0), 17, GROUP, metadata()), *joins(range(3)), *((at(20), 21, key(n), TARGET) for n in range(3))]
-    row = row_of(steps, replace(DEFAULT, tasks=5))
-    assert (row["over_budget"], row["member_count"]) == ("tasks", 3)
-    assert {one["member_id"] for one in row["assignments"]} == {"m0000", "m0001"}
-
-
-def test_a_group_without_members_has_no_tasks_and_tags_that_are_left_out() -> None:
-    steps = [(at(0), 17, GROUP, metadata()), *joins(range(20), client_tags=TAGS)]
-    gone = [(at(100), 19, key(n), None) for n in range(20)]
-    assert row_of([*steps, *gone], replace(DEFAULT, bytes=50_000), batches=2)["over_budget"] is None
+    assert row_of(steps, replace(DEFAULT, members=4, tasks=14))["member_count"] == 4
+    for less in ({"members": 3, "tasks": 14}, {"members": 4, "tasks": 13}):
+        with pytest.raises(OverBudgetError):
+            row_of(steps, replace(DEFAULT, **less))
 
 
 def test_an_operation_without_end_is_refused() -> None:

@@ -23,10 +23,11 @@ from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed, S
 from streaming_app.alerts.outbox import Backoff, Outboxes, SinkTraits
 from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.alerts import AlertSettings
+from streaming_app.groups.budget import OverBudgetError
 from streaming_app.groups.clock import CorrectedSnapshot, WrittenBetween, correct_snapshot
 from streaming_app.groups.copies_status import GroupCopies, next_status
 from streaming_app.groups.fold import Fold
-from streaming_app.groups.group import Event, GroupState, LogRecord
+from streaming_app.groups.group import Event, Group, GroupState, LogRecord
 from streaming_app.groups.not_ready import set_reasons
 from streaming_app.groups.row import to_row
 from streaming_app.groups.snapshot import group_snapshot
@@ -167,9 +168,21 @@ class _Job:
         changed: dict[str, tuple[list[Event], list[Event]]] = {}
         tables = self._tables
         for group_id, those in groupby(sorted(records, key=lambda one: one[0]), key=lambda one: one[0]):
-            fold = Fold.of(group_id, 0, tables.states.get(group_id))
-            fold.add(record for _, record in those)
-            fold.close()
+            state = tables.states.get(group_id)
+            if state and state.set_aside_reason:
+                continue
+            fold = Fold.of(group_id, 0, state and state.copy())
+            try:
+                fold.add(record for _, record in those)
+                fold.close()
+            except OverBudgetError as error:  # as `stream.fold_stage` does
+                tables.states[group_id] = replace(
+                    state or GroupState(Group(group_id), 0, state="Unknown"),
+                    set_aside_at=_time(at),
+                    set_aside_reason=str(error),
+                )
+                changed[group_id] = ([], [])
+                continue
             if not fold.touched:
                 continue
             set_reasons(fold, lambda _names: self._topics(at))

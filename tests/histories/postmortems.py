@@ -384,7 +384,7 @@ POSTMORTEM_INCIDENTS = (
     ),
     incident(
         "A client whose ids have five megabytes",
-        "GroupOverBudget",
+        "GroupSetAside",
         start(["x" * 2_500_000], BEGINS),
         hours=3,
     ),

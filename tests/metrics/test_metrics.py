@@ -112,7 +112,6 @@ def test_the_values_of_a_group_come_from_its_snapshot(scrape: Scrape) -> None:
         "streams_group_failed_description_epoch": -1,
         "streams_group_members": 4,
         "streams_group_stale_members": 1,
-        "streams_group_over_budget": 0,
         "streams_group_set_aside": 0,
         "streams_group_rebalances_total": 6,
         "streams_group_standby_tasks": 3,

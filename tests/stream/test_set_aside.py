@@ -51,6 +51,17 @@ def test_a_group_that_takes_too_many_steps_is_set_aside_even_where_it_is_new() -
     assert folded["busy"]["set_aside_reason"] == "it takes more than 100 steps to fold its records of one batch"
 
 
+def test_a_group_with_too_many_members_is_set_aside_with_their_number_and_its_row_stays() -> None:
+    options = replace(OPTIONS, budget=replace(DEFAULT, members=3))
+    before = fold(records(group("large", members="ab")), options=options)
+    later = records([*group("large", 3, "abcde"), *group("good", members="abc")], first=60, second=9)
+    folded = by_id(fold(later, stored_rows(before), options=options))
+    assert (folded["good"]["member_count"], folded["good"]["set_aside_reason"]) == (3, None)
+    large = folded["large"]
+    assert (large["group_epoch"], large["member_count"], large["events"]) == (2, 2, [])  # as it was
+    assert large["set_aside_reason"] == "it has 5 members, where `group_budget.members` allows 3"
+
+
 @pytest.mark.parametrize("members", [1, 50])
 def test_records_that_cannot_be_folded_are_not_folded_again_and_again(
     monkeypatch: pytest.MonkeyPatch, members: int

@@ -495,21 +495,17 @@ def test_topics_say_how_many_partitions_they_have_and_which_ones_a_pattern_match
 
 def test_what_budgets_and_fairness_cut_is_said(sample: Path) -> None:
     now = datetime.now(timezone.utc)
-    over = {"truncated": True, "over_budget": "members, client tags", "members_left_out": 1_234}
-    replace_group(sample, group("price-feed", "Stable", now, 1, **over))
     aside = {"set_aside_reason": "ValueError: x", "set_aside_at": now}
     replace_group(sample, group("fraud-detection", "Stable", now, 1, **aside))
     opened = {"cluster": "default", "severity": "warning", "state": "firing", "pending_since": now, "opened_at": now}
     alert = {**opened, "details": "{}", "deliveries": []}
     flood = "StreamsGroupsFlood", None, "The alerts of 900 are left out"
-    rows = [("StreamsGroupOverBudget", "price-feed", ""), flood]
+    rows = [("StreamsGroupSetAside", "fraud-detection", ""), flood]
     append(sample, "alerts", *({**alert, "rule": rule, "group_id": one, "summary": text} for rule, one, text in rows))
     client = TestClient(Page(SnapshotSource(sample, "default"), PageAccess()).app, base_url=LOCAL)
     overview = html.unescape(client.get("/").text)
     assert "The alerts of 900 are left out" in overview
-    assert "1 group of which only a part, or an earlier state, is shown: price-feed" in overview
-    shown_part = html.unescape(client.get("/group?id=price-feed").text)
-    assert "its members, client tags exceed the budget of a group; at least 1,234 members are left out" in shown_part
+    assert "1 group is set aside, and an earlier state is shown: fraud-detection" in overview
     assert "and is shown as it was before: ValueError: x" in html.unescape(client.get("/group?id=fraud-detection").text)
 
 

@@ -7,16 +7,12 @@ from collections.abc import Callable, Sequence
 
 from tests.bench import (
     catchup,
-    cluster,
     commands,
     decode,
     floor,
     freshness,
     idle,
     kminion,
-    lag_freshness,
-    list_offsets,
-    many_jobs,
     notification,
     offsets,
     page,
@@ -25,8 +21,6 @@ from tests.bench import (
     startup,
     store_requests,
     throughput,
-    touched,
-    viewers,
     week,
 )
 from tests.bench.bench_harness import Harness, open_harness
@@ -34,7 +28,6 @@ from tests.bench.bench_harness import Harness, open_harness
 ALONE: dict[str, Callable[[], object]] = {
     "decode": decode.run,
     "rules": rules.run,
-    "lag": list_offsets.run_pure,
     "commands": commands.run,
     "page": page.run,
     "page-costs": page.run_costs,
@@ -44,25 +37,18 @@ WITH_A_BROKER: dict[str, Callable[[Harness, argparse.Namespace], object]] = {
     "freshness": lambda shared, _: [freshness.run(shared, groups) for groups in (100, 10_000)],
     "floor": lambda shared, _: [floor.run(shared, groups) for groups in (100, 10_000)],
     "startup": lambda shared, _: startup.run(shared),
-    "touched": lambda shared, _: touched.run(shared),
     "catchup": lambda shared, _: catchup.run(shared, 10_000, 10),
     "notification": lambda shared, _: notification.run(shared, 10_000),
     "offsets": lambda shared, asked: offsets.run(shared, asked.commits, asked.keys),
     "kminion": lambda shared, asked: kminion.run(shared, asked.commits, asked.keys),
-    "cluster": lambda shared, asked: cluster.run(shared, asked.commits, asked.keys),
     "offsets-memory": lambda shared, _: offsets.run_memory(shared, 1_000_000),
-    "offsets-freshness": lambda shared, asked: offsets.run_freshness(shared, 100, 5_000, asked.keys),
-    "lag-freshness": lambda shared, _: lag_freshness.run(shared),
-    "viewers": lambda shared, _: viewers.run(shared),
     "idle": lambda shared, asked: idle.run(shared, asked.minutes),
-    "many-jobs": lambda shared, _: many_jobs.run(shared),
     "store-requests": lambda shared, asked: store_requests.run(shared, asked.minutes),
     "soak": lambda shared, asked: soak.run(shared, asked.minutes),
     "week": lambda shared, asked: week.run(shared, asked.minutes),
-    "list_offsets": lambda shared, _: list_offsets.run(shared),
 }
 EVERY = (*ALONE, *WITH_A_BROKER)
-_WITHOUT_SPARK = {"idle", "many-jobs", "soak", "startup", "store-requests", "week"}
+_WITHOUT_SPARK = {"idle", "soak", "startup", "store-requests", "week"}
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:

@@ -7,9 +7,7 @@ and its batches as its lines tell, each up to the last commit into the tables.
 
 from __future__ import annotations
 
-import os
 import re
-import statistics
 import threading
 import time
 
@@ -22,8 +20,6 @@ from streaming_app.stream.first_reading import FirstReading
 from streaming_app.stream.health import Health
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_writer import SparkWriter
-from tests.bench import freshness
-from tests.bench.background import repeating
 from tests.bench.bench_harness import PARTITIONS, Harness
 from tests.bench.memory import format_megabytes, run_and_sample
 from tests.bench.rounds import print_rounds
@@ -31,11 +27,9 @@ from tests.job.job_runner import STREAMS_GROUPS
 from tests.reading import read_once
 
 ROUNDS = 5
-FRESHNESS_ROUNDS, FRESHNESS_APPENDS = 2, (4, 10)  # to warm up, and measured
 PARTITIONS_OF_TOPIC, TOPICS = 10, 10
 KEYS_OF_GROUP = PARTITIONS_OF_TOPIC * TOPICS
 _STRIDE = 30_011  # from a key to the next that is written; a prime number, so that all get their turn
-_FLOOD_SECONDS = 1.0  # between two writes of the commits of that time
 
 
 def run(harness: Harness, commits: int, keys: int) -> None:
@@ -70,38 +64,6 @@ def run_memory(harness: Harness, keys: int) -> None:
     started = time.monotonic()
     rows = WarehouseReader(harness.directory / topic).query("SELECT * FROM offsets").num_rows
     print(f"all {rows:,} rows of `offsets` with `sql`: {time.monotonic() - started:.1f} s", flush=True)
-
-
-def run_freshness(harness: Harness, groups: int, commits_per_second: int, keys: int) -> None:
-    """Print the freshness of groups without commits, and with commits going on, with and without this stream.
-
-    In turns: each round starts a job of its own for each of them.
-    """
-    cases = {
-        "no commits": (0, True),
-        f"{commits_per_second:,} commits/s": (commits_per_second, True),
-        f"{commits_per_second:,} commits/s, offsets.enabled: false": (commits_per_second, False),
-    }
-    seconds: dict[str, list[float]] = {label: [] for label in cases}
-    for number in range(FRESHNESS_ROUNDS):
-        for label, (flood, enabled) in cases.items():
-            name = f"freshness-offsets-{number}-{flood}-{enabled}".lower()
-            harness.client.create_topic(name, PARTITIONS)
-            with repeating(
-                lambda topic=name, count=flood: write_commits(harness, topic, count, keys) if count else None,
-                _FLOOD_SECONDS,
-            ):
-                found = freshness.measure(harness, groups, name, *FRESHNESS_APPENDS, offsets={"enabled": enabled})
-            seconds[label] += found
-            print(f"round {number}, {label}: {', '.join(f'{one:.1f}' for one in found)}", flush=True)
-    base = statistics.median(seconds["no commits"])
-    for label, found in seconds.items():
-        median, p95 = statistics.median(found), freshness.percentile_95(found)
-        print(
-            f"append to queryable row, {groups:,} groups, {label}: p50 {median:.2f} s, p95 {p95:.2f} s, "
-            f"{median / base:.2f} of no commits; load {os.getloadavg()[0]:.1f}",
-            flush=True,
-        )
 
 
 def write_commits(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.bench import __main__ as bench
-from tests.bench import commands, decode, list_offsets, rules
+from tests.bench import commands, decode, rules
 
 MODULES = sorted(file.stem for file in Path(bench.__file__).parent.glob("*.py") if not file.stem.startswith("test_"))
 
@@ -59,7 +59,6 @@ def test_a_session_is_started_only_for_benchmarks_that_use_it(monkeypatch: pytes
 SMALLEST: dict[str, tuple[Callable[..., Any], dict[str, Any], str]] = {
     "decode": (decode.run, {"seconds": 0.001}, "22 CurrentAssignment, 200 tasks"),
     "commands": (commands.run, {"rounds": 1}, "Start of commands, medians of 1 rounds in turns"),
-    "lag": (list_offsets.run_pure, {"groups_count": 1}, "a pass over 1,000 partitions in memory"),
     "rules": (rules.run, {"groups": 400}, "One evaluation of 400 groups"),
 }
 

@@ -6,6 +6,8 @@ import click
 
 INSTEAD = {
     "report": "`streams-groups why --group ID --json` has the evidence",
+    "silence": "`streams-groups alerts mute PATTERN --for 2h`, and --for 0s ends that; Alertmanager has the rest",
+    "alerts --silenced": "`streams-groups alerts --check --muted`",
     "alerts backtest": "nothing replaces it",
     "web --bootstrap-server": "the page asks no broker, it shows the table `descriptions`",
     "web --command-config": "the page asks no broker, it shows the table `descriptions`",

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from streaming_app.checks.result import FAILED, OK, WARNING
 from streaming_app.checks.sinks import check_sinks
-from streaming_app.config.routing import RouteSettings
+from streaming_app.config.duty import RouteSettings
 from streaming_app.config.settings import SinkList
 from streaming_app.notify.sink import BaseSettings
 from tests.notify.receivers import HttpReceiver

@@ -12,7 +12,7 @@ import yaml
 from streaming_app.config import show
 from streaming_app.config.key_path import keys_at, types_at
 from streaming_app.config.load import load
-from streaming_app.config.routing import make_silences
+from streaming_app.config.duty import make_silences
 from streaming_app.config.settings import Settings
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "streams-groups.example.yaml"

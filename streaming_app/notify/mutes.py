@@ -162,12 +162,12 @@ class MuteReader:
 
 
 def _with_ends(mutes: Iterable[Mute]) -> Iterator[Mute]:
-    """Yield the mutes, each of which ends at the latest when the next one with its pattern begins."""
-    later: dict[str, Mute] = {}
+    """Yield the mutes, each of which ends at the latest when the next one with its pattern begins, or has ended."""
+    ends: dict[str, datetime] = {}
     for mute in sorted(mutes, key=lambda one: one.starts_at, reverse=True):
-        after = later.get(mute.pattern.pattern)
-        later[mute.pattern.pattern] = mute
-        yield mute.model_copy(update={"ends_at": min(mute.ends_at, after.starts_at, after.ends_at)}) if after else mute
+        ends_at = min(mute.ends_at, ends.get(mute.pattern.pattern, mute.ends_at))
+        ends[mute.pattern.pattern] = min(mute.starts_at, ends_at)
+        yield mute.model_copy(update={"ends_at": ends_at})
 
 
 class ActiveMutes:

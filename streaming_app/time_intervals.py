@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import calendar
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from functools import lru_cache
@@ -90,22 +90,9 @@ def contain(intervals: Iterable[TimeInterval], at: datetime) -> bool:
     return any(one.contains(at) for one in intervals)
 
 
-def next_change(
-    intervals: Sequence[TimeInterval], at: datetime, is_in: Callable[[datetime], bool] | None = None
-) -> datetime | None:
-    """Return when a time after this one is in one of these, if this one is not, or in none; None: not soon.
-
-    With `is_in`, when its result changes: it depends on which of the intervals a time is in.
-    """
-    return next(changes(intervals, at, at + _LOOKED_AHEAD * _DAY, is_in), None)
-
-
-def changes(
-    intervals: Sequence[TimeInterval], begin: datetime, end: datetime, is_in: Callable[[datetime], bool] | None = None
-) -> Iterator[datetime]:
-    """Yield the times after `begin`, up to `end`, of which `next_change` is the first."""
-    is_in = is_in or (lambda time: contain(intervals, time))
-    known, before = begin, is_in(begin)
+def next_change(intervals: Sequence[TimeInterval], at: datetime) -> datetime | None:
+    """Return when a time after this one is in one of these, if this one is not, or in none; None: not soon."""
+    known, before, end = at, contain(intervals, at), at + _LOOKED_AHEAD * _DAY
     while known < end:
         # A day of one location begins before that of another one ends: only what all of these days cover is in order.
         until = min(end, known + _DAY - _SHIFT)
@@ -113,10 +100,10 @@ def changes(
             (one, known.astimezone(one.location).date() + offset * _DAY) for one in intervals for offset in (-1, 0, 1)
         )
         for bound in sorted({bound for one, day in days for bound in one.bounds(day) if known < bound <= until}):
-            if is_in(bound) != before:
-                before = not before
-                yield bound
+            if contain(intervals, bound) != before:
+                return bound
         known = until
+    return None
 
 
 def parse_clock(text: str) -> int:

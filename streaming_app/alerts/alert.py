@@ -14,10 +14,8 @@ _MOST_SEVERE_FIRST = (CRITICAL, WARNING, INFO)
 PENDING, FIRING, RESOLVED = "pending", "firing", "resolved"
 INCIDENT = "incident"
 """The key of the details with the id of an incident."""
-TEAM = "team"
-"""The key of the details with the team that owns the group."""
 WAS = "was"
-"""The key of the details with what an alert was before: rule, severity and team, as text, for each."""
+"""The key of the details with what an alert was before: rule and severity, as text, for each."""
 
 
 def severity_rank(severity: str) -> int:
@@ -30,17 +28,15 @@ class Identity(NamedTuple):
 
     rule: str
     severity: str
-    team: str | None = None
 
     def __str__(self) -> str:
-        return " ".join(filter(None, self))
+        return " ".join(self)
 
     @classmethod
     def parse(cls, text: str) -> Identity:
         """Return that of a text as `str` makes it."""
-        rule, _, rest = text.partition(" ")
-        severity, _, team = rest.partition(" ")
-        return cls(rule, severity, team or None)
+        rule, severity, *_ = text.split(" ")
+        return cls(rule, severity)
 
 
 class AlertKey(NamedTuple):
@@ -107,14 +103,9 @@ class Alert:
         return self.details.get(INCIDENT)
 
     @property
-    def team(self) -> str | None:
-        """The team that owns the group, by the routes of the configuration."""
-        return self.details.get(TEAM)
-
-    @property
     def identity(self) -> Identity:
         """What receivers route it by now."""
-        return Identity(self.rule, self.severity, self.team)
+        return Identity(self.rule, self.severity)
 
     @property
     def was(self) -> tuple[Identity, ...]:

@@ -25,7 +25,7 @@ from streaming_app.alerts.alert import FIRING, Alert, AlertKey, Delivery
 from streaming_app.alerts.evaluate import RuleSettingsLookup, evaluate, is_held, is_unknown
 from streaming_app.alerts.health_rules import health_settings
 from streaming_app.alerts.lifecycle import AlertState, NotifyPolicy, advance, with_severity
-from streaming_app.alerts.outbox import IsSilenced, Outboxes, Results
+from streaming_app.alerts.outbox import IsMuted, Outboxes, Results
 from streaming_app.alerts.rule import MAX_NEW_GROUPS, EvaluationContext
 from streaming_app.alerts.survey import NO_PLUGIN, DescriptionSupport, LostDescription, PluginStatus
 from streaming_app.alerts.watched import WatchedGroups
@@ -99,8 +99,8 @@ class Observed:
     """None before the brokers' configs were read."""
     ended: Mapping[str, str] = field(default_factory=dict)
     """Incidents that a person ended, and why."""
-    is_silenced: IsSilenced | None = None
-    """Tells whether an alert is silenced; None: no silence is active."""
+    is_muted: IsMuted | None = None
+    """Tells whether an alert is muted; None: no mute is active."""
 
 
 class Unsaved(NamedTuple):
@@ -140,12 +140,12 @@ class AlertEngine:
         outboxes: Outboxes,
         descriptions: DescriptionSupport,
         *,
-        is_silenced: IsSilenced | None = None,
+        is_muted: IsMuted | None = None,
         health: StoredHealth = NO_HEALTH,
     ) -> None:
-        """Go on from the alerts in the table. What is not sent of them, and does not wait for a silence, is due."""
+        """Go on from the alerts in the table. What is not sent of them, and does not wait for a mute, is due."""
         self._settings, self.outboxes, self._descriptions = settings, outboxes, descriptions
-        self._is_silenced = is_silenced
+        self._is_muted = is_muted
         self._watched = WatchedGroups()
         self._board = Board(self._health_settings, health.verdicts)
         self._incidents = Incidents(settings.cluster, health.incidents)
@@ -176,7 +176,7 @@ class AlertEngine:
         self._judge(observed, now)
         self._watched.update(observed.groups, now)
         context = self._context(observed, now)
-        settings, self._is_silenced = self._settings, observed.is_silenced
+        settings, self._is_muted = self._settings, observed.is_muted
         groups = self._watched.groups(with_descriptions=context.descriptions_since is not None)
         findings = evaluate(groups, observed.job, context, settings.rule_settings_of)
 
@@ -197,7 +197,7 @@ class AlertEngine:
         self._state = changes.state
         alerted = {key.group_id for key in self._state.open if key.group_id is not None}
         self.outboxes.rank_groups(ranks(observed.groups, alerted, now))
-        changed = self.outboxes.settle(changes.changed, observed.is_silenced)
+        changed = self.outboxes.settle(changes.changed, observed.is_muted)
         self._note_unsaved(changes.removed, removed=True)
         self._note_unsaved(changed)
         self._track(changed)
@@ -287,13 +287,13 @@ class AlertEngine:
                 del self._unsaved_incidents[incident.incident_id]
 
     def queue(self, seconds: float) -> None:
-        """Let everything be sent that is due: of the last step, and what was silenced and no longer is.
+        """Let everything be sent that is due: of the last step, and what was muted and no longer is.
 
         `seconds` are those of the clock of the outboxes. Call it after each step, once its rows are stored or cannot
         be, and before the first one.
         """
         alerts, self._to_queue = self._to_queue, ()
-        self.outboxes.offer(alerts, self._is_silenced, seconds)
+        self.outboxes.offer(alerts, self._is_muted, seconds)
 
     def delivered(self, results: Results) -> None:
         """Note what came of a task of an outbox."""

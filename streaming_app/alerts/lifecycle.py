@@ -39,7 +39,6 @@ from streaming_app.alerts.alert import (
     FIRING,
     PENDING,
     RESOLVED,
-    TEAM,
     WAS,
     Alert,
     AlertKey,
@@ -49,7 +48,6 @@ from streaming_app.alerts.alert import (
     severity_rank,
 )
 from streaming_app.alerts.evaluate import RuleSettingsLookup
-from streaming_app.alerts.routes import NO_ROUTES, Routes
 from streaming_app.alerts.rule import RuleSettings
 from streaming_app.text import shorten
 
@@ -84,11 +82,6 @@ class NotifyPolicy:
     """Seconds that an alert keeps firing after its condition was cleared."""
     repeat_after: float | None = None
     """Seconds after which a firing notification is sent again; None: never."""
-    routes: Routes = NO_ROUTES
-
-    def sinks_of(self, alert: Alert) -> tuple[str, ...]:
-        """Return the sinks that an alert goes to."""
-        return self.routes.sinks_of(alert, self.sinks)
 
 
 @dataclass(frozen=True)
@@ -153,8 +146,7 @@ def advance(  # noqa: PLR0913 - each is one thing it needs
             continue
         if finding and settings:
             since = _pending_since(before, finding, state.resolved_at.get(key), now)
-            team = notify_policy.routes.team_of(key.group_id)
-            alert = _with_finding(before or _new_alert(cluster, key, since), finding, settings, since, team)
+            alert = _with_finding(before or _new_alert(cluster, key, since), finding, settings, since)
             event = _DUE if now - since >= timedelta(seconds=settings.for_seconds) else _ACTIVE
         elif before:
             alert, event = _without_finding(before, now, notify_policy)
@@ -176,8 +168,8 @@ def _is_worse(after: Alert, before: Alert) -> bool:
 
 
 def _again(alert: Alert, notify_policy: NotifyPolicy) -> tuple[Delivery, ...]:
-    """Return the deliveries of an alert that is notified again, since it became more severe, also where it goes now."""
-    wanted, known = notify_policy.sinks_of(alert), {delivery.sink for delivery in alert.deliveries}
+    """Return the deliveries of an alert that is notified again, since it became more severe."""
+    wanted, known = notify_policy.sinks, {delivery.sink for delivery in alert.deliveries}
     again = (
         Delivery(delivery.sink, FIRING, repeat=delivery.repeat + 1)
         if delivery.sent_at and delivery.sink in wanted
@@ -236,7 +228,7 @@ def _severity(settings: RuleSettings, of_facts: str | None) -> str:
     return max(settings.severity, of_facts or settings.severity, key=severity_rank)
 
 
-def _with_finding(alert: Alert, finding: Finding, settings: RuleSettings, since: datetime, team: str | None) -> Alert:
+def _with_finding(alert: Alert, finding: Finding, settings: RuleSettings, since: datetime) -> Alert:
     """Return the alert updated from its finding."""
     severity = _severity(settings, finding.severity)
     rule = finding.rule or alert.rule
@@ -246,17 +238,16 @@ def _with_finding(alert: Alert, finding: Finding, settings: RuleSettings, since:
         severity=severity,
         pending_since=since,
         summary=shorten(finding.summary, _LONGEST_SUMMARY),
-        details=_details(alert, finding, Identity(rule, severity, team)),
+        details=_details(alert, finding, Identity(rule, severity)),
     )
 
 
 def _details(alert: Alert, finding: Finding, now: Identity) -> Mapping[str, Any]:
-    """Return the details of a finding, with the team, and with what the alert was before while it fired."""
-    own = {TEAM: now.team} if now.team else {}
+    """Return the details of a finding, with what the alert was before while it fired."""
     was = [str(one) for one in alert.was if one != now]
     if alert.state == FIRING and alert.identity != now:
         was.append(str(alert.identity))
-    return {**own, **finding.details, **({WAS: was[-_WAS_KEPT:]} if was else {})} if own or was else finding.details
+    return {**finding.details, WAS: was[-_WAS_KEPT:]} if was else finding.details
 
 
 def _pending_since(before: Alert | None, finding: Finding, resolved_at: datetime | None, now: datetime) -> datetime:
@@ -293,7 +284,7 @@ def _pend(alert: Alert, _now: datetime, _notify_policy: NotifyPolicy) -> Alert:
 
 def _fire(alert: Alert, now: datetime, notify_policy: NotifyPolicy) -> Alert:
     if alert.state != FIRING:
-        due = tuple(Delivery(sink, FIRING) for sink in notify_policy.sinks_of(alert))
+        due = tuple(Delivery(sink, FIRING) for sink in notify_policy.sinks)
         return replace(alert, state=FIRING, opened_at=now, deliveries=due)
     if _CLEARED_AT in alert.details:
         return alert

@@ -1,4 +1,4 @@
-"""What is due to each sink, and when: order, grouping, retries, silences. No thread, no clock, no random number.
+"""What is due to each sink, and when: order, grouping, retries, mutes. No thread, no clock, no random number.
 
 Theory of operation
 -------------------
@@ -6,8 +6,8 @@ An `Outbox` is of one sink, which does one task at a time: `take` gives what is 
 of it. A failed attempt is repeated after a pause that doubles with each failure in a row, and meanwhile nothing is
 sent. A sink that needs what fires again and again, such as Alertmanager, gets that as a task of its own.
 
-`Outboxes` are those of all sinks. Alerts that are silenced are held back here, and offered to the sinks when their
-silence has ended. What fired and was resolved within a silence is never sent: see `settle`.
+`Outboxes` are those of all sinks. Alerts that are muted are held back here, and offered to the sinks when their mute
+has ended. What fired and was resolved within a mute is never sent: see `settle`.
 
 Seconds are those of a monotonic clock, which the caller reads. Not safe in several threads: the caller has a lock.
 """
@@ -15,7 +15,7 @@ Seconds are those of a monotonic clock, which the caller reads. Not safe in seve
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
@@ -27,10 +27,8 @@ from streaming_app.job_status import FailingSink
 _MANY_FAILURES = 1_000  # enough for the longest pause
 _MAX_RETRY_AFTER_SECONDS = 3600.0  # for a receiver that asks for a longer pause
 
-SinksOf = Callable[[Alert], Collection[str]]
-"""Returns the sinks that an alert goes to."""
-IsSilenced = Callable[[Alert], bool]
-"""Tells whether an alert is silenced now."""
+IsMuted = Callable[[Alert], bool]
+"""Tells whether an alert is muted now."""
 Results = Sequence[tuple[str, Delivery]]
 """What came of an attempt: each alert's fingerprint, and the delivery that replaces its former one."""
 
@@ -126,7 +124,7 @@ class Outbox:
             is_due = self._queue.add(alert, seconds)
             self._track_firing(alert, seconds, soon=not is_due)
 
-    def withdraw(self, wanted: IsSilenced) -> dict[str, Alert]:
+    def withdraw(self, wanted: IsMuted) -> dict[str, Alert]:
         """Return the alerts that are `wanted`, and send none of them any more, except those that are just being sent.
 
         They are by fingerprint.
@@ -245,54 +243,43 @@ class Outbox:
 class Outboxes:
     """What is due to all sinks."""
 
-    def __init__(
-        self, sinks: Iterable[SinkTraits], grouping: Grouping, backoff: Backoff, sinks_of: SinksOf | None = None
-    ) -> None:
-        """`sinks_of` returns the sinks that an alert goes to; None: every one."""
+    def __init__(self, sinks: Iterable[SinkTraits], grouping: Grouping, backoff: Backoff) -> None:
         self.by_sink: Mapping[str, Outbox] = {sink.name: Outbox(sink, grouping, backoff) for sink in sinks}
         """The outbox of each sink, by its name."""
-        self._sinks_of = sinks_of
-        self._silenced: dict[str, Alert] = {}
+        self._muted: dict[str, Alert] = {}
 
     def rank_groups(self, ranks: Mapping[str, int]) -> None:
         """Send what is about groups with a rank after everything else, the lowest first; see `groups.newcomers`."""
         for outbox in self.by_sink.values():
             outbox.rank_groups(ranks)
 
-    def settle(self, alerts: Iterable[Alert], is_silenced: IsSilenced | None) -> tuple[Alert, ...]:
+    def settle(self, alerts: Iterable[Alert], is_muted: IsMuted | None) -> tuple[Alert, ...]:
         """Return the alerts without the notifications that will never be sent: call it before they are stored.
 
-        An alert that was resolved while it was silenced is resolved only in those sinks that know that it fired.
+        An alert that was resolved while it was muted is resolved only in those sinks that know that it fired.
         """
-        if is_silenced is None:
+        if is_muted is None:
             return tuple(alerts)
         return tuple(
-            _without_unknown(alert) if alert.state == RESOLVED and is_silenced(alert) else alert for alert in alerts
+            _without_unknown(alert) if alert.state == RESOLVED and is_muted(alert) else alert for alert in alerts
         )
 
-    def offer(self, alerts: Iterable[Alert], is_silenced: IsSilenced | None, seconds: float) -> None:
-        """Queue the `deliveries` of these alerts that have no `sent_at`, firing before resolved, unless silenced.
+    def offer(self, alerts: Iterable[Alert], is_muted: IsMuted | None, seconds: float) -> None:
+        """Queue the `deliveries` of these alerts that have no `sent_at`, firing before resolved, unless muted.
 
         Offer every alert that changed, and after a restart every alert that is firing or has something to send: firing
         alerts are sent again to the sinks that require it. What is queued already, or was just sent, is not queued
-        twice. Call it at every evaluation: what is no longer silenced is then sent. Without silences, `is_silenced` is
-        None.
+        twice. Call it at every evaluation: what is no longer muted is then sent. Without mutes, `is_muted` is None.
         """
-        offered = self._silenced | {alert.fingerprint: alert for alert in alerts if alert.opened_at}
-        self._silenced = {}
-        if is_silenced is not None:
+        offered = self._muted | {alert.fingerprint: alert for alert in alerts if alert.opened_at}
+        self._muted = {}
+        if is_muted is not None:
             for outbox in self.by_sink.values():
-                offered = outbox.withdraw(is_silenced) | offered
-            self._silenced = {name: alert for name, alert in offered.items() if is_silenced(alert)}
-        opened = [alert for name, alert in offered.items() if name not in self._silenced]
-        for name, outbox in self.by_sink.items():
-            outbox.offer([alert for alert in opened if self._gets(name, alert)], seconds)
-
-    def _gets(self, sink: str, alert: Alert) -> bool:
-        """Tell whether a sink was notified of the alert, or is one that it goes to: some get what fires repeatedly."""
-        if self._sinks_of is None or any(delivery.sink == sink for delivery in alert.deliveries):
-            return True
-        return sink in self._sinks_of(alert)
+                offered = outbox.withdraw(is_muted) | offered
+            self._muted = {name: alert for name, alert in offered.items() if is_muted(alert)}
+        opened = [alert for name, alert in offered.items() if name not in self._muted]
+        for outbox in self.by_sink.values():
+            outbox.offer(opened, seconds)
 
     def status(self) -> tuple[SinkStatus, ...]:
         """Return the status of each sink now."""

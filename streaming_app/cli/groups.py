@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streaming_app.cli.options import (
-    config_sections,
     group_option,
     handle_errors,
     instant,
@@ -30,8 +29,6 @@ from streaming_app.tables.location import Location
 from streaming_app.text import count
 
 if TYPE_CHECKING:
-    from streaming_app.alerts.routes import Routes
-    from streaming_app.config.routing import RouteSettings
     from streaming_app.queries.history import Event, TaskSpell
     from streaming_app.tables.reader import WarehouseReader
 
@@ -42,7 +39,6 @@ _READ_FOR = {"state": (*_OF_ANY_TYPE, "group_health", "group_events"), "members"
 
 
 @click.command("list")
-@config_sections("routes")
 @warehouse_options
 @click.option(
     "--state",
@@ -70,18 +66,14 @@ _READ_FOR = {"state": (*_OF_ANY_TYPE, "group_health", "group_events"), "members"
     help="Also since when; with VERDICT, such as Down,Stalled, only groups with one of these.",
 )
 @handle_errors
-def list_groups(  # noqa: PLR0913, PLR0917 - one per option
+def list_groups(
     warehouse: Location,
     cluster: str,
     states: str | None,
     types: str | None,
     verdicts: str | None,
-    routes: tuple[RouteSettings, ...] | None,
 ) -> None:
-    """List the streams groups and the verdict on each; with --type, groups of any type, like kafka-groups.sh --list.
-
-    Where `routes` of the configuration name teams, a column has the one that owns the group.
-    """
+    """List the streams groups and the verdict on each; with --type, groups of any type, like kafka-groups.sh --list."""
     from streaming_app.queries import groups  # noqa: PLC0415 - not loaded by --help
 
     if verdicts is not None and (states is not None or types is not None):
@@ -102,21 +94,12 @@ def list_groups(  # noqa: PLR0913, PLR0917 - one per option
         listed = [{"GROUP": row["GROUP"], "HEALTH": row["HEALTH"]} for row in rows]
     else:
         listed = rows
-    if routes and (routes_of := _routes(routes)).have_teams:
-        listed = [row | {"TEAM": routes_of.team_of(row["GROUP"])} for row in listed]
     echo_rows(listed)
     if states is not None:
         explain_unknown(reader, cluster, {row["STATE"] for row in rows})
 
 
-def _routes(settings: tuple[RouteSettings, ...] | None) -> Routes:
-    from streaming_app.config.routing import make_routes  # noqa: PLC0415 - not loaded by --help
-
-    return make_routes(settings or ())
-
-
 @click.command()
-@config_sections("routes")
 @optional_broker_options("description")
 @warehouse_options
 @click.option("--group", "group_ids", multiple=True, metavar="GROUP", help="A group; may be given more than once.")
@@ -144,7 +127,6 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
     as_json: bool,
     bootstrap_server: str | None,
     command_config: Path | None,
-    routes: tuple[RouteSettings, ...] | None,
 ) -> None:
     """Describe streams groups, like kafka-streams-groups.sh --describe."""
     from streaming_app.queries import groups  # noqa: PLC0415 - not loaded by --help
@@ -162,9 +144,9 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
         return
     rows = groups.find_groups(reader, cluster, wanted)
     if as_json:
-        _print_json(reader, cluster, rows, _routes(routes))
+        _print_json(reader, cluster, rows)
     elif aspect == "state" and rows:
-        _print_states(reader, cluster, rows, _routes(routes), verbose=verbose, with_configs=verbose and not all_groups)
+        _print_states(reader, cluster, rows, verbose=verbose, with_configs=verbose and not all_groups)
     elif table := groups.ASPECTS[aspect](rows, verbose=verbose):
         echo_rows(table)
         if verbose:
@@ -217,7 +199,7 @@ def _print_internal_topics(reader: WarehouseReader, cluster: str, group_ids: lis
         echo_more(find(reader, cluster, group_ids))
 
 
-def _print_json(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]], routes: Routes) -> None:
+def _print_json(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]]) -> None:
     """Print everything known of the groups."""
     from streaming_app.queries import facts, groups, health, topics  # noqa: PLC0415 - not loaded by --help
 
@@ -232,17 +214,15 @@ def _print_json(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]
             "topics": [one._asdict() for one in of_topologies[row["group_id"]]],
             "waits_for": groups.waits_for(row),
             "health": verdict and health.health_json(verdict),
-            "team": routes.team_of(row["group_id"]),
         }
         shown.append({**of_log, **judged, **known[row["group_id"]].to_json()})
     echo_json(shown)
 
 
-def _print_states(  # noqa: PLR0913 - as for all of it
+def _print_states(
     reader: WarehouseReader,
     cluster: str,
     rows: list[dict[str, Any]],
-    routes: Routes,
     *,
     verbose: bool,
     with_configs: bool,
@@ -253,7 +233,7 @@ def _print_states(  # noqa: PLR0913 - as for all of it
     ids = [row["group_id"] for row in rows]
     known = facts.read_group_facts(reader, cluster, ids)
     verdicts, deployments = health.read_verdicts(reader, cluster, ids), health.deployment_lines(reader, cluster, ids)
-    for line in health.lines(verdicts.values(), deployments, routes):
+    for line in health.lines(verdicts.values(), deployments):
         echo(line)
     echo_rows(facts.with_coordinators(groups.state_rows(rows, verbose=verbose), known))
     if verbose:

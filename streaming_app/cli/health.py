@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
 
 import click
 
-from streaming_app.cli.options import config_sections, handle_errors, past_group_option, warehouse_options
+from streaming_app.cli.options import handle_errors, past_group_option, warehouse_options
 from streaming_app.cli.printing import echo, echo_json, echo_rows, json_option
 from streaming_app.cli.process import user_name
 from streaming_app.cli.warehouse import open_cluster
 from streaming_app.errors import WarehouseError
 from streaming_app.tables.location import Location
-
-if TYPE_CHECKING:
-    from streaming_app.config.routing import RouteSettings
 
 _incident_option = click.option(
     "--incident", "incident_id", required=True, metavar="ID", help="The incident, as `incidents` lists it."
@@ -23,16 +19,12 @@ _incident_option = click.option(
 
 
 @click.command()
-@config_sections("routes")
 @warehouse_options
 @past_group_option
 @json_option
 @handle_errors
-def why(
-    warehouse: Location, cluster: str, group_id: str, as_json: bool, routes: tuple[RouteSettings, ...] | None
-) -> None:
+def why(warehouse: Location, cluster: str, group_id: str, as_json: bool) -> None:
     """Say whether a group processes what it should, and if not, since when, why, and what will be lost."""
-    from streaming_app.config.routing import make_routes  # noqa: PLC0415 - not loaded by --help
     from streaming_app.queries import health  # noqa: PLC0415 - not loaded by --help
 
     reader = open_cluster(warehouse, cluster)
@@ -41,12 +33,11 @@ def why(
         raise WarehouseError(f"There is no verdict on a group {group_id!r} in cluster {cluster!r}")
     incidents = health.find_incidents(reader, cluster, {}, with_ended=True)
     incident = health.incident_of(row, incidents)
-    team = make_routes(routes or ()).team_of(group_id)
     if as_json:
-        echo_json(health.health_json(row) | {"team": team, "incident": incident and health.incident_json(incident)})
+        echo_json(health.health_json(row) | {"incident": incident and health.incident_json(incident)})
         return
     deployment = health.deployment_lines(reader, cluster, [group_id]).get(group_id)
-    for line in health.explain(row, incident, deployment, team, datetime.now(timezone.utc)):
+    for line in health.explain(row, incident, deployment, datetime.now(timezone.utc)):
         echo(line)
 
 

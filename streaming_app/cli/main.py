@@ -14,7 +14,7 @@ COMMANDS = {
     "job": ("run", "init", "check", "config", "demo"),
     "groups": ("list_groups", "describe", "history", "diff"),
     "lag": ("lag", "copies"),
-    "alerts": ("alerts", "silence"),
+    "alerts": ("alerts",),
     "health": ("why", "incidents"),
     "tables": ("status", "sql"),
     "quarantine": ("quarantine",),

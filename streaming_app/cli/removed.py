@@ -6,6 +6,8 @@ import click
 
 INSTEAD = {
     "report": "`streams-groups why --group ID --json` has the evidence",
+    "silence": "`streams-groups alerts mute PATTERN --for 2h`, and --for 0s ends that; Alertmanager has the rest",
+    "alerts --silenced": "`streams-groups alerts --check --muted`",
     "alerts backtest": "nothing replaces it",
     "run --profile": "the metric `streams_groups_batch_phase_seconds_total` says where the seconds of batches go",
     "jars verify": "the job verifies its jars at each start",

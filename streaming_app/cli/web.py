@@ -12,12 +12,11 @@ from streaming_app.tables.location import Location
 from streaming_app.text import split_address
 
 if TYPE_CHECKING:
-    from streaming_app.config.routing import NamedIntervals, RouteSettings, SilenceSettings
     from streaming_app.config.sections import PageSettings
 
 
 @click.command()
-@config_sections("page", "routes", "silences", "time_intervals")
+@config_sections("page")
 @warehouse_options
 @click.option("--listen", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="Where it is served.")
 @click.option("--base-path", metavar="PATH", help="Path of the page, for a proxy that does not strip it.")
@@ -40,18 +39,14 @@ def web(  # noqa: PLR0913, PLR0917 - one per option
     cluster: str,
     listen: str,
     page: PageSettings | None,
-    routes: tuple[RouteSettings, ...] | None,
-    silences: tuple[SilenceSettings, ...] | None,
-    time_intervals: tuple[NamedIntervals, ...] | None,
     base_path: str | None,
     allowed_hosts: tuple[str, ...],
     auth_file: Path | None,
 ) -> None:
     """Serve a page that shows the groups, their topologies, tasks, history and alerts, until Ctrl-C.
 
-    It reads the section `page` of the configuration, the teams of `routes`, and `silences`. It asks no broker.
+    It reads the section `page` of the configuration. It asks no broker.
     """
-    from streaming_app.config.routing import make_silences  # noqa: PLC0415
     from streaming_app.config.sections import PageSettings, check_base_path  # noqa: PLC0415
     from streaming_app.web.access import PageAccess  # noqa: PLC0415 - not loaded by --help
     from streaming_app.web.page import serve  # noqa: PLC0415
@@ -64,5 +59,4 @@ def web(  # noqa: PLR0913, PLR0917 - one per option
         raise click.UsageError(str(error)) from None
     changes = {"base_path": path, "allowed_hosts": allowed_hosts or page.allowed_hosts}
     given = page.model_copy(update={**changes, "auth_file": auth_file or page.auth_file})
-    recurring = make_silences(silences or (), time_intervals or ())
-    serve(warehouse, cluster, PageAccess.of(given, listen, routes or (), recurring), click.echo)
+    serve(warehouse, cluster, PageAccess.of(given, listen), click.echo)

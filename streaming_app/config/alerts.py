@@ -38,10 +38,9 @@ from streaming_app.alerts.evaluate import (
 from streaming_app.alerts.health_rules import REPLACED
 from streaming_app.alerts.lifecycle import NotifyPolicy
 from streaming_app.alerts.notification_queue import Grouping
-from streaming_app.alerts.routes import NO_ROUTES, Routes
 from streaming_app.alerts.rule import MAX_NEW_GROUPS, RuleSettings
 from streaming_app.alerts.survey import DescriptionMode
-from streaming_app.config.routing import as_list
+from streaming_app.config.duty import as_list
 from streaming_app.section import Duration, Pattern, PositiveDuration, Section
 
 _Count = Annotated[int, Field(ge=1, strict=True)]
@@ -146,9 +145,9 @@ class AlertSettings(Section):
         layers = (self.rules, *(override.rules for override in self.overrides))
         return {name: REPLACED[name] for layer in layers for name in getattr(layer, "_replaced", ())}
 
-    def notify_policy(self, sinks: Iterable[str], routes: Routes = NO_ROUTES) -> NotifyPolicy:
+    def notify_policy(self, sinks: Iterable[str]) -> NotifyPolicy:
         """Return the policy for notifications to the sinks with these names."""
-        return NotifyPolicy(tuple(sinks), self.keep_firing_for, self.repeat_after, routes)
+        return NotifyPolicy(tuple(sinks), self.keep_firing_for, self.repeat_after)
 
     @property
     def grouping(self) -> Grouping:

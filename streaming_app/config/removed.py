@@ -15,6 +15,8 @@ REMOVED: Mapping[tuple[str, ...], str] = {
     ): "the names in the metrics page of the documentation, which has those of other exporters",
     ("page", "listen"): "`streams-groups web --listen HOST:PORT`, a process of its own",
     ("page", "memory"): "a limit of the unit or container of `streams-groups web`",
+    ("routes",): "the routes of Alertmanager, by its label `group`; an alert goes to every sink",
+    ("silences",): "mute timings of Alertmanager, or `streams-groups alerts mute` in a cron job",
     ("sinks", "summary"): "`streams-groups status`, or `streams-groups alerts --json` in a cron job",
 }
 """By path, in which the items of a list have no place: what to use instead."""

@@ -20,7 +20,7 @@ from pydantic_core import PydanticCustomError
 
 from streaming_app.config import defaults
 from streaming_app.config.alerts import AlertSettings
-from streaming_app.config.routing import DutySettings, NamedIntervals, RouteSettings, SilenceSettings, check_names
+from streaming_app.config.duty import DutySettings, NamedIntervals, check_names
 from streaming_app.config.sections import (
     BrokerFactsSettings,
     DescriptionsSettings,
@@ -126,12 +126,8 @@ class Settings(Section):
     """Spark settings."""
     alerts: AlertSettings = AlertSettings()
     sinks: SinkList = ()
-    routes: tuple[RouteSettings, ...] = ()
-    """To which sinks an alert goes, and who owns a group; default every alert to every sink."""
     time_intervals: tuple[NamedIntervals, ...] = ()
     """Times that recur, by name."""
-    silences: tuple[SilenceSettings, ...] = ()
-    """Alerts that are not sent at such times."""
     duty: tuple[DutySettings, ...] = ()
     """When groups are meant to run; default always, or as they usually did."""
     metrics: MetricsSettings = MetricsSettings()
@@ -144,31 +140,10 @@ class Settings(Section):
     descriptions: DescriptionsSettings = DescriptionsSettings()
     page: PageSettings = PageSettings()
 
-    @field_validator("routes")
-    @classmethod
-    def _go_to_sinks(cls, routes: tuple[RouteSettings, ...], info: ValidationInfo) -> tuple[RouteSettings, ...]:
-        if "sinks" in info.data:
-            known = [sink.name for sink in info.data["sinks"] if sink.gets_alerts]
-            check_names([name for route in routes for name in route.sinks or ()], known, "sink that gets alerts")
-        return routes
-
     @field_validator("time_intervals")
     @classmethod
     def _have_names(cls, given: tuple[NamedIntervals, ...]) -> tuple[NamedIntervals, ...]:
         return _check_unique_names(given, "time intervals")
-
-    @field_validator("silences")
-    @classmethod
-    def _name_intervals(
-        cls, silences: tuple[SilenceSettings, ...], info: ValidationInfo
-    ) -> tuple[SilenceSettings, ...]:
-        if "time_intervals" in info.data:
-            known = [one.name for one in info.data["time_intervals"]]
-            named = [(*one.mute_time_intervals, *one.active_time_intervals) for one in silences]
-            check_names([name for names in named for name in names], known, "time interval")
-            if not all(named):
-                raise ValueError("each must have mute_time_intervals or active_time_intervals")
-        return silences
 
     @field_validator("duty")
     @classmethod

@@ -17,7 +17,7 @@ from streaming_app.alerts.alert import Alert
 from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed, StoredHealth
 from streaming_app.alerts.evaluate import watches_any
 from streaming_app.alerts.notification_queue import Grouping
-from streaming_app.alerts.outbox import Backoff, IsSilenced, Outboxes, Results, SinkStatus
+from streaming_app.alerts.outbox import Backoff, IsMuted, Outboxes, Results, SinkStatus
 from streaming_app.alerts.survey import DescriptionSupport, LostDescription, PluginStatus
 from streaming_app.errors import OtherOwnerError
 from streaming_app.groups.copies_status import GroupCopies
@@ -38,14 +38,14 @@ from streaming_app.text import count
 _RETRY_SAVE_SECONDS = 10.0  # delta-rs logs a lot at each attempt when the disk is full
 
 
-class Silences(Protocol):
-    """What the service needs of `ActiveSilences`."""
+class Mutes(Protocol):
+    """What the service needs of `ActiveMutes`."""
 
     def refresh(self) -> bool:
-        """Read new silences, and return whether any is active."""
+        """Read new mutes, and return whether any is active."""
 
-    def is_silenced(self, alert: Alert) -> bool:
-        """Return whether an alert is silenced now."""
+    def is_muted(self, alert: Alert) -> bool:
+        """Return whether an alert is muted now."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Sources(NamedTuple):
 
     groups: GroupCache
     job_status: Callable[[], JobStatus]
-    silences: Silences
+    mutes: Mutes
     differing_groups: Callable[[], Sequence[DifferingGroup]] = tuple
     """What the self-check reports."""
     copies: Callable[[], Sequence[GroupCopies] | None] = tuple
@@ -116,15 +116,14 @@ class AlertService(Service):
         self._evaluate_at = self._retry_save_at = self._retry_health_at = 0.0
         self._checked_coverage, self._evaluated = False, True
         sinks = list(sinks)
-        sinks_of = config.engine.notify_policy.sinks_of
-        outboxes = Outboxes(map(traits_of, sinks), config.grouping, jittered(config.backoff), sinks_of)
+        outboxes = Outboxes(map(traits_of, sinks), config.grouping, jittered(config.backoff))
         self._health_tables, self._ended = health, ended
         self._engine = AlertEngine(
             config.engine,
             store.alerts(),
             outboxes,
             descriptions,
-            is_silenced=self._silenced(),
+            is_muted=self._muted(),
             health=StoredHealth(health.verdicts(), health.incidents(datetime.now(timezone.utc))),
         )
         self._dispatcher = Dispatcher(sinks, outboxes, self._delivered, report, max_named=config.grouping.max_named)
@@ -203,7 +202,7 @@ class AlertService(Service):
             self._sources.lost_descriptions(),
             self._sources.plugin(),
             self._ended.reasons(),
-            self._silenced(),
+            self._muted(),
         )
         with self._dispatcher.changing():
             self._engine.step(observed, now)
@@ -211,8 +210,8 @@ class AlertService(Service):
             self._save, self._save_health, self._queue
         )  # stored before they are sent, so that a crash in between loses none
 
-    def _silenced(self) -> IsSilenced | None:
-        return self._sources.silences.is_silenced if self._sources.silences.refresh() else None
+    def _muted(self) -> IsMuted | None:
+        return self._sources.mutes.is_muted if self._sources.mutes.refresh() else None
 
     def _queue(self) -> None:
         with self._dispatcher.changing():

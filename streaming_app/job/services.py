@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from streaming_app.alerts.engine import EngineSettings
 from streaming_app.alerts.survey import NO_PLUGIN, DescriptionSupport, PluginStatus
 from streaming_app.config.defaults import TOPIC
-from streaming_app.config.routing import make_duty, make_routes, make_silences
+from streaming_app.config.duty import make_duty
 from streaming_app.errors import WarehouseError
 from streaming_app.health.history import WINDOW
 from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
@@ -34,7 +34,7 @@ from streaming_app.jvm.class_archive import archive_path, make_archive, reason_f
 from streaming_app.jvm.jar_sets import DIRECTORY_VARIABLE, find_jars, spark_jars
 from streaming_app.kafka.properties import client_properties
 from streaming_app.metrics.collector import MetricSources, make_registry
-from streaming_app.notify.silences import ActiveSilences
+from streaming_app.notify.mutes import ActiveMutes
 from streaming_app.report import Report
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.health_tables import EndedIncidents, HealthTables
@@ -146,8 +146,7 @@ def background_services(
     known_since = earlier.descriptions_since if earlier else None
     descriptions = DescriptionSupport(config.alerts.descriptions, known_since=known_since)
     heartbeat = Heartbeat(config, files, health, descriptions, fence)
-    recurring = make_silences(config.silences, config.time_intervals)
-    silences = ActiveSilences(config.warehouse, config.cluster, report, recurring=recurring)
+    mutes = ActiveMutes(config.warehouse, config.cluster, report)
     wanted = wanted_services(config)
     properties = client_properties(config.bootstrap_server, config.command_config)
 
@@ -170,9 +169,7 @@ def background_services(
             EngineSettings(
                 config.cluster,
                 config.alerts.rule_settings_of(),
-                config.alerts.notify_policy(
-                    (sink.name for sink in config.sinks if sink.gets_alerts), make_routes(config.routes)
-                ),
+                config.alerts.notify_policy(sink.name for sink in config.sinks if sink.gets_alerts),
                 lag_of_all_groups=config.alerts.lag_of == "all",
                 max_new_groups=config.alerts.max_new_groups,
                 late_seconds=_LATE_SECONDS + 2 * config.trigger,
@@ -186,7 +183,7 @@ def background_services(
         Sources(
             group_cache,
             lambda: health.status,
-            silences,
+            mutes,
             lambda: health.differing_groups,
             copies.statuses if copies else tuple,
             lag.groups if lag else dict,

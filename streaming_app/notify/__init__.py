@@ -1,1 +1,1 @@
-"""Notifications: a sink of each kind, what is sent together and when, silences, summaries, and the sinks' threads."""
+"""Notifications: a sink of each kind, what is sent together and when, mutes, and the sinks' threads."""

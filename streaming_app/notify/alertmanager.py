@@ -2,7 +2,7 @@
 
 Alertmanager drops all alerts when it restarts. So, like Prometheus, this sink resends all firing alerts regularly;
 Alertmanager notifies only once. Other than Prometheus it gives an `endsAt` far ahead (`ends_after`): that the job is
-down, or an alert is silenced here, resolves nothing there. Only the alert Watchdog ends soon, which is what it is for.
+down, or an alert is muted here, resolves nothing there. Only the alert Watchdog ends soon, which is what it is for.
 
 Labels identify an alert there. When the verdict of an incident becomes worse, the alert has another name or severity:
 the one with the former labels is ended at the same moment. Which they were is stored with the alert (`alert.WAS`).
@@ -42,7 +42,7 @@ class AlertmanagerSettings(AuthSettings):
     resend: Annotated[Duration, Field(ge=1, le=3600)] = 60.0
     """How often firing alerts are sent again; Watchdog ends there if it is not sent for four times as long."""
     ends_after: Annotated[Duration, Field(ge=1)] = 7 * DAY
-    """How long after it was last sent an alert ends there: without the job, or while it is silenced here."""
+    """How long after it was last sent an alert ends there: without the job, or while it is muted here."""
     labels: Mapping[_Label, str] = {}
     """Additional labels for every alert, for routing."""
     generator_url: str | None = None
@@ -67,7 +67,7 @@ class AlertmanagerSettings(AuthSettings):
 class AlertmanagerSink(Sink):
     """Sends to all members of an Alertmanager cluster.
 
-    The labels are alertname, severity, cluster, group, team, and the configured ones.
+    The labels are alertname, severity, cluster, group, and the configured ones.
     """
 
     def __init__(
@@ -128,8 +128,6 @@ class AlertmanagerSink(Sink):
         own_labels = {"alertname": identity.rule, "severity": identity.severity, "cluster": alert.cluster}
         if alert.group_id is not None:
             own_labels["group"] = alert.group_id
-        if identity.team is not None:
-            own_labels["team"] = identity.team
         details = "\n".join(f"{name}: {format_value(value)}" for name, value in alert.details.items())
         annotations = {
             "summary": alert.summary,

@@ -18,7 +18,6 @@ from streaming_app.text import and_more, count, digest, escape, first_of, shorte
 
 _MAX_ID, _MAX_SUMMARY, _MAX_VALUE = 200, 500, 10_000  # characters
 _MAX_NAME = 100  # of an id among others
-_MAX_TEAMS = 10  # named
 
 # Of everybody, wherever it is, and of one user or group, where a word could start.
 _MENTION = re.compile(r"@(?=all|channel|here|everyone)|(?<![A-Za-z0-9])@(?=[\w!&])", re.IGNORECASE)
@@ -85,11 +84,6 @@ class AlertGroup:
         return min((alert.severity for alert in self.alerts), key=severity_rank)
 
     @property
-    def teams(self) -> tuple[str, ...]:
-        """The teams that own the groups, each once."""
-        return tuple(dict.fromkeys(alert.team for alert in self.alerts if alert.team))
-
-    @property
     def since(self) -> datetime:
         """Since when the first of the conditions has held."""
         return min(alert.pending_since for alert in self.alerts)
@@ -141,7 +135,6 @@ def format_group_message(
     With `max_characters` it names only as many as fit.
     """
     common = [f"severity: {group.severity}", f"since: {utc_iso(group.since)}"]
-    common += [f"team: {one_line(first_of(group.teams, _MAX_TEAMS))}"] if group.teams else []
     common += [f"runbook: {runbook}"] if runbook else []
     left = None if max_characters is None else max_characters - len("\n".join(common)) - _MAX_NAME
     lines: list[str] = []

@@ -8,7 +8,6 @@ The body, version 1:
      "data": {"fingerprint": identifies this alert; a later alert of the same rule and group has a different one,
               "cluster", "group_id": null for alerts about the job or the cluster, "rule", "severity", "state",
               "pending_since", "opened_at", "resolved_at": null while it fires,
-              "team": who owns the group, null if no route says so,
               "summary": one line, "details": an object with further context,
               "runbook_url", "page_url": null if there is none}}
 
@@ -118,7 +117,6 @@ def payload(alert: Alert, event: str, runbook: str | None = None, page: str | No
         "pending_since": utc_iso(alert.pending_since),
         "opened_at": alert.opened_at and utc_iso(alert.opened_at),
         "resolved_at": alert.resolved_at and utc_iso(alert.resolved_at),
-        "team": alert.team,
         "summary": alert.summary,
         "details": dict(alert.details),
         "runbook_url": runbook,

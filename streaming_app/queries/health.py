@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from streaming_app.alerts.health_rules import RULES_BY_VERDICT
-from streaming_app.alerts.routes import Routes
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.deployments import DEPLOYMENT
 from streaming_app.health.incidents import Incident
@@ -63,12 +62,10 @@ def to_line(group_id: str, verdict: Verdict) -> str:
     return f"{group_id} is {verdict.verdict} since {utc(verdict.since)}: {why}{lost}"
 
 
-def lines(rows: Iterable[HealthRow], deployments: Mapping[str, str], routes: Routes) -> Iterator[str]:
-    """Yield a line for each verdict, the worst first, with those for its team, if any, and of `deployment_lines`."""
+def lines(rows: Iterable[HealthRow], deployments: Mapping[str, str]) -> Iterator[str]:
+    """Yield a line for each verdict, the worst first, with that of `deployment_lines`."""
     for row in sorted(rows, key=lambda row: (trouble(row.verdict), row.group_id)):
         yield to_line(row.group_id, row.verdict)
-        if team := routes.team_of(row.group_id):
-            yield f"  Team: {team}."
         yield from filter(None, [deployments.get(row.group_id)])
 
 
@@ -182,13 +179,11 @@ def incident_of(row: HealthRow, incidents: Iterable[Incident]) -> Incident | Non
     return open_one or max(own, key=lambda one: one.opened_at, default=None)
 
 
-def explain(
-    row: HealthRow, incident: Incident | None, deployment: str | None, team: str | None, now: datetime
-) -> Iterator[str]:
+def explain(row: HealthRow, incident: Incident | None, deployment: str | None, now: datetime) -> Iterator[str]:
     """Yield at most ten lines that say how a group is, since when and why, what will be lost, and what to do."""
-    verdict, own = row.verdict, f" Team: {team}." if team else ""
+    verdict = row.verdict
     yield to_line(row.group_id, verdict)
-    yield f"  {VERDICTS.get(verdict.verdict, '')} Severity: {verdict.severity or 'none'}.{own}"
+    yield f"  {VERDICTS.get(verdict.verdict, '')} Severity: {verdict.severity or 'none'}."
     if verdict.evidence.get(PLANNED):
         yield "  It is planned, as somebody said who ended its incident: another bad verdict is a new one."
     if verdict.evidence.get("not_over"):

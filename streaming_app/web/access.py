@@ -16,7 +16,7 @@ import binascii
 import hmac
 import ipaddress
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
@@ -26,11 +26,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from streaming_app.alerts.routes import NO_ROUTES, Routes
-from streaming_app.config.routing import RouteSettings, make_routes
 from streaming_app.config.sections import PageSettings
 from streaming_app.errors import UserError
-from streaming_app.notify.silences import RecurringSilence
 from streaming_app.secret_file import read_secret_file
 from streaming_app.text import split_address
 
@@ -203,19 +200,9 @@ class PageAccess:
     credentials: Credentials | None = None
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """As `PageSettings` has them."""
-    routes: Routes = NO_ROUTES
-    """Which team owns a group."""
-    silences: Sequence[RecurringSilence] = ()
-    """Those of the configuration."""
 
     @classmethod
-    def of(
-        cls,
-        config: PageSettings,
-        listen: str,
-        routes: Sequence[RouteSettings] = (),
-        silences: Sequence[RecurringSilence] = (),
-    ) -> PageAccess:
+    def of(cls, config: PageSettings, listen: str) -> PageAccess:
         """Return the settings of a configuration. Raises PageError if its file of users cannot be read."""
         return cls(
             listen=listen,
@@ -223,8 +210,6 @@ class PageAccess:
             allowed_hosts=frozenset(name.lower() for name in config.allowed_hosts),
             credentials=read_credentials(config.auth_file) if config.auth_file else None,
             labels=config.labels,
-            routes=make_routes(routes),
-            silences=silences,
         )
 
     @property

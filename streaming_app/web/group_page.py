@@ -16,7 +16,7 @@ from streaming_app.health.incidents import Incident
 from streaming_app.health.verdict import Verdict
 from streaming_app.lag.status import LEFT_OVER
 from streaming_app.lag.status import OK as IN_TIME
-from streaming_app.notify.silences import RecurringSilence, Silence
+from streaming_app.notify.mutes import Mute
 from streaming_app.queries.behind_series import BehindSeries
 from streaming_app.queries.facts import GroupFacts
 from streaming_app.queries.history import Owned
@@ -119,9 +119,7 @@ class History:
     owned: Mapping[str, Owned] | None = None
     """None: the events of assignments are too many."""
     alerts: Sequence[Alert] = ()
-    silences: Sequence[Silence] = ()
-    recurring: Sequence[RecurringSilence] = ()
-    """The silences of the configuration, as it is now."""
+    mutes: Sequence[Mute] = ()
 
 
 @dataclass(frozen=True)
@@ -227,8 +225,7 @@ def group_view(  # noqa: PLR0913 - what is known about a group
         series=history.behind,
         owned=history.owned or {},
         alerts=history.alerts,
-        silences=history.silences,
-        recurring=history.recurring,
+        mutes=history.mutes,
         events=events.drawn,
         copies=copies,
         series_window=history.times,

@@ -78,7 +78,7 @@ class Page:
         self._source, self._settings, self._clock = source, settings, clock
         self._sources = {source.cluster: source}
         self._report_error = ReportOnce(report)
-        self._renderer = Renderer(Labels(settings.labels, settings.routes))
+        self._renderer = Renderer(Labels(settings.labels))
         self._rendered: OrderedDict[tuple[str, str, int], asyncio.Task[Rendered]] = OrderedDict()
         self.live = LiveUpdates()
         routes = [
@@ -210,8 +210,7 @@ class Page:
             rate_bins=BINS,
             owned=owned,
             alerts=snapshot.alerts_of(group_id, *times),
-            silences=snapshot.silences_of(group_id),
-            recurring=[one for one in self._settings.silences if one.group.matches(group_id)],
+            mutes=snapshot.mutes_of(group_id),
         )
 
     def _other_group(self, group: GroupSummary, request: Request, snapshot: Snapshot, now: datetime) -> Response:
@@ -315,7 +314,7 @@ class PageServer(HttpServer):
     ) -> None:
         """Listen. `report` gets a line for each new error of a page. Raises SetupError if that is not possible."""
         self._settings = settings
-        source = SnapshotSource(warehouse, cluster, labels=Labels(settings.labels, settings.routes))
+        source = SnapshotSource(warehouse, cluster, labels=Labels(settings.labels))
         page = Page(source, settings, report=report)
         super().__init__(
             settings.listen,

@@ -18,7 +18,7 @@ from streaming_app.errors import WarehouseError
 from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.health.incidents import Incident
 from streaming_app.lag.status import LEFT_OVER, RANK, UNKNOWN
-from streaming_app.notify.silences import Silence
+from streaming_app.notify.mutes import Mute
 from streaming_app.queries.behind_series import BehindSeries, behind_series
 from streaming_app.queries.facts import GroupFacts, read_group_facts
 from streaming_app.queries.groups import other_members, search_groups
@@ -113,8 +113,8 @@ class Snapshot:
     groups: tuple[GroupSummary, ...] = ()
     alerts: tuple[Alert, ...] = ()
     """Those that are pending or firing, of groups, the cluster and the job."""
-    silences: tuple[Silence, ...] = ()
-    """Those that were added by command, and have ended in the last 30 days or not yet."""
+    mutes: tuple[Mute, ...] = ()
+    """Those that have ended in the last 30 days or not yet."""
     has_lag: bool = False
     """The tables hold the lag of any group: the job may ask for the ends of the logs."""
     reader: WarehouseReader | None = None
@@ -259,9 +259,9 @@ class Snapshot:
         )
         return self._ask(read_alerts, where, before=[])
 
-    def silences_of(self, group_id: str) -> list[Silence]:
-        """Return the silences of alerts of a group."""
-        return [one for one in self.silences if one.group.matches(group_id)]
+    def mutes_of(self, group_id: str) -> list[Mute]:
+        """Return the mutes of alerts of a group."""
+        return [one for one in self.mutes if one.pattern.matches(group_id)]
 
     def changes_before(self, group_id: str, time: datetime) -> Sequence[Row]:
         """Return what changed in a group before a time, as `queries` does. Raises WarehouseError."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming_app.errors import WarehouseError
-from streaming_app.notify.silences import SilenceReader
+from streaming_app.notify.mutes import MuteReader
 from streaming_app.queries.warehouse import find_staleness
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
 from streaming_app.tables.location import Location
@@ -105,7 +105,7 @@ class SnapshotSource:
         self._reading: Reading | None = None
         self._others = OtherGroups(lambda: read_other_groups(self._location, cluster, labels))
         self._number_of_others = 0
-        self._silences = SilenceReader(self._location, cluster)
+        self._mutes = MuteReader(self._location, cluster)
         self._checked_at = -CHECK_SECONDS
         self._busy_until = 0.0
         self._versions: _Versions = ()
@@ -131,14 +131,14 @@ class SnapshotSource:
             heartbeat = read_heartbeat(self._location, self.cluster)
             versions = self._table_versions(_WATCHED)
             others, number = self._newest_others()
-            self._silences.refresh()
+            self._mutes.refresh()
             if self._must_read(versions):
                 self._read(versions, heartbeat, now)
         except WarehouseError as error:
             return self._failed(str(error))
-        silences = self._silences.silences
-        tag = _digest(_tag(self._versions, heartbeat, self.cluster, now), number, silences)
-        return self._composed({"tag": tag, "heartbeat": heartbeat, "silences": silences}, others, number)
+        mutes = self._mutes.mutes
+        tag = _digest(_tag(self._versions, heartbeat, self.cluster, now), number, mutes)
+        return self._composed({"tag": tag, "heartbeat": heartbeat, "mutes": mutes}, others, number)
 
     def _must_read(self, versions: _Versions) -> bool:
         if self._reading is None or self._snapshot.problem is not None:

@@ -1,4 +1,4 @@
-"""More tracks of a group: tasks as a heat map, alerts, silences, deployments, restores; and where each track is. Pure.
+"""More tracks of a group: tasks as a heat map, alerts, mutes, deployments, restores; and where each track is. Pure.
 
 Positions are as in `timeline`. Of a thousand tasks those in trouble are the first rows of the heat map: those that
 nobody has, then those that are furthest behind.
@@ -15,7 +15,7 @@ from typing import Any
 from streaming_app.alerts.alert import Alert
 from streaming_app.groups.deployments import DEPLOYMENT
 from streaming_app.groups.task_copies import RESTORING, TaskCopy, format_task
-from streaming_app.notify.silences import RecurringSilence, Silence
+from streaming_app.notify.mutes import Mute
 from streaming_app.queries.behind_series import Behind, BehindSeries
 from streaming_app.queries.history import Owned
 from streaming_app.text import duration, host_of, utc, utc_clock
@@ -84,9 +84,7 @@ class Tracks:
     heat: HeatMap
     alerts: Sequence[Sequence[Span]]
     """In rows, so that none hides another; the value is the severity."""
-    silences: Sequence[Span]
-    silenced: Sequence[str]
-    """The silences in words; those of one entry of the configuration are one line."""
+    mutes: Sequence[Span]
     deployments: Sequence[Span]
     restores: Sequence[Restore]
     more_restores: int
@@ -98,27 +96,23 @@ def tracks(  # noqa: PLR0913 - what the tables hold
     series: BehindSeries | None,
     owned: Mapping[str, Owned],
     alerts: Iterable[Alert] = (),
-    silences: Iterable[Silence] = (),
-    recurring: Iterable[RecurringSilence] = (),
+    mutes: Iterable[Mute] = (),
     events: Iterable[Row] = (),
     copies: Iterable[TaskCopy] = (),
     series_window: tuple[datetime, datetime] | None = None,
 ) -> Tracks:
     """Return the tracks of a group in a window.
 
-    `series` is from `series_window` on, `owned` as `owned_tasks` returns it, `alerts`, `silences` and `recurring` are
-    those of the group, `copies` are the copies of its tasks now.
+    `series` is from `series_window` on, `owned` as `owned_tasks` returns it, `alerts` and `mutes` are those
+    of the group, `copies` are the copies of its tasks now.
     """
     scale = Scale(window.begin, window.end)
     restoring = [one for one in copies if one.role == RESTORING and window.selected]
     restoring.sort(key=lambda one: (-(one.lag or 0), one.task))
-    added = list(_silences(silences, scale))
-    planned = [found for one in recurring if (found := _planned(one, scale))]
     return Tracks(
         heat=heat_map(window, series, owned, series_window or (window.begin, window.end)),
         alerts=_rows(list(_alerts(alerts, scale))),
-        silences=[*added, *(span for spans, _ in planned for span in spans)],
-        silenced=[*(span.text for span in added), *(text for _, text in planned)],
+        mutes=list(_mutes(mutes, scale)),
         deployments=list(_deployments(events, scale)),
         restores=[_restore(one, owned, window, scale) for one in restoring[:SHOWN_RESTORES]],
         more_restores=max(0, len(restoring) - SHOWN_RESTORES),
@@ -206,7 +200,7 @@ def _during(begin: datetime, end: datetime) -> str:
     return f"{utc(begin)} to {until}"
 
 
-# --- Alerts, silences, deployments ------------------------------------------------------------------------------------
+# --- Alerts, mutes, deployments ---------------------------------------------------------------------------------------
 
 
 def _alerts(alerts: Iterable[Alert], scale: Scale) -> Iterator[Span]:
@@ -229,35 +223,12 @@ def _rows(spans: Sequence[Span]) -> list[list[Span]]:
     return rows
 
 
-def _silences(silences: Iterable[Silence], scale: Scale) -> Iterator[Span]:
-    for one in silences:
-        text = f"{_what(one)} silenced until {utc(one.ends_at)} by {one.created_by}: {one.comment}"
-        yield from scale.span(one.starts_at, min(one.ends_at, scale.end), "silence", text)
-
-
-def _planned(one: RecurringSilence, scale: Scale) -> tuple[list[Span], str] | None:
-    """Return when a silence of the configuration is active, and the same in words. Those too close to see are one."""
-    found = list(one.between(scale.begin, scale.end))
-    if not found:
-        return None
-    what = f"{_what(one)} silenced at times of the configuration ({one.id})"
-    why = f": {one.comment}" if one.comment else ""
-    spans = list[Span]()
-    for silence in found:
-        begin, end = silence.starts_at, min(silence.ends_at, scale.end)
-        text = f"{what}, {_during(begin, end)}{why}"
-        for span in scale.span(begin, end, "silence", text):
-            if spans and span.x < spans[-1].x + spans[-1].width + 1:
-                first = spans.pop()
-                spans.append(Span(first.x, round(span.x + span.width - first.x, 2), span.value, f"{what}{why}"))
-            else:
-                spans.append(span)
-    last = ", last" if len(found) > 1 else ""
-    return spans, f"{what}{last} until {utc(found[-1].ends_at)}{why}"
-
-
-def _what(silence: Silence | RecurringSilence) -> str:
-    return f"alerts of {silence.rule}" if silence.rule else "alerts"
+def _mutes(mutes: Iterable[Mute], scale: Scale) -> Iterator[Span]:
+    for one in mutes:
+        if one.starts_at < one.ends_at:  # not one that ends another
+            why = f": {one.reason}" if one.reason else ""
+            text = f"alerts muted until {utc(one.ends_at)} by {one.created_by}{why}"
+            yield from scale.span(one.starts_at, min(one.ends_at, scale.end), "mute", text)
 
 
 def _deployments(events: Iterable[Row], scale: Scale) -> Iterator[Span]:
@@ -305,7 +276,7 @@ class Place:
 
 def places(found: Tracks, labels: Mapping[str, str | None]) -> list[Place]:
     """Return where the tracks are that have anything to show, trouble first; those whose label is None have not."""
-    rows = len(found.alerts) + bool(found.silences)
+    rows = len(found.alerts) + bool(found.mutes)
     heights = {
         "health": 28,
         "alerts": rows and _ALERT_HEIGHT * rows + 5,

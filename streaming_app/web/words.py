@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from streaming_app.alerts.alert import TEAM
-from streaming_app.alerts.routes import NO_ROUTES, Routes
 from streaming_app.health.verdict import (
     BEHIND,
     DOWN,
@@ -123,20 +121,15 @@ Label = tuple[str, str]
 class Labels:
     """Which labels a group has."""
 
-    def __init__(self, rules: Mapping[str, Mapping[str, str]], routes: Routes = NO_ROUTES) -> None:
-        """Take the section `page.labels`, the regular expression by value by name, and the routes of alerts.
-
-        The team that a route names is a label, too, unless the rules have labels of that name.
-        """
-        self._team_of = None if TEAM in rules else routes.team_of
+    def __init__(self, rules: Mapping[str, Mapping[str, str]]) -> None:
+        """Take the section `page.labels`, the regular expression by value by name."""
         self._rules = {
             name: [(value, compiled(regex)) for value, regex in values.items()] for name, values in rules.items()
         }
 
     def of(self, group_id: str) -> tuple[Label, ...]:
         """Return the labels of a group: of each name the first value whose expression matches the whole id."""
-        team = self._team_of and self._team_of(group_id)
-        found = [(TEAM, team)] if team else []
+        found = list[Label]()
         for name, values in self._rules.items():
             value = next((value for value, regex in values if regex.matches(group_id)), None)
             if value is not None:

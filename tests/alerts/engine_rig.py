@@ -46,7 +46,7 @@ class Rig:
     def __post_init__(self) -> None:
         self.restart()
 
-    def restart(self, is_silenced: Callable[[Alert], bool] | None = None, health: StoredHealth = NO_HEALTH) -> None:
+    def restart(self, is_muted: Callable[[Alert], bool] | None = None, health: StoredHealth = NO_HEALTH) -> None:
         """Start another engine with what the table has, as after a kill."""
         known = AlertSettings.model_validate(self.settings)
         engine = EngineSettings(
@@ -58,7 +58,7 @@ class Rig:
         )
         outboxes = Outboxes([SinkTraits(PAGER, groups=True)], known.grouping, Backoff())
         self.engine = AlertEngine(
-            engine, self.table.values(), outboxes, self.descriptions, is_silenced=is_silenced, health=health
+            engine, self.table.values(), outboxes, self.descriptions, is_muted=is_muted, health=health
         )
         self.engine.queue(0)
 

@@ -141,14 +141,14 @@ def test_alerts_of_one_rule_wait_for_each_other_and_for_the_interval() -> None:
     assert rig.sent[3:] == [(FIRING, "d")]
 
 
-def test_a_silenced_alert_is_due_when_its_silence_ends_also_after_a_restart() -> None:
+def test_a_muted_alert_is_due_when_its_mute_ends_also_after_a_restart() -> None:
     rig = Rig({"group_wait": "0s"})
     broken = group("FAILED", -3600)
-    rig.cycle(0, broken, is_silenced=lambda alert: alert.group_id == "payments")
-    rig.cycle(5, broken, group("FAILED", -3600, "other"), is_silenced=lambda alert: alert.group_id == "payments")
+    rig.cycle(0, broken, is_muted=lambda alert: alert.group_id == "payments")
+    rig.cycle(5, broken, group("FAILED", -3600, "other"), is_muted=lambda alert: alert.group_id == "payments")
     assert rig.sent == [(FIRING, "other")]
     rig.restart(lambda alert: alert.group_id == "payments")
-    rig.cycle(10, broken, group("FAILED", -3600, "other"), is_silenced=lambda alert: alert.group_id == "payments")
+    rig.cycle(10, broken, group("FAILED", -3600, "other"), is_muted=lambda alert: alert.group_id == "payments")
     assert rig.sent == [(FIRING, "other")]
     rig.cycle(70, broken, group("FAILED", -3600, "other"))
     assert rig.sent == [(FIRING, "other"), (FIRING, "payments")]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.alerts.alert import FIRING, PENDING, RESOLVED, AlertKey, Delivery, Finding
+from streaming_app.alerts.alert import FIRING, PENDING, RESOLVED, AlertKey, Delivery, Finding, Identity
 from streaming_app.alerts.lifecycle import AlertChanges, AlertState, NotifyPolicy
 from streaming_app.alerts.rule import RuleSettings
 from tests.alerts.alert_harness import DUE, KEY, SETTINGS, SINKS, AlertHarness, at
@@ -329,3 +329,17 @@ def test_an_alert_that_becomes_critical_is_due_once_to_each_sink_that_it_goes_to
     (alert,) = harness.state.open.values()
     repeat = 1 if was_sent else 0
     assert alert.deliveries == tuple(Delivery(sink, FIRING, repeat=repeat) for sink in SINKS)
+
+
+def test_what_an_alert_was_before_is_kept_with_it_and_names_each_once() -> None:
+    harness = AlertHarness()
+    rule = KEY.rule
+    for minute, severity in enumerate(("warning", "critical", "critical", "critical")):
+        harness.apply(at(300 + 60 * minute), {KEY: Finding(at(0), "why", severity=severity)})
+    (one,) = harness.state.open.values()
+    assert one.was == (Identity(rule, "warning"),)
+    assert [Identity.parse(str(each)) for each in one.was] == list(one.was)
+    harness.apply(at(600), {KEY: Finding(at(0), "why", severity="warning")})
+    (one,) = harness.state.open.values()
+    assert one.was == (Identity(rule, "critical"),)  # and not what it is again
+    assert Identity.parse("R critical my team") == Identity("R", "critical")

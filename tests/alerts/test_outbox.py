@@ -262,15 +262,7 @@ def _taken(outbox: Outbox, second: float = 0) -> Iterator[str | None]:
         outbox.answered(task, None, at(second), second)
 
 
-def test_a_sink_gets_again_only_what_is_for_it() -> None:
-    sinks = [RESEND, RESEND._replace(name="mail")]
-    outboxes = Outboxes(sinks, Grouping(), Backoff(), sinks_of=lambda alert: {"mail"} if alert.group_id == "a" else ())
-    outboxes.offer([of("a", deliveries=()), of("b", deliveries=SENT)], None, 0)
-    assert list(_taken(outboxes.by_sink["mail"])) == ["a"]
-    assert list(_taken(outboxes.by_sink["chat"])) == ["b"]
-
-
-SILENCED_THEN_RESOLVED = [
+MUTED_THEN_RESOLVED = [
     pytest.param((Delivery("chat", FIRING),), (), id="never sent"),
     pytest.param((Delivery("chat", FIRING, START, 1),), (FIRING, RESOLVED), id="sent"),
     pytest.param((Delivery("chat", FIRING, None, 3, "503"),), (FIRING, RESOLVED), id="it may have arrived"),
@@ -278,8 +270,8 @@ SILENCED_THEN_RESOLVED = [
 ]
 
 
-@pytest.mark.parametrize(("fired", "left"), SILENCED_THEN_RESOLVED)
-def test_what_is_resolved_in_a_silence_is_resolved_where_it_is_known(
+@pytest.mark.parametrize(("fired", "left"), MUTED_THEN_RESOLVED)
+def test_what_is_resolved_in_a_mute_is_resolved_where_it_is_known(
     fired: tuple[Delivery, ...], left: tuple[str, ...]
 ) -> None:
     outboxes = Outboxes([SinkTraits("chat")], Grouping(), Backoff())
@@ -326,12 +318,12 @@ def test_whatever_a_sink_answers_each_notification_is_accepted_once(steps: list[
     assert sending.outbox.status.sent == len(offered)
 
 
-def test_a_silence_of_another_alert_changes_nothing_of_when_what_fires_is_sent_again() -> None:
+def test_a_mute_of_another_alert_changes_nothing_of_when_what_fires_is_sent_again() -> None:
     outboxes = Outboxes([RESEND], Grouping(), Backoff())
     outbox, times = outboxes.by_sink["chat"], []
-    outboxes.offer([of("a", deliveries=SENT), of("silenced", deliveries=SENT)], None, 0)
+    outboxes.offer([of("a", deliveries=SENT), of("muted", deliveries=SENT)], None, 0)
     for second in range(0, 200, 10):
-        outboxes.offer((), lambda alert: alert.group_id == "silenced", second)
+        outboxes.offer((), lambda alert: alert.group_id == "muted", second)
         while task := outbox.take(second):
             assert isinstance(task, Resend)
             times.append((second, [alert.group_id for alert in task.alerts]))

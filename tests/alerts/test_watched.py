@@ -103,7 +103,7 @@ class Counted(dict[str, GroupSnapshot]):
 @pytest.mark.parametrize("status", ["CURRENT", "NEVER_STORED"])
 def test_a_step_looks_at_no_group_that_has_not_changed(status: str) -> None:
     settings = AlertSettings()
-    policy, outboxes = settings.notify_policy([]), Outboxes((), Grouping(), Backoff(), lambda _alert: ())
+    policy, outboxes = settings.notify_policy([]), Outboxes((), Grouping(), Backoff())
     engine_settings = EngineSettings("c", settings.rule_settings_of(), policy)
     engine = AlertEngine(engine_settings, (), outboxes, DescriptionSupport("never"))
     groups = Counted(

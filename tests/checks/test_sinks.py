@@ -2,14 +2,12 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
-from contextlib import ExitStack
 
 import pytest
 from pydantic import TypeAdapter
 
-from streaming_app.checks.result import FAILED, OK, WARNING
+from streaming_app.checks.result import FAILED, OK
 from streaming_app.checks.sinks import check_sinks
-from streaming_app.config.routing import RouteSettings
 from streaming_app.config.settings import SinkList
 from streaming_app.notify.sink import BaseSettings
 from tests.notify.receivers import HttpReceiver
@@ -52,33 +50,6 @@ def test_a_test_notification_is_sent_and_is_over() -> None:
     assert firing["data"]["rule"] == "StreamsGroupsTest"
     assert "nothing is wrong" in firing["data"]["summary"]
     assert resolved["type"] == "alert.resolved"
-
-
-def test_a_test_notification_is_sent_for_each_team_whose_alerts_go_there() -> None:
-    with ExitStack() as receivers:
-        urls = {name: receivers.enter_context(HttpReceiver()) for name in ("pager", "chat", "old")}
-        sinks = TypeAdapter(SinkList).validate_python(
-            [{"type": "webhook", "name": name, "url": one.url} for name, one in urls.items()]
-        )
-        routes = [
-            RouteSettings.model_validate(one)
-            for one in (
-                {"groups": "pay-.*", "severity": "critical", "team": "payments", "sinks": "pager", "continue": True},
-                {"groups": "pay-.*", "team": "payments", "sinks": ["chat"]},
-                {"team": "platform", "sinks": ["chat"]},
-            )
-        ]
-        results = list(check_sinks(sinks, "production", send_test=True, routes=routes))
-        teams = {name: [body["data"]["team"] for body in one.bodies] for name, one in urls.items()}
-    assert teams["pager"] == ["payments"] * 2
-    assert sorted(teams["chat"]) == ["payments"] * 2 + ["platform"] * 2
-    assert "payments" not in teams["old"]
-    assert [one.text for one in results if one.check.startswith("route ")] == [
-        "groups pay-.*, critical, team payments: to pager; goes on",
-        "groups pay-.*, team payments: to chat",
-        "every alert, team platform: to chat",
-    ]
-    assert (results[-1].status, results[-1].text) == (WARNING, "no route leads to old")
 
 
 def test_without_sinks_there_is_one_line() -> None:

@@ -85,22 +85,6 @@ def test_list_always_shows_the_verdicts(warehouse: Path) -> None:
     assert rows[-4:-1] == [["GROUP", "STATE", "HEALTH"], ["new", "Empty", "Unknown"], ["orders", "Stable", "Ok"]]
 
 
-def test_the_team_of_a_route_is_shown_where_the_configuration_names_one(warehouse: Path, tmp_path: Path) -> None:
-    append(warehouse, "groups", group_row("orders", "Stable"), group_row("payments", "Empty"))
-    config = tmp_path / "streams-groups.yaml"
-    config.write_text("routes:\n- {groups: 'pay.*', team: money}\n")
-    given = ("--config", str(config))
-    rows = [line.split() for line in run(warehouse, "list", *given).split("\n")]
-    assert rows[-4:-1] == [["GROUP", "HEALTH", "TEAM"], ["orders", "Ok", "-"], ["payments", "Down", "money"]]
-    assert "TEAM" in run(warehouse, "list", "--health", "Down", *given)
-    lines = run(warehouse, "describe", "--all-groups", *given).split("\n")[1:]
-    assert lines[1] == "  Team: money."
-    assert not lines[3].startswith("  Team")
-    assert "Severity: critical. Team: money." in run(warehouse, "why", "--group", "payments", *given)
-    as_json = CliRunner().invoke(main, ["describe", "--all-groups", "--json", *given, "--warehouse", str(warehouse)])
-    assert {one["group_id"]: one["team"] for one in json.loads(as_json.stdout)} == {"orders": None, "payments": "money"}
-
-
 def test_describe_begins_with_the_verdicts_the_worst_first_and_what_will_be_lost(warehouse: Path) -> None:
     append(warehouse, "groups", *(group_row(name, "Stable") for name in ("orders", "payments")))
     lines = run(warehouse, "describe", "--all-groups").split("\n")[1:]  # the first is about the job

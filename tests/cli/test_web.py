@@ -128,8 +128,6 @@ def test_it_reads_brokers_and_the_section_page_from_the_configuration(
     file = tmp_path / "config.yaml"
     file.write_text(
         f"page: {{base_path: streams, allowed_hosts: [A.example], auth_file: {users}, labels: {{team: {{a: b.*}}}}}}\n"
-        "silences: [{groups: a, mute_time_intervals: [may]}]\n"
-        "time_intervals: [{name: may, time_intervals: [{months: [may]}]}]\n"
     )
     result = CliRunner().invoke(main, ["web", "--config", str(file)])
     assert result.exit_code == 0, result.output
@@ -138,7 +136,6 @@ def test_it_reads_brokers_and_the_section_page_from_the_configuration(
     assert settings.allowed_hosts == {"a.example"}
     assert settings.credentials is not None
     assert settings.labels == {"team": {"a": "b.*"}}
-    assert [one.id for one in settings.silences] == ["silences[0]"]
     flags = ["--base-path", "/x", "--allowed-host", "B"]
     assert CliRunner().invoke(main, ["web", "--config", str(file), *flags]).exit_code == 0
     assert (served[1].base_path, served[1].allowed_hosts) == ("/x", {"b"})

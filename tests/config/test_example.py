@@ -12,7 +12,6 @@ import yaml
 from streaming_app.config import show
 from streaming_app.config.key_path import keys_at, types_at
 from streaming_app.config.load import load
-from streaming_app.config.routing import make_silences
 from streaming_app.config.settings import Settings
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "streams-groups.example.yaml"
@@ -46,25 +45,13 @@ def test_the_example_of_overrides_is_valid(tmp_path: Path) -> None:
     assert len(load(file).settings.alerts.overrides) == 1
 
 
-def test_the_example_of_routes_is_valid(tmp_path: Path) -> None:
-    routes = parse_commented_out("routes")
-    file = tmp_path / "f.yaml"
-    names = {name for route in routes for name in route.get("sinks", ())}
-    sinks = [{"type": "webhook", "url": "http://h", "name": name} for name in names]
-    file.write_text(yaml.safe_dump({"sinks": sinks, "routes": routes}))
-
-    assert len(load(file).settings.routes) == len(routes)
-    assert {key for route in routes for key in route} == set(keys_at(Settings, ("routes", 0)))
-
-
 def test_the_examples_of_times_are_valid_and_have_every_key(tmp_path: Path) -> None:
-    values = {name: parse_commented_out(name) for name in ("time_intervals", "silences", "duty")}
+    values = {name: parse_commented_out(name) for name in ("time_intervals", "duty")}
     file = tmp_path / "f.yaml"
     file.write_text(yaml.safe_dump(values))
 
-    settings = load(file).settings
-    assert len(make_silences(settings.silences, settings.time_intervals)) == len(values["silences"])
-    for path in (("silences", 0), ("duty", 0), ("time_intervals", 0, "time_intervals", 0)):
+    assert len(load(file).settings.duty) == len(values["duty"])
+    for path in (("duty", 0), ("time_intervals", 0, "time_intervals", 0)):
         examples = values[path[0]]
         for part in path[2:-1]:
             examples = [inner for one in examples for inner in one[part]]

@@ -82,7 +82,6 @@ KEYS = [
     Key(("metrics", "max_groups"), 1, "2"),
     Key(("metrics", "lag_by"), ["group"], '["partition"]'),
     Key(("metrics", "max_lag_series"), 1, "2"),
-    Key(("routes",), [{"team": "file", "continue": False}], '[{"team": "variable", "continue": false}]'),
     Key(
         ("time_intervals",),
         [{"name": "nights", "time_intervals": [{"location": "Europe/Berlin"}]}],
@@ -92,12 +91,6 @@ KEYS = [
         ("duty",),
         [{"groups": "file", "time_intervals": ["nights"]}],
         '[{"groups": "variable", "time_intervals": ["nights"]}]',
-        needs=_NIGHTS,
-    ),
-    Key(
-        ("silences",),
-        [{"groups": "file", "mute_time_intervals": ["nights"]}],
-        '[{"groups": "variable", "mute_time_intervals": ["nights"]}]',
         needs=_NIGHTS,
     ),
     Key(("offsets", "enabled"), json.loads("false"), "true", json.loads("false")),

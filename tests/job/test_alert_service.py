@@ -25,7 +25,7 @@ from streaming_app.job import alert_service
 from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
 from streaming_app.job_status import DiskSpace, JobStatus
 from streaming_app.notify.message import AlertGroup
-from streaming_app.notify.silences import ActiveSilences, SilenceStore, new_silence
+from streaming_app.notify.mutes import ActiveMutes, MuteStore, new_mute
 from streaming_app.notify.sink import SinkError, TextSink
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.health_tables import EndedIncidents, HealthTables
@@ -103,7 +103,7 @@ class Harness:
         groups: Any = self.groups
         self.service = AlertService(
             AlertConfig(engine, 0.05, 30, self.grouping, Backoff(0.01, 0.05)),
-            Sources(groups, lambda: self.job, ActiveSilences(self.path, "default"), disks=lambda: self.disks),
+            Sources(groups, lambda: self.job, ActiveMutes(self.path, "default"), disks=lambda: self.disks),
             AlertsTable(self.path, "default"),
             HealthTables(self.path, "default"),
             EndedIncidents(self.path, "default"),
@@ -211,11 +211,16 @@ def test_rows_that_could_not_be_stored_are_stored_with_what_came_of_them_since(
     assert harness.sink.events() == [FIRING]
 
 
-def test_a_silenced_alert_is_stored_and_not_sent_also_by_a_service_that_starts_within_the_silence(
+def test_a_muted_alert_is_stored_and_not_sent_also_by_a_service_that_starts_within_the_mute(
     harness: Harness,
 ) -> None:
-    silence = new_silence(group="g", rule=None, duration="1h", comment="deployment", created_by="me", now=NOW)
-    SilenceStore(harness.path, "default").add(silence)
+    def mute(duration: str) -> None:
+        now = datetime.now(timezone.utc)
+        MuteStore(harness.path, "default").add(
+            new_mute(pattern="g", duration=duration, reason="deployment", created_by="me", now=now)
+        )
+
+    mute("1h")
     harness.groups.snapshots = {"g": failed_group(), "other": failed_group("other")}
     assert wait_until(lambda: len(harness.stored()) == 2)
     assert wait_until(lambda: harness.sink.events() == [FIRING])
@@ -224,7 +229,7 @@ def test_a_silenced_alert_is_stored_and_not_sent_also_by_a_service_that_starts_w
     harness.service.finish(60)
     assert harness.sink.sent == []
     harness.start()
-    SilenceStore(harness.path, "default").expire(silence.id, datetime.now(timezone.utc))
+    mute("0s")
     assert wait_until(lambda: harness.sink.events() == [FIRING])
 
 

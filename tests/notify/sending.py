@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 
 from streaming_app.alerts.alert import Alert
 from streaming_app.alerts.notification_queue import Grouping
-from streaming_app.alerts.outbox import Backoff, IsSilenced, Outboxes, Results
-from streaming_app.job.alert_service import Silences
+from streaming_app.alerts.outbox import Backoff, IsMuted, Outboxes, Results
+from streaming_app.job.alert_service import Mutes
 from streaming_app.notify.dispatcher import Dispatcher, jittered, traits_of
 from streaming_app.notify.sink import Sink
 
@@ -16,7 +16,7 @@ SHORT_BACKOFF = Backoff(first_seconds=0.01, max_seconds=0.05)
 
 
 class Sending(Dispatcher):
-    """It starts with these sinks; `silences` are read when alerts are offered."""
+    """It starts with these sinks; `mutes` are read when alerts are offered."""
 
     def __init__(
         self,
@@ -26,20 +26,20 @@ class Sending(Dispatcher):
         *,
         backoff: Backoff = SHORT_BACKOFF,
         grouping: Grouping | None = None,
-        silences: Silences | None = None,
+        mutes: Mutes | None = None,
     ) -> None:
         sinks, grouping = list(sinks), grouping or Grouping()
-        self._silences = silences
+        self._mutes = mutes
         outboxes = Outboxes(map(traits_of, sinks), grouping, jittered(backoff))
         super().__init__(sinks, outboxes, on_delivery, report, max_named=grouping.max_named)
 
     def settle(self, alerts: Iterable[Alert]) -> tuple[Alert, ...]:
         with self.changing() as outboxes:
-            return outboxes.settle(alerts, self._silenced())
+            return outboxes.settle(alerts, self._muted())
 
     def offer(self, alerts: Iterable[Alert]) -> None:
         with self.changing() as outboxes:
-            outboxes.offer(alerts, self._silenced(), time.monotonic())
+            outboxes.offer(alerts, self._muted(), time.monotonic())
 
-    def _silenced(self) -> IsSilenced | None:
-        return self._silences.is_silenced if self._silences and self._silences.refresh() else None
+    def _muted(self) -> IsMuted | None:
+        return self._mutes.is_muted if self._mutes and self._mutes.refresh() else None

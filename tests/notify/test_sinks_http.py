@@ -60,7 +60,6 @@ def test_a_webhook_gets_all_fields(receiver: HttpReceiver) -> None:
             "pending_since": "2026-11-21T03:12:05.765Z",
             "opened_at": "2026-11-21T03:17:05.765Z",
             "resolved_at": "2026-11-21T03:21:05.765Z",
-            "team": None,
             "summary": "payments is NotReady: its source topic card-transactions does not exist",
             "details": {"missing_topics": ["card-transactions"], "state": "NotReady"},
             "runbook_url": "https://wiki/not-ready.html",

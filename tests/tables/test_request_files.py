@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 
 from streaming_app.errors import WarehouseError
-from streaming_app.notify.silences import ActiveSilences
+from streaming_app.notify.mutes import ActiveMutes
 from streaming_app.tables.health_tables import EndedIncidents
 from streaming_app.tables.location import Location
 from streaming_app.tables.request_files import ReleaseRequests, RequestFiles
 
 READERS = [
-    lambda location: ActiveSilences(location, "prod").refresh,
+    lambda location: ActiveMutes(location, "prod").refresh,
     lambda location: EndedIncidents(location, "prod").reasons,
     lambda location: ReleaseRequests(location, "prod").group_ids,
 ]
 
 
-@pytest.mark.parametrize("reader_of", READERS, ids=["silences", "incidents", "releases"])
+@pytest.mark.parametrize("reader_of", READERS, ids=["mutes", "incidents", "releases"])
 def test_a_store_is_looked_into_every_30_seconds_and_a_local_directory_each_time(
     monkeypatch: pytest.MonkeyPatch, reader_of: Callable[[Location], Callable[[], object]]
 ) -> None:
@@ -37,15 +37,15 @@ def test_a_store_is_looked_into_every_30_seconds_and_a_local_directory_each_time
 
 
 def test_an_error_names_the_file_and_what_was_tried(tmp_path: Path) -> None:
-    files = RequestFiles(tmp_path, "prod", "silences")
+    files = RequestFiles(tmp_path, "prod", "requests")
     assert files.names() == set()
     assert files.read("a") is None
     files.remove("a")
     files.write("a", "text")
     assert (files.names(), files.read("a")) == ({"a"}, "text")
-    (tmp_path / "_jobs" / "other.silences").write_text("a file")
-    broken = RequestFiles(tmp_path, "other", "silences")
-    place = tmp_path / "_jobs" / "other.silences"
+    (tmp_path / "_jobs" / "other.requests").write_text("a file")
+    broken = RequestFiles(tmp_path, "other", "requests")
+    place = tmp_path / "_jobs" / "other.requests"
     for verb, action, named in (
         ("read", broken.names, place),
         ("read", lambda: broken.read("a"), place / "a"),

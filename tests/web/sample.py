@@ -10,7 +10,7 @@ from typing import Any
 
 from streaming_app.groups.topology import topology_hash
 from streaming_app.job_status import JobStatus, OffsetsStatus
-from streaming_app.notify.silences import Silence, SilenceStore
+from streaming_app.notify.mutes import Mute, MuteStore
 from tests.heartbeats import write_heartbeat
 from tests.long.hostile import STORED
 from tests.rows import Row, group_row, member_row, subtopology_row, task_row
@@ -36,15 +36,14 @@ def write_sample(path: Path, now: datetime, more: int = 0, *, hostile: bool = Tr
     append(path, "descriptions", *_descriptions(now))
     append(path, "lag", *_lag(now), *sample_others.lag(now))
     append(path, "lag_history", *_lag_history(now), *sample_others.lag_history(now))
-    silence = Silence(
-        id="0badcafe",
-        group=RICH,
+    mute = Mute(
+        pattern=RICH,
         starts_at=now - timedelta(minutes=890),
         ends_at=now - timedelta(minutes=870),
-        comment="the deployment is known",
+        reason="the deployment is known",
         created_by="ops",
     )
-    SilenceStore(path, "default").add(silence)
+    MuteStore(path, "default").add(mute)
     append(path, "group_records", *sample_others.group_records(now))
     append(path, "offset_commits", *sample_others.offset_commits(now, hostile=hostile))
     if hostile:

@@ -9,7 +9,6 @@ from datetime import datetime, timedelta, timezone
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import assume, given
@@ -18,11 +17,9 @@ from starlette.testclient import TestClient
 
 from streaming_app.alerts.alert import Alert
 from streaming_app.groups.task_copies import RESTORING, TaskCopy, format_task
-from streaming_app.notify.silences import RecurringSilence, Silence
+from streaming_app.notify.mutes import Mute
 from streaming_app.queries.behind_series import Behind, BehindSeries
 from streaming_app.queries.history import Owned, group_at, owned_tasks, parse_tasks
-from streaming_app.regex import Regex
-from streaming_app.time_intervals import TimeInterval
 from streaming_app.web.access import PageAccess
 from streaming_app.web.page import Page
 from streaming_app.web.source import SnapshotSource
@@ -137,7 +134,7 @@ def test_a_task_of_an_earlier_topology_is_not_one_that_nobody_had() -> None:
     assert group_at(events, at(6)).unowned == ["1_0"]
 
 
-# --- Alerts, silences, deployments, restores --------------------------------------------------------------------------
+# --- Alerts, mutes, deployments, restores -----------------------------------------------------------------------------
 
 
 def alert(begin: float, end: float | None, severity: str = "critical") -> Alert:
@@ -162,52 +159,14 @@ def test_alerts_that_overlap_hide_none_and_pending_ones_are_apart() -> None:
 
 
 @given(MINUTES, MINUTES, st.floats(0, 60))
-def test_a_silence_and_a_deployment_are_drawn_exactly_while_they_last(begin: float, end: float, minute: float) -> None:
+def test_a_mute_and_a_deployment_are_drawn_exactly_while_they_last(begin: float, end: float, minute: float) -> None:
     begin, end = sorted((begin, end))
-    silence = Silence(
-        id="0badcafe", group=".*", starts_at=at(begin), ends_at=at(end), comment="known", created_by="ops"
-    )
+    mute = Mute(pattern=".*", starts_at=at(begin), ends_at=at(end), reason="known", created_by="ops")
     deployment = {"kind": "deployment", "at": at(end), "old": at(begin).isoformat(), "new": "processes"}
-    found = made(silences=[silence], events=[deployment])
-    for spans in (found.silences, found.deployments):
+    found = made(mutes=[mute], events=[deployment])
+    for spans in (found.mutes, found.deployments):
         near = min(abs(begin - minute), abs(end - minute)) < 0.1
         assert near or covers(spans, minute) == (begin <= minute <= end)
-
-
-NIGHTS = TimeInterval(times=((0, 360), (1_320, 1_440)), location=ZoneInfo("Europe/Berlin"))
-
-
-@given(
-    st.integers(0, 350_000).map(lambda minutes: NOW - timedelta(minutes=minutes)),
-    st.floats(1, 24 * 90),
-    st.floats(0, 1),
-)
-def test_a_silence_of_the_configuration_is_drawn_exactly_while_it_is_active(
-    begin: datetime, hours: float, share: float
-) -> None:
-    silence = RecurringSilence("silences[0]", Regex(".*"), None, [NIGHTS], (), "nights")
-    window = Window(begin, begin + timedelta(hours=hours))
-    found = tracks(window, series=None, owned={}, recurring=[silence])
-    time, pixel = begin + share * (window.end - begin), (window.end - begin) / 1_000
-    edges = {silence.is_active(time + number * pixel / 2) for number in (-2, -1, 0, 1, 2)}
-    x = 1_000 * share
-    is_drawn = any(one.x - 0.01 <= x <= one.x + one.width + 0.01 for one in found.silences)
-    assert len(edges) > 1 or is_drawn == silence.is_active(time)
-
-
-def test_silences_that_recur_often_are_few_shapes_and_one_line_and_lack_none_of_the_newest() -> None:
-    """Every second minute, for a hundred days."""
-    minutes = TimeInterval(times=tuple((one, one + 1) for one in range(0, 1_440, 2)))
-    often = RecurringSilence("silences[0]", Regex(".*"), None, [minutes], (), "noise")
-    nights = RecurringSilence("silences[1]", Regex(".*"), "R", [NIGHTS], (), "")
-    window = Window(NOW - timedelta(days=100), NOW)
-    found = tracks(window, series=None, owned={}, recurring=[often, nights])
-    assert covers(found.silences, 59)
-    assert 100 <= len(found.silences) <= 102
-    assert [text[: text.index("2026")] for text in found.silenced] == [
-        "alerts silenced at times of the configuration (silences[0]), last until ",
-        "alerts of R silenced at times of the configuration (silences[1]), last until ",
-    ]
 
 
 def test_a_restore_lasts_since_the_member_got_the_task_and_says_how_far_it_is() -> None:
@@ -337,7 +296,7 @@ def test_the_page_has_the_tracks_and_the_same_in_words(sample_template: Path) ->
     assert tracks_shown[:7] == ["health", "alerts", "behind", "rates", "tasks", "restores", "members"]
     for expected in (
         "critical StreamsGroupDown, since",
-        "alerts silenced until",
+        "alerts muted until",
         "deployment of processes, from",
         "1_3: nobody has it, ",
         "1_0 restores its state on",

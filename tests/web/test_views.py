@@ -11,14 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_app.alerts.alert import FIRING, Alert
-from streaming_app.alerts.routes import Route, Routes
 from streaming_app.groups.description_graph import graph_of
 from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.health.incidents import Incident
 from streaming_app.health.verdict import BEHIND, DOWN, LOSING, OFF, OK, RESTORING, STALLED, UNKNOWN, Verdict
 from streaming_app.queries.history import group_at, parse_tasks
 from streaming_app.queries.pipelines import Pipelines, Read, Write
-from streaming_app.regex import compiled
 from streaming_app.web.descriptions import description_graph, node_rows, status_text
 from streaming_app.web.group_page import hosts_of
 from streaming_app.web.group_summary import GroupSummary, all_summaries
@@ -438,14 +436,6 @@ def test_labels_are_those_of_the_first_expression_that_matches_the_whole_id() ->
     labels = Labels({"team": {"pay": "payments-.*|fraud", "all": ".*"}, "tier": {"gold": "payments-.*"}})
     assert labels.of("payments-x\ny") == (("team", "pay"), ("tier", "gold"))
     assert labels.of("my-payments-x") == (("team", "all"),)
-
-
-def test_the_team_of_a_route_is_a_label_unless_labels_have_that_name() -> None:
-    routes = Routes([Route(compiled("pay.*"), team="money")])
-    assert Labels({}, routes).of("payments") == (("team", "money"),)
-    assert Labels({}, routes).of("orders") == ()
-    assert Labels({"tier": {"gold": ".*"}}, routes).of("payments") == (("team", "money"), ("tier", "gold"))
-    assert Labels({"team": {"x": "pay.*"}}, routes).of("payments") == (("team", "x"),)
     assert Labels({}).of("x") == ()
 
 

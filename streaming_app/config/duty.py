@@ -1,21 +1,15 @@
-"""The sections `routes`, `time_intervals`, `silences` and `duty` of the configuration.
-
-They say who owns which groups, where their alerts go, when these are not sent, and when a group is meant to run.
-"""
+"""The sections `time_intervals` and `duty` of the configuration: they say when a group is meant to run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 from typing_extensions import Self
 
-from streaming_app.alerts.evaluate import RULES
-from streaming_app.alerts.routes import Route, Routes
 from streaming_app.config.key_path import closest_name
-from streaming_app.notify.silences import RecurringSilence
 from streaming_app.section import Pattern, Section
 from streaming_app.time_intervals import (
     TimeInterval,
@@ -35,31 +29,6 @@ _Name = Annotated[str, Field(min_length=1, max_length=200)]
 def as_list(given: Any) -> Any:  # noqa: ANN401 - any YAML value
     """Return a list of one text, so that a single one needs no list."""
     return [given] if isinstance(given, str) else given
-
-
-def _check_rule(name: str) -> str:
-    if name not in RULES:
-        check_names([name], RULES, "rule")
-    return name
-
-
-class RouteSettings(Section):
-    """An entry of `routes`."""
-
-    groups: Pattern | None = None
-    """Groups whose whole id matches; None: every alert, also those about the job and the cluster."""
-    severity: Annotated[tuple[Literal["critical", "warning", "info"], ...], BeforeValidator(as_list)] = ()
-    """Only alerts of these severities; default of any."""
-    team: _Name | None = None
-    """Who owns these groups."""
-    sinks: Annotated[tuple[_Name, ...], BeforeValidator(as_list)] | None = None
-    """Where these alerts go, by the names of the sinks; default to every one, none for an empty list."""
-    continue_: bool = Field(default=False, alias="continue")
-    """Whether the routes after it are tried, too."""
-
-    def route(self) -> Route:
-        """Return the route."""
-        return Route(self.groups, frozenset(self.severity), self.team, self.sinks, self.continue_)
 
 
 class TimesSettings(Section):
@@ -124,18 +93,6 @@ class NamedIntervals(Section):
     time_intervals: tuple[IntervalSettings, ...]
 
 
-class SilenceSettings(Section):
-    """An entry of `silences`: alerts that are not sent at times that recur."""
-
-    groups: Pattern
-    rule: Annotated[str, AfterValidator(_check_rule)] | None = None
-    """Only this rule; one about the job or the cluster is silenced only by its name."""
-    mute_time_intervals: Annotated[tuple[_Name, ...], BeforeValidator(as_list)] = ()
-    active_time_intervals: Annotated[tuple[_Name, ...], BeforeValidator(as_list)] = ()
-    """They are sent at these times only."""
-    comment: str | None = None
-
-
 class DutySettings(Section):
     """An entry of `duty`: when groups are meant to run."""
 
@@ -145,21 +102,6 @@ class DutySettings(Section):
 
 def _intervals(names: Sequence[str], known: Sequence[NamedIntervals]) -> tuple[TimeInterval, ...]:
     return tuple(one.interval() for named in known if named.name in names for one in named.time_intervals)
-
-
-def make_silences(settings: Sequence[SilenceSettings], known: Sequence[NamedIntervals]) -> tuple[RecurringSilence, ...]:
-    """Return the silences that recur."""
-    return tuple(
-        RecurringSilence(
-            f"silences[{number}]",
-            one.groups,
-            one.rule,
-            _intervals(one.mute_time_intervals, known),
-            _intervals(one.active_time_intervals, known),
-            one.comment or "",
-        )
-        for number, one in enumerate(settings)
-    )
 
 
 def make_duty(
@@ -173,16 +115,6 @@ def make_duty(
         return next((intervals for groups, intervals in entries if groups.matches(group_id)), ())
 
     return duty_of
-
-
-def make_routes(settings: Sequence[RouteSettings]) -> Routes:
-    """Return the routes of these settings."""
-    return Routes([one.route() for one in settings])
-
-
-def is_complete(settings: Sequence[RouteSettings]) -> bool:
-    """Tell whether every alert matches a route: one that none matches goes to every sink."""
-    return any(one.groups is None and not one.severity for one in settings)
 
 
 def check_names(wanted: Collection[str], known: Collection[str], kind: str) -> None:

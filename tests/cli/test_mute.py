@@ -1,0 +1,143 @@
+"""`alerts mute`, and what `alerts` says of muted alerts."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from streaming_app.alerts.alert import FIRING, Alert, Delivery
+from streaming_app.cli.main import main
+from streaming_app.notify.mutes import Mute, MuteStore
+from streaming_app.tables.alerts_table import AlertsTable
+from tests.heartbeats import write_heartbeat
+from tests.long.hostile import STORED, effective_characters
+from tests.rows import group_row
+from tests.warehouses import append, make_warehouse
+
+AT = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
+ALERT = Alert(
+    "default", "payments", "StreamsGroupNotReady", "critical", FIRING, AT, AT, None, "payments is NotReady", {},
+    (Delivery("slack", FIRING),),
+)  # fmt: skip
+MUTE = ("pay.*", "--for", "2h", "--reason", "deployment of payments")
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    make_warehouse(tmp_path)
+    append(tmp_path, "groups", *map(group_row, ("payments", "payouts", "orders")))
+    AlertsTable(tmp_path, "default").save([ALERT])
+    return tmp_path
+
+
+def run(warehouse: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(main, [*arguments, "--warehouse", str(warehouse)])
+
+
+def mute(warehouse: Path, *arguments: str) -> str:
+    result = run(warehouse, "alerts", "mute", *arguments)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_a_new_mute_says_until_when_and_what_it_matches(warehouse: Path) -> None:
+    before = datetime.now(timezone.utc)
+    match = re.fullmatch(
+        r"pay\.\* is muted until (\S+ \S+)Z: 2 of 3 groups match, 1 of 1 firing alerts are muted\n",
+        mute(warehouse, *MUTE),
+    )
+    assert match
+    until = datetime.fromisoformat(match[1] + "+00:00")
+    assert timedelta(hours=2) - timedelta(seconds=1) <= until - before < timedelta(hours=2, minutes=1)
+
+
+def test_alerts_marks_the_muted_ones_which_still_fire_until_the_mute_is_ended(warehouse: Path) -> None:
+    assert "MUTED" not in run(warehouse, "alerts").stdout
+    assert json.loads(run(warehouse, "alerts", "--json").stdout)[0]["muted"] is None
+    mute(warehouse, *MUTE)
+    mute(warehouse, "no group", "--for", "1h")
+    result = run(warehouse, "alerts")
+    names, line = result.stdout.splitlines()
+    assert names.split()[-2:] == ["MUTED", "SUMMARY"]
+    assert re.search(r" until \S+ \S+Z payments is NotReady$", line)
+    shown = [one for one in result.stderr.splitlines() if one.startswith("Muted until ")]
+    assert [one.partition(", ")[2] for one in shown] == ["no group", "pay.*: deployment of payments"]
+    (printed,) = json.loads(run(warehouse, "alerts", "--json").stdout)
+    muted = printed["muted"]
+    assert (printed["state"], muted["pattern"], muted["reason"]) == ("firing", "pay.*", "deployment of payments")
+    assert set(muted) == {"pattern", "reason", "ends_at", "created_by"}
+    assert mute(warehouse, "pay.*", "--for", "0s") == "pay.* is not muted any more.\n"
+    assert "MUTED" not in run(warehouse, "alerts").stdout
+    assert "pay.*" not in run(warehouse, "alerts").stderr
+
+
+def test_check_does_not_count_muted_alerts_unless_told_to(warehouse: Path) -> None:
+    write_heartbeat(warehouse)
+    mute(warehouse, *MUTE)
+    result = run(warehouse, "alerts", "--check")
+    assert result.exit_code == 0
+    assert result.stderr.splitlines()[-1] == "1 firing alert is muted and not counted: --muted counts all."
+    assert "payments is NotReady" in result.stdout
+    counted = run(warehouse, "alerts", "--check", "--muted")
+    assert counted.exit_code == 1
+    assert "not counted" not in counted.stderr
+    AlertsTable(warehouse, "default").save([replace(ALERT, group_id="orders")])
+    assert run(warehouse, "alerts", "--check").exit_code == 1
+
+
+def test_check_notices_a_dead_job_whatever_is_muted(warehouse: Path) -> None:
+    write_heartbeat(warehouse, at=AT)
+    mute(warehouse, ".*", "--for", "30d", "--reason", "holidays")
+    result = run(warehouse, "alerts", "--check")
+    assert result.exit_code == 1
+    assert "The job of cluster 'default' has died" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (MUTE[:1], "Give --for, such as --for 2h: every mute ends, after 30d at the latest."),
+        ((*MUTE, "--for", "31d"), '--for must be at most 30d, not "31d"'),
+        (("pay(", *MUTE[1:]), "PATTERN is not a valid regular expression: missing ): pay("),
+    ],
+)
+def test_a_mute_without_an_end_too_long_or_invalid_is_refused_in_one_line(
+    warehouse: Path, arguments: tuple[str, ...], line: str
+) -> None:
+    result = run(warehouse, "alerts", "mute", *arguments)
+    assert result.exit_code == 2
+    assert result.output.startswith(f"Error: {line}")
+    assert result.output.count("\n") == 1
+    assert not (warehouse / "_jobs").exists()
+
+
+@pytest.mark.parametrize(("has_warehouse", "duration"), [(False, "1h"), (False, "0s"), (True, "0s")])
+def test_no_warehouse_and_no_such_mute_are_one_line(tmp_path: Path, has_warehouse: bool, duration: str) -> None:
+    if has_warehouse:
+        make_warehouse(tmp_path)
+    result = run(tmp_path, "alerts", "mute", "pay.*", "--for", duration)
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: No mute of" if has_warehouse else "Error: No streams-groups warehouse")
+    assert result.output.count("\n") == 1
+
+
+def test_a_cluster_cannot_name_another_directory(warehouse: Path) -> None:
+    result = run(warehouse, "alerts", "mute", *MUTE, "--cluster", "../elsewhere")
+    assert result.exit_code != 0
+    assert not (warehouse / "_jobs").exists()
+
+
+def test_a_reason_and_a_pattern_cannot_break_a_line(warehouse: Path) -> None:
+    now = datetime.now(timezone.utc)
+    values = {"starts_at": now, "ends_at": now + timedelta(hours=1), "reason": STORED, "created_by": STORED}
+    MuteStore(warehouse, "default").add(Mute.model_validate({"pattern": f"x{STORED[2:30]}", **values}))
+    result = run(warehouse, "alerts")
+    assert result.exit_code == 0
+    assert sum("Muted until" in line for line in result.stderr.splitlines()) == 1
+    assert effective_characters(result.output) == set()

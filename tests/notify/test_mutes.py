@@ -1,0 +1,395 @@
+"""Muted alerts keep their state and send nothing; what still fires when the mute ends is then sent."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, Delivery
+from streaming_app.alerts.notification_queue import Grouping
+from streaming_app.errors import WarehouseError
+from streaming_app.notify.mutes import ActiveMutes, Mute, MuteReader, MuteStore, new_mute
+from streaming_app.notify.sink import Sink, SinkError
+from tests.alerts.examples import make_alert
+from tests.notify.sending import Sending
+from tests.waiting import wait_until
+from tests.warehouses import make_warehouse
+
+NOW = datetime(2026, 11, 22, 8, tzinfo=timezone.utc)
+
+
+class KeepingSink(Sink):
+    """Keeps what it gets; fails while `down`."""
+
+    def __init__(self, name: str = "page", *, resend: float | None = None) -> None:
+        super().__init__(name)
+        self.resend_seconds = resend
+        self.sent: list[tuple[str | None, str]] = []
+        self.resent: list[list[str | None]] = []
+        self.down = False
+
+    def send(self, alert: Alert, event: str) -> None:
+        if self.down:
+            raise SinkError("down", retry=True)
+        self.sent.append((alert.group_id, event))
+
+    def resend(self, alerts: Any) -> None:
+        self.resent.append([alert.group_id for alert in alerts])
+
+
+class Muted:
+    """A dispatcher in a warehouse with mutes, and a clock that the test moves."""
+
+    def __init__(self, warehouse: Path) -> None:
+        self.now = NOW
+        self.lines: list[str] = []
+        self.warehouse = warehouse
+        self.store = MuteStore(warehouse, "prod")
+        self.at_exit = ExitStack()
+
+    def add(self, pattern: str = "pay.*", duration: str = "1h", now: datetime | None = None) -> Mute:
+        mute = new_mute(pattern=pattern, duration=duration, reason="deployment", created_by="me", now=now or self.now)
+        self.store.add(mute)
+        return mute
+
+    def active(self) -> ActiveMutes:
+        mutes = ActiveMutes(self.warehouse, "prod", self.lines.append, lambda: self.now)
+        mutes.refresh()
+        return mutes
+
+    @property
+    def directory(self) -> Path:
+        return self.warehouse / "_jobs" / "prod.silences"
+
+    def start(self, *sinks: Sink) -> Sending:
+        dispatcher = Sending(
+            sinks,
+            lambda _results: None,
+            grouping=Grouping(0, 0),
+            mutes=self.active(),
+        )
+        self.at_exit.callback(dispatcher.close, 5)
+        return dispatcher
+
+
+@pytest.fixture
+def muted(tmp_path: Path) -> Iterator[Muted]:
+    running = Muted(make_warehouse(tmp_path))
+    with running.at_exit:
+        yield running
+
+
+def offer(dispatcher: Sending, *alerts: Alert) -> tuple[Alert, ...]:
+    """Do what the evaluator does at each evaluation; return the alerts as they are stored."""
+    settled = dispatcher.settle(alerts)
+    dispatcher.offer(settled)
+    assert dispatcher.flush(10)
+    return settled
+
+
+def test_a_muted_alert_sends_nothing_and_is_sent_if_it_still_fires_at_the_end(muted: Muted) -> None:
+    sink = KeepingSink()
+    dispatcher = muted.start(sink)
+    muted.add()
+    (stored,) = offer(dispatcher, make_alert("page"))
+    offer(dispatcher, make_alert("page", group_id="other"))
+    assert sink.sent == [("other", FIRING)]
+    assert stored == make_alert("page")
+    muted.now += timedelta(hours=1)
+    offer(dispatcher)
+    offer(dispatcher)
+    assert sink.sent == [("other", FIRING), ("payments", FIRING)]
+
+
+def test_what_fires_and_is_resolved_within_a_mute_is_never_sent(muted: Muted) -> None:
+    sink = KeepingSink()
+    dispatcher = muted.start(sink)
+    muted.add()
+    offer(dispatcher, make_alert("page"))
+    (stored,) = offer(dispatcher, make_alert("page", resolved=True))
+    assert (stored.state, stored.deliveries) == (RESOLVED, ())
+    muted.now += timedelta(hours=2)
+    offer(dispatcher)
+    assert sink.sent == []
+
+
+def test_an_alert_that_was_sent_before_the_mute_is_resolved_in_the_sink_when_the_mute_ends(
+    muted: Muted,
+) -> None:
+    sink = KeepingSink()
+    dispatcher = muted.start(sink)
+    offer(dispatcher, make_alert("page"))
+    muted.add()
+    sent = Delivery("page", FIRING, NOW, 1)
+    resolved = make_alert(resolved=True, deliveries=(sent, Delivery("page", RESOLVED)))
+    (stored,) = offer(dispatcher, resolved)
+    assert (stored.deliveries, sink.sent) == (resolved.deliveries, [("payments", FIRING)])
+    muted.now += timedelta(hours=2)
+    offer(dispatcher)
+    assert sink.sent == [("payments", FIRING), ("payments", RESOLVED)]
+
+
+def test_a_repetition_that_was_due_in_the_mute_is_not_sent_after_the_resolution(muted: Muted) -> None:
+    dispatcher = muted.start(KeepingSink())
+    muted.add()
+    repeat = (Delivery("page", FIRING, repeat=3), Delivery("page", RESOLVED))
+    (stored,) = offer(dispatcher, make_alert(resolved=True, deliveries=repeat))
+    assert stored.deliveries == (Delivery("page", RESOLVED),)
+
+
+def test_what_waits_for_a_sink_that_is_down_is_withdrawn_when_a_mute_begins(muted: Muted) -> None:
+    sink = KeepingSink()
+    sink.down = True
+    dispatcher = muted.start(sink)
+    dispatcher.offer([make_alert("page"), make_alert("page", group_id="other")])
+    assert wait_until(lambda: dispatcher.status()[0].failed > 1)
+    muted.add()
+    assert wait_until(lambda: dispatcher.offer([]) or dispatcher.status()[0].waiting == 1)
+    sink.down = False
+    assert dispatcher.flush(10)
+    assert sink.sent == [("other", FIRING)]
+    muted.now += timedelta(hours=2)
+    offer(dispatcher)
+    assert sink.sent == [("other", FIRING), ("payments", FIRING)]
+
+
+def test_a_muted_alert_is_not_resent_to_alertmanager_until_the_mute_ends(muted: Muted) -> None:
+    sink = KeepingSink(resend=0.05)
+    dispatcher = muted.start(sink)
+    sent = (Delivery("page", FIRING, NOW, 1),)
+    offer(dispatcher, make_alert(deliveries=sent), make_alert(group_id="other", deliveries=sent))
+    assert wait_until(lambda: sink.resent[-1:] == [["payments", "other"]])
+    muted.add()
+    offer(dispatcher)
+    assert wait_until(lambda: sink.resent[-2:] == [["other"]] * 2)
+    muted.now += timedelta(hours=2)
+    offer(dispatcher)
+    assert wait_until(lambda: sink.resent[-2:] == [["other", "payments"]] * 2)
+    assert sink.sent == []
+
+
+def test_after_a_restart_a_muted_alert_still_waits(muted: Muted) -> None:
+    muted.add()
+    first = KeepingSink()
+    dispatcher = muted.start(first)
+    stored = offer(dispatcher, make_alert("page"))
+    dispatcher.close(5)
+    second = KeepingSink()
+    again = muted.start(second)
+    offer(again, *stored)
+    assert (first.sent, second.sent) == ([], [])
+    muted.now += timedelta(hours=2)
+    offer(again)
+    assert second.sent == [("payments", FIRING)]
+
+
+def test_a_mute_matches_whole_ids_and_never_an_alert_about_the_job(muted: Muted) -> None:
+    muted.add("pay")
+    assert muted.active().find(make_alert()) is None
+    muted.add(".*")
+    mutes = muted.active()
+    assert mutes.find(make_alert())
+    assert mutes.find(make_alert(group_id="x\ny")), "an id may hold any character"
+    assert mutes.find(make_alert(group_id=None)) is None
+
+
+@given(
+    group=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40),
+    other=st.text(max_size=40),
+    seconds=st.integers(1, 30 * 86_400),
+    at=st.integers(-301, 30 * 86_400),
+)
+def test_a_mute_of_a_group_by_its_id_is_of_no_other_group_and_ends_when_it_says(
+    group: str, other: str, seconds: int, at: int
+) -> None:
+    made = new_mute(pattern=re.escape(group), duration=f"{seconds}s", reason="why", created_by="me", now=NOW)
+    mute = Mute.model_validate_json(made.model_dump_json())
+    assert mute == made
+    found = {one: mute.matches(make_alert(group_id=one)) for one in (group, other, f"{group}x", f"x{group}", None)}
+    assert found == {one: one == group for one in found}
+    assert mute.is_active(NOW + timedelta(seconds=at)) == (-300 <= at < seconds)
+
+
+def test_of_several_mutes_the_one_that_ends_last_counts(muted: Muted) -> None:
+    muted.add("p.*", duration="1h")
+    last = muted.add("pa.*", duration="3h")
+    muted.add("pay.*", duration="2h")
+    found = muted.active().find(make_alert())
+    assert found is not None
+    assert (found.pattern, found.ends_at) == (last.pattern, last.ends_at)
+
+
+def test_mutes_of_another_cluster_do_not_count(muted: Muted) -> None:
+    MuteStore(muted.warehouse, "test").add(muted.add())
+    muted.add(duration="0s")
+    assert muted.active().find(make_alert()) is None
+    assert ActiveMutes(muted.warehouse, "test", now=lambda: muted.now).refresh()
+
+
+@pytest.mark.parametrize("ahead", [-240, 0, 240])
+def test_a_later_mute_of_the_same_pattern_replaces_the_one_before_whatever_the_clocks_say(
+    muted: Muted, ahead: int
+) -> None:
+    """The first one was added on a machine whose clock is ahead, or behind."""
+    mutes = muted.active()
+    muted.add(duration="10h", now=NOW + timedelta(seconds=ahead))
+    muted.add("other", duration="10h")
+    muted.now += timedelta(seconds=1)
+    muted.add(duration="2h")
+    assert mutes.refresh()
+    found = mutes.find(make_alert())
+    assert found is not None
+    assert found.ends_at == muted.now + timedelta(hours=2)
+    muted.now += timedelta(seconds=1)
+    muted.add(duration="0s")
+    assert mutes.refresh()
+    assert mutes.find(make_alert()) is None
+    assert mutes.find(make_alert(group_id="other"))
+    muted.add(duration="1h")
+    mutes.refresh()
+    assert mutes.find(make_alert())
+
+
+@pytest.mark.parametrize("others", [[], ["pay", ".*"]])
+def test_a_mute_that_does_not_exist_cannot_be_ended(muted: Muted, others: list[str]) -> None:
+    for other in others:
+        muted.add(other)
+    with pytest.raises(WarehouseError, match=r"^No mute of 'pay\.\*' is active: `streams-groups alerts` shows"):
+        muted.add(duration="0s")
+    muted.add()
+    muted.add(duration="0s")
+    with pytest.raises(WarehouseError, match=r"^No mute of "):
+        muted.add(duration="0s")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"duration": "31d"}, '--for must be at most 30d, not "31d"'),
+        ({"duration": "99999d"}, "--for must be at most 30d"),
+        ({"duration": "inf"}, "--for must be at most 30d"),
+        ({"duration": "nan"}, "--for must be seconds, or a duration such as"),
+        ({"duration": "-1h"}, "--for must not be negative"),
+        ({"duration": "forever"}, "--for must be seconds, or a duration such as"),
+        ({"pattern": "pay("}, "PATTERN is not a valid regular expression: missing )"),
+        ({"pattern": "x" * 1001}, "PATTERN must have at most 1,000 characters"),
+        ({"reason": "x" * 501}, "--reason must have at most 500 characters"),
+    ],
+)
+def test_a_mute_that_must_not_be_is_one_line(change: dict[str, str], words: str) -> None:
+    values = {"pattern": ".*", "duration": "1h", "reason": "why", "created_by": "me"}
+    with pytest.raises(ValueError, match=r"^(--|PATTERN)") as raised:
+        new_mute(**(values | change), now=NOW)
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("broken", ["{", "{}", '"text"', None])
+def test_a_file_that_is_no_mute_is_reported_once_and_mutes_nothing(muted: Muted, broken: str | None) -> None:
+    muted.add()
+    (file,) = muted.directory.iterdir()
+    endless = json.loads(file.read_text()) | {"ends_at": "9999-01-01T00:00:00Z"}
+    file.write_text(json.dumps(endless) if broken is None else broken)
+    mutes = muted.active()
+    assert mutes.refresh() is False
+    assert mutes.find(make_alert()) is None
+    assert muted.lines == [f"mutes: {file} is not a mute that this release can read"]
+    with pytest.raises(WarehouseError, match="is not a mute"):
+        muted.add(duration="0s")
+    muted.add()
+    mutes.refresh()
+    assert mutes.find(make_alert())
+
+
+def test_mutes_stay_while_their_directory_cannot_be_read(muted: Muted, monkeypatch: pytest.MonkeyPatch) -> None:
+    muted.add()
+    mutes = muted.active()
+
+    def fail(_location: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("streaming_app.tables.location.Location.names", fail)
+    assert mutes.refresh()
+    assert mutes.refresh()
+    assert mutes.find(make_alert())
+    assert len(muted.lines) == 1
+    assert muted.lines[0].endswith("prod.silences: Input/output error")
+
+
+def test_mutes_that_ended_long_ago_are_removed_when_one_is_added(muted: Muted) -> None:
+    muted.add("old", duration="1h")
+    old = {file.name for file in muted.directory.iterdir()}
+    muted.add("recent", duration="2d")
+    kept = {file.name for file in muted.directory.iterdir()} - old
+    muted.now += timedelta(days=31)
+    muted.add("newest")
+    names = {file.name for file in muted.directory.iterdir()}
+    assert kept < names
+    assert not old & names
+
+
+def test_there_are_no_mutes_without_a_warehouse(tmp_path: Path) -> None:
+    with pytest.raises(WarehouseError, match="No streams-groups warehouse"):
+        Muted(tmp_path).add()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_page_has_the_times_at_which_each_mute_was_active(muted: Muted) -> None:
+    muted.add(duration="10h")
+    muted.now += timedelta(hours=1)
+    muted.add(duration="0s")
+    reader = MuteReader(muted.warehouse, "prod")
+    reader.refresh()
+    spans = {(one.starts_at, one.ends_at) for one in reader.mutes}
+    assert spans == {(NOW, NOW + timedelta(hours=1)), (NOW + timedelta(hours=1),) * 2}
+
+
+def silence_of_0_2(directory: Path, name: str, **values: Any) -> None:
+    """Write a silence as 0.2.0 does."""
+    own = {"id": name, "group": "pay.*", "rule": None, "comment": "why", "created_by": "me"}
+    times = {"starts_at": NOW.isoformat(), "ends_at": (NOW + timedelta(hours=2)).isoformat()}
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"{name}.json").write_text(json.dumps(own | times | values))
+
+
+def test_a_silence_of_0_2_is_a_mute_unless_it_was_of_one_rule_or_ended_early(muted: Muted) -> None:
+    silence_of_0_2(muted.directory, "00000000")
+    silence_of_0_2(muted.directory, "00000001", group="of a rule", rule="StreamsGroupDown")
+    silence_of_0_2(muted.directory, "00000002", group="ended")
+    (muted.directory / "00000002.expired").write_text(NOW.isoformat() + "\n")
+    mutes = muted.active()
+    found = mutes.find(make_alert())
+    assert found is not None
+    assert (found.reason, found.ends_at) == ("why", NOW + timedelta(hours=2))
+    assert [mutes.find(make_alert(group_id=one)) for one in ("of a rule", "ended")] == [None, None]
+    mutes.refresh()
+    assert muted.lines == [
+        "mutes: the silence of StreamsGroupDown for of a rule does nothing: "
+        "`streams-groups alerts mute` is for every rule"
+    ]
+    muted.now += timedelta(minutes=1)
+    muted.add(duration="0s")
+    assert mutes.refresh() is False
+    muted.now += timedelta(days=31)
+    muted.add("x")
+    assert len(list(muted.directory.iterdir())) == 1
+    muted.lines.clear()
+    muted.active()
+    assert muted.lines == []
+
+
+def test_an_alert_without_mutes_is_stored_as_it_is(muted: Muted) -> None:
+    dispatcher = muted.start(KeepingSink())
+    resolved = make_alert("page", resolved=True)
+    assert offer(dispatcher, resolved) == (resolved,)
+    assert replace(resolved, deliveries=()) not in dispatcher.settle([resolved])

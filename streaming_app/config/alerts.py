@@ -40,7 +40,7 @@ from streaming_app.alerts.lifecycle import NotifyPolicy
 from streaming_app.alerts.notification_queue import Grouping
 from streaming_app.alerts.rule import MAX_NEW_GROUPS, RuleSettings
 from streaming_app.alerts.survey import DescriptionMode
-from streaming_app.config.duty import as_list
+from streaming_app.config.running_hours import as_list
 from streaming_app.section import Duration, Pattern, PositiveDuration, Section
 
 _Count = Annotated[int, Field(ge=1, strict=True)]

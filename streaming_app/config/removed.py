@@ -5,18 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_DOWN = "`after`, which is five minutes for every group, also by group under `overrides`"
 REMOVED: Mapping[tuple[str, ...], str] = {
-    ("alerts", "rules", "StreamsGroupDown", "restart_within"): _DOWN,
-    ("alerts", "overrides", "rules", "StreamsGroupDown", "restart_within"): _DOWN,
-    (
-        "metrics",
-        "compatibility",
-    ): "the names in the metrics page of the documentation, which has those of other exporters",
+    ("metrics", "compatibility"): "the table of names of other exporters in docs/metrics.md",
     ("page", "listen"): "`streams-groups web --listen HOST:PORT`, a process of its own",
     ("page", "memory"): "a limit of the unit or container of `streams-groups web`",
-    ("routes",): "the routes of Alertmanager, by its label `group`; an alert goes to every sink",
-    ("silences",): "mute timings of Alertmanager, or `streams-groups alerts mute` in a cron job",
     ("sinks", "summary"): "`streams-groups status`, or `streams-groups alerts --json` in a cron job",
 }
 """By path, in which the items of a list have no place: what to use instead."""

@@ -20,7 +20,7 @@ from pydantic_core import PydanticCustomError
 
 from streaming_app.config import defaults
 from streaming_app.config.alerts import AlertSettings
-from streaming_app.config.duty import DutySettings, NamedIntervals, check_names
+from streaming_app.config.running_hours import NamedIntervals, RunningHoursSettings, check_names
 from streaming_app.config.sections import (
     BrokerFactsSettings,
     DescriptionsSettings,
@@ -128,8 +128,8 @@ class Settings(Section):
     sinks: SinkList = ()
     time_intervals: tuple[NamedIntervals, ...] = ()
     """Times that recur, by name."""
-    duty: tuple[DutySettings, ...] = ()
-    """When groups are meant to run; default always, or as they usually did."""
+    running_hours: tuple[RunningHoursSettings, ...] = ()
+    """When groups are meant to run; default always."""
     metrics: MetricsSettings = MetricsSettings()
     group_budget: GroupBudgetSettings = GroupBudgetSettings()
     self_check: SelfCheckSettings = SelfCheckSettings()
@@ -145,13 +145,15 @@ class Settings(Section):
     def _have_names(cls, given: tuple[NamedIntervals, ...]) -> tuple[NamedIntervals, ...]:
         return _check_unique_names(given, "time intervals")
 
-    @field_validator("duty")
+    @field_validator("running_hours")
     @classmethod
-    def _is_at_intervals(cls, duty: tuple[DutySettings, ...], info: ValidationInfo) -> tuple[DutySettings, ...]:
+    def _are_at_intervals(
+        cls, hours: tuple[RunningHoursSettings, ...], info: ValidationInfo
+    ) -> tuple[RunningHoursSettings, ...]:
         if "time_intervals" in info.data:
             known = [one.name for one in info.data["time_intervals"]]
-            check_names([name for one in duty for name in one.time_intervals], known, "time interval")
-        return duty
+            check_names([name for one in hours for name in one.time_intervals], known, "time interval")
+        return hours
 
 
 class JobConfig(Settings):

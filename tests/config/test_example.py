@@ -46,12 +46,11 @@ def test_the_example_of_overrides_is_valid(tmp_path: Path) -> None:
 
 
 def test_the_examples_of_times_are_valid_and_have_every_key(tmp_path: Path) -> None:
-    values = {name: parse_commented_out(name) for name in ("time_intervals", "duty")}
+    values = {name: parse_commented_out(name) for name in ("time_intervals", "running_hours")}
     file = tmp_path / "f.yaml"
     file.write_text(yaml.safe_dump(values))
-
-    assert len(load(file).settings.duty) == len(values["duty"])
-    for path in (("duty", 0), ("time_intervals", 0, "time_intervals", 0)):
+    assert len(load(file).settings.running_hours) == len(values["running_hours"])
+    for path in (("running_hours", 0), ("time_intervals", 0, "time_intervals", 0)):
         examples = values[path[0]]
         for part in path[2:-1]:
             examples = [inner for one in examples for inner in one[part]]

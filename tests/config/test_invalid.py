@@ -61,17 +61,20 @@ NAME_FORM = 'must be letters, digits, ".", "_" and "-" (at most 200, not "." or 
             ],
         ),
         (
-            "time_intervals: [{name: nights, time_intervals: []}]\nduty: [{groups: a, time_intervals: night}]",
-            ['duty: "night" is not the name of a time interval; did you mean nights?'],
+            "time_intervals: [{name: nights, time_intervals: []}]\nrunning_hours: [{groups: a, time_intervals: night}]",
+            ['running_hours: "night" is not the name of a time interval; did you mean nights?'],
         ),
-        ("duty: [{groups: a, time_intervals: x}]", ['duty: "x" is not the name of a time interval: there is none']),
+        (
+            "running_hours: [{groups: a, time_intervals: x}]",
+            ['running_hours: "x" is not the name of a time interval: there is none'],
+        ),
         (
             "time_intervals: [{name: n, time_intervals: []}, {name: n, time_intervals: []}]",
             ["time_intervals: two time intervals have the name n: give each a different name"],
         ),
         (
-            "duty: [{groups: a, times: x}]",
-            ["duty[0].time_intervals: must be given", "duty[0].times: is not a known key"],
+            "running_hours: [{groups: a, times: x}]",
+            ["running_hours[0].time_intervals: must be given", "running_hours[0].times: is not a known key"],
         ),
         ("sinks: [log]", ["sinks[0]: must contain keys and values"]),
         ("alerts: 5", ['alerts: must contain keys and values, not "5"']),

@@ -88,7 +88,7 @@ KEYS = [
         '[{"name": "nights", "time_intervals": [{"location": "Europe/Paris"}]}]',
     ),
     Key(
-        ("duty",),
+        ("running_hours",),
         [{"groups": "file", "time_intervals": ["nights"]}],
         '[{"groups": "variable", "time_intervals": ["nights"]}]',
         needs=_NIGHTS,
@@ -180,7 +180,7 @@ def test_keys_and_items_of_metrics_that_went_are_left_out_with_a_line_each(
     assert from_file.settings.metrics.lag_by == ("group", "partition")
     by_process, names = sorted(from_file.removed, reverse=True)
     assert by_process.startswith("metrics.lag_by: process was removed and does nothing: use `streams-groups lag --by")
-    assert names.startswith("metrics.compatibility was removed and does nothing: use the names in the metrics page")
+    assert names.startswith("metrics.compatibility was removed and does nothing: use the table of names")
     assert from_variable.settings.metrics.lag_by == ("topic",)
     assert any(line.startswith("metrics.lag_by: task was removed") for line in from_variable.removed)
 

@@ -13,13 +13,14 @@ from streaming_app.config.removed import REMOVED
 def test_keys_that_went_are_left_out_with_a_line_each_and_the_rest_counts(tmp_path: Path) -> None:
     file = tmp_path / "streams-groups.yaml"
     values = {
-        "routes": [{"groups": "pay-.*", "team": "payments", "sinks": ["pager"]}],
-        "silences": [{"groups": "batch-.*", "mute_time_intervals": ["nights"]}],
+        "page": {"listen": "127.0.0.1:1"},
+        "metrics": {"compatibility": "kafka-lag-exporter"},
         "cluster": "prod",
     }
     file.write_text(yaml.safe_dump(values))
     loaded = load(file)
     assert loaded.settings.cluster == "prod"
     assert loaded.removed == [
-        f"{name} was removed and does nothing: use {REMOVED[name,]}" for name in ("routes", "silences")
+        f"{'.'.join(path)} was removed and does nothing: use {REMOVED[path]}"
+        for path in (("page", "listen"), ("metrics", "compatibility"))
     ]

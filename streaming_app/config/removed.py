@@ -6,6 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _DOWN = "`after`, which is five minutes for every group, also by group under `overrides`"
+_RULES = {
+    "StreamsGroupDescriptionNotCleanedUp": "`stored_description_epoch` of the Empty groups in the table `groups`",
+    "StreamsGroupTaskSkew": "`streams-groups copies`, or the table `task_copies`",
+    "StreamsGroupTaskTwice": "`streams-groups verify`, or the table `task_copies`",
+    "StreamsGroupWarmupStays": "`streams-groups copies`, or the metric streams_group_warmup_tasks",
+    "StreamsGroupsDescriptionPlugin": "`streams-groups check`",
+    "StreamsGroupsFlood": "the metrics streams_groups_new and streams_groups_new_left_out",
+    "StreamsGroupsSchemaDrift": "the metric streams_groups_unknown_tags_records_total",
+}
 REMOVED: Mapping[tuple[str, ...], str] = {
     ("alerts", "rules", "StreamsGroupDown", "restart_within"): _DOWN,
     ("alerts", "overrides", "rules", "StreamsGroupDown", "restart_within"): _DOWN,
@@ -16,6 +25,8 @@ REMOVED: Mapping[tuple[str, ...], str] = {
     ("page", "listen"): "`streams-groups web --listen HOST:PORT`, a process of its own",
     ("page", "memory"): "a limit of the unit or container of `streams-groups web`",
     ("sinks", "summary"): "`streams-groups status`, or `streams-groups alerts --json` in a cron job",
+    **{("alerts", "rules", name): instead for name, instead in _RULES.items()},
+    **{("alerts", "overrides", "rules", name): instead for name, instead in _RULES.items()},
 }
 """By path, in which the items of a list have no place: what to use instead."""
 REMOVED_ITEMS: Mapping[tuple[str, ...], Mapping[str, str]] = {

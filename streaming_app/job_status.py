@@ -141,10 +141,6 @@ class JobStatus:
     """When a record was last written to `quarantine`."""
     quarantined: int = 0
     """Records written to `quarantine` since the job started, and in the 24 hours before that."""
-    drifted_at: datetime | None = None
-    """When a record with unknown tagged fields was last read."""
-    drifted: int = 0
-    """Records with unknown tagged fields since the job started."""
     truncated_at: datetime | None = None
     """When it was last found that the log no longer has records that were read."""
     truncated: str | None = None

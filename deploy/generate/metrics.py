@@ -42,8 +42,9 @@ leaves the state.
 _LAG = f"""\
 Groups of any type that match `metrics.groups`. A value that is not known is absent, never -1. `metrics.lag_by` names
 what has series (`group` and `topic` by default, `partition` on request), and of each metric at most
-{MAX_LAG_SERIES:,} series are served (`metrics.max_lag_series`), the largest first. `streams-groups lag --by process`
-sums it by process, and so for subtopology, task and host; so can SQL over the table `lag`.
+{MAX_LAG_SERIES:,} series are served (`metrics.max_lag_series`), those of the oldest groups.
+`streams-groups lag --by process` sums it by process, and so for subtopology, task and host; so can SQL over the table
+`lag`.
 `streams_groups_input_timestamp_seconds` says when each broker last told the ends of its logs.
 
 """

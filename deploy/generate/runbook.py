@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from streaming_app.alerts.copies_rules import COPIES_RULES, MEMBER_RULES
-from streaming_app.alerts.description_rules import CLUSTER_RULES, DESCRIPTION_RULES, LOST_RULES, PLUGIN_RULES
+from streaming_app.alerts.description_rules import CLUSTER_RULES, DESCRIPTION_RULES, LOST_RULES
 from streaming_app.alerts.evaluate import AnyRule
 from streaming_app.alerts.health_rules import HEALTH_RULES, HealthRule
 from streaming_app.alerts.job_rules import JOB_RULES, SELF_CHECK_RULES
 from streaming_app.alerts.lag_rules import LAG_RULES
-from streaming_app.alerts.tenant_rules import NEWCOMER_RULES, TENANT_RULES
+from streaming_app.alerts.tenant_rules import TENANT_RULES
 from streaming_app.groups.state_rules import DESCRIPTION_STATUS_RULES as STATUS_RULES
 from streaming_app.groups.state_rules import NONE, SOLICITABLE_STATUSES, STATE_RULES, UNCERTAIN, is_unsolicited
 from streaming_app.text import format_duration
@@ -31,9 +31,8 @@ _OF_GROUPS: tuple[AnyRule, ...] = (
     *COPIES_RULES,
     *MEMBER_RULES,
     *TENANT_RULES,
-    *NEWCOMER_RULES,
 )
-_OF_DESCRIPTIONS: tuple[AnyRule, ...] = (*DESCRIPTION_RULES, *LOST_RULES, *CLUSTER_RULES, *PLUGIN_RULES)
+_OF_DESCRIPTIONS: tuple[AnyRule, ...] = (*DESCRIPTION_RULES, *LOST_RULES, *CLUSTER_RULES)
 
 # For each row of STATE_RULES, in the same order: when it applies, and what it means for the application.
 _STATES = (

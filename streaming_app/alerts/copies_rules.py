@@ -14,7 +14,6 @@ from streaming_app.alerts.rule import (
     EvaluationContext,
     GroupRule,
     Rule,
-    Threshold,
     Thresholds,
     format_time,
     since_or_fallback,
@@ -29,21 +28,15 @@ _IN_SUMMARY, _IN_DETAILS = 3, 20
 
 
 def _standby_behind(group: GroupCopies, _thresholds: Thresholds, _context: EvaluationContext) -> Finding | None:
-    return _late_copies(group, group.behind, "standby", "not caught up")
-
-
-def _warmup_stays(group: GroupCopies, _thresholds: Thresholds, _context: EvaluationContext) -> Finding | None:
-    return _late_copies(group, group.warmups, "warm-up", "neither nearer to the end nor active")
-
-
-def _late_copies(group: GroupCopies, copies: Sequence[BehindCopy], name: str, wrong: str) -> Finding | None:
+    copies = group.behind
     if not copies:
         return None
     since = copies[0].since
     return Finding(
         since,
-        f"{group.group_id}: {count(len(copies), name)} {wrong} since {format_time(since)}: {_copies_in_text(copies)}",
-        _copies_in_details(f"{name.replace('-', '')}s", copies),
+        f"{group.group_id}: {count(len(copies), 'standby')} not caught up since {format_time(since)}: "
+        f"{_copies_in_text(copies)}",
+        _copies_in_details(copies),
     )
 
 
@@ -55,9 +48,9 @@ def _copies_in_text(copies: Sequence[BehindCopy]) -> str:
     return first_of(places, _IN_SUMMARY, len(copies), separator="; ")
 
 
-def _copies_in_details(name: str, copies: Sequence[BehindCopy]) -> dict[str, object]:
+def _copies_in_details(copies: Sequence[BehindCopy]) -> dict[str, object]:
     return {
-        name: [
+        "standbys": [
             {
                 "task": format_task(one.copy.task),
                 "member_id": one.copy.member_id,
@@ -87,18 +80,6 @@ def _without_copy(group: GroupCopies, _thresholds: Thresholds, _context: Evaluat
     )
 
 
-def _doubled(group: GroupCopies, _thresholds: Thresholds, _context: EvaluationContext) -> Finding | None:
-    if not group.doubled:
-        return None
-    places = [f"{format_task(task)} {' and '.join(one.places)}" for task, one in group.doubled.items()]
-    return Finding(
-        min(one.since for one in group.doubled.values()),
-        f"{group.group_id}: {count(len(places), 'task')} in two places at once: "
-        f"{first_of(places, _IN_SUMMARY, separator='; ')}",
-        {"tasks": places[:_IN_DETAILS], "task_count": len(places)},
-    )
-
-
 def _stale_members(group: GroupSnapshot, _thresholds: Thresholds, _context: EvaluationContext) -> Finding:
     epoch, stale = group.topology_epoch or 0, group.stale_member_count
     return Finding(
@@ -106,34 +87,6 @@ def _stale_members(group: GroupSnapshot, _thresholds: Thresholds, _context: Eval
         f"{group.group_id}: {count(stale, 'member')} of {group.member_count:,} with a topology older than the group's, "
         f"epoch {epoch}: they get no tasks",
         {"stale_members": stale, "members": group.member_count, "topology_epoch": epoch},
-    )
-
-
-def _skew(group: GroupCopies, thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
-    if len(group.loads) < 2 or group.loads_since is None:  # noqa: PLR2004 - there is nothing to compare
-        return None
-    most, members = group.loads[0], sum(load.members for load in group.loads)
-    fair = sum(load.tasks for load in group.loads) / members
-    excess = (most.tasks_per_member - fair) * most.members
-    if most.tasks_per_member < fair * thresholds["ratio"] or excess < thresholds["tasks"]:
-        return None
-    least = group.loads[-1]
-    return Finding(
-        min(group.loads_since, context.now),
-        f"{group.group_id}: {most.tasks:,} of {sum(load.tasks for load in group.loads):,} active tasks are on "
-        f"{most.client_host or 'unknown host'}, process {most.process_id}, and {least.tasks:,} on "
-        f"{least.client_host or 'unknown host'}, process {least.process_id}",
-        {
-            "processes": [
-                {
-                    "process_id": one.process_id,
-                    "host": one.client_host or "",
-                    "active_tasks": one.tasks,
-                    "members": one.members,
-                }
-                for one in islice(group.loads, _IN_DETAILS)
-            ],
-        },
     )
 
 
@@ -186,72 +139,6 @@ COPIES_RULES = (
             "there, or correct the tags of the clients.",
             "The config was changed lately: the next rebalance assigns the standbys.",
             "Otherwise search the log of the group coordinator for warnings of the assignor.",
-        ),
-    ),
-    Rule(
-        name="StreamsGroupWarmupStays",
-        find=_warmup_stays,
-        severity=INFO,
-        for_seconds=30 * MINUTE,
-        meaning=(
-            "A warm-up, which restores the state of a task so that the task can move there, has come no nearer to the "
-            "end of its changelogs for 30 minutes in which the group did not rebalance; or it has been near enough, "
-            "within `streams.acceptable.recovery.lag`, and the task has not moved. The task itself goes on where it "
-            "is. Kafka 4.4.0 makes no new assignment when a warm-up has caught up."
-        ),
-        queries={"Which copies are there, and how far behind?": _COPIES},
-        steps=(
-            "Near enough: the next rebalance moves the task. Nothing needs to be done while the tasks are spread "
-            "evenly enough.",
-            "Not near: as for StreamsGroupStandbyBehind, search the log of that host for `restore` and "
-            "`TaskCorruptedException`.",
-        ),
-    ),
-    Rule(
-        name="StreamsGroupTaskTwice",
-        find=_doubled,
-        for_seconds=5 * MINUTE,
-        meaning=(
-            "The brokers describe a task as active at two members, or as two copies in one process, for five minutes "
-            "in which the group did not rebalance. Two members then process the same records, or one process lost "
-            "the protection that a second copy is for. The coordinator should never assign that."
-        ),
-        queries={"Which copies are there, and where?": _COPIES},
-        steps=(
-            "Compare with the brokers: `streams-groups verify`.",
-            "Active at two members: restart one of the two, so that the group gets a new assignment. Results that are "
-            "not written exactly once may be there twice since then.",
-            "Twice in one process: the second copy protects nothing, as both are lost with the process.",
-            "Report it to the Kafka project, with the events of the group (`streams-groups history --group GROUP_ID`).",
-        ),
-    ),
-    Rule(
-        name="StreamsGroupTaskSkew",
-        find=_skew,
-        severity=INFO,
-        for_seconds=30 * MINUTE,
-        thresholds={
-            "ratio": Threshold(2, "a process has at least so many times the tasks that are fair, for each member"),
-            "tasks": Threshold(3, "and at least so many tasks more than are fair"),
-        },
-        meaning=(
-            "One process has had at least twice as many active tasks for each of its members as all together have, for "
-            "30 minutes in which the group did not rebalance. It is the first to fall behind. The broker's assignor "
-            "spreads tasks evenly over members, so it is rare."
-        ),
-        queries={
-            "How many tasks has each process?": (
-                "SELECT process_id, client_host, count(DISTINCT member_id) AS members,\n"
-                "  count(*) FILTER (WHERE role = 'active') AS active_tasks\n"
-                "FROM task_copies WHERE group_id = 'GROUP_ID'\n"
-                "GROUP BY process_id, client_host ORDER BY active_tasks DESC"
-            ),
-        },
-        steps=(
-            "The assignor keeps tasks where their state is: a process that was alone for a while keeps more of them. "
-            "Restart the process with the most tasks.",
-            "Subtopologies differ in load: what counts is the lag of the tasks, not their number. Then raise `ratio` "
-            "for the group under `overrides`.",
         ),
     ),
 )

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from streaming_app.alerts.alert import INFO, Finding
+from streaming_app.alerts.alert import Finding
 from streaming_app.alerts.rule import (
     EvaluationContext,
     Thresholds,
@@ -28,13 +28,12 @@ from streaming_app.alerts.rule import (
     since_or_fallback,
     to_iso,
 )
-from streaming_app.alerts.survey import LostDescription, PluginStatus, had_description
+from streaming_app.alerts.survey import LostDescription, had_description
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import NONE
-from streaming_app.text import count, first_of
+from streaming_app.text import count
 
 _NEARLY_ALL = 0.9  # of the groups
-_NAMED, _IN_DETAILS = 3, 20
 _HAS = {"NOT_STORED": "does not have", "ERROR": "fails to return"}
 
 
@@ -148,35 +147,4 @@ def find_lost(lost: LostDescription, _thresholds: Thresholds, _context: Evaluati
         f"{lost.group_id}: the brokers' plugin {_HAS[lost.status]} the topology description of epoch "
         f"{lost.topology_epoch}, which the log says is stored",
         {"status": lost.status, "topology_epoch": lost.topology_epoch or 0, "asked": to_iso(lost.since)},
-    )
-
-
-def find_plugin(plugin: PluginStatus, _thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
-    """Some brokers lack the plugin that others have; or descriptions are left, and no plugin will delete them."""
-    has, lack = (first_of(list(map(str, ids)), _NAMED) for ids in (plugin.brokers_with, plugin.brokers_without))
-    wrong: list[str] = []
-    details: dict[str, object] = {}
-    is_partial = bool(has and lack)
-    if is_partial:
-        wrong.append(f"brokers {lack} have no topology description plugin, and brokers {has} have one")
-        details |= {"brokers_with": list(plugin.brokers_with), "brokers_without": list(plugin.brokers_without)}
-    elif lack and (stored := context.survey.stored):
-        which = f"{count(len(stored), 'description')} of groups ({first_of(stored, _NAMED)})"
-        wrong.append(f"no broker has a topology description plugin, and {which} are left in its store")
-        details |= {"stored": list(stored[:_IN_DETAILS]), "stored_count": len(stored)}
-    if left := [group_id for group_id, _ in plugin.left_behind]:
-        groups = count(len(left), "group")
-        wrong.append(f"{groups} ({first_of(left, _NAMED)}) deleted while no plugin deleted the topology description")
-        details |= {"left_behind": left[:_IN_DETAILS], "left_behind_count": len(left)}
-    return Finding(None, "; ".join(wrong), details, severity=None if is_partial else INFO) if wrong else None
-
-
-def find_not_cleaned_up(group: GroupSnapshot, _thresholds: Thresholds, _context: EvaluationContext) -> Finding:
-    """The group is empty, and its description is still in the store of the plugin."""
-    since = since_or_fallback(group.state_since, group)
-    empty = f"has been Empty since {format_time(since)}" if since else "is Empty"
-    return Finding(
-        since,
-        f"{group.group_id} {empty}, and its topology description is still stored",
-        _details(group),
     )

@@ -14,9 +14,7 @@ from streaming_app.alerts.description_findings import (
     find_failed,
     find_lost,
     find_missing,
-    find_not_cleaned_up,
     find_not_solicited,
-    find_plugin,
     find_uncertain,
     find_unsolicited,
 )
@@ -33,8 +31,8 @@ from streaming_app.alerts.rule import (
     Threshold,
     Thresholds,
 )
-from streaming_app.alerts.survey import LostDescription, PluginStatus
-from streaming_app.groups.state_rules import EMPTY, NONE, SOLICITABLE_STATUSES
+from streaming_app.alerts.survey import LostDescription
+from streaming_app.groups.state_rules import EMPTY, SOLICITABLE_STATUSES
 from streaming_app.text import first_of
 
 _MISSING, _NOT_SOLICITED = "StreamsGroupDescriptionMissing", "StreamsGroupDescriptionNotSolicited"
@@ -195,40 +193,6 @@ DESCRIPTION_RULES = (
             "Many groups at once: see StreamsGroupsDescriptionsMissing, which then fires instead.",
         ),
     ),
-    GroupRule(
-        name="StreamsGroupDescriptionNotCleanedUp",
-        find=find_not_cleaned_up,
-        severity=INFO,
-        for_seconds=8 * DAY,
-        states=frozenset({EMPTY}),
-        about=lambda group: group.stored_description_epoch != NONE,
-        meaning=(
-            "The group is empty, and its topology description is still in the plugin's store. The broker's cleanup "
-            "runs every `offsets.retention.check.interval.ms` (10 minutes), but only for groups without offsets, and "
-            "offsets are kept for `offsets.retention.minutes` (7 days) after each was committed. So this is normal "
-            "for a week; eight days leave time for the retries of the cleanup. With another retention, set `for` to "
-            "that retention plus one day; where offsets are deleted by hand, half an hour is enough."
-        ),
-        queries={
-            "Since when is it empty, and what is stored?": (
-                "SELECT state, state_since, stored_description_epoch, description_status, description_since\n"
-                "FROM groups WHERE group_id = 'GROUP_ID'"
-            ),
-            "Which other empty groups have a description?": (
-                "SELECT group_id, state_since, stored_description_epoch FROM groups\n"
-                "WHERE state = 'Empty' AND stored_description_epoch <> -1 ORDER BY state_since"
-            ),
-        },
-        steps=(
-            "Stored epoch -2: the plugin fails to delete it. A deletion by hand then fails with GROUP_DELETION_FAILED "
-            "(134), and the group stays. " + _CLIENT_LOG + " Then delete it again, or wait for the next cleanup.",
-            "Another stored epoch: the cleanup skipped the group. Check whether offsets are left "
-            "(`kafka-streams-groups.sh --describe --group GROUP_ID --offsets`) or a transaction is open "
-            "(`kafka-transactions.sh list`).",
-            "The group is no longer needed: `kafka-streams-groups.sh --delete --group GROUP_ID` also deletes the "
-            "description.",
-        ),
-    ),
 )
 """In the order of the runbook."""
 
@@ -328,40 +292,6 @@ LOST_RULES: tuple[Rule[LostDescription], ...] = (
             "and the coordinator has moved.",
             "Restore the plugin's store. Without a copy of it, the members push a description again only for another "
             "topology epoch, or once the group was deleted while Empty, which deletes its offsets, too.",
-        ),
-    ),
-)
-PLUGIN_RULES: tuple[Rule[PluginStatus], ...] = (
-    Rule(
-        name="StreamsGroupsDescriptionPlugin",
-        find=find_plugin,
-        for_seconds=2 * HOUR,
-        meaning=(
-            "Some brokers have a plugin for topology descriptions and others have none: whether the description of a "
-            "group is stored then depends on which broker coordinates it. Two hours are longer than it takes to "
-            "restart the brokers one after the other with another configuration. Or, as an info, no broker has one any "
-            "more, and descriptions that it stored are left: a broker without the plugin deletes groups, by hand or "
-            "when they expire, and not their descriptions. Needs DescribeConfigs on the cluster."
-        ),
-        queries={
-            "Which broker has a plugin?": (
-                "SELECT subject AS broker, value FROM broker_facts\n"
-                "WHERE name = 'group.streams.topology.description.plugin.class' ORDER BY broker"
-            ),
-            "Which groups were deleted without their description?": (
-                "SELECT group_id, stored_description_epoch, deleted_at FROM groups\n"
-                "WHERE state = 'Dead' AND stored_description_epoch <> -1 ORDER BY deleted_at DESC"
-            ),
-        },
-        steps=(
-            "On some brokers only: set `group.streams.topology.description.plugin.class` on every broker, with the "
-            "plugin on its class path, and restart it; or remove it from all.",
-            "Taken away by mistake: set it again. The next cleanup deletes the descriptions of groups that are empty "
-            "and have no offsets.",
-            "Taken away for good: delete the plugin's store, and disable this rule. Descriptions can name tables and "
-            "customers.",
-            "Groups deleted without their description: delete those from the plugin's store by their group id, as "
-            "nothing else will.",
         ),
     ),
 )

@@ -27,7 +27,7 @@ from streaming_app.alerts.health_rules import health_settings
 from streaming_app.alerts.lifecycle import AlertState, NotifyPolicy, advance, with_severity
 from streaming_app.alerts.outbox import IsMuted, Outboxes, Results
 from streaming_app.alerts.rule import MAX_NEW_GROUPS, EvaluationContext
-from streaming_app.alerts.survey import NO_PLUGIN, DescriptionSupport, LostDescription, PluginStatus
+from streaming_app.alerts.survey import DescriptionSupport, LostDescription
 from streaming_app.alerts.watched import WatchedGroups
 from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.groups.newcomers import ranks
@@ -95,8 +95,6 @@ class Observed:
     """The partitions without a leader by the broker that led them."""
     lost_descriptions: Sequence[LostDescription] | None = ()
     """The descriptions that the plugin does not return; None before the job has looked."""
-    plugin: PluginStatus | None = NO_PLUGIN
-    """None before the brokers' configs were read."""
     ended: Mapping[str, str] = field(default_factory=dict)
     """Incidents that a person ended, and why."""
     is_muted: IsMuted | None = None
@@ -153,6 +151,7 @@ class AlertEngine:
         self._unsaved_changes: list[Change] = []
         self._unsaved_incidents: dict[str, Incident] = {}
         self._unsaved: dict[_Row, tuple[Alert, bool]] = {}
+        self._without_alerts = 0
         self._has_judged = False
         open_incidents = {
             AlertKey(one.incident_id, own.groups[0]): own
@@ -171,6 +170,11 @@ class AlertEngine:
         """The alerts that are pending or firing, as of the last step."""
         return tuple(self._state.open.values())
 
+    @property
+    def newcomers_left_out(self) -> Mapping[str, int]:
+        """How many new groups have no alerts, and how many no verdict yet, as of the last step: others came first."""
+        return {"alerts": self._without_alerts, "verdicts": len(self._board.put_off)}
+
     def step(self, observed: Observed, now: datetime) -> tuple[Alert, ...]:
         """Judge the groups, evaluate the rules, advance the alerts; return those that changed. `now` is aware, UTC."""
         self._judge(observed, now)
@@ -179,6 +183,7 @@ class AlertEngine:
         settings, self._is_muted = self._settings, observed.is_muted
         groups = self._watched.groups(with_descriptions=context.descriptions_since is not None)
         findings = evaluate(groups, observed.job, context, settings.rule_settings_of)
+        self._without_alerts = len(context.left_out)
 
         def stays(key: AlertKey) -> bool:
             alert = None if key in findings else self._state.open.get(key)
@@ -331,11 +336,9 @@ class AlertEngine:
             copies=observed.copies,
             lag=observed.lag,
             max_new_groups=self._settings.max_new_groups,
-            put_off=self._board.put_off,
             incidents=self._incidents.open(),
             verdict_of=self._board.verdict,
             lost_descriptions=observed.lost_descriptions,
-            plugin=observed.plugin,
         )
 
     def _apply(self, alert: Alert, delivery: Delivery) -> None:

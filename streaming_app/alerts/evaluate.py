@@ -22,12 +22,11 @@ from functools import cache
 
 from streaming_app.alerts.alert import Alert, AlertKey, Finding
 from streaming_app.alerts.copies_rules import COPIES_RULES, MEMBER_RULES
-from streaming_app.alerts.description_rules import CLUSTER_RULES, DESCRIPTION_RULES, LOST_RULES, PLUGIN_RULES
+from streaming_app.alerts.description_rules import CLUSTER_RULES, DESCRIPTION_RULES, LOST_RULES
 from streaming_app.alerts.health_rules import HEALTH_RULES, RULES_BY_VERDICT, HealthRule
 from streaming_app.alerts.job_rules import JOB_RULES, SELF_CHECK_RULES
 from streaming_app.alerts.lag_rules import LAG_RULES
 from streaming_app.alerts.rule import (
-    MINUTE,
     ClusterRule,
     EvaluationContext,
     GroupFinding,
@@ -35,12 +34,11 @@ from streaming_app.alerts.rule import (
     Rule,
     RuleSettings,
     Snapshot,
-    is_recent,
 )
-from streaming_app.alerts.survey import LostDescription, PluginStatus
-from streaming_app.alerts.tenant_rules import NEWCOMER_RULES, TENANT_RULES, rule_failed, say_which_rows_are_old
+from streaming_app.alerts.survey import LostDescription
+from streaming_app.alerts.tenant_rules import TENANT_RULES, rule_failed, say_which_rows_are_old
 from streaming_app.groups.copies_status import GroupCopies
-from streaming_app.groups.newcomers import Newcomers, is_newcomer, ranks, survey_newcomers
+from streaming_app.groups.newcomers import is_newcomer, ranks
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.incidents import Incident
 from streaming_app.job_status import DifferingGroup, JobStatus
@@ -52,10 +50,8 @@ RULES_FOR_JOB: tuple[Rule[JobStatus], ...] = JOB_RULES
 RULES_FOR_DIFFERING_GROUPS: tuple[Rule[DifferingGroup], ...] = SELF_CHECK_RULES
 RULES_FOR_COPIES: tuple[Rule[GroupCopies], ...] = COPIES_RULES
 RULES_FOR_LAG: tuple[Rule[GroupLag], ...] = LAG_RULES
-RULES_FOR_NEWCOMERS: tuple[Rule[Newcomers], ...] = NEWCOMER_RULES
 RULES_FOR_INCIDENTS: tuple[HealthRule, ...] = HEALTH_RULES
 RULES_FOR_LOST_DESCRIPTIONS: tuple[Rule[LostDescription], ...] = LOST_RULES
-RULES_FOR_PLUGIN: tuple[Rule[PluginStatus], ...] = PLUGIN_RULES
 AnyRule = (
     Rule[GroupSnapshot]
     | ClusterRule
@@ -63,10 +59,8 @@ AnyRule = (
     | Rule[DifferingGroup]
     | Rule[GroupCopies]
     | Rule[GroupLag]
-    | Rule[Newcomers]
     | HealthRule
     | Rule[LostDescription]
-    | Rule[PluginStatus]
 )
 RULES: Mapping[str, AnyRule] = {
     **{rule.name: rule for rule in RULES_FOR_INCIDENTS},
@@ -76,9 +70,7 @@ RULES: Mapping[str, AnyRule] = {
     **{rule.name: rule for rule in RULES_FOR_DIFFERING_GROUPS},
     **{rule.name: rule for rule in RULES_FOR_COPIES},
     **{rule.name: rule for rule in RULES_FOR_LAG},
-    **{rule.name: rule for rule in RULES_FOR_NEWCOMERS},
     **{rule.name: rule for rule in RULES_FOR_LOST_DESCRIPTIONS},
-    **{rule.name: rule for rule in RULES_FOR_PLUGIN},
 }
 
 _SET_ASIDE = next(rule for rule in TENANT_RULES if rule.name == "StreamsGroupSetAside")
@@ -119,17 +111,15 @@ def evaluate(
                 finding, rule = rule_failed(group_id, rule.name, error), _SET_ASIDE  # noqa: PLW2901 - reported as
             if finding:
                 findings[AlertKey(rule.name, group_id)] = finding
-    findings.update(_findings_of_plugin(context, rule_settings_of))
+    for lost in context.lost_descriptions or ():
+        findings.update(_find(RULES_FOR_LOST_DESCRIPTIONS, lost, lost.group_id, context, rule_settings_of))
     _replace_by_cluster_findings(findings, context, rule_settings_of)
     findings.update(_findings_of_services(context, rule_settings_of))
     findings.update(_findings_of_incidents(context.incidents, context, rule_settings_of))
     if job is not None:
         findings.update(_find(RULES_FOR_JOB, job, None, context, rule_settings_of))
     say_which_rows_are_old(findings, groups)
-    left_out = _leave_out_newcomers(findings, groups, context)
-    late = {one for one, since in context.put_off.items() if not is_recent(since, MINUTE, context.now)}
-    if newcomers := survey_newcomers(groups, context.now, left_out, late):
-        findings.update(_find(RULES_FOR_NEWCOMERS, newcomers, None, context, rule_settings_of))
+    _leave_out_newcomers(findings, groups, context)
     return findings
 
 
@@ -141,33 +131,22 @@ def may_concern(group: GroupSnapshot, *, with_descriptions: bool) -> bool:
 
 def _leave_out_newcomers(
     findings: dict[AlertKey, Finding], groups: Iterable[GroupSnapshot], context: EvaluationContext
-) -> int:
-    """Leave out the findings of new groups beyond `max_new_groups`; return of how many groups that is.
+) -> None:
+    """Leave out the findings of new groups beyond `max_new_groups`, of the newest ones.
 
     Groups with an open alert keep it, so that no alert is resolved since others came, and take no place of others.
     """
     ids = {key.group_id for key in findings if key.group_id is not None}
     if len(ids) <= context.max_new_groups:
-        return 0
+        return
     new = {one.group_id: one for one in groups if one.group_id in ids and is_newcomer(one, context.now)}
     if len(new) <= context.max_new_groups:
-        return 0
+        return
     alerted = {key.group_id for key in findings if key in context.open_alerts}
     place = ranks(new, new, context.now)
-    left_out = {one for one in new if place[one] > context.max_new_groups and one not in alerted}
-    for key in [key for key in findings if key.group_id in left_out]:
+    context.left_out.update(one for one in new if place[one] > context.max_new_groups and one not in alerted)
+    for key in [key for key in findings if key.group_id in context.left_out]:
         del findings[key]
-    return len(left_out)
-
-
-def _findings_of_plugin(
-    context: EvaluationContext, rule_settings_of: RuleSettingsLookup
-) -> Iterator[tuple[AlertKey, Finding]]:
-    """Yield the findings of the brokers' plugin for topology descriptions: what it lost, and where it is."""
-    for lost in context.lost_descriptions or ():
-        yield from _find(RULES_FOR_LOST_DESCRIPTIONS, lost, lost.group_id, context, rule_settings_of)
-    if context.plugin is not None:
-        yield from _find(RULES_FOR_PLUGIN, context.plugin, None, context, rule_settings_of)
 
 
 def _findings_of_services(
@@ -215,7 +194,7 @@ def is_held(key: AlertKey, context: EvaluationContext) -> bool:
         lag = context.lag.get(key.group_id or "")
         return lag is not None and lag.is_held
     unknown = (context.copies, RULES_FOR_COPIES), (context.lost_descriptions, RULES_FOR_LOST_DESCRIPTIONS)
-    return any(known is None and rule in rules for known, rules in (*unknown, (context.plugin, RULES_FOR_PLUGIN)))
+    return any(known is None and rule in rules for known, rules in unknown)
 
 
 def is_unknown(alert: Alert | None, context: EvaluationContext) -> bool:

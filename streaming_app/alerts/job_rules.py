@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from streaming_app.alerts.alert import CRITICAL, INFO, Finding
+from streaming_app.alerts.alert import CRITICAL, Finding
 from streaming_app.alerts.rule import (
     DAY,
     HOUR,
@@ -34,17 +34,6 @@ def _undecodable(job: JobStatus, thresholds: Thresholds, context: EvaluationCont
         f"{count(job.quarantined, 'record')} could not be decoded, see the table quarantine; "
         f"the latest at {format_time(at)}",
         {"records": job.quarantined, "newest": to_iso(at)},
-    )
-
-
-def _drift(job: JobStatus, thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
-    at = job.drifted_at
-    if at is None or not is_recent(at, thresholds["window"], context.now):
-        return None
-    return Finding(
-        at,
-        f"The brokers write fields that this release does not know, in {count(job.drifted, 'record')} so far",
-        {"records": job.drifted, "newest": to_iso(at)},
     )
 
 
@@ -343,28 +332,6 @@ JOB_RULES = (
             "Set `unclean.leader.election.enable=false` and `min.insync.replicas=2` for the offsets topic, unless "
             "groups that work are worth more than their offsets.",
             "Look at the groups above: whether their applications may process records twice.",
-        ),
-    ),
-    Rule(
-        name="StreamsGroupsSchemaDrift",
-        find=_drift,
-        severity=INFO,
-        for_seconds=None,
-        thresholds={"window": Threshold(DAY, "how long it fires after the latest one", seconds=True)},
-        meaning=(
-            "Records have tagged fields that this release does not know, as is usual after a broker upgrade. They are "
-            "skipped, as Kafka's own readers do, and all known fields are still read. Nothing is wrong, but new "
-            "information is not shown. The alert resolves a day after the latest one."
-        ),
-        queries={
-            "Which groups were updated last?": (
-                "SELECT cluster, group_id, updated_at FROM groups ORDER BY updated_at DESC LIMIT 20"
-            ),
-        },
-        steps=(
-            "Install a release of streams-groups that knows the brokers' release.",
-            "To see the fields, print the records with Kafka's console consumer and pass them to "
-            "`streams-groups decode`, which shows them as `unknownTags`.",
         ),
     ),
 )

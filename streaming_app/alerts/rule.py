@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Generic, NamedTuple, TypeVar
 
 from streaming_app.alerts.alert import WARNING, AlertKey, Finding
-from streaming_app.alerts.survey import NO_PLUGIN, NO_SURVEY, ClusterSurvey, LostDescription, PluginStatus
+from streaming_app.alerts.survey import NO_SURVEY, ClusterSurvey, LostDescription
 from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD, STATES
@@ -54,19 +54,17 @@ class EvaluationContext:
     lag: Mapping[str, GroupLag] | None = field(default_factory=dict)
     """The groups with whose lag something is wrong; None while the lag is not known."""
     max_new_groups: int = MAX_NEW_GROUPS
-    """Of how many new groups there are findings."""
+    """Of how many new groups there are findings: of the oldest."""
+    left_out: set[str] = field(default_factory=set)
+    """The new groups whose findings are left out; `evaluate` fills it."""
     failed: set[AlertKey] = field(default_factory=set)
     """Rules, or incidents, that could not be evaluated for a group; `evaluate` fills it."""
-    put_off: Mapping[str, datetime] = field(default_factory=dict)
-    """The newcomers that wait for their verdict, and since when."""
     incidents: Sequence[Incident] = ()
     """The open incidents."""
     verdict_of: Callable[[str], Verdict | None] = lambda _group_id: None
     """Returns the newest verdict on a group."""
     lost_descriptions: Sequence[LostDescription] | None = ()
     """The descriptions that the plugin does not return; None before the job has looked."""
-    plugin: PluginStatus | None = NO_PLUGIN
-    """None before the brokers' configs were read."""
 
 
 class Threshold(NamedTuple):

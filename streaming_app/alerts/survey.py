@@ -35,8 +35,6 @@ class ClusterSurvey:
     """When a group last got its first description: while clients are upgraded, this goes on."""
     plugin_since: datetime | None = None
     """The earliest time for which the groups' records prove a plugin."""
-    stored: tuple[str, ...] = ()
-    """The groups whose description is stored, or may be, as far as the log says."""
 
 
 NO_SURVEY = ClusterSurvey()
@@ -53,25 +51,13 @@ class LostDescription(NamedTuple):
     """When the broker first said so."""
 
 
-class PluginStatus(NamedTuple):
-    """Which brokers have a plugin for topology descriptions, as far as their configs may be read."""
-
-    brokers_with: tuple[int, ...] = ()
-    brokers_without: tuple[int, ...] = ()
-    left_behind: tuple[tuple[str, datetime], ...] = ()
-    """The groups that were deleted without their descriptions, and when; the newest first."""
-
-
 def survey_cluster(groups: Iterable[GroupSnapshot]) -> ClusterSurvey:
     """Survey all groups of a cluster."""
     described = undescribed = 0
     pushes: list[datetime] = []
     first_descriptions: list[datetime] = []
     evidence: list[datetime] = []
-    stored: list[str] = []
     for group in groups:
-        if group.stored_description_epoch != NONE:
-            stored.append(group.group_id)
         if had_description(group):
             described += bool(group.member_count)
             evidence.append(_evidence_since(group))
@@ -89,7 +75,6 @@ def survey_cluster(groups: Iterable[GroupSnapshot]) -> ClusterSurvey:
         max(pushes, default=None),
         max(first_descriptions, default=None),
         min(evidence, default=None),
-        tuple(sorted(stored)),
     )
 
 
@@ -97,7 +82,6 @@ def counts_as(group: GroupSnapshot) -> Hashable:
     """Return what `survey_cluster` looks at: as long as that stays the same for all groups, the survey does."""
     return (
         bool(group.member_count),
-        group.stored_description_epoch != NONE,
         had_description(group),
         group.first_described_at,
         group.description_since,
@@ -125,7 +109,6 @@ def _evidence_since(group: GroupSnapshot) -> datetime:
     return group.first_described_at or group.description_since or group.first_seen_at or EPOCH
 
 
-NO_PLUGIN = PluginStatus()
 DescriptionMode = Literal["auto", "always", "never"]
 
 

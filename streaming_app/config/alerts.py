@@ -129,7 +129,7 @@ class AlertSettings(Section):
     max_groups_per_notification: Annotated[int, Field(ge=1, le=1000, strict=True)] = Grouping.max_named
     """How many alerts a notification names there."""
     max_new_groups: _Count = MAX_NEW_GROUPS
-    """Of how many groups of the last 24 hours there are alerts."""
+    """Of how many groups of the last 24 hours there are alerts: of the oldest."""
     rules: RuleSections = RuleSections()
     overrides: tuple[Override, ...] = ()
 

@@ -5,11 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+_RULES = {
+    "StreamsGroupDescriptionNotCleanedUp": "`stored_description_epoch` of the Empty groups in the table `groups`",
+    "StreamsGroupOverBudget": "`StreamsGroupSetAside`, which fires for such a group",
+    "StreamsGroupTaskSkew": "`streams-groups copies`, or the table `task_copies`",
+    "StreamsGroupTaskTwice": "`streams-groups verify`, or the table `task_copies`",
+    "StreamsGroupWarmupStays": "`streams-groups copies`, or the metric streams_group_warmup_tasks",
+    "StreamsGroupsDescriptionPlugin": "`streams-groups check`",
+    "StreamsGroupsFlood": "the metrics streams_groups_new and streams_groups_new_left_out",
+    "StreamsGroupsSchemaDrift": "the metric streams_groups_unknown_tags_records_total",
+}
 REMOVED: Mapping[tuple[str, ...], str] = {
     ("metrics", "compatibility"): "the table of names of other exporters in docs/metrics.md",
     ("page", "listen"): "`streams-groups web --listen HOST:PORT`, a process of its own",
     ("page", "memory"): "a limit of the unit or container of `streams-groups web`",
     ("sinks", "summary"): "`streams-groups status`, or `streams-groups alerts --json` in a cron job",
+    **{("alerts", "rules", name): instead for name, instead in _RULES.items()},
+    **{("alerts", "overrides", "rules", name): instead for name, instead in _RULES.items()},
 }
 """By path, in which the items of a list have no place: what to use instead."""
 REMOVED_ITEMS: Mapping[tuple[str, ...], Mapping[str, str]] = {
@@ -19,6 +31,13 @@ REMOVED_ITEMS: Mapping[tuple[str, ...], Mapping[str, str]] = {
     },
 }
 """By the path of a list and the item in it: what to use instead."""
+
+
+def _lower(path: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(str(part).lower() for part in path)
+
+
+_INSTEAD = {_lower(path): instead for path, instead in REMOVED.items()}  # a variable has no case
 _SINKS = ("sinks",)
 REMOVED_SINKS: Mapping[str, str] = {
     "email": "a sink of type apprise with a URL mailtos://USER:PASSWORD@HOST",
@@ -36,15 +55,16 @@ def without_removed(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str
 
 
 def _without(value: Any, path: tuple[str, ...], lines: dict[str, None]) -> Any:  # noqa: ANN401 - any YAML value
-    if path and not any(gone[: len(path)] == path for gone in (*REMOVED, *REMOVED_ITEMS, _SINKS)):
+    if path and not any(gone[: len(path)] == _lower(path) for gone in (*_INSTEAD, *REMOVED_ITEMS, _SINKS)):
         return value
     if isinstance(value, Mapping):
-        for key in value:
-            if instead := REMOVED.get((*path, key)):
+        kept = {}
+        for key, inner in value.items():
+            if instead := _INSTEAD.get(_lower((*path, key))):
                 lines[f"{'.'.join((*path, key))} was removed and does nothing: use {instead}"] = None
-        return {
-            key: _without(inner, (*path, key), lines) for key, inner in value.items() if (*path, key) not in REMOVED
-        }
+            else:
+                kept[key] = _without(inner, (*path, key), lines)
+        return kept
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return [_without(item, path, lines) for item in value if not _is_removed(item, path, lines)]
     return value

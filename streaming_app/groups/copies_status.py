@@ -1,4 +1,4 @@
-"""What lasts of the copies of one group's tasks: behind, too few, too many, restored, spread unevenly. Pure.
+"""What lasts of the copies of one group's tasks: behind, too few, restored. Pure.
 
 A status is made from each description of the group and the status before it. What it says since when lasts as long as
 it is so, and no status is made while a group rebalances: tasks and their copies move then.
@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
-from streaming_app.groups.task_copies import ACTIVE, DORMANT, RESTORING, STANDBY, WARMUP, TaskCopy, TaskId
+from streaming_app.groups.task_copies import DORMANT, RESTORING, STANDBY, TaskCopy, TaskId
 
 
 class BehindCopy(NamedTuple):
-    """A standby that is further behind than acceptable and does not catch up, or a warm-up that does not end."""
+    """A standby that is further behind than acceptable and does not catch up."""
 
     copy: TaskCopy
     since: datetime
-    """Since when it has not been nearer to the end; of a warm-up that was near enough, since then."""
+    """Since when it has not been nearer to the end."""
     least_lag: int
     """The smallest lag since it was last within the acceptable one."""
 
@@ -52,28 +52,6 @@ class TooFew(NamedTuple):
     """That have a copy."""
 
 
-class TooMany(NamedTuple):
-    """A task that is active at several members, or that one process has twice."""
-
-    since: datetime
-    places: tuple[str, ...]
-    """The copies of one task, of which there should be one only: role, host and member."""
-
-
-class ProcessLoad(NamedTuple):
-    """How many active tasks a process has, and how many members."""
-
-    process_id: str
-    client_host: str | None
-    tasks: int
-    members: int
-
-    @property
-    def tasks_per_member(self) -> float:
-        """The active tasks of each of its members, which are its stream threads."""
-        return self.tasks / self.members
-
-
 @dataclass(frozen=True)
 class GroupCopies:
     """The copies of the tasks of one group, at the newest description of it."""
@@ -83,16 +61,9 @@ class GroupCopies:
     """The group's `num.standby.replicas`; None if it is not known."""
     behind: tuple[BehindCopy, ...] = ()
     """Those that have been behind for the longest time first."""
-    warmups: tuple[BehindCopy, ...] = ()
-    """Warm-ups that neither come nearer to the end nor become active."""
     uncopied: Mapping[TaskId, TooFew] = field(default_factory=dict)
     """Stateful tasks with fewer copies than are asked for."""
-    doubled: Mapping[TaskId, TooMany] = field(default_factory=dict)
     restoring: Mapping[TaskId, Restore] = field(default_factory=dict)
-    loads: tuple[ProcessLoad, ...] = ()
-    """The processes, those with the most active tasks for each member first."""
-    loads_since: datetime | None = None
-    """Since when each process has had as many tasks as it has."""
 
 
 def next_status(
@@ -101,36 +72,29 @@ def next_status(
     """Return the status of a group that does not rebalance; `copies` are all that it has."""
     known = [copy for copy in copies if copy.role != DORMANT]  # nobody keeps those up to date
     before = before or GroupCopies(known[0].group_id if known else "")
-    loads = _loads(known)
     return GroupCopies(
         known[0].group_id if known else before.group_id,
         standby_replicas,
-        _behind(known, STANDBY, before.behind, now),
-        _behind(known, WARMUP, before.warmups, now),
+        _behind(known, before.behind, now),
         _uncopied(known, standby_replicas or 0, before, now),
-        _doubled(known, before, now),
         _restoring(known, before, now),
-        loads,
-        before.loads_since if loads == before.loads and before.loads_since else now,
     )
 
 
-def _behind(
-    copies: Iterable[TaskCopy], role: str, before: Iterable[BehindCopy], now: datetime
-) -> tuple[BehindCopy, ...]:
-    """Return the copies in this role that do not advance; of warm-ups also those that have, and stay what they are."""
+def _behind(copies: Iterable[TaskCopy], before: Iterable[BehindCopy], now: datetime) -> tuple[BehindCopy, ...]:
+    """Return the standbys that are behind and do not advance."""
     earlier = {one.copy.key: one for one in before}
     found = []
     for copy in copies:
         old = earlier.get(copy.key)
-        if copy.role != role:
+        if copy.role != STANDBY:
             continue
         if copy.lag is None:
             found += [old] if old else []  # its client has not reported since the coordinator moved
             continue
-        if role == STANDBY and not copy.is_behind:
+        if not copy.is_behind:
             continue
-        advances = old is None or old.copy.is_behind > copy.is_behind or (copy.is_behind and copy.lag < old.least_lag)
+        advances = old is None or copy.lag < old.least_lag
         found.append(BehindCopy(copy, now, copy.lag) if old is None or advances else old._replace(copy=copy))
     return tuple(sorted(found, key=lambda one: (one.since, one.copy.key)))
 
@@ -165,35 +129,3 @@ def _uncopied(
         for task in sorted(stateful)
         if len(places[task]) < wanted
     }
-
-
-def _doubled(copies: Iterable[TaskCopy], before: GroupCopies, now: datetime) -> dict[TaskId, TooMany]:
-    active: defaultdict[TaskId, list[TaskCopy]] = defaultdict(list)
-    in_process: defaultdict[tuple[TaskId, str | None], list[TaskCopy]] = defaultdict(list)
-    for copy in copies:
-        if copy.role in {ACTIVE, RESTORING}:
-            active[copy.task].append(copy)
-        if copy.process_id:
-            in_process[copy.task, copy.process_id].append(copy)
-    crowded = [those for those in (*active.values(), *in_process.values()) if len(those) > 1]
-    return {
-        task: TooMany(old.since if (old := before.doubled.get(task)) else now, places)
-        for task, places in sorted((those[0].task, tuple(map(_place, those))) for those in crowded)
-    }
-
-
-def _place(copy: TaskCopy) -> str:
-    return f"{copy.role} at {copy.client_host or 'unknown host'}, member {copy.member_id}"
-
-
-def _loads(copies: Iterable[TaskCopy]) -> tuple[ProcessLoad, ...]:
-    tasks: defaultdict[str, int] = defaultdict(int)
-    members: defaultdict[str, set[str]] = defaultdict(set)
-    hosts: dict[str, str | None] = {}
-    for copy in copies:
-        process = copy.process_id or copy.member_id
-        members[process].add(copy.member_id)
-        hosts[process] = copy.client_host
-        tasks[process] += copy.role in {ACTIVE, RESTORING}
-    loads = (ProcessLoad(process, hosts[process], tasks[process], len(members[process])) for process in members)
-    return tuple(sorted(loads, key=lambda one: (-one.tasks_per_member, one.process_id)))

@@ -11,7 +11,7 @@ verdict is bad stays bad.
 
 While the records are not read up to now, nothing is judged: every verdict stays as it was.
 
-Newcomers are judged after all others, in turns from each host (see `groups.newcomers`), until they have taken
+Newcomers are judged after all others, the oldest first (see `groups.newcomers`), until they have taken
 `NEWCOMER_STEPS`. The rest of them is put off to the next step, where those come first that wait the longest. What was
 known of them before counts until they were put off, and no longer.
 """
@@ -25,7 +25,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
-from streaming_app.groups.newcomers import in_turns, is_newcomer
+from streaming_app.groups.newcomers import age, is_newcomer
 from streaming_app.groups.snapshot import GroupSnapshot, changed
 from streaming_app.groups.state_rules import DEAD
 from streaming_app.health.activity import activity
@@ -258,7 +258,7 @@ class Board:
     ) -> Iterator[Change]:
         """Judge newcomers until they have taken their steps; put off the others."""
         most, late = self._steps + NEWCOMER_STEPS, {}
-        for one in in_turns(newcomers, self.put_off):
+        for one in sorted(newcomers, key=lambda one: (self.put_off.get(one.group_id, now), age(one))):
             if self._steps < most:
                 yield from self._judgment(one, known, now, others)
             else:

@@ -18,7 +18,7 @@ from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed, S
 from streaming_app.alerts.evaluate import watches_any
 from streaming_app.alerts.notification_queue import Grouping
 from streaming_app.alerts.outbox import Backoff, IsMuted, Outboxes, Results, SinkStatus
-from streaming_app.alerts.survey import DescriptionSupport, LostDescription, PluginStatus
+from streaming_app.alerts.survey import DescriptionSupport, LostDescription
 from streaming_app.errors import OtherOwnerError
 from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.health.verdict import Verdict
@@ -82,8 +82,6 @@ class Sources(NamedTuple):
     """The partitions without a leader, by the broker that led them."""
     lost_descriptions: Callable[[], Sequence[LostDescription] | None] = tuple
     """The descriptions that the plugin does not return; None before the job has looked."""
-    plugin: Callable[[], PluginStatus | None] = PluginStatus
-    """Which brokers have a plugin; None before their configs were read."""
 
 
 class AlertService(Service):
@@ -200,7 +198,6 @@ class AlertService(Service):
             self._sources.retention(),
             self._sources.away(),
             self._sources.lost_descriptions(),
-            self._sources.plugin(),
             self._ended.reasons(),
             self._muted(),
         )
@@ -260,6 +257,10 @@ class AlertService(Service):
     def verdicts(self) -> Mapping[str, Verdict]:
         """Return the newest verdict on each group."""
         return self._engine.verdicts
+
+    def newcomers_left_out(self) -> Mapping[str, int]:
+        """Return how many new groups have no alerts, and how many no verdict yet, since others came first."""
+        return self._engine.newcomers_left_out
 
     def _report_error_of(self, step: Callable[[], None]) -> None:
         error = _error_of(step)

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka.errors import KafkaError
 
-from streaming_app.alerts.survey import PluginStatus
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD
 from streaming_app.groups.topology import is_internal_topic
@@ -40,7 +39,6 @@ from streaming_app.kafka import (
 from streaming_app.kafka.broker_facts import BrokerFact, InternalTopic, LeftOverTopic
 from streaming_app.kafka.connection import Admin, connect
 from streaming_app.kafka.protocol import GroupError
-from streaming_app.kafka.releases import DESCRIPTION_PLUGIN, configs_by_broker
 from streaming_app.lag.work import retention_seconds
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
@@ -138,14 +136,6 @@ class BrokerFacts(Poller):
         """Return for how many seconds each topic keeps records, of those that delete them by their age."""
         known = self._known.get(RETENTION)
         return retention_seconds((one.subject, one.name, one.value) for one in known.facts) if known else {}
-
-    def plugin(self) -> PluginStatus | None:
-        """Return which brokers have a plugin for topology descriptions; None until their configs were read."""
-        if (known := self._known.get(BROKER_CONFIG)) is None:
-            return None
-        configs = configs_by_broker((one.subject, one.name, one.value) for one in known.facts)
-        has = {broker for broker, values in configs.items() if values.get(DESCRIPTION_PLUGIN)}
-        return PluginStatus(tuple(sorted(has)), tuple(sorted(configs.keys() - has)))
 
     def _ask(self, admin: Admin, kind: _Kind, names: Sequence[Any], now: datetime) -> Exception | None:
         """Ask for the facts of a kind; return the error if the brokers do not answer."""

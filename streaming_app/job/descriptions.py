@@ -6,7 +6,7 @@ The log says when a description was stored, and the brokers' plugin has it. So a
 log says so, one group a request and not more than `_MOST` a pass, as each request is a call of the plugin. Once a day
 it is asked for again: a plugin can lose a description, or fail to return it, and the log does not show that. Then what
 was fetched stays, with the status that the broker gave; the group is asked for again after an hour. `lost` says so to
-the rules, and `left_behind` which groups were deleted while no plugin deleted their descriptions.
+the rules.
 
 The rows of the groups of a pass are replaced in one commit, so a job that dies leaves the old rows or the new ones, and
 asks again. Rows that were not confirmed for as long as the retention are removed: those of descriptions that were
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from streaming_app.alerts.survey import LostDescription
 from streaming_app.groups.description_graph import graph_of
 from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.groups.state_rules import DEAD, NONE
+from streaming_app.groups.state_rules import DEAD
 from streaming_app.groups.topology_description import AVAILABLE, STATUSES, describe_topology
 from streaming_app.job.service import PolledBy, Poller, Polling
 from streaming_app.kafka import AUTHORIZATION_CODES
@@ -42,7 +42,6 @@ _MOST = 60
 _MOST_CHARACTERS = 10_000_000  # of the texts of a pass, after which it ends: they are in memory until they are written
 _MOST_STEPS = 2_000_000  # nodes times edges of a description that is printed, which takes a second
 _CONFIRMED, _RETRIED = timedelta(days=1), timedelta(hours=1)
-_MOST_LEFT = 1_000  # groups that were deleted without their descriptions and are reported
 _STORED = "CURRENT"
 _AVAILABLE = STATUSES[AVAILABLE][0]
 
@@ -76,18 +75,12 @@ class DescriptionsService(Poller):
         self._connect, self._groups, self._table, self._warehouse = connect, groups, table, warehouse
         self._retention_days = retention_days
         self._asked: dict[str, _Asked] | None = None
-        self._left: tuple[tuple[str, datetime], ...] = ()
-        self._left_read_at: datetime | None = None
         self._lost: tuple[LostDescription, ...] | None = None
         self._report_denial = ReportOnce(polling.report)
 
     def lost(self) -> Sequence[LostDescription] | None:
         """Return what the log says is stored and the plugin did not return, as of the last pass; None before one."""
         return self._lost
-
-    def left_behind(self) -> tuple[tuple[str, datetime], ...]:
-        """Return the groups that were deleted without their stored descriptions, and when; the newest first."""
-        return self._left
 
     def tick(self) -> None:
         """Make one pass. Raises the errors of tables, and those of brokers that do not answer."""
@@ -109,7 +102,6 @@ class DescriptionsService(Poller):
             for group_id, one in sorted(asked.items())
             if one.status not in {None, _AVAILABLE}
         )
-        self._read_left(now)
         if failure:
             raise failure
         self._table.maintain(older_than("asked_at", self._retention_days))
@@ -150,17 +142,6 @@ class DescriptionsService(Poller):
         since = before.status_since if before and is_same else now
         asked = self._asked[group.group_id] = _Asked(group.topology_epoch, stored_at, now, status, since)
         return asked
-
-    def _read_left(self, now: datetime) -> None:
-        """Look from time to time which groups were deleted without their descriptions."""
-        if self._left_read_at and now - self._left_read_at < _RETRIED:
-            return
-        rows = WarehouseReader(self._warehouse).rows(
-            f"SELECT group_id, deleted_at FROM groups WHERE {self._table.own_rows} AND state = {quote(DEAD)} "  # noqa: S608 - quoted
-            f"AND stored_description_epoch <> {NONE} AND deleted_at IS NOT NULL "
-            f"ORDER BY deleted_at DESC, group_id LIMIT {_MOST_LEFT}"
-        )
-        self._left, self._left_read_at = tuple((row["group_id"], row["deleted_at"]) for row in rows), now
 
     def _write(self, found: Mapping[str, Mapping[str, Any]]) -> None:
         """Replace the rows of these groups by what is known of them now, in one commit."""

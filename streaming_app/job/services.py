@@ -11,18 +11,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from streaming_app.alerts.engine import EngineSettings
-from streaming_app.alerts.survey import NO_PLUGIN, DescriptionSupport, PluginStatus
+from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.defaults import TOPIC
 from streaming_app.config.running_hours import make_running_hours
 from streaming_app.errors import WarehouseError
 from streaming_app.health.history import WINDOW
 from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
-from streaming_app.job.broker_facts import BrokerFacts, make_broker_facts
-from streaming_app.job.descriptions import DescriptionsService, make_descriptions
+from streaming_app.job.broker_facts import make_broker_facts
+from streaming_app.job.descriptions import make_descriptions
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.heartbeat import Heartbeat, HeartbeatService
 from streaming_app.job.lag_service import LagService, make_lag_service
@@ -192,7 +191,6 @@ def background_services(
             facts.retention if facts else dict,
             lag.away if lag else dict,
             stored.lost if stored else tuple,
-            partial(_plugin, facts, stored),
         ),
         store,
         HealthTables(config.warehouse, config.cluster, fence),
@@ -217,6 +215,7 @@ def background_services(
                 disks.now,
                 alerts.verdicts,
                 lag.types if lag else dict,
+                alerts.newcomers_left_out,
             )
             registry = make_registry(sources, config.metrics)
             server = monitoring_server(
@@ -243,12 +242,6 @@ def background_services(
         services = BackgroundServices(group_cache, alerts, descriptions, wanted, watchdogs, lag)
         at_exit.callback(services.stop_of_query)  # before the others end
         yield services
-
-
-def _plugin(facts: BrokerFacts | None, stored: DescriptionsService | None) -> PluginStatus | None:
-    """Return which brokers have a plugin, and what it has left; None before their configs were read."""
-    known = facts.plugin() if facts else NO_PLUGIN
-    return known and known._replace(left_behind=stored.left_behind() if stored else ())
 
 
 def _beside_the_stream(wanted: Collection[str], pollers: Iterable[Service | None], report: Report) -> Iterator[Service]:

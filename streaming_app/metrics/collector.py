@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 from streaming_app.alerts.alert import Alert
 from streaming_app.alerts.outbox import SinkStatus
 from streaming_app.config.sections import MetricsSettings
-from streaming_app.groups.newcomers import is_newcomer, select
+from streaming_app.groups.newcomers import NEW_FOR, is_newcomer, select
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD
 from streaming_app.groups.task_copies import CopiesSum
@@ -36,6 +36,7 @@ from streaming_app.metrics.lag_metrics import LAG_METRICS, LagScrape
 from streaming_app.metrics.metric import SUFFIXES, Metric, ScrapeT, has_short_id
 from streaming_app.regex import compiled
 from streaming_app.stream.health import Health
+from streaming_app.text import EPOCH
 
 
 class GroupSource(Protocol):
@@ -70,6 +71,8 @@ class MetricSources:
     """Returns the newest verdict on each group."""
     types: Callable[[], Mapping[str, int]] = dict
     """Returns how many groups there are of each type; nothing while it is not known."""
+    newcomers_left_out: Callable[[], Mapping[str, int]] = dict
+    """Returns of how many new groups something is left out, see `AlertEngine.newcomers_left_out`."""
 
 
 def make_registry(sources: MetricSources, settings: MetricsSettings) -> CollectorRegistry:
@@ -98,13 +101,14 @@ class _StreamsGroupsCollector(Collector):
         existing = [group for group in sources.groups.groups().values() if group.state != DEAD]
         matching = [group for group in existing if self._wanted.matches(group.group_id)]
         at = datetime.fromtimestamp(now, timezone.utc)
-        selected = select((one for one in matching if has_short_id(one.group_id)), self._max_groups, at)
+        selected = select((one for one in matching if has_short_id(one.group_id)), self._max_groups)
         job = JobScrape(
             status=sources.health.status,
             totals=sources.health.totals,
             groups_by_state=Counter(group.state for group in existing),
             groups_left_out=len(matching) - len(selected),
             new_groups=sum(is_newcomer(group, at) for group in existing),
+            newcomers_left_out=sources.newcomers_left_out(),
             alerts=Counter((alert.rule, alert.severity, alert.state) for alert in sources.alerts()),
             sinks=sources.sinks(),
             disks=sources.disks(),
@@ -136,10 +140,9 @@ class _StreamsGroupsCollector(Collector):
         if rows is None:
             return
         if scrape is None or scrape.newest is not rows:
-            at = datetime.now(timezone.utc)
             groups = self._sources.groups.groups().values()
-            newcomers = frozenset(group.group_id for group in groups if is_newcomer(group, at))
-            scrape = self._lag = LagScrape(rows, self._settings, newcomers)
+            first_seen = {group.group_id: group.first_seen_at or EPOCH for group in groups}
+            scrape = self._lag = LagScrape(rows, self._settings, first_seen, datetime.now(timezone.utc) - NEW_FOR)
         for metric in LAG_METRICS:
             yield _with_samples(metric, [({"cluster": self._sources.cluster}, scrape)])
 

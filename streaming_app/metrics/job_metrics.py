@@ -25,6 +25,8 @@ class JobScrape(NamedTuple):
     groups_by_state: Mapping[str, int]
     groups_left_out: int
     new_groups: int
+    newcomers_left_out: Mapping[str, int]
+    """How many of these are without `alerts`, and without `verdicts`."""
     alerts: Mapping[tuple[str, str, str], int]
     """Open alerts by rule, severity and state."""
     sinks: Sequence[SinkStatus]
@@ -87,6 +89,13 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
         "streams_groups_new",
         "Groups that were created in the last 24 hours.",
         lambda job: job.new_groups,
+    ),
+    Metric(
+        "streams_groups_new_left_out",
+        "Groups of the last 24 hours that come after older ones: how many have no `alerts` because of "
+        "`alerts.max_new_groups`, and how many wait for their `verdicts`.",
+        lambda job: [Sample(number, (what,)) for what, number in job.newcomers_left_out.items()],
+        ("of",),
     ),
     Metric(
         "streams_groups_caught_up",

@@ -6,8 +6,9 @@ What a sum is of comes from `streaming_app.lag.sums`. Those of partitions are se
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property, partial
 
 from streaming_app.config.sections import LagSubject, MetricsSettings
@@ -15,6 +16,7 @@ from streaming_app.lag.model import LagRow
 from streaming_app.lag.sums import LagSum, is_unknown, lag_sums
 from streaming_app.metrics.metric import Metric, Sample, has_short_id
 from streaming_app.regex import compiled
+from streaming_app.text import EPOCH
 
 
 @dataclass
@@ -24,8 +26,10 @@ class LagScrape:
     newest: Sequence[LagRow]
     """The rows of the pass."""
     settings: MetricsSettings
-    newcomers: frozenset[str] = frozenset()
-    """Groups whose sums come after those of all others, where there is not room for all."""
+    first_seen: Mapping[str, datetime] = field(default_factory=dict)
+    """Where there is not room for all, the sums of the groups that were seen first have series."""
+    unknown_seen: datetime = EPOCH
+    """What counts for groups of other types, of which it is not known: they come before newcomers."""
     dropped: int = field(default=0, init=False)
 
     @cached_property
@@ -41,19 +45,18 @@ class LagScrape:
         return {}
 
     def sums(self, by: LagSubject) -> list[LagSum]:
-        """Return as many sums as may have series, the largest of each group first; none if the settings do not say so.
-
-        Where there is not room for all, each group has its largest one before any has its second, and new groups come
-        last: one tenant with much lag takes no series of others.
-        """
+        """Return as many sums as may have series, those of the oldest groups; none if the settings do not say so."""
         if by not in self.settings.lag_by:
             return []
         if by not in self._sums:
             every = lag_sums(self.rows, by)
             most = self.settings.max_lag_series
-            self._sums[by] = every if len(every) <= most else _in_turns(every, self.newcomers)[:most]
+            self._sums[by] = every if len(every) <= most else sorted(every, key=self._seen)[:most]
             self.dropped += len(every) - len(self._sums[by])
         return self._sums[by]
+
+    def _seen(self, one: LagSum) -> datetime:
+        return self.first_seen.get(str(one.key[0]), self.unknown_seen)
 
     @cached_property
     def groups(self) -> dict[str, list[LagRow]]:
@@ -63,17 +66,6 @@ class LagScrape:
             if row.group_id in found:
                 found[row.group_id].append(row)
         return found
-
-
-def _in_turns(sums: Iterable[LagSum], newcomers: frozenset[str]) -> list[LagSum]:
-    """Return the sums, the largest first, in turns from each group, those of newcomers last."""
-    taken: Counter[str] = Counter()
-    ranked = []
-    for one in sums:
-        group_id = str(one.key[0])
-        ranked.append((group_id in newcomers, taken[group_id], one))
-        taken[group_id] += 1
-    return [one for *_, one in sorted(ranked, key=lambda ranked_sum: ranked_sum[:2])]
 
 
 _Samples = Callable[[LagScrape], Iterable[Sample]]

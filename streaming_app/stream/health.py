@@ -173,8 +173,6 @@ class Health:
                 failure=None,
                 quarantined_at=now if batch.quarantined else status.quarantined_at,
                 quarantined=status.quarantined + batch.quarantined,
-                drifted_at=now if batch.drifted else status.drifted_at,
-                drifted=status.drifted + batch.drifted,
             )
 
     def nothing_new(self, at: datetime | None = None, seen_at: datetime | None = None) -> None:
@@ -269,7 +267,7 @@ def _behind_since(status: JobStatus, batch: Batch, now: datetime) -> datetime | 
 def _with_offsets(status: JobStatus, offsets: JobStatus) -> JobStatus:
     """Return the status with that of the query of the offsets.
 
-    Its undecodable records, and those with unknown fields, count as the others do.
+    Its undecodable records count as the others do.
     """
     newest = max((status, offsets), key=lambda one: one.truncated_at or EPOCH)
     return replace(
@@ -278,8 +276,6 @@ def _with_offsets(status: JobStatus, offsets: JobStatus) -> JobStatus:
         truncated=newest.truncated,
         quarantined=status.quarantined + offsets.quarantined,
         quarantined_at=_later(status.quarantined_at, offsets.quarantined_at),
-        drifted=status.drifted + offsets.drifted,
-        drifted_at=_later(status.drifted_at, offsets.drifted_at),
         offsets=OffsetsStatus(**{one.name: getattr(offsets, one.name) for one in fields(OffsetsStatus)}),
     )
 

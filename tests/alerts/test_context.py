@@ -10,7 +10,7 @@ from typing import Any
 from streaming_app.alerts.alert import AlertKey, Finding
 from streaming_app.alerts.evaluate import RULES, evaluate
 from streaming_app.alerts.rule import EvaluationContext, RuleSettings
-from streaming_app.alerts.survey import LostDescription, PluginStatus, survey_cluster
+from streaming_app.alerts.survey import LostDescription, survey_cluster
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.history import GroupHistory
 from tests.alerts.healthy_group import healthy_group
@@ -138,9 +138,9 @@ def test_a_rejected_description_is_one_alert() -> None:
     assert {key.rule for key in found} == {"StreamsGroupDescriptionFailed"}
 
 
-# What the brokers' plugin returns, and where it is
+# What the brokers' plugin returns
 
-LOST, PLUGIN = "StreamsGroupDescriptionLost", AlertKey("StreamsGroupsDescriptionPlugin", None)
+LOST = "StreamsGroupDescriptionLost"
 STORED = [replace(HEALTHY, group_id=f"s{number}") for number in range(5)]
 
 
@@ -168,30 +168,3 @@ def test_those_of_many_groups_are_one_alert_for_the_cluster_when_the_first_is_du
     assert found[MANY].severity is None
     early = [lost(number, 80 + number) for number in range(5)]
     assert evaluate_groups(*STORED, lost_descriptions=early) == {}
-
-
-def test_a_plugin_on_some_brokers_only_is_a_warning_and_one_on_none_or_all_is_no_finding() -> None:
-    found = evaluate_groups(*STORED, plugin=PluginStatus((1, 2), (3,)))[PLUGIN]
-    assert found.summary == "brokers 3 have no topology description plugin, and brokers 1, 2 have one"
-    assert found.severity is None
-    assert found.details == {"brokers_with": [1, 2], "brokers_without": [3]}
-    for status in (PluginStatus((1, 2, 3), ()), PluginStatus((), ()), None):
-        assert evaluate_groups(*STORED, plugin=status) == {}
-    never = [replace(one, stored_description_epoch=-1, first_described_at=None) for one in STORED]
-    assert evaluate_groups(*never, plugin=PluginStatus((), (1, 2, 3)), descriptions_since=None) == {}
-
-
-def test_a_plugin_that_was_taken_away_leaves_descriptions_of_groups_that_are_there_and_that_are_gone() -> None:
-    gone = PluginStatus((), (1, 2), (("old", ago(hours=2)), ("older", ago(days=2))))
-    found = evaluate_groups(*STORED, plugin=gone, descriptions_since=None)[PLUGIN]
-    assert found.severity == "info"
-    assert found.details == {
-        "stored": ["s0", "s1", "s2", "s3", "s4"],
-        "stored_count": 5,
-        "left_behind": ["old", "older"],
-        "left_behind_count": 2,
-    }
-    assert found.summary == (
-        "no broker has a topology description plugin, and 5 descriptions of groups (s0, s1, s2 and 2 more) are left in "
-        "its store; 2 groups (old, older) deleted while no plugin deleted the topology description"
-    )

@@ -17,8 +17,7 @@ from streaming_app.groups.copies_status import GroupCopies, next_status
 from streaming_app.groups.task_copies import TaskCopy
 
 START = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
-BEHIND, UNCOPIED, SKEW = "StreamsGroupStandbyBehind", "StreamsGroupTaskWithoutCopy", "StreamsGroupTaskSkew"
-WARMUP, TWICE = "StreamsGroupWarmupStays", "StreamsGroupTaskTwice"
+BEHIND, UNCOPIED = "StreamsGroupStandbyBehind", "StreamsGroupTaskWithoutCopy"
 
 
 def at(minutes: float) -> datetime:
@@ -158,116 +157,9 @@ def test_fewer_standbys_than_are_asked_for_while_there_are_processes_for_them_is
         assert found[1] in finding.summary
 
 
-def warmup(lag: int | None) -> list[TaskCopy]:
-    return [copy("a", "active"), copy("b", "warmup", lag=lag)]
-
-
-@pytest.mark.parametrize(
-    ("lags", "minute"),
-    [
-        ([90_000, 60_000, 30_000], 2),
-        ([90_000, 90_000, 95_000], 0),
-        ([90_000, 9_000, 5_000, 9_500], 1),
-        ([90_000, 9_000, 12_000, 11_000], 1),
-        ([90_000, 9_000, None], 1),
-        ([None, None], None),
-    ],
-    ids=["comes nearer", "does not", "near enough", "was near enough", "no report", "never reported"],
-)
-def test_a_warm_up_stays_since_it_last_came_nearer_or_was_near_enough(
-    lags: list[int | None], minute: int | None
-) -> None:
-    status = follow(*map(warmup, lags))
-    assert since(status, WARMUP) == (None if minute is None else at(minute))
-    assert find(follow(*map(warmup, lags), pair(0)), WARMUP) is None
-
-
-def test_a_task_that_is_active_at_two_members_or_twice_in_a_process_is_found_since_it_was_seen() -> None:
-    assert find(follow(THREE, [*THREE, *COPIED]), TWICE) is None
-    active = follow(THREE, [*THREE, copy("b", "active", 0)], [*THREE, copy("b", "restoring", 0, 5)])
-    found = find(active, TWICE)
-    assert found
-    assert found.since == at(1)
-    assert found.summary == (
-        "g: 1 task in two places at once: 0_0 active at host-a, member m-a and restoring at host-b, member m-b"
-    )
-    beside = [*THREE, copy("a", "standby", 0, 0, member_id="m-a2")]
-    assert since(follow(beside, beside), TWICE) == at(0)
-    assert find(follow([*THREE, copy("a", "dormant", 0, member_id="m-a2")]), TWICE) is None
-    assert find(follow(beside, THREE), TWICE) is None
-
-
-def spread(**tasks: int) -> list[TaskCopy]:
-    """So many active tasks of each process; `a2` is another member of process `a`."""
-    return [
-        copy(name[0], "active", n * 100 + ord(name[-1]), member_id=name, stateful=False)
-        for name, number in tasks.items()
-        for n in range(number)
-    ] + [copy(name[0], "standby", 9_999, member_id=name, stateful=False) for name in tasks]
-
-
-@pytest.mark.parametrize(
-    ("tasks", "is_found"),
-    [
-        ({"a": 12, "b": 2, "c": 2}, True),
-        ({"a": 6, "b": 6, "c": 6}, False),
-        ({"a": 2, "b": 0, "c": 0}, False),
-        ({"a": 3, "b": 0, "c": 0}, False),
-        ({"a": 6, "b": 0}, True),
-        ({"a": 3, "a2": 3, "b": 0, "c": 0, "d": 0}, True),
-        ({"a": 8, "a2": 8, "b": 8}, False),
-        ({"a": 12, "a2": 12, "b": 0, "c": 0, "d": 0}, True),
-        ({"a": 9}, False),
-        ({"a": 0, "b": 0}, False),
-    ],
-    ids=[
-        "skewed",
-        "even",
-        "few",
-        "2 too many",
-        "3 too many, which is twice as many",
-        "2 too many for each of two members",
-        "more threads",
-        "two threads",
-        "alone",
-        "no tasks",
-    ],
-)
-def test_tasks_are_compared_by_member_and_process(tasks: dict[str, int], is_found: bool) -> None:
-    found = find(follow(spread(**tasks), spread(**tasks)), SKEW)
-    assert bool(found) is is_found
-    if found:
-        assert found.since == at(0)
-        assert "active tasks are on host-a, process a" in found.summary
-
-
-def test_of_a_skew_the_process_with_most_tasks_and_the_one_with_fewest_are_named() -> None:
-    tasks = spread(a=12, b=3, c=1)
-    found = find(follow(tasks, tasks), SKEW)
-    assert found
-    assert "12 of 16 active tasks are on host-a, process a, and 1 on host-c, process c" in found.summary
-    assert [(one["process_id"], one["host"], one["active_tasks"]) for one in found.details["processes"]] == [
-        ("a", "host-a", 12),
-        ("b", "host-b", 3),
-        ("c", "host-c", 1),
-    ]
-    unknown = [one._replace(client_host=None) for one in tasks]
-    found = find(follow(unknown, unknown), SKEW)
-    assert found
-    assert "on unknown host, process a, and 1 on unknown host, process c" in found.summary
-    assert {one["host"] for one in found.details["processes"]} == {""}
-
-
-def test_skew_is_timed_from_the_last_assignment_and_can_be_set_by_group() -> None:
-    status = follow(spread(a=6, b=6), spread(a=12, b=2, c=2))
-    assert since(status, SKEW) == at(1)
-    override = {"groups": "g", "rules": {SKEW: {"ratio": 4}}}
-    assert find(status, SKEW, overrides=[override]) is None
-
-
 def test_a_group_without_tasks_has_no_findings() -> None:
     for status in (follow([], []), follow(pair(50_000), [])):
-        assert [rule for rule in (BEHIND, UNCOPIED, SKEW) if find(status, rule)] == []
+        assert [rule for rule in (BEHIND, UNCOPIED) if find(status, rule)] == []
 
 
 def restore(lag: int | None, process: str = "a") -> list[TaskCopy]:

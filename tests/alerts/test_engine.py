@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from streaming_app.alerts.alert import FIRING, RESOLVED
 from streaming_app.alerts.engine import NO_HEALTH, StoredHealth
 from streaming_app.alerts.outbox import Failure
-from streaming_app.alerts.survey import DescriptionSupport, LostDescription, PluginStatus
+from streaming_app.alerts.survey import DescriptionSupport, LostDescription
 from streaming_app.groups.copies_status import next_status
 from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.health.board import Change
@@ -65,7 +65,6 @@ STORM = {
         ({"work": lost()}, "StreamsGroupLosing"),
         ({"histories": STORM}, "StreamsGroupUnstable"),
         ({"lost_descriptions": [LOST]}, "StreamsGroupDescriptionLost"),
-        ({"plugin": PluginStatus((1,), (2,))}, "StreamsGroupsDescriptionPlugin"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else value,
 )
@@ -195,7 +194,7 @@ KILLS: dict[str, Sequence[Callable[[Rig, float], None]]] = {
 
 @pytest.mark.parametrize(
     ("name", "known"),
-    [("lost_descriptions", [LOST]), ("plugin", PluginStatus((1,), (2,))), ("copies", (uncopied(),))],
+    [("lost_descriptions", [LOST]), ("copies", (uncopied(),))],
 )
 def test_what_the_brokers_have_not_been_asked_since_a_restart_keeps_its_alert(name: str, known: Any) -> None:
     rig = Rig()
@@ -357,10 +356,3 @@ def test_an_incident_fires_for_each_of_its_groups_whose_rule_is_on() -> None:
     assert (alert.incident_id, alert.group_id) == (incident.incident_id, "b")
     assert (alert.details["cause"], alert.details["scope"]) == ("missing_topic", "orders")
     assert alert.summary.startswith("b is Down")
-
-
-def test_a_plugin_on_some_brokers_fires_when_it_has_been_so_for_long_enough() -> None:
-    rig = Rig()
-    for hours in (0, 1, 2.1):
-        rig.cycle(hours * 3600, group(since=-90), plugin=PluginStatus((1,), (2,)))
-    assert [alert.state for alert in rig.engine.open_alerts] == [FIRING]

@@ -27,7 +27,8 @@ HOSTILE = [
 @pytest.mark.parametrize("group_id", HOSTILE, ids=lambda value: ascii(value[:6])[1:-1])
 def test_a_group_whose_id_is_made_to_be_slow_gets_its_alert_and_so_do_the_others(group_id: str) -> None:
     ended = NOW - timedelta(days=1)
-    quiet = replace(healthy_group(NOW - timedelta(days=9)), state="Empty", state_since=ended, member_count=0)
+    failed = {"description_status": "FAILED", "stored_description_epoch": -1, "failed_description_epoch": 0}
+    quiet = replace(healthy_group(NOW - timedelta(days=9)), state="Empty", state_since=ended, member_count=0, **failed)
     hostile = replace(quiet, group_id=group_id)
     rivals = [
         replace(
@@ -38,4 +39,4 @@ def test_a_group_whose_id_is_made_to_be_slow_gets_its_alert_and_so_do_the_others
     groups = [hostile, replace(quiet, group_id="payments", sources_hash="other"), *rivals]
     context = EvaluationContext(NOW, survey=survey_cluster(groups))
     found = evaluate(groups, None, context, AlertSettings().rule_settings_of())
-    assert AlertKey("StreamsGroupDescriptionNotCleanedUp", "payments") in found
+    assert AlertKey("StreamsGroupDescriptionFailed", "payments") in found

@@ -20,8 +20,6 @@ from streaming_app.alerts.evaluate import (
     RULES_FOR_JOB,
     RULES_FOR_LAG,
     RULES_FOR_LOST_DESCRIPTIONS,
-    RULES_FOR_NEWCOMERS,
-    RULES_FOR_PLUGIN,
     evaluate,
 )
 from streaming_app.alerts.rule import GROUP_ID, EvaluationContext, RuleSettings
@@ -127,14 +125,6 @@ WRONG: dict[str, list[tuple[dict[str, Any], datetime, str]]] = {
             "does not complete",
         )
     ],
-    "StreamsGroupDescriptionNotCleanedUp": [
-        ({**EMPTY, "state_since": ago(days=9)}, ago(days=9), "has been Empty since 2026-11-12 03:12"),
-        (
-            {**EMPTY, "state_since": ago(days=9), "stored_description_epoch": -2, "description_status": "UNCERTAIN"},
-            ago(days=9),
-            "still stored",
-        ),
-    ],
 }
 CASES = [pytest.param(rule, *case, id=f"{rule}-{n}") for rule, cases in WRONG.items() for n, case in enumerate(cases)]
 
@@ -200,7 +190,6 @@ WRONG_JOB: dict[str, list[tuple[dict[str, Any], datetime, str]]] = {
             "of /data is",
         ),
     ],
-    "StreamsGroupsSchemaDrift": [({"drifted": 12, "drifted_at": ago(hours=1)}, ago(hours=1), "in 12 records")],
 }
 JOB_CASES = [
     pytest.param(rule, *case, id=f"{rule}-{n}") for rule, cases in WRONG_JOB.items() for n, case in enumerate(cases)
@@ -209,8 +198,7 @@ DIFFERENCES = [(rule, wrong) for rule, cases in WRONG.items() for wrong, _, _ in
 JOB_DIFFERENCES = [(rule, wrong) for rule, cases in WRONG_JOB.items() for wrong, _, _ in cases]
 
 
-OTHERS = (RULES_FOR_COPIES, RULES_FOR_LAG, RULES_FOR_INCIDENTS, RULES_FOR_NEWCOMERS)
-OTHERS = (*OTHERS, RULES_FOR_LOST_DESCRIPTIONS, RULES_FOR_PLUGIN)
+OTHERS = (RULES_FOR_COPIES, RULES_FOR_LAG, RULES_FOR_INCIDENTS, RULES_FOR_LOST_DESCRIPTIONS)
 
 
 def test_every_rule_has_a_case() -> None:
@@ -225,8 +213,8 @@ def test_every_rule_has_a_case() -> None:
 @pytest.mark.parametrize("hours", [23, 25])
 def test_what_happened_more_than_a_day_ago_is_no_finding(hours: float) -> None:
     then = ago(hours=hours)
-    job = replace(RUNNING, quarantined=1, quarantined_at=then, drifted=1, drifted_at=then, truncated_at=then)
-    assert len(find_in_job(job)) == (3 if hours < 24 else 0)
+    job = replace(RUNNING, quarantined=1, quarantined_at=then, truncated_at=then)
+    assert len(find_in_job(job)) == (2 if hours < 24 else 0)
 
 
 def test_a_finding_about_a_description_has_what_is_known_of_it() -> None:

@@ -24,7 +24,6 @@ from streaming_app.alerts.evaluate import evaluate
 from streaming_app.alerts.rule import EvaluationContext
 from streaming_app.alerts.survey import survey_cluster
 from streaming_app.config.alerts import AlertSettings
-from streaming_app.groups.newcomers import common_prefix, survey_newcomers
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.board import Change
 from streaming_app.health.incidents import Incidents
@@ -122,8 +121,6 @@ FORMATTERS: dict[str, Callable[[str], Any]] = {
     "table": lambda text: output.columns([{"GROUP": text, "REASON": text}]),
     "CSV": lambda text: output.as_csv([text], [{text: text}]),
     "JSON": lambda text: output.as_json({"group": text}),
-    "common prefix": lambda text: common_prefix([f"{text}{number}" for number in range(20)]),
-    "survey": lambda text: survey_newcomers([replace(healthy_group(NOW), group_id=text, client_host=text)] * 3, NOW),
 }
 
 

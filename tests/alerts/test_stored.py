@@ -10,6 +10,7 @@ import pytest
 from streaming_app.alerts.alert import FIRING, PENDING, RESOLVED, Delivery
 from streaming_app.alerts.engine import NO_HEALTH, StoredHealth
 from streaming_app.alerts.outbox import Failure
+from streaming_app.health import board
 from streaming_app.health.board import Change
 from streaming_app.health.incidents import Incident, Incidents
 from streaming_app.health.verdict import DOWN, OFF, Verdict
@@ -200,6 +201,19 @@ def test_what_comes_of_a_task_is_kept_by_the_engine_that_goes_on() -> None:
     rig.step(3, group(since=3), group("FAILED", -3600, "other"))
     (row_,) = (one for one in rig.engine.unsaved.changed if one.group_id == "payments")
     assert [(one.event, one.attempts) for one in row_.deliveries] == [(FIRING, 2), (RESOLVED, 0)]
+
+
+def test_new_groups_beyond_the_limits_are_counted_as_of_the_last_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(board, "NEWCOMER_STEPS", 2)
+    rig = Rig()
+    seen = {f"new-{n:03}": at(n - 3600) for n in range(103)}
+    new = [replace(group(group_id=one), set_aside_reason="x", first_seen_at=when) for one, when in seen.items()]
+    rig.step(0, *new, group("FAILED", -3600, "old"))
+    assert rig.engine.newcomers_left_out == {"alerts": 3, "verdicts": 101}
+    alerted = {alert.group_id for alert in rig.engine.open_alerts}
+    assert alerted == {"old", *(f"new-{n:03}" for n in range(100))}
+    rig.step(5, group("FAILED", -3600, "old"))
+    assert rig.engine.newcomers_left_out == {"alerts": 0, "verdicts": 0}
 
 
 def test_what_is_about_new_groups_with_alerts_is_sent_after_everything_else() -> None:

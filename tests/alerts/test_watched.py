@@ -55,10 +55,7 @@ steps = st.lists(
 
 
 def settings_of(_group_id: str | None) -> Mapping[str, RuleSettings]:
-    """All rules, with two new groups for a flood."""
-    found = {name: rule.default_settings for name, rule in RULES.items()}
-    flood = found["StreamsGroupsFlood"]
-    return {**found, "StreamsGroupsFlood": flood._replace(thresholds={**flood.thresholds, "groups": 2})}
+    return {name: rule.default_settings for name, rule in RULES.items()}
 
 
 @given(steps)

@@ -82,12 +82,12 @@ def test_an_invalid_duration_is_in_the_error(given: object) -> None:
             "alerts.rules.StreamsGroupOffsetsRewound.window: is not a known key",
         ),
         (
-            {"rules": {"StreamsGroupSchemaDrift": {"for": 1}}},
-            "alerts.rules.StreamsGroupSchemaDrift: is not a known key; did you mean StreamsGroupsSchemaDrift?",
+            {"rules": {"StreamsGroupLogTruncated": {"for": 1}}},
+            "alerts.rules.StreamsGroupLogTruncated: is not a known key; did you mean StreamsGroupsLogTruncated?",
         ),
         (
-            {"rules": {"StreamsGroupsSchemaDrift": {"for": 1}}},
-            "alerts.rules.StreamsGroupsSchemaDrift.for: is not a known key",
+            {"rules": {"StreamsGroupsLogTruncated": {"for": 1}}},
+            "alerts.rules.StreamsGroupsLogTruncated.for: is not a known key",
         ),
         (
             {"rules": {"StreamsGroupOffsetsRewound": {"for": "-5m"}}},
@@ -124,8 +124,8 @@ def test_an_error_has_the_key_and_the_reason(values: dict[str, Any], line: str) 
 
 @pytest.mark.parametrize("count", [0, -1, 2.5, True, "many"])
 def test_a_count_is_a_whole_number_of_at_least_one(count: object) -> None:
-    (line,) = errors_of({"rules": {"StreamsGroupTaskSkew": {"tasks": count}}})
-    assert line.startswith("alerts.rules.StreamsGroupTaskSkew.tasks: must be ")
+    (line,) = errors_of({"rules": {"StreamsGroupsDescriptionsMissing": {"groups": count}}})
+    assert line.startswith("alerts.rules.StreamsGroupsDescriptionsMissing.groups: must be ")
 
 
 def test_rules_about_the_job_have_no_overrides_by_group() -> None:
@@ -158,7 +158,7 @@ def test_the_last_override_wins_key_by_key() -> None:
                 },
                 {
                     "groups": "batch-x",
-                    "rules": {not_ready: {"enabled": False}, "StreamsGroupTaskSkew": {"tasks": 99}},
+                    "rules": {not_ready: {"enabled": False}, "StreamsGroupBehind": {"after": 99}},
                 },
             ],
         }
@@ -171,8 +171,8 @@ def test_the_last_override_wins_key_by_key() -> None:
     assert severity_and_for("batch-1") == ("info", 3600)
     assert severity_and_for("batch-gold") == ("critical", 3600)
     assert not_ready not in rule_settings_of("batch-x")
-    thresholds = rule_settings_of("batch-x")["StreamsGroupTaskSkew"].thresholds
-    assert (thresholds["tasks"], thresholds["ratio"]) == (99, 2)
+    thresholds = rule_settings_of("batch-x")["StreamsGroupBehind"].thresholds
+    assert (thresholds["after"], thresholds["age"]) == (99, 600)
     assert ["StreamsGroupDown" in rule_settings_of(name) for name in ("payments", "batch-1", "a-gold")] == [
         False,
         False,

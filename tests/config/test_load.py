@@ -68,7 +68,7 @@ KEYS = [
     Key(("alerts", "group_interval"), 1.0, "2.0"),
     Key(("alerts", "max_groups_per_notification"), 1, "2"),
     Key(("alerts", "rules", "StreamsGroupDescriptionUncertain", "for"), 1.0, "2.0"),
-    Key(("alerts", "rules", "StreamsGroupTaskSkew", "tasks"), 4, "5"),
+    Key(("alerts", "rules", "StreamsGroupsDescriptionsMissing", "groups"), 4, "5"),
     Key(("alerts", "rules", "StreamsGroupDown", "enabled"), json.loads("false"), "true"),
     Key(("alerts", "overrides"), [{"groups": "a", "rules": {}}], '[{"groups": "b", "rules": {}}]'),
     Key(

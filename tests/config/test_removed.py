@@ -1,13 +1,50 @@
-"""Keys that went are left out, with a line that says what to use instead."""
+"""Keys of 0.2.0 that went are left out; each is named once with what to use instead."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pytest
 import yaml
 
+from streaming_app.alerts.evaluate import RULES
 from streaming_app.config.load import load
 from streaming_app.config.removed import REMOVED
+from streaming_app.errors import ConfigError
+
+GONE = sorted(path[-1] for path in REMOVED if path[:2] == ("alerts", "rules") and len(path) == 3)
+
+
+def test_a_rule_that_went_is_not_a_rule() -> None:
+    assert len(GONE) >= 7
+    assert RULES.keys().isdisjoint(GONE)
+
+
+@pytest.mark.parametrize("rule", GONE)
+def test_settings_of_a_rule_that_went_are_named_and_change_nothing(rule: str, write: Callable[[Any], Path]) -> None:
+    old = {rule: {"enabled": False, "severity": "critical", "for": "1h"}, "StreamsGroupDown": {"after": "7m"}}
+    overrides = [{"groups": "a", "rules": {rule: {"severity": "info"}}}] * 2
+    loaded = load(write({"alerts": {"rules": old, "overrides": overrides}}))
+    assert sorted(loaded.removed) == [
+        f"alerts.overrides.rules.{rule} was removed and does nothing: use {REMOVED['alerts', 'rules', rule]}",
+        f"alerts.rules.{rule} was removed and does nothing: use {REMOVED['alerts', 'rules', rule]}",
+    ]
+    settings = loaded.settings.alerts.rule_settings_of()("a")
+    assert settings["StreamsGroupDown"].thresholds["after"] == 420
+    assert rule not in settings
+
+
+def test_a_variable_of_a_rule_that_went_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAMS_GROUPS_ALERTS__RULES__STREAMSGROUPSFLOOD__GROUPS", "5")
+    (line,) = load().removed
+    assert line.startswith("alerts.rules.streamsgroupsflood was removed and does nothing: use the metrics ")
+
+
+def test_a_rule_that_never_was_is_refused(write: Callable[[Any], Path]) -> None:
+    with pytest.raises(ConfigError, match="StreamsGroupsFlod: is not a known key"):
+        load(write({"alerts": {"rules": {"StreamsGroupsFlod": {"enabled": False}}}}))
 
 
 def test_keys_that_went_are_left_out_with_a_line_each_and_the_rest_counts(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_every_copy_that_is_behind_is_found_whatever_stands_before_it() -> None:
     copies = [active, *(copy("b", "standby", n, lag) for n, lag in enumerate((near, silent, far, near, silent, far)))]
     assert [one.copy.partition for one in statuses(copies).behind] == [2, 5]
     warm = [copy("c", "warmup", n, lag) for n, lag in enumerate((silent, far, near))]
-    assert [one.copy.partition for one in statuses(warm).warmups] == [1, 2]
+    assert statuses(warm).behind == ()
 
 
 def test_each_copy_is_behind_since_it_was_nearest_itself() -> None:
@@ -78,18 +78,6 @@ def test_a_group_whose_number_of_standbys_is_not_known_has_no_task_with_too_few_
     copies = [copy("a", "active", 0), copy("b", "active", 1)]
     assert next_status(copies, None, None, NOW).uncopied == {}
     assert set(next_status(copies, 1, None, NOW).uncopied) == {("0", 0), ("0", 1)}
-
-
-def test_loads_have_lasted_since_they_were_first_seen() -> None:
-    assert statuses([]).loads_since == NOW
-    assert statuses([], [copy("a", "active")], [copy("a", "active")]).loads_since == NOW + MINUTE
-
-
-def test_members_whose_process_is_not_known_are_processes_of_their_own() -> None:
-    copies = [copy("a", "active", n, process_id=None, member_id=name) for n, name in enumerate("xyx")]
-    assert [(one.process_id, one.tasks, one.members) for one in statuses(copies).loads] == [("x", 2, 1), ("y", 1, 1)]
-    (status,) = statuses([copy("a", "active", client_host=None), copy("b", "active")]).doubled.values()
-    assert status.places == ("active at unknown host, member m-a", "active at host-b, member m-b")
 
 
 def test_the_lags_of_a_group_are_summed_by_role_and_those_that_are_not_known_counted() -> None:

@@ -172,9 +172,8 @@ def test_groups_of_other_types_are_judged_by_their_lag() -> None:
     assert [change.verdict.verdict for change in changes] == [STALLED]
 
 
-def newcomer(group_id: str, minutes: float, host: str = "/10.6.6.6") -> GroupSnapshot:
-    fields = {"first_seen_at": ago(minutes=minutes), "client_host": host}
-    return replace(group("NotReady", ago(minutes=3), **fields), group_id=group_id)
+def newcomer(group_id: str, minutes: float) -> GroupSnapshot:
+    return replace(group("NotReady", ago(minutes=3), first_seen_at=ago(minutes=minutes)), group_id=group_id)
 
 
 def test_groups_known_before_a_flood_are_judged_first_and_newcomers_take_so_many_steps(
@@ -190,11 +189,11 @@ def test_groups_known_before_a_flood_are_judged_first_and_newcomers_take_so_many
     monkeypatch.setattr(board_module, "judge", counting)
     monkeypatch.setattr(board_module, "NEWCOMER_STEPS", 4)
     flood = [newcomer(f"!{number}", 50 - number) for number in range(8)]
-    every = [*flood, newcomer("new", 1, "/10.0.0.1"), replace(group(), group_id="known")]
+    every = [*flood, newcomer("new", 60), replace(group(), group_id="known")]
     one, at = board(), NOW
     groups = {snapshot.group_id: snapshot for snapshot in every}
     one.step(Known(groups), at)
-    assert judged == ["known", "!0", "new", "!1", "!2"]
+    assert judged == ["known", "new", "!0", "!1", "!2"]
     assert one.put_off == dict.fromkeys(["!3", "!4", "!5", "!6", "!7"], NOW)
     groups = groups | {name: replace(groups[name]) for name in ("!0", "!1", "known")}  # they have changed
     judged.clear()

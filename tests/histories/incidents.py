@@ -321,25 +321,4 @@ INCIDENTS = (
         do(BEGINS, "configure", num_standby_replicas="2"),
         copies(BEGINS + 60, BEGINS + HOUR),
     ),
-    incident(
-        "A warm-up comes no nearer to the end, and the task stays where it is",
-        "GroupWarmupStays",
-        steady(3),
-        copies(BEGINS - 600, BEGINS, has_standbys=False),
-        copies(BEGINS, BEGINS + HOUR, role="warmup", lags={"i1": 900_000}),
-    ),
-    incident(
-        "Two members believe that they have the same tasks",
-        "GroupTaskTwice",
-        steady(3),
-        copies(BEGINS - 600, BEGINS),
-        copies(BEGINS, BEGINS + HOUR, role="active"),
-    ),
-    incident(
-        "One of four instances keeps all tasks",
-        "GroupTaskSkew",
-        steady(4),
-        copies(BEGINS - 600, BEGINS),
-        copies(BEGINS, BEGINS + HOUR, held_by="i2"),
-    ),
 )

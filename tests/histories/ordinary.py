@@ -244,13 +244,6 @@ ORDINARY = (
         copies(BEGINS + 2_400, BEGINS + 2 * HOUR, has_standbys=False),
     ),
     ordinary(
-        "A task is described at two members for three minutes, while it moves from one to the other",
-        steady(3),
-        copies(BEGINS - 600, BEGINS),
-        copies(BEGINS, BEGINS + 180, role="active"),
-        copies(BEGINS + 180, BEGINS + HOUR),
-    ),
-    ordinary(
         "A burst of writes that standbys need five minutes to follow, every hour",
         steady(3),
         do(60, "configure", num_standby_replicas="1"),

@@ -31,7 +31,6 @@ from tests.histories.history import (
     stop,
 )
 
-_FLOOD = {"rules": {"StreamsGroupsFlood": {"groups": 50}}}
 _APPS = ("orders", "prices", "users")
 
 POSTMORTEM_INCIDENTS = (
@@ -374,14 +373,6 @@ POSTMORTEM_INCIDENTS = (
         ),
     ),
     # Tenants
-    incident(
-        "A test makes up an application id for each of sixty runs",
-        "GroupsFlood",
-        *(start([f"t{n}"], BEGINS + n * 20, group=f"ci-{n * 7919 % 1000:03}") for n in range(60)),
-        *(stop([f"t{n}"], BEGINS + n * 20 + 60) for n in range(60)),
-        settings=_FLOOD,
-        hours=3,
-    ),
     incident(
         "A client whose ids have five megabytes",
         "GroupSetAside",

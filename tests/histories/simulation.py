@@ -180,14 +180,13 @@ class Simulation(TrafficActions):
         *,
         lags: Mapping[str, int] | None = None,
         has_standbys: bool = True,
-        held_by: str | None = None,
         restores: Mapping[str, int] | None = None,
         role: str = "standby",
     ) -> None:
         """Let the job ask for the copies of a group's tasks, each of which has a standby at the next instance.
 
         `lags` says how far the standbys at some instances are behind, `restores` how many offsets the active tasks of
-        some have to restore; with `held_by` all tasks are active at one, and `role` is what the others are.
+        some have to restore; `role` is what the others are.
         """
         found, members = self._groups[group], list(self._groups[group].members.values())
         if not members:
@@ -195,8 +194,6 @@ class Simulation(TrafficActions):
         copies = []
         for partition in range(found.topics[found.sources[0]]):
             at = next((n for n, one in enumerate(members) if ("0", partition) in one.tasks), 0)
-            if held_by is not None:
-                at = next(n for n, one in enumerate(members) if _instance_of(one) == held_by)
             left = (restores or {}).get(_instance_of(members[at]))
             places: list[tuple[Member, str, int | None]] = [(members[at], "restoring" if left else "active", left)]
             standby = next(

@@ -13,7 +13,6 @@ import pytest
 from kafka import KafkaProducer
 from kafka.errors import KafkaConnectionError
 
-from streaming_app.alerts.survey import PluginStatus
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job.broker_facts import BrokerFacts
 from streaming_app.job.service import Polling
@@ -100,15 +99,6 @@ def test_a_pass_writes_every_kind_of_fact_with_its_time(rig: Rig) -> None:
     assert [row["value"] for row in rig.rows("isr")] == ["1 of 1, min.insync.replicas 2"]
     released = [(row["subject"], row["value"]) for row in rig.rows("feature") if row["name"] == "release"]
     assert released == [("1", "4.4")]
-    assert rig.service.plugin() == PluginStatus((1,), ())
-
-
-def test_which_brokers_have_a_plugin_is_not_known_before_their_configs_were_read(rig: Rig) -> None:
-    assert rig.service.plugin() is None
-    rig.away = True
-    with pytest.raises(KafkaConnectionError):
-        rig.service.tick()
-    assert rig.service.plugin() is None
 
 
 def test_while_the_brokers_are_away_facts_stay_with_their_times_also_across_a_restart(rig: Rig) -> None:

@@ -21,9 +21,7 @@ from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import RustTable
 from tests.alerts.healthy_group import healthy_group
-from tests.offsets_log import FoldedLog, read_log
-from tests.rows import group_row
-from tests.warehouses import append, make_warehouse
+from tests.warehouses import make_warehouse
 
 pytestmark = pytest.mark.broker
 NOW = datetime(2026, 11, 24, 8, tzinfo=timezone.utc)
@@ -217,48 +215,3 @@ def test_a_plugin_that_forgot_what_it_stored_is_told_of_since_the_first_answer_a
     (row,) = rig.rows()
     assert (row["status_since"], row["asked_at"], row["fetched_at"]) == (first, first + HOUR, NOW)
     assert row["text"]
-
-
-class WithoutPlugin(LocalBroker):
-    """A broker whose configuration names no plugin for descriptions."""
-
-    def _write_configuration(self) -> Path:
-        path = super()._write_configuration()
-        path.write_text("".join(one for one in path.read_text().splitlines(keepends=True) if "plugin.class" not in one))
-        return path
-
-
-def test_a_broker_without_the_plugin_deletes_a_group_and_leaves_its_description(
-    tmp_path: Path, start_broker: Callable[..., LocalBroker]
-) -> None:
-    before = start_broker()
-    with StreamsGroupClient(before.bootstrap_server) as client:
-        client.create_topic("orders")
-        member = SimulatedMember(client, "described", topology(subtopology("0", source_topics=["orders"])))
-        member.join()
-        settle([member])
-        member.push_description()
-        member.leave()
-    before.stop()
-    rig = Rig(tmp_path / "warehouse", before.bootstrap_server)
-    with (
-        WithoutPlugin(before.directory, port=before.port) as broker,
-        StreamsGroupClient(broker.bootstrap_server) as client,
-    ):
-        client.delete_group("described")
-        log = FoldedLog()
-        log.add(read_log(broker.bootstrap_server, "described"))
-    append(rig.warehouse, "groups", log.rows["described"])
-    rig.service.tick()
-    ((group_id, deleted_at),) = rig.service.left_behind()
-    assert (group_id, deleted_at) == ("described", log.rows["described"]["deleted_at"])
-
-
-def test_groups_that_were_deleted_without_their_description_are_told_of(rig: Rig) -> None:
-    rows = [("left", NOW, 0), ("uncertain", NOW - HOUR, -2), ("clean", NOW, -1), ("lives", None, 0)]
-    for group_id, deleted_at, stored in rows:
-        state = "Dead" if deleted_at else "Stable"
-        row = group_row(group_id, state=state, deleted_at=deleted_at, stored_description_epoch=stored)
-        append(rig.warehouse, "groups", row)
-    rig.service.tick()
-    assert rig.service.left_behind() == (("left", NOW), ("uncertain", NOW - HOUR))

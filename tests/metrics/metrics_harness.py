@@ -113,5 +113,6 @@ def sources(groups: Iterable[GroupSnapshot], **fields: Any) -> MetricSources:
     values["disks"] = lambda: (DiskSpace("/data", 1 << 30, 20 << 30),)
     values["copies"] = lambda: {"a": CopiesSum(3, 60, 1, 2, 5_000, 1), "b": CopiesSum(0, None, 0, 0, None)}
     values["verdicts"] = lambda: {"a": Verdict("Down", SINCE, SINCE, "no members", "critical")}
+    values["newcomers_left_out"] = lambda: {"alerts": 7, "verdicts": 0}
     values["types"] = lambda: {"streams": 3, "classic": 40}
     return MetricSources("prod", FixedGroups(*groups, rebalances={"a": 6}), **(values | fields))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -10,7 +12,7 @@ from streaming_app.lag.model import LagRow
 from streaming_app.metrics.collector import make_registry
 from streaming_app.metrics.lag_metrics import LagScrape
 from tests.lag.lag_harness import row
-from tests.metrics.metrics_harness import sources
+from tests.metrics.metrics_harness import NOW, sources
 
 ALICE = {"member_id": "alice", "process_id": "p-1", "client_host": "10.0.0.1", "subtopology_id": "0"}
 ROWS = [
@@ -82,7 +84,7 @@ def test_partitions_have_series_on_request() -> None:
     assert of(values, "streams_group_lag_offsets") == {}
 
 
-def test_the_largest_have_series_up_to_the_maximum() -> None:
+def test_series_end_at_the_maximum() -> None:
     values = scrape(ROWS, MetricsSettings(max_lag_series=1))
 
     assert of(values, "streams_group_lag_offsets") == {("payments",): 510}
@@ -90,11 +92,12 @@ def test_the_largest_have_series_up_to_the_maximum() -> None:
     assert of(values, "streams_groups_lag_series_dropped") == {(): 2}  # of groups and of topics: 1 each
 
 
-def test_a_group_with_much_lag_takes_no_series_of_others_and_new_groups_come_last() -> None:
-    large = [row(group_id="large", topic=f"t{number}", partition=0, lag=10_000 + number) for number in range(9)]
-    new = [row(group_id="!new", topic="orders", partition=0, lag=99_999)]
-    sums = LagScrape([*large, *new, *ROWS], MetricsSettings(max_lag_series=3), frozenset({"!new"})).sums("topic")
-    assert [one.key for one in sums] == [("large", "t8"), ("payments", "orders"), ("plain", "clicks")]
+def test_the_oldest_groups_have_series_then_those_of_other_types_then_newcomers() -> None:
+    new = [row(group_id="!new", topic=f"t{number}", partition=0, lag=99_999) for number in range(9)]
+    first_seen = {"!new": NOW, "payments": NOW - timedelta(days=9)}
+    settings = MetricsSettings(max_lag_series=3)
+    sums = LagScrape([*new, *ROWS], settings, first_seen, NOW - timedelta(days=1)).sums("topic")
+    assert [one.key for one in sums] == [("payments", "orders"), ("plain", "clicks"), ("!new", "t0")]
 
 
 def test_only_matching_groups_have_series() -> None:

@@ -147,6 +147,8 @@ def test_the_values_of_the_job_come_from_its_health(scrape: Scrape) -> None:
         ("streams_groups", "Stable"): 1,
         ("streams_groups", "NotReady"): 1,
         ("streams_groups", "Empty"): 0,
+        ("streams_groups_new_left_out", "alerts"): 7,
+        ("streams_groups_new_left_out", "verdicts"): 0,
         ("streams_groups_caught_up",): 1,
         ("streams_groups_brokers_answering",): 1,
         ("streams_groups_stream_failing",): 0,

@@ -301,11 +301,11 @@ def _alerts(now: datetime) -> Iterator[Row]:
         "fraud-detection is NotReady and processes nothing: Source topics card-transactions are missing.",
     )
     yield alert(
-        "StreamsGroupDescriptionNotCleanedUp",
+        "StreamsGroupDescriptionFailed",
         "warning",
         "nightly-settlement",
         400,
-        "nightly-settlement is empty, and its description is still stored",
+        "nightly-settlement: the broker's plugin rejected the topology description of epoch 0",
     )
     resolved = {"resolved_at": now - timedelta(minutes=878), "state": "resolved"}
     yield {**alert("StreamsGroupDown", "critical", RICH, 893, f"{RICH} has no members"), **resolved}

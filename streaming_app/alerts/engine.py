@@ -54,7 +54,7 @@ class EngineSettings:
     max_new_groups: int = MAX_NEW_GROUPS
     late_seconds: float = 120.0
     """How long ago the records may be read for groups to be judged by them."""
-    duty_of: Callable[[str], Sequence[TimeInterval]] = lambda _group_id: ()
+    running_hours_of: Callable[[str], Sequence[TimeInterval]] = lambda _group_id: ()
     """Returns when a group is meant to run, if that is declared."""
     successors: Mapping[str, str] = field(default_factory=dict)
     """Group to the one that is declared to take over from it."""
@@ -249,8 +249,8 @@ class AlertEngine:
 
     def _health_settings(self, group_id: str) -> HealthSettings:
         settings = health_settings(self._settings.rule_settings_of(group_id))
-        duty, successor = self._settings.duty_of(group_id), self._settings.successors.get(group_id)
-        return replace(settings, duty=duty, successor=successor) if duty or successor else settings
+        hours, successor = self._settings.running_hours_of(group_id), self._settings.successors.get(group_id)
+        return replace(settings, running_hours=hours, successor=successor) if hours or successor else settings
 
     @property
     def verdicts(self) -> Mapping[str, Verdict]:

@@ -136,30 +136,23 @@ HEALTH_RULES = (
             "after": _seconds("down_after", "without members while work waits"),
             "after_unknown": _seconds("down_unknown_after", "the same, while it is not known whether work waits"),
             "not_ready_after": _seconds("not_ready_after", "NotReady"),
-            "established": _seconds("established", "one that had members for less, and left nothing, runs at times"),
-            "short_run": _seconds("short_run", "how long such a one may be away"),
             "stay_up": _seconds("stay_up", "after being started again and again, it is up after so long"),
-            "hand_over": _seconds("hand_over", "what ran side by side with it for longer is no successor"),
         },
         settings={
             "after": "down_after",
             "after_unknown": "down_unknown_after",
             "not_ready_after": "not_ready_after",
-            "established": "established",
-            "short_run": "short_run",
             "stay_up": "stay_up",
-            "hand_over": "hand_over",
         },
         meaning=(
             "Nothing is processed, and there is work, or that cannot be known. The group has no members, is NotReady "
             "since topics that its topology needs are missing or have partition counts that do not match, or it is "
             "started again and again and processes for less than half of the time. A group without members to which "
-            "nothing waits is Off, not Down; so is one that usually rests at this time, and one "
-            "whose successor, with the same topology, has passed its offsets. A group that ran side by side with it "
-            "for more than a day is a copy and no successor, unless `alerts.successors` declares it. How its members "
-            "left makes no difference: a crash may look like a shutdown. It ends when offsets have advanced, not when "
-            "members are back; a group that is deleted meanwhile stays Down. NotReady with nothing to do is a "
-            "warning."
+            "nothing waits is Off, not Down; so is one outside its `running_hours`, and one whose successor has passed "
+            "its offsets: a group with the same topology, or one that `alerts.successors` declares. Nothing is learnt "
+            "from the past, and how its members left makes no difference: a crash may look like a shutdown. It ends "
+            "when offsets have advanced, not when members are back; a group that is deleted meanwhile stays Down. "
+            "NotReady with nothing to do is a warning."
         ),
         queries={
             "When was it up, and why not?": _STATE_HISTORY,
@@ -174,8 +167,9 @@ HEALTH_RULES = (
         steps=(
             "No members: check whether the application should run. All members left within seconds: they have one "
             "common cause, such as a bad deployment, a lost host, expired credentials or a network partition. One "
-            "after the other: each instance failed by itself, often at the same record. If it is retired or planned: "
-            "`streams-groups incidents end --incident ID --reason retired`.",
+            "after the other: each instance failed by itself, often at the same record. If it is meant to run at times "
+            "only, add `running_hours` for it to the configuration; if another group takes over, `alerts.successors`; "
+            "if it is retired or planned: `streams-groups incidents end --incident ID --reason retired`.",
             "`MISSING_SOURCE_TOPICS`: create the named topics, or correct the topic names in the application. Kafka's "
             "own client gives up after about two heartbeats: an application that nothing starts again must be "
             "restarted once the topics exist.",

@@ -17,7 +17,7 @@ from streaming_app.alerts.rule import (
     format_time,
 )
 from streaming_app.groups.state_rules import EMPTY
-from streaming_app.health.history import NO_HISTORY, GroupHistory, empty_spells
+from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.health.verdict import to_time
 from streaming_app.lag.group_lag import GroupLag, WrongPartitions
 from streaming_app.lag.status import REWOUND
@@ -79,7 +79,7 @@ def _was_reset(history: GroupHistory, at: datetime) -> bool:
     changes = history.states
     if changes and changes[-1].state == EMPTY:
         return True
-    return any(at - filled <= _RESET_MINUTES for _, filled in empty_spells(changes))
+    return any(change.old == EMPTY and at - change.at <= _RESET_MINUTES for change in changes)
 
 
 LAG_RULES: tuple[Rule[GroupLag], ...] = (

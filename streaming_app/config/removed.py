@@ -6,9 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _DOWN = "`after`, which is five minutes for every group, also by group under `overrides`"
+_HOURS = "`running_hours`, which declares when groups are meant to run"
+_RULE = ("alerts", "rules", "StreamsGroupDown")
+_OVERRIDE = ("alerts", "overrides", "rules", "StreamsGroupDown")
+_OF_DOWN = {
+    "restart_within": _DOWN,
+    "established": _HOURS,
+    "short_run": _HOURS,
+    "hand_over": "`alerts.successors`, where the commits of the group that takes over do not prove it",
+}
 REMOVED: Mapping[tuple[str, ...], str] = {
-    ("alerts", "rules", "StreamsGroupDown", "restart_within"): _DOWN,
-    ("alerts", "overrides", "rules", "StreamsGroupDown", "restart_within"): _DOWN,
+    **{(*rule, name): instead for rule in (_RULE, _OVERRIDE) for name, instead in _OF_DOWN.items()},
+    ("duty",): "`running_hours`, with the same entries",
     (
         "metrics",
         "compatibility",

@@ -1,4 +1,4 @@
-"""The sections `routes`, `time_intervals`, `silences` and `duty` of the configuration.
+"""The sections `routes`, `time_intervals`, `silences` and `running_hours` of the configuration.
 
 They say who owns which groups, where their alerts go, when these are not sent, and when a group is meant to run.
 """
@@ -136,8 +136,8 @@ class SilenceSettings(Section):
     comment: str | None = None
 
 
-class DutySettings(Section):
-    """An entry of `duty`: when groups are meant to run."""
+class RunningHoursSettings(Section):
+    """An entry of `running_hours`: when groups are meant to run."""
 
     groups: Pattern
     time_intervals: Annotated[tuple[_Name, ...], BeforeValidator(as_list), Field(min_length=1)]
@@ -162,17 +162,17 @@ def make_silences(settings: Sequence[SilenceSettings], known: Sequence[NamedInte
     )
 
 
-def make_duty(
-    settings: Sequence[DutySettings], known: Sequence[NamedIntervals]
+def make_running_hours(
+    settings: Sequence[RunningHoursSettings], known: Sequence[NamedIntervals]
 ) -> Callable[[str], tuple[TimeInterval, ...]]:
     """Return the function that returns when a group is meant to run: by the first entry that matches, if any does."""
     entries = [(one.groups, _intervals(one.time_intervals, known)) for one in settings]
 
     @lru_cache(_CACHED_GROUPS)
-    def duty_of(group_id: str) -> tuple[TimeInterval, ...]:
+    def running_hours_of(group_id: str) -> tuple[TimeInterval, ...]:
         return next((intervals for groups, intervals in entries if groups.matches(group_id)), ())
 
-    return duty_of
+    return running_hours_of
 
 
 def make_routes(settings: Sequence[RouteSettings]) -> Routes:

@@ -20,7 +20,13 @@ from pydantic_core import PydanticCustomError
 
 from streaming_app.config import defaults
 from streaming_app.config.alerts import AlertSettings
-from streaming_app.config.routing import DutySettings, NamedIntervals, RouteSettings, SilenceSettings, check_names
+from streaming_app.config.routing import (
+    NamedIntervals,
+    RouteSettings,
+    RunningHoursSettings,
+    SilenceSettings,
+    check_names,
+)
 from streaming_app.config.sections import (
     BrokerFactsSettings,
     DescriptionsSettings,
@@ -132,8 +138,8 @@ class Settings(Section):
     """Times that recur, by name."""
     silences: tuple[SilenceSettings, ...] = ()
     """Alerts that are not sent at such times."""
-    duty: tuple[DutySettings, ...] = ()
-    """When groups are meant to run; default always, or as they usually did."""
+    running_hours: tuple[RunningHoursSettings, ...] = ()
+    """When groups are meant to run; default always."""
     metrics: MetricsSettings = MetricsSettings()
     group_budget: GroupBudgetSettings = GroupBudgetSettings()
     self_check: SelfCheckSettings = SelfCheckSettings()
@@ -170,13 +176,15 @@ class Settings(Section):
                 raise ValueError("each must have mute_time_intervals or active_time_intervals")
         return silences
 
-    @field_validator("duty")
+    @field_validator("running_hours")
     @classmethod
-    def _is_at_intervals(cls, duty: tuple[DutySettings, ...], info: ValidationInfo) -> tuple[DutySettings, ...]:
+    def _are_at_intervals(
+        cls, hours: tuple[RunningHoursSettings, ...], info: ValidationInfo
+    ) -> tuple[RunningHoursSettings, ...]:
         if "time_intervals" in info.data:
             known = [one.name for one in info.data["time_intervals"]]
-            check_names([name for one in duty for name in one.time_intervals], known, "time interval")
-        return duty
+            check_names([name for one in hours for name in one.time_intervals], known, "time interval")
+        return hours
 
 
 class JobConfig(Settings):

@@ -31,7 +31,7 @@ from streaming_app.groups.state_rules import DEAD
 from streaming_app.health.activity import activity
 from streaming_app.health.checks import CHECKS
 from streaming_app.health.history import NO_HISTORY, GroupHistory
-from streaming_app.health.successors import NOBODY, Successors, Takeover
+from streaming_app.health.successors import Successors
 from streaming_app.health.verdict import (
     BAD,
     OFF,
@@ -138,7 +138,7 @@ class _Group(NamedTuple):
     retention: Mapping[str, float]
     away: Away
     verdict: Verdict
-    takeover: Takeover = NOBODY
+    successor: str | None = None
     is_deleted: bool = False
 
     def facts(self, watched_since: datetime | None) -> Facts:
@@ -146,7 +146,7 @@ class _Group(NamedTuple):
         seen = self.seen
         does = activity(seen.snapshot, seen.history, self.at)
         rest = (self.is_deleted, self.retention, self.away, seen.restores, watched_since)
-        return Facts(does, seen.work, seen.lag, *rest, self.takeover.successor, self.takeover.copy)
+        return Facts(does, seen.work, seen.lag, *rest, self.successor)
 
 
 class Board:
@@ -156,7 +156,7 @@ class Board:
         """Begin with the verdicts that an earlier run stored."""
         self._settings_of = settings_of
         self._stored = dict(stored or {})
-        self._successors = Successors({}, {}, NONE)
+        self._successors = Successors({}, NONE)
         self._groups: dict[str, _Group] = {}
         self._began: datetime | None = None
         self._steps = 0  # that judgments took since the start
@@ -199,7 +199,7 @@ class Board:
         Of `others`, those that are no streams groups are judged by their lag alone.
         """
         self._began = self._began or now
-        self._successors = Successors(known.groups, known.histories, known.work or NONE)
+        self._successors = Successors(known.groups, known.work or NONE)
         changes: list[Change] = []
         newcomers: list[GroupSnapshot] = []
         compared = self._before.then(known, others)
@@ -274,11 +274,11 @@ class Board:
         new = _Group(seen, one.at if one and is_old else now, known.retention, known.away, before or _UNJUDGED)
         facts = new.facts(self._began)
         settings = self._settings_of(group_id)
-        takeover = self._successors.of(facts.activity, seen.work, before, settings)
-        if takeover != NOBODY:
-            facts = replace(facts, successor=takeover.successor, copy=takeover.copy)
+        successor = self._successors.of(facts.activity, seen.work, before, settings)
+        if successor:
+            facts = replace(facts, successor=successor)
         verdict = self._safely(facts, now, before, settings)
-        self._groups[group_id] = new._replace(takeover=takeover, verdict=verdict)
+        self._groups[group_id] = new._replace(successor=successor, verdict=verdict)
         yield from _change(group_id, before, verdict, now)
 
     def _recheck(self, group_id: str, one: _Group, now: datetime) -> Generator[Change, None, _Group]:
@@ -296,7 +296,7 @@ class Board:
     def _safely(self, facts: Facts, now: datetime, before: Verdict | None, settings: HealthSettings) -> Verdict:
         """Judge a group. Whatever one group causes, the others have their verdicts, and a bad one stays."""
         activity = facts.activity
-        events = len(activity.changes) + len(activity.members) + len(activity.assignments) + len(activity.rests.past)
+        events = len(activity.changes) + len(activity.members) + len(activity.assignments)
         self._steps += 1 + events // _EVENTS_PER_STEP
         try:
             return judge(facts, now, before, CHECKS, settings)

@@ -5,7 +5,6 @@ Each returns what is wrong, since when and from when on it is the verdict, or No
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -36,14 +35,14 @@ from streaming_app.health.verdict import (
 from streaming_app.lag.group_lag import SLOW
 from streaming_app.lag.work import GroupWork
 from streaming_app.text import count, format_duration, lasted, round_down, utc
-from streaming_app.time_intervals import TimeInterval, contain, next_change
+from streaming_app.time_intervals import contain, next_change
 
 _STARTS = 3
 _GAP = timedelta(minutes=10)  # after being Empty for longer, nothing starts it any more
 _LOOP = timedelta(minutes=5)  # how long it has to go on
 _SHARE = 0.5
 _NEVER = timedelta(days=400)
-_RESTS = 5  # in a row, that are looked at
+_IF_MEANT = "; if this is meant, add running_hours for it, or name the group that takes over in alerts.successors"
 
 
 def losing(facts: Facts, _now: datetime, settings: HealthSettings, _previous: Verdict | None) -> Check | None:
@@ -89,7 +88,7 @@ def without_members(facts: Facts, now: datetime, settings: HealthSettings, previ
     """Nobody processes, and there is work, or that cannot be known."""
     activity, work = facts.activity, facts.work
     state, since = activity.group.state, activity.state_since
-    if state != EMPTY or activity.ran_for is None or facts.successor:
+    if state != EMPTY or not activity.ended or facts.successor:
         return None
     known = is_known(facts, now)
     if (known or facts.is_deleted) and not work_waits(facts, now) and not activity.gave_up:
@@ -100,18 +99,16 @@ def without_members(facts: Facts, now: datetime, settings: HealthSettings, previ
     after = ""
     if activity.gave_up:
         after = f"; its members gave up, as it was NotReady ({activity.gave_up})"
-    if facts.copy:
-        after += f"; {facts.copy} reads the same, but ran side by side with it, and does not count as its successor"
     waiting = waits(work) if work and known else "whether work waits is not known"
+    if_meant = "" if activity.gave_up or settings.running_hours else _IF_MEANT
     return Check(
         DOWN,
         since,
         due,
         CRITICAL,
-        f"no members since {utc(since)}{after}; {waiting}",
+        f"no members since {utc(since)}{after}; {waiting}{if_meant}",
         {
             **({"reason": activity.gave_up} if activity.gave_up else {}),
-            **({"copy": facts.copy} if facts.copy else {}),
             **work_numbers(facts),
         },
     )
@@ -119,34 +116,17 @@ def without_members(facts: Facts, now: datetime, settings: HealthSettings, previ
 
 def _due(facts: Facts, since: datetime, settings: HealthSettings, known: bool) -> datetime:  # noqa: FBT001 - a fact
     """Return from when on a group without members is down."""
-    activity, work = facts.activity, facts.work
-    ran_for = activity.ran_for or timedelta(0)
-    is_short = ran_for < timedelta(seconds=settings.established)
+    work = facts.work
     waits_since = to_time(work.waits_since) if work and work.waits_since is not None else since
-    is_done = not known or waits_since >= since - AFTER_LAST_COMMIT
     patience = timedelta(seconds=settings.down_after if known else settings.down_unknown_after)
-    if settings.duty:
-        return _on_duty(settings.duty, max(since, waits_since) + patience, patience)
-    if is_done and is_short:
-        patience = timedelta(seconds=settings.short_run)
-    patience = max(patience, activity.deployment_gap)
-    due = (max(since, waits_since) if not is_short else since) + patience
+    due = max(since, waits_since) + patience
     if work and work.seen_again_at:  # nobody could process while the brokers were away, and work had to wait
         latest = max(since, waits_since) + timedelta(seconds=settings.down_unknown_after)
         due = max(due, min(to_time(work.seen_again_at), latest) + timedelta(seconds=settings.down_after))
-    for _ in range(_RESTS):
-        until = activity.rests.usual_until(since, due, is_done=is_done)
-        if until is None or until <= due:
-            break
-        due = until
-    return due
-
-
-def _on_duty(duty: Sequence[TimeInterval], due: datetime, patience: timedelta) -> datetime:
-    """Return when a group that is missing then is down: not while it is not meant to run, and some time later."""
-    if contain(duty, due):
+    hours = settings.running_hours
+    if not hours or contain(hours, due):
         return due
-    begins = next_change(duty, due)
+    begins = next_change(hours, due)
     return begins + patience if begins else due + _NEVER
 
 
@@ -262,7 +242,7 @@ def unstable(facts: Facts, now: datetime, settings: HealthSettings, previous: Ve
     return Check(
         UNSTABLE,
         found.since,
-        max(found.due, found.since + activity.deployment_length),
+        found.due,
         WARNING,
         found.text,
         {**found.details, "members": activity.group.member_count},

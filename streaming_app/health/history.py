@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 The caller adds the events of each batch, and after a start those that the table `group_events` holds. They are kept for
-`window`; changes to and from Empty, deployments, and why a group was NotReady, are kept for `EMPTY_KEPT_FOR`: whether
-it is usual for a group to be empty shows only over days. An event that a later batch retracts is removed again; one
+`window`; that the members of a NotReady group gave up, and why it was NotReady, is kept for `GAVE_UP_KEPT_FOR`: the
+group is Down for that reason until it has members again. An event that a later batch retracts is removed again; one
 that is added twice is kept once.
 
 Times are the broker's. They never go back within a group: a change of the coordinator to one whose clock is behind
@@ -15,17 +15,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from sys import intern
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from streaming_app.groups.deployments import WITHIN
-from streaming_app.groups.state_rules import EMPTY, NONE, UNCERTAIN
+from streaming_app.groups.state_rules import EMPTY, NONE, NOT_READY, UNCERTAIN
 from streaming_app.text import host_of
 
-EMPTY_KEPT_FOR = timedelta(days=15)  # two weekends
+GAVE_UP_KEPT_FOR = timedelta(days=15)
 WINDOW = timedelta(hours=2)
 """How long other events are looked at: longer than any time over which interruptions are counted."""
 _KEPT = 10_000  # events of one kind and group: enough for any sensible threshold
@@ -50,9 +49,9 @@ class StateChange(NamedTuple):
     state: str
 
     @property
-    def touches_empty(self) -> bool:
-        """Whether the group became Empty, or was."""
-        return EMPTY in {self.old, self.state}
+    def gave_up(self) -> bool:
+        """Whether the last members left while the group was NotReady."""
+        return self.old == NOT_READY and self.state == EMPTY
 
 
 class Assignment(NamedTuple):
@@ -96,14 +95,6 @@ class EpochOfDescription(NamedTuple):
     epoch: int
 
 
-class Deployment(NamedTuple):
-    """Every process of the application was replaced, or its topology: it ended `at`, and began `since`."""
-
-    at: datetime
-    offset: int
-    since: datetime
-
-
 class GroupHistory(NamedTuple):
     """The recent events of one group, those of each kind in the order of the log.
 
@@ -116,19 +107,18 @@ class GroupHistory(NamedTuple):
     members: Sequence[MemberChange] = ()
     reasons: Sequence[Reason] = ()
     pushes: Sequence[Push] = ()
-    deployments: Sequence[Deployment] = ()
     stored: Sequence[EpochOfDescription] = ()
     failed: Sequence[EpochOfDescription] = ()
 
-    def pruned(self, since: datetime, empty_since: datetime) -> GroupHistory:
-        """Return it without what is older than `since`, and of what is kept longer what is older than `empty_since`."""
+    def pruned(self, since: datetime, gave_up_since: datetime) -> GroupHistory:
+        """Return it without what is older than `since`, or, of why members gave up, than `gave_up_since`."""
         kept: dict[str, Any] = {}
         lists: Iterable[Sequence[Any]] = self
         for name, entries in zip(self._fields, lists, strict=True):
-            kept_since = empty_since if name in _KEPT_LONGER else since
-            if not entries or entries[0].at >= (since if name == "states" else kept_since):
+            kept_since = gave_up_since if name == "reasons" else since
+            if not entries or entries[0].at >= kept_since:
                 continue
-            left = tuple(one for one in entries if one.at >= (empty_since if _touches_empty(one) else kept_since))
+            left = tuple(one for one in entries if one.at >= (gave_up_since if _gave_up(one) else kept_since))
             if len(left) < len(entries):
                 kept[name] = left
         return self._replace(**kept) if kept else self
@@ -141,11 +131,10 @@ class GroupHistory(NamedTuple):
 
 NO_HISTORY = GroupHistory()
 """Of a group to which nothing happened lately."""
-_KEPT_LONGER = ("reasons", "deployments")
 
 
-def _touches_empty(entry: object) -> bool:
-    return isinstance(entry, StateChange) and entry.touches_empty
+def _gave_up(entry: object) -> bool:
+    return isinstance(entry, StateChange) and entry.gave_up
 
 
 def _state(event: Row) -> StateChange:
@@ -181,11 +170,6 @@ def _description(event: Row) -> EpochOfDescription | None:
     return EpochOfDescription(event["at"], event["offset"], int(event["new"]))
 
 
-def _deployment(event: Row) -> Deployment:
-    began = datetime.fromisoformat(event["old"])
-    return Deployment(event["at"], event["offset"], min(max(began, event["at"] - WITHIN), event["at"]))
-
-
 # kind of event -> the field that keeps it, and the entry that is made of it
 _ENTRIES: Mapping[str, tuple[str, Callable[[Row], Any]]] = {
     "state": ("states", _state),
@@ -194,7 +178,6 @@ _ENTRIES: Mapping[str, tuple[str, Callable[[Row], Any]]] = {
     "member_left": ("members", _member),
     "not_ready_reason": ("reasons", _reason),
     "unsolicited_push": ("pushes", _push),
-    "deployment": ("deployments", _deployment),
     _STORED: ("stored", _description),
     "failed_description_epoch": ("failed", _description),
 }
@@ -280,27 +263,16 @@ class GroupHistories:
         if self._pruned_at is not None and abs(now - self._pruned_at) < _PRUNE_EVERY:
             return
         self._pruned_at = now
-        since, empty_since = now - self.window, now - EMPTY_KEPT_FOR
+        since, gave_up_since = now - self.window, now - GAVE_UP_KEPT_FOR
         for group_id, history in list(self._groups.items()):
-            self._groups[group_id] = kept = history.pruned(since, empty_since if group_id in known else since)
+            self._groups[group_id] = kept = history.pruned(since, gave_up_since if group_id in known else since)
             if kept.is_empty:
                 del self._groups[group_id]
 
     def _kept_for(self, entry: object) -> timedelta:
-        is_kept_longer = isinstance(entry, Reason | Deployment) or _touches_empty(entry)
-        return EMPTY_KEPT_FOR if is_kept_longer else self.window
+        is_kept_longer = isinstance(entry, Reason) or _gave_up(entry)
+        return GAVE_UP_KEPT_FOR if is_kept_longer else self.window
 
 
 def _key(entry: Any) -> tuple[int, str]:  # noqa: ANN401 - an entry of any list
     return entry.offset, getattr(entry, "member_id", "")
-
-
-def empty_spells(changes: Iterable[StateChange]) -> Iterator[tuple[datetime, datetime]]:
-    """Yield when each spell of being Empty that has ended began and ended."""
-    since: datetime | None = None
-    for change in changes:
-        if since is not None and change.old == EMPTY and change.state != EMPTY:
-            yield since, change.at
-            since = None
-        if change.state == EMPTY:
-            since = change.at

@@ -7,9 +7,8 @@ the offsets at which the other one ended, and it did not begin beyond them: its 
 the end that the log had when it came, or that end was. An application that only reads the same topics, or began at
 their ends, has taken nothing over.
 
-Copies of an application that process every record side by side look the same. A group that takes over runs next to the
-other one for hours at most: what ran next to it for longer than `hand_over`, at a stretch, or in all and for half of
-its time, is a copy, and no copy takes over by itself. Since when a group has had members is in its events.
+Nothing else counts: how long both ran side by side does not. Two copies that process every record look like this, too;
+when one of them ends, the other one is its successor.
 
 A group that somebody declared as the successor has taken over once it has members and its commits have passed.
 
@@ -23,63 +22,42 @@ from collections import defaultdict
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import NamedTuple
 
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import EMPTY
 from streaming_app.health.activity import Activity
-from streaming_app.health.history import NO_HISTORY, GroupHistory
-from streaming_app.health.rests import Rest, runs_of
 from streaming_app.health.verdict import OFF, SUCCESSOR, HealthSettings, Verdict
 from streaming_app.lag.model import GroupTasks, TopicPartition
 from streaming_app.lag.work import GroupWork, Progress
 
 _Topology = frozenset[tuple[str, str]]
-_NOTHING = timedelta(0)
 _MOST = 100  # groups with one topology that are looked at: a tenant may have thousands, each of which ends
-
-
-class Takeover(NamedTuple):
-    """Who has taken over, and if nobody has, which copy reads the same without having taken over."""
-
-    successor: str | None = None
-    copy: str | None = None
-
-
-NOBODY = Takeover()
 
 
 class Successors:
     """Finds who has taken over, by what is known of all groups at one time."""
 
-    def __init__(
-        self, groups: Mapping[str, GroupSnapshot], histories: Mapping[str, GroupHistory], work: Mapping[str, GroupWork]
-    ) -> None:
-        self._groups, self._histories, self._work = groups, histories, work
+    def __init__(self, groups: Mapping[str, GroupSnapshot], work: Mapping[str, GroupWork]) -> None:
+        self._groups, self._work = groups, work
         self._running: defaultdict[_Topology, list[str]] | None = None
 
     def of(
         self, activity: Activity, work: GroupWork | None, previous: Verdict | None, settings: HealthSettings
-    ) -> Takeover:
+    ) -> str | None:
         """Return who has taken over from a group, whose verdict before is `previous`."""
         if activity.group.state != EMPTY:
-            return NOBODY
+            return None
         since = activity.state_since
         known = previous.evidence.get(SUCCESSOR) if previous and previous.verdict == OFF else None
         if known and previous and since <= previous.at and self._lasts(known, since, settings):
-            return Takeover(known)
+            return str(known)
         if work is None or not work.waiting:
-            return NOBODY
-        declared, copy = settings.successor, None
+            return None
+        declared = settings.successor
         if declared and self._has_members(declared) and _has_passed(self._progress(declared), work, is_declared=True):
-            return Takeover(declared)
-        for other in islice(self._with_same_topology(activity.group.group_id, work.tasks), _MOST):
-            if not _has_passed(self._progress(other), work):
-                continue
-            if not self._is_copy(other, activity, timedelta(seconds=settings.hand_over)):
-                return Takeover(other)
-            copy = other
-        return Takeover(None, copy)
+            return declared
+        others = islice(self._with_same_topology(activity.group.group_id, work.tasks), _MOST)
+        return next((other for other in others if _has_passed(self._progress(other), work)), None)
 
     def _progress(self, group_id: str) -> Mapping[TopicPartition, Progress]:
         return self._work[group_id].progress if group_id in self._work else {}
@@ -103,23 +81,6 @@ class Successors:
         topology = _topology(group_id, tasks)
         return self._running.get(topology, []) if topology else []
 
-    def _is_copy(self, group_id: str, ended: Activity, hand_over: timedelta) -> bool:
-        """Tell whether a group ran side by side with one that ended, for longer than it takes to hand over."""
-        until = ended.state_since
-        own, other = (
-            runs_of(self._histories.get(one.group_id, NO_HISTORY).states, one.first_seen_at, until)
-            for one in (ended.group, self._groups[group_id])
-        )
-        together = [_together(one, another) for one in own for another in other]
-        most, all_of_it = max(together, default=_NOTHING), sum(together, _NOTHING)
-        return most > hand_over or (
-            all_of_it > hand_over and 2 * all_of_it >= sum((one.length for one in own), _NOTHING)
-        )
-
-
-def _together(one: Rest, other: Rest) -> timedelta:
-    return max(_NOTHING, min(one.until, other.until) - max(one.since, other.since))
-
 
 def _topology(group_id: str, tasks: GroupTasks) -> _Topology:
     """Return topics and subtopologies, without the group's own prefix of internal topics, and which have state."""
@@ -129,10 +90,12 @@ def _topology(group_id: str, tasks: GroupTasks) -> _Topology:
 
 
 def _has_passed(other: Mapping[TopicPartition, Progress], ended: GroupWork, *, is_declared: bool = False) -> bool:
+    own = f"{ended.group_id}-"  # internal topics, of which the other group has its own
     passed = [
-        _is_beyond(other[key], one.offset, may_begin_anywhere=is_declared)
+        key in other and _is_beyond(other[key], one.offset, may_begin_anywhere=is_declared)
         for key, one in ended.progress.items()
-        if one.offset is not None and one.work_since is not None and key in other
+        if one.offset is not None and one.work_since is not None
+        if key in other or not (is_declared or key[0].startswith(own))
     ]
     return bool(passed) and all(passed)
 

@@ -38,8 +38,8 @@ VERDICTS: Mapping[str, str] = {
     STALLED: "Members have the tasks and work waits, but offsets do not move.",
     RESTORING: "As Stalled, but tasks came to another member and restore their state.",
     BEHIND: "Offsets move, but the oldest record that waits is old, and the group does not catch up.",
-    UNSTABLE: "It processes, but is interrupted again and again, and no deployment explains it.",
-    OFF: "It has no members, and needs none: nothing waits, it usually rests now, or another group took over.",
+    UNSTABLE: "It processes, but is interrupted again and again.",
+    OFF: "It has no members, and needs none: nothing waits, it is not meant to run now, or another group took over.",
     IDLE: "There is nothing to do.",
     OK: "Work comes or waits, and offsets advance.",
     UNKNOWN: "Not enough is known yet.",
@@ -65,22 +65,16 @@ class HealthSettings:
     down_unknown_after: float = 15 * MINUTE
     """The same while it is not known whether work waits."""
     not_ready_after: float = 5 * MINUTE
-    established: float = HOUR
-    """A group that had members for less than this, and left nothing, is a job that runs from time to time."""
-    short_run: float = 25 * HOUR
-    """How long such a job may be away."""
     stay_up: float = 10 * MINUTE
     """An application that was started again and again is up after so long without interruption."""
     behind_age: float = 10 * MINUTE
     behind_for: float = 15 * MINUTE
     longest_rebalance: float = 15 * MINUTE
     lost_after: float = MINUTE
-    hand_over: float = 24 * HOUR
-    """What ran side by side with it for longer is a copy of it, and none that takes over."""
     successor: str | None = None
     """The group that is to take over, as declared."""
-    duty: Sequence[TimeInterval] = ()
-    """When it is meant to run, as declared; empty: that is not declared, and learnt from when it did."""
+    running_hours: Sequence[TimeInterval] = ()
+    """When it is meant to run, as declared; empty: always."""
 
 
 DEFAULTS = HealthSettings()
@@ -111,8 +105,6 @@ class Facts:
     """Since when this run of the job has judged."""
     successor: str | None = None
     """The group that has taken over."""
-    copy: str | None = None
-    """A group that does the same work, but has run side by side with it for too long to have taken over."""
 
 
 class Check(NamedTuple):
@@ -194,7 +186,8 @@ def judge(
             result = replace(previous, evidence={**previous.evidence, "not_over": missing})
         else:
             result = _good(facts, now, previous, settings, is_back=is_bad)
-        if settings.duty and facts.activity.group.state == EMPTY and (at := next_change(settings.duty, now)):
+        hours = settings.running_hours
+        if hours and facts.activity.group.state == EMPTY and (at := next_change(hours, now)):
             wakes.append(at)
         if fresh_until := _fresh_until(facts, now):
             wakes.append(fresh_until)
@@ -406,17 +399,19 @@ def _good_one(  # noqa: PLR0911 - a list of cases
 
 
 def _why_off(facts: Facts, now: datetime, settings: HealthSettings) -> str:
-    if settings.duty and not contain(settings.duty, now):
-        begins = next_change(settings.duty, now)
-        return f"It has no members, and is not meant to run before {utc(begins) if begins else 'next year'} (duty)."
-    if facts.activity.ran_for is None:
+    hours = settings.running_hours
+    if hours and not contain(hours, now):
+        begins = next_change(hours, now)
+        until = utc(begins) if begins else "next year"
+        return f"It has no members, and is not meant to run before {until} (running_hours)."
+    if not facts.activity.ended:
         return "It never had members."
     if facts.successor and facts.successor == settings.successor:
         return f"{facts.successor} is declared as its successor, and has passed its offsets."
     if facts.successor:
         return f"{facts.successor} reads the same topics with the same topology, and has passed its offsets."
     if work_waits(facts, now):
-        return "It has no members; it usually rests at this time, or has just ended."
+        return "It has no members, and work waits, but not for long enough yet to be Down."
     return (
         "It has no members, and nothing waits." if is_known(facts, now) else "It has had no members for a short time."
     )

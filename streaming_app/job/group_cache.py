@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 
 from streaming_app.groups.clock import CorrectedSnapshot, WrittenBetween, correct_snapshot
 from streaming_app.groups.snapshot import COLUMNS, MEMBER_FIELDS, REBALANCING, GroupSnapshot, group_snapshot
-from streaming_app.groups.state_rules import DEAD, EMPTY
+from streaming_app.groups.state_rules import DEAD, EMPTY, NOT_READY
 from streaming_app.health import history
 from streaming_app.health.history import GroupHistories, GroupHistory
 from streaming_app.stream.outputs import EVENTS, RETRACTED
@@ -212,16 +212,15 @@ class GroupCache:
 
     def _read_events(self, now: datetime) -> Iterator[tuple[str, dict[str, Any]]]:
         """Read from the tables the events that the histories keep."""
-        since, empty_since = (
-            quote((now - kept).isoformat()) for kept in (self._histories.window, history.EMPTY_KEPT_FOR)
+        since, gave_up_since = (
+            quote((now - kept).isoformat()) for kept in (self._histories.window, history.GAVE_UP_KEPT_FOR)
         )
         kinds = ", ".join(map(quote, history.KINDS))
-        empty = quote(EMPTY)
         slices = WarehouseReader(self._warehouse).slices(
             f"SELECT group_id, {_EVENT_COLUMNS} FROM group_events e WHERE cluster = {quote(self._cluster)} AND ("  # noqa: S608 - the same
             f"(at >= TIMESTAMP {since} AND kind IN ({kinds})) OR "
-            f"(at >= TIMESTAMP {empty_since} AND (kind IN ('not_ready_reason', 'deployment') OR (kind = 'state' AND "
-            f'{empty} IN ("old", "new"))))) AND void IS NOT TRUE '
+            f"(at >= TIMESTAMP {gave_up_since} AND (kind = 'not_ready_reason' OR (kind = 'state' AND "
+            f'"old" = {quote(NOT_READY)} AND "new" = {quote(EMPTY)})))) AND void IS NOT TRUE '
             f"ORDER BY e.offset"
         )
         for rows in slices:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from streaming_app.alerts.engine import EngineSettings
 from streaming_app.alerts.survey import NO_PLUGIN, DescriptionSupport, PluginStatus
 from streaming_app.config.defaults import TOPIC
-from streaming_app.config.routing import make_duty, make_routes, make_silences
+from streaming_app.config.routing import make_routes, make_running_hours, make_silences
 from streaming_app.errors import WarehouseError
 from streaming_app.health.history import WINDOW
 from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
@@ -176,7 +176,7 @@ def background_services(
                 lag_of_all_groups=config.alerts.lag_of == "all",
                 max_new_groups=config.alerts.max_new_groups,
                 late_seconds=_LATE_SECONDS + 2 * config.trigger,
-                duty_of=make_duty(config.duty, config.time_intervals),
+                running_hours_of=make_running_hours(config.running_hours, config.time_intervals),
                 successors=config.alerts.successors,
             ),
             config.alerts.interval,

@@ -55,7 +55,7 @@ _TABLES = (
         "ORDER BY severity, group_id",
     ),
 )
-_AT_ONCE = dict.fromkeys(("after", "not_ready_after", "short_run"), 0.1)
+_AT_ONCE = dict.fromkeys(("after", "not_ready_after"), 0.1)
 _WITHOUT_FOR = {
     "rules": {
         "StreamsGroupDown": _AT_ONCE,

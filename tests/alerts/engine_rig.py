@@ -40,7 +40,7 @@ class Rig:
     sent: list[tuple[str, str | None]] = field(default_factory=list)
     descriptions: DescriptionSupport = field(default_factory=lambda: DescriptionSupport("always"))
     lag_of_all_groups: bool = False
-    duty_of: Callable[[str], Sequence[TimeInterval]] = lambda _group_id: ()
+    running_hours_of: Callable[[str], Sequence[TimeInterval]] = lambda _group_id: ()
     engine: AlertEngine = field(init=False)
 
     def __post_init__(self) -> None:
@@ -54,7 +54,7 @@ class Rig:
             known.rule_settings_of(),
             known.notify_policy([PAGER]),
             lag_of_all_groups=self.lag_of_all_groups,
-            duty_of=self.duty_of,
+            running_hours_of=self.running_hours_of,
         )
         outboxes = Outboxes([SinkTraits(PAGER, groups=True)], known.grouping, Backoff())
         self.engine = AlertEngine(

@@ -96,8 +96,8 @@ def test_what_is_declared_of_a_group_reaches_its_verdict() -> None:
     at_night = TimeInterval(times=[(22 * 60, 24 * 60)])
     empty = replace(group(), state="Empty", state_since=at(-7_200), member_count=0)
     found = []
-    for duty in ((), (at_night,)):
-        rig = Rig(duty_of=lambda name, duty=duty: duty if name == "payments" else ())
+    for hours in ((), (at_night,)):
+        rig = Rig(running_hours_of=lambda name, hours=hours: hours if name == "payments" else ())
         rig.step(0, empty, work={"payments": waiting(at(-3_600), START)})
         found.append(rig.engine.verdicts["payments"].verdict)
     assert found == [DOWN, OFF]

@@ -58,13 +58,13 @@ def test_the_example_of_routes_is_valid(tmp_path: Path) -> None:
 
 
 def test_the_examples_of_times_are_valid_and_have_every_key(tmp_path: Path) -> None:
-    values = {name: parse_commented_out(name) for name in ("time_intervals", "silences", "duty")}
+    values = {name: parse_commented_out(name) for name in ("time_intervals", "silences", "running_hours")}
     file = tmp_path / "f.yaml"
     file.write_text(yaml.safe_dump(values))
 
     settings = load(file).settings
     assert len(make_silences(settings.silences, settings.time_intervals)) == len(values["silences"])
-    for path in (("silences", 0), ("duty", 0), ("time_intervals", 0, "time_intervals", 0)):
+    for path in (("silences", 0), ("running_hours", 0), ("time_intervals", 0, "time_intervals", 0)):
         examples = values[path[0]]
         for part in path[2:-1]:
             examples = [inner for one in examples for inner in one[part]]

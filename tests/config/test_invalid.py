@@ -71,7 +71,10 @@ NAME_FORM = 'must be letters, digits, ".", "_" and "-" (at most 200, not "." or 
             "time_intervals: [{name: nights, time_intervals: []}]\nsilences: [{groups: a, mute_time_intervals: night}]",
             ['silences: "night" is not the name of a time interval; did you mean nights?'],
         ),
-        ("duty: [{groups: a, time_intervals: x}]", ['duty: "x" is not the name of a time interval: there is none']),
+        (
+            "running_hours: [{groups: a, time_intervals: x}]",
+            ['running_hours: "x" is not the name of a time interval: there is none'],
+        ),
         ("silences: [{groups: a}]", ["silences: each must have mute_time_intervals or active_time_intervals"]),
         (
             "time_intervals: [{name: n, time_intervals: []}, {name: n, time_intervals: []}]",

@@ -89,7 +89,7 @@ KEYS = [
         '[{"name": "nights", "time_intervals": [{"location": "Europe/Paris"}]}]',
     ),
     Key(
-        ("duty",),
+        ("running_hours",),
         [{"groups": "file", "time_intervals": ["nights"]}],
         '[{"groups": "variable", "time_intervals": ["nights"]}]',
         needs=_NIGHTS,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streaming_app.health.history import EMPTY_KEPT_FOR, GroupHistories, GroupHistory, empty_spells
+from streaming_app.health.history import GAVE_UP_KEPT_FOR, GroupHistories, GroupHistory
 
 NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
 HOUR = timedelta(hours=1)
@@ -65,16 +65,12 @@ def test_events_are_in_the_order_of_the_log_whatever_the_order_of_reading() -> N
 
 
 def test_a_clock_that_goes_back_gives_no_spell_of_negative_length() -> None:
-    (spell,) = empty_spells(
-        history(event("state", -3, 1, "Stable", "Empty"), event("state", -50, 2, "Empty", "Stable")).states
-    )
-    assert spell[0] == spell[1]
-    later = [
-        event("state", -90, 1, "A", "B"),
+    changes = [
+        event("state", -60, 1, "A", "B"),
         event("state", -3, 2, "Stable", "Empty"),
         event("state", -50, 3, "C", "D"),
     ]
-    assert [one.at for one in history(later[0] | {"at": NOW - HOUR}, *later[1:]).states] == [
+    assert [one.at for one in history(*changes).states] == [
         NOW - HOUR,
         NOW - timedelta(minutes=3),
         NOW - timedelta(minutes=3),
@@ -114,8 +110,8 @@ def test_what_is_older_than_the_window_is_removed(age: timedelta) -> None:
     ("one", "is_kept"),
     [
         (event("state", -61, 1, "Assigning", "Stable"), False),
-        (event("state", -61, 1, "Stable", "Empty"), True),
-        (event("state", -61, 1, "Empty", "Assigning"), True),
+        (event("state", -61, 1, "Stable", "Empty"), False),
+        (event("state", -61, 1, "NotReady", "Empty"), True),
         (event("assignment_epoch", -61, 1, "1", "2"), False),
         (event("assignment_epoch", -59, 1, "1", "2"), True),
         (event("member_left", -59, 1, "client"), True),
@@ -128,16 +124,16 @@ def test_an_event_is_added_if_it_would_be_kept(one: dict[str, Any], is_kept: boo
     assert history(one).is_empty != is_kept
 
 
-def test_spells_of_being_empty_and_reasons_are_kept_for_days() -> None:
+def test_that_members_gave_up_and_why_is_kept_for_days() -> None:
     kept = histories(
-        event("state", 0, 1, "Stable", "Empty"),
+        event("state", 0, 1, "NotReady", "Empty"),
         event("not_ready_reason", 0, 2, None, "why"),
-        event("state", 0, 3, "A", "B"),
+        event("state", 0, 3, "Stable", "Empty"),
     )
-    kept.prune({"g"}, NOW + EMPTY_KEPT_FOR)
-    assert [one.state for one in kept.groups()["g"].states] == ["Empty"]
+    kept.prune({"g"}, NOW + GAVE_UP_KEPT_FOR)
+    assert [one.old for one in kept.groups()["g"].states] == ["NotReady"]
     assert [one.text for one in kept.groups()["g"].reasons] == ["why"]
-    kept.prune({"g"}, NOW + EMPTY_KEPT_FOR + HOUR)
+    kept.prune({"g"}, NOW + GAVE_UP_KEPT_FOR + HOUR)
     assert not kept.groups()
 
 
@@ -154,11 +150,3 @@ def test_a_group_of_thousands_that_is_deleted_costs_no_quadratic_time() -> None:
     for n in range(10_500):
         kept.add("g", event("member_left", -1, 7, "client", None, member_id=f"m{n:05}"), NOW)
     assert len(kept.groups()["g"].members) == 10_000
-
-
-def test_a_deployment_is_kept_for_days_and_has_lasted_a_quarter_of_an_hour_at_most() -> None:
-    began = (NOW - timedelta(minutes=95)).isoformat()
-    kept = histories(event("deployment", -90, 1, began, "processes"), event("deployment", -5, 2, began, "processes"))
-    kept.prune({"g"}, NOW)
-    lengths = [(one.at - one.since).total_seconds() / 60 for one in kept.groups()["g"].deployments]
-    assert lengths == [5, 15]

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from streaming_app.groups.copies_status import Restore
-from streaming_app.health.history import Deployment, GroupHistory, Reason, StateChange
+from streaming_app.health.checks import CHECKS
+from streaming_app.health.history import GroupHistory, Reason
 from streaming_app.health.verdict import (
     BAD,
     BEHIND,
+    DEFAULTS,
     DOWN,
     IDLE,
     LOSING,
@@ -24,10 +26,12 @@ from streaming_app.health.verdict import (
     UNSTABLE,
     VERDICTS,
     Verdict,
+    judge,
 )
 from streaming_app.lag.group_lag import GroupLag, SlowSince
 from streaming_app.lag.model import GroupTasks
 from streaming_app.lag.work import GroupWork
+from streaming_app.time_intervals import TimeInterval
 from tests.health.health_harness import (
     LONG_AGO,
     NOW,
@@ -156,35 +160,30 @@ def test_a_group_that_ended_while_the_brokers_were_away_has_five_minutes_from_th
 def test_a_group_from_which_another_one_has_taken_over_is_off() -> None:
     known = facts(ended(600)[0], waiting(ago(minutes=500)), successor="payments-v2")
     assert (verdict(known).verdict, verdict(known).evidence["successor"]) == (OFF, "payments-v2")
-    beside = verdict(replace(known, successor=None, copy="payments-v2"))
-    assert beside.verdict == DOWN
-    assert "payments-v2 reads the same, but ran side by side with it" in beside.why
+    assert verdict(replace(known, successor=None)).verdict == DOWN
 
 
-def test_a_job_that_ran_for_minutes_and_left_nothing_has_a_day_and_one_that_died_has_not() -> None:
-    one, _ = ended(30, ran=20)
-    assert verdict(facts(one, waiting(ago(minutes=29)))).verdict == OFF
-    assert verdict(facts(one, waiting(ago(minutes=33)))).verdict == DOWN
-    assert verdict(facts(ended(25 * 60, ran=20)[0], waiting(ago(hours=24)))).verdict == DOWN
+@pytest.mark.parametrize("ran", [2, 20, 100_000])
+def test_a_group_that_ran_for_minutes_has_no_more_time_than_one_that_ran_for_months(ran: float) -> None:
+    for minutes, expected in ((4.9, OFF), (5, DOWN)):
+        assert verdict(facts(ended(minutes, ran)[0], waiting(ago(minutes=minutes)))).verdict == expected
 
 
-def nightly(nights: int, last_end: datetime) -> GroupHistory:
-    """Return the history of a job that runs from 2 to 3 o'clock each night."""
-    changes = []
-    for night in range(nights, -1, -1):
-        end = last_end - timedelta(days=night)
-        changes += [(end - timedelta(hours=1), "Empty", "Stable"), (end, "Stable", "Empty")]
-    return states(*changes)
+def test_what_happened_every_night_before_delays_nothing() -> None:
+    nights = [ago(days=day) for day in range(14, -1, -1)]
+    history = states(*(one for at in nights for one in ((at, "Stable", "Empty"), (at + timedelta(hours=9), *_BEGIN))))
+    one = group("Empty", ago(minutes=5), first_seen_at=ago(days=20))
+    assert verdict(facts(one, waiting(ago(minutes=5)), history)).verdict == DOWN
 
 
-def test_a_job_that_misses_its_night_is_down_from_the_usual_end_of_its_rest_on() -> None:
-    end = NOW.replace(hour=3, minute=0)
-    one = group("Empty", end, first_seen_at=end - timedelta(days=20))
-    history = nightly(14, end)
-    for hours, expected in ((12, OFF), (23.2, OFF), (23.3, DOWN)):
-        at = end + timedelta(hours=hours)
-        known = facts(one, waiting(end + timedelta(minutes=10), at), history, at=at)
-        assert verdict(known, at=at).verdict == expected, hours
+_BEGIN = ("Empty", "Stable")
+
+
+def test_one_that_is_down_without_members_says_how_to_declare_that_this_is_meant() -> None:
+    known = facts(ended(5)[0], waiting(ago(minutes=5)))
+    assert "if this is meant, add running_hours for it" in verdict(known).why
+    meant = replace(DEFAULTS, running_hours=(TimeInterval(),))  # declared: it is meant to run now
+    assert "if this is meant" not in judge(known, NOW, None, CHECKS, meant).why
 
 
 def test_members_that_gave_up_because_of_their_topics_are_down_whatever_is_known() -> None:
@@ -288,43 +287,6 @@ def test_a_group_that_is_scaled_to_zero_with_nothing_waiting_is_off_at_once_howe
         known = work(arrived_at=ago(minutes=minutes, seconds=30), arrival_gap=60.0, committed_at=ago(minutes=minutes))
         found = verdict(facts(one, known, gone(minutes, "a", "b", "c")))
         assert (found.verdict, found.why) == (OFF, "It has no members, and nothing waits.")
-
-
-def deployed(minutes: float, history: GroupHistory | None = None, times: int = 2) -> GroupHistory:
-    """Return the history with deployments of the last days, each of which took so long without members."""
-    known = history or GroupHistory()
-    for day in range(times, 0, -1):
-        begin, end = ago(days=day), ago(days=day) + timedelta(minutes=minutes)
-        outage = StateChange(begin, day, "Stable", "Empty"), StateChange(end, day, "Empty", "Stable")
-        known = known._replace(
-            states=(*known.states, *outage), deployments=(*known.deployments, Deployment(end, day, begin))
-        )
-    return known
-
-
-@pytest.mark.parametrize(("times", "expected"), [(1, DOWN), (2, OFF)])
-def test_the_last_deployments_explain_that_there_are_no_members_for_as_long_as_they_took(
-    times: int, expected: str
-) -> None:
-    for minutes, so in ((9, expected), (10.1, DOWN)):
-        one = group("Empty", ago(minutes=minutes), first_seen_at=ago(days=9))
-        known = facts(one, waiting(ago(minutes=minutes)), deployed(8, times=times))
-        assert verdict(known).verdict == so
-
-
-@pytest.mark.parametrize(("times", "expected"), [(1, UNSTABLE), (2, OK)])
-def test_the_last_deployments_explain_members_that_come_and_go_for_as_long_as_they_took(
-    times: int, expected: str
-) -> None:
-    loop = [
-        (ago(minutes=11 - n * 2.5) + timedelta(seconds=60 * leaves), f"m{n}", not leaves, "10.0.0.1")
-        for n in range(4)
-        for leaves in (0, 1)
-    ]
-    known = facts(group(), waiting(ago(seconds=9), progressed_at=NOW), deployed(10, members(*loop), times))
-    assert verdict(known).verdict == expected
-    later = facts(group(), waiting(NOW, progressed_at=NOW), deployed(8, members(*loop), times))
-    assert verdict(later).verdict == UNSTABLE
 
 
 @pytest.mark.parametrize(("progressed", "severity"), [(ago(minutes=7), "critical"), (NOW, "warning")])

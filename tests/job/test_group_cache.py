@@ -339,20 +339,19 @@ def test_earlier_events_are_read_from_the_tables_once(warehouse: Path, cache: Gr
     assert cache.rebalances_total("a") == 1
 
 
-def test_when_a_group_was_empty_is_known_for_days(warehouse: Path, cache: GroupCache) -> None:
+def test_when_the_members_of_a_group_gave_up_is_known_for_days(warehouse: Path, cache: GroupCache) -> None:
     store(warehouse, row("a"))
     days = 24 * 60
     add_events(
         warehouse,
-        ("a", event(at(-16 * days), "state", "Stable", "Empty")),
-        ("a", event(at(-14 * days), "state", "Stable", "Empty")),
-        ("a", event(at(-6 * days), "state", "Empty", "Assigning")),
-        ("a", event(at(-6 * days + 1), "state", "Assigning", "Stable")),
+        ("a", event(at(-16 * days), "state", "NotReady", "Empty")),
+        ("a", event(at(-15 * days), "state", "Empty", "NotReady")),
+        ("a", event(at(-14 * days), "state", "NotReady", "Empty")),
+        ("a", event(at(-6 * days), "state", "Stable", "Empty")),
     )
     cache.refresh()
     assert [(one.at, one.state) for one in cache.histories()["a"].states] == [
         (at(-14 * days), "Empty"),
-        (at(-6 * days), "Assigning"),
     ]
 
 

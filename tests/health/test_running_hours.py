@@ -24,7 +24,7 @@ def at(text: str, days: int = 0) -> datetime:
 
 def verdicts(empty_since: datetime, step: timedelta, until: datetime) -> list[tuple[str, datetime]]:
     """Return the verdicts on a group that nobody runs any more, to which work waits all the time."""
-    settings = replace(DEFAULTS, duty=(OFFICE,))
+    settings = replace(DEFAULTS, running_hours=(OFFICE,))
     board, now, found = Board(lambda _group: settings), empty_since, []
     snapshot = group("Empty", empty_since, first_seen_at=empty_since - timedelta(days=30))
     while now <= until:
@@ -45,7 +45,7 @@ def verdicts(empty_since: datetime, step: timedelta, until: datetime) -> list[tu
         (at("17:02", 4), at("07:05", 7)),  # Friday
     ],
 )
-def test_outside_its_duty_a_group_without_members_is_off_and_in_it_down(
+def test_outside_its_running_hours_a_group_without_members_is_off_and_in_it_down(
     empty_since: datetime, down_at: datetime, minutes: int
 ) -> None:
     step = timedelta(minutes=minutes)
@@ -54,14 +54,16 @@ def test_outside_its_duty_a_group_without_members_is_off_and_in_it_down(
     assert {name for name, _ in found[:-1]} == {OFF}
 
 
-def test_the_reason_names_the_duty_until_it_begins() -> None:
-    settings = replace(DEFAULTS, duty=(OFFICE,))
+def test_the_reason_names_the_running_hours_until_they_begin() -> None:
+    settings = replace(DEFAULTS, running_hours=(OFFICE,))
     board = Board(lambda _group: settings)
     snapshot = group("Empty", at("17:02"), first_seen_at=at("17:02") - timedelta(days=30))
     known = Known({"payments": snapshot}, work={"payments": waiting(at("17:02"), at("18:00"))})
     (first,) = board.step(known, at("18:00"))
-    assert first.verdict.why == "It has no members, and is not meant to run before 2026-11-24 07:00:00Z (duty)."
+    assert (
+        first.verdict.why == "It has no members, and is not meant to run before 2026-11-24 07:00:00Z (running_hours)."
+    )
     known = replace(known, work={"payments": waiting(at("17:02"), at("07:01", 1))})
     why = [change.verdict.why for change in board.step(known, at("07:01", 1))]
     assert why
-    assert not any("duty" in one for one in why[-1:])
+    assert not any("running_hours" in one for one in why[-1:])

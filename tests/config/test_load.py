@@ -309,3 +309,26 @@ def test_the_printed_configuration_can_be_read_back(
     assert from_yaml.settings == loaded.settings
     assert from_json.settings == loaded.settings
     assert from_yaml.settings.cluster == "xa"
+
+
+def test_a_key_that_went_is_left_out_with_a_line_that_says_what_to_use_instead(tmp_path: Path) -> None:
+    file = tmp_path / "f.yaml"
+    down = {"StreamsGroupDown": {"after": 60, "short_run": "25h", "hand_over": "1d"}}
+    overrides = [{"groups": "a", "rules": {"StreamsGroupDown": {"established": "1h"}}}]
+    alerts = {"rules": down, "overrides": overrides}
+    duty = [{"groups": "a", "time_intervals": "nights"}]
+    file.write_text(json.dumps({**_NIGHTS, "duty": duty, "alerts": alerts}))
+    loaded = load(file)
+    assert [line.partition(" was removed and does nothing: use ")[::2] for line in loaded.removed] == [
+        ("duty", "`running_hours`, with the same entries"),
+        ("alerts.rules.StreamsGroupDown.short_run", _HOURS),
+        (
+            "alerts.rules.StreamsGroupDown.hand_over",
+            "`alerts.successors`, where the commits of the group that takes over do not prove it",
+        ),
+        ("alerts.overrides.rules.StreamsGroupDown.established", _HOURS),
+    ]
+    assert loaded.settings.running_hours == ()
+
+
+_HOURS = "`running_hours`, which declares when groups are meant to run"

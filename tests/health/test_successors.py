@@ -40,7 +40,7 @@ def found(
 ) -> str | None:
     """Return who has taken over; the group that ended has another partition, of the topic `more`."""
     ended = owned(committed_offset=90, member_id=None)
-    rest = [replace(ended, topic=more)] if more != TOPIC else []
+    rest = [ended._replace(topic=more)] if more != TOPIC else []
     rows = [[ended, *rest, owned(group_id=OTHER, committed_offset=offset)] for (offset,) in offsets]
     work = passes(rows, {GROUP: ENDED, OTHER: tasks}, passes([[ended, *rest]], {GROUP: ENDED}))
     snapshots = {GROUP: gone, OTHER: come or other()}

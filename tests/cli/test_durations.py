@@ -23,8 +23,7 @@ WRONG = "in a while"
 DAY = 86_400.0
 OUT_OF_BOUNDS = {"less_than_equal", "greater_than_equal"}  # pydantic's types of errors
 TIME_WORDS = {"DURATION", "TIME", "SECONDS", "DAYS"}
-REQUIRED = {"--bootstrap-server": "h:1", "--group": "g", "--comment": "c"}
-FACTORS = {"--pace"}
+REQUIRED = {"--bootstrap-server": "h:1", "--group": "g"}
 IN_DAYS = {"--retention-days", "retention_days", "lag.history_days"}
 
 
@@ -36,7 +35,7 @@ def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tup
 
 
 def is_time(option: click.Parameter) -> bool:
-    is_number = isinstance(option.type, click.types.FloatParamType) and not FACTORS.intersection(option.opts)
+    is_number = isinstance(option.type, click.types.FloatParamType)
     return isinstance(option, click.Option) and (is_number or option.make_metavar(click.Context(main)) in TIME_WORDS)
 
 
@@ -49,15 +48,15 @@ def invoke(path: tuple[str, ...], option: click.Parameter, text: str) -> Any:
     for name in path:
         assert isinstance(command, click.Group)
         command = command.commands[name]
-    required = [
-        word for one in command.params if one.opts[0] in REQUIRED for word in (one.opts[0], REQUIRED[one.opts[0]])
-    ]
+    options = [one for one in command.params if one.opts[0] in REQUIRED]
+    required = [word for one in options for word in (one.opts[0], REQUIRED[one.opts[0]])]
+    required += ["g" for one in command.params if isinstance(one, click.Argument) and one.required]
     return CliRunner().invoke(main, [*path, *required, option.opts[0], text])
 
 
 def test_the_options_with_a_time_are_found() -> None:
     found = {option.opts[0] for _, option in OPTIONS}
-    instants = {"--at", "--from", "--starts-at"}
+    instants = {"--at", "--from"}
     assert found == {"--timeout", "--max-age", "--trigger", "--retention-days", "--seconds", "--for", *instants}
 
 

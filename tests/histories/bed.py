@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -23,6 +23,7 @@ from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed, S
 from streaming_app.alerts.outbox import Backoff, Outboxes, SinkTraits
 from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.alerts import AlertSettings
+from streaming_app.config.running_hours import NamedIntervals, RunningHoursSettings, make_running_hours
 from streaming_app.groups.budget import OverBudgetError
 from streaming_app.groups.clock import CorrectedSnapshot, WrittenBetween, correct_snapshot
 from streaming_app.groups.copies_status import GroupCopies, next_status
@@ -36,11 +37,13 @@ from streaming_app.health.board import Change
 from streaming_app.health.history import COLUMNS, WINDOW, GroupHistories
 from streaming_app.health.incidents import Incident
 from streaming_app.health.verdict import Verdict
+from streaming_app.time_intervals import TimeInterval
 from tests.histories.clients import START
 from tests.histories.history import HOUR, MINUTE, History
 from tests.histories.lag_passes import LagPasses
 from tests.histories.simulation import Simulation
 
+RunningHoursLookup = Callable[[str], Sequence[TimeInterval]]
 STEP = 5.0
 _QUIET_STEP = 10 * MINUTE
 _READ_PLUGIN = HOUR
@@ -91,7 +94,9 @@ class _Tables:
 class _Job:
     """One run of the job."""
 
-    def __init__(self, tables: _Tables, settings: AlertSettings, simulation: Simulation) -> None:
+    def __init__(
+        self, tables: _Tables, settings: AlertSettings, hours_of: RunningHoursLookup, simulation: Simulation
+    ) -> None:
         self._tables, self._simulation = tables, simulation
         self._rule_settings_of = settings.rule_settings_of()
         self._descriptions = DescriptionSupport(settings.descriptions)
@@ -99,7 +104,9 @@ class _Job:
         self._snapshots: dict[str, CorrectedSnapshot] = {}
         outboxes = Outboxes([SinkTraits(_PAGER, groups=True)], settings.grouping, Backoff())
         policy = settings.notify_policy([_PAGER])
-        engine = EngineSettings("default", self._rule_settings_of, policy, successors=settings.successors)
+        engine = EngineSettings(
+            "default", self._rule_settings_of, policy, running_hours_of=hours_of, successors=settings.successors
+        )
         health = StoredHealth(tables.verdicts, tuple(tables.incidents.values()))
         self.engine = AlertEngine(engine, tables.alerts.values(), outboxes, self._descriptions, health=health)
         self._plugin_read_at = -_READ_PLUGIN
@@ -293,6 +300,7 @@ def run(
     simulation.run(history.operations, history.seconds)
     log = sorted(simulation.log, key=attrgetter("at"))
     tables, settings, outcome = _Tables(), AlertSettings.model_validate(dict(history.settings)), Outcome()
+    hours_of = _running_hours(history)
     job: _Job | None = None
     read, at, read_at = 0, history.watched_from, None
     started_at = at
@@ -301,7 +309,7 @@ def run(
             job, at = None, at + STEP
             continue
         if job is None or (restart_every and at - started_at >= restart_every):
-            job, read_at, started_at = _Job(tables, settings, simulation), None, at
+            job, read_at, started_at = _Job(tables, settings, hours_of, simulation), None, at
         first = read
         while read < len(log) and log[read].at <= at:
             read += 1
@@ -321,6 +329,14 @@ def run(
     outcome.notifications = tables.messages
     outcome.incidents, outcome.changes = list(tables.incidents.values()), tables.changes
     return outcome
+
+
+def _running_hours(history: History) -> RunningHoursLookup:
+    if history.running_hours is None:
+        return make_running_hours([], [])
+    named = {"name": "declared", "time_intervals": [history.running_hours]}
+    entry = RunningHoursSettings.model_validate({"groups": ".*", "time_intervals": "declared"})
+    return make_running_hours([entry], [NamedIntervals.model_validate(named)])
 
 
 def _next_step(at: float, known: Iterable[float], answers: Iterable[float], due: Iterable[datetime]) -> float:

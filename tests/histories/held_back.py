@@ -20,6 +20,7 @@ from tests.histories.history import (
     crash_loop,
     do,
     hang,
+    hours_of,
     incident,
     names,
     ordinary,
@@ -60,6 +61,7 @@ HELD_BACK_ORDINARY = (
         hours=72,
         topics=FEW,
         watched_from=1.5 * DAY,
+        running_hours=hours_of(("08:00", "09:10"), ("12:00", "13:10"), ("17:00", "18:10")),
     ),
     ordinary(
         "Eight instances for four partitions, half of which have nothing to do, are released",
@@ -189,6 +191,7 @@ HELD_BACK_INCIDENTS = (
         hours=40,
         begins=DAY + 8.5 * HOUR,
         topics=FEW,
+        running_hours=hours_of(("02:00", "02:30")),
     ),
     incident(
         "A zone is out, with all instances of two applications and half of those of a third",
@@ -233,6 +236,7 @@ HELD_BACK_INCIDENTS = (
         hours=24 * 3 + 4,
         begins=3 * DAY + HOUR,
         topics=FEW,
+        running_hours=hours_of(("01:00", "01:30")),
     ),
     incident(
         "A new rule of a firewall cuts all instances off, which go on and try to connect",

@@ -43,6 +43,8 @@ class History:
     """When the job is started; it then reads everything before."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The section `alerts:` of its configuration."""
+    running_hours: Mapping[str, Any] | None = None
+    """When its groups are meant to run, as declared: an item of `time_intervals`."""
 
 
 def ordinary(name: str, *operations: Operations, hours: float = 6.0, **others: Any) -> History:
@@ -63,6 +65,11 @@ def _in_order(operations: Iterable[Operations]) -> tuple[Operation, ...]:
 def do(at: float, action: str, **arguments: Any) -> Operations:
     """Return one operation."""
     return [Operation(at, action, arguments)]
+
+
+def hours_of(*times: tuple[str, str], **fields: Any) -> Mapping[str, Any]:
+    """Return an item of `time_intervals` with these parts of a day, as begin and end."""
+    return {"times": [{"start_time": begin, "end_time": end} for begin, end in times], **fields}
 
 
 def hang(instances: Iterable[str], at: float, seconds: float) -> Operations:

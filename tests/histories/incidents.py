@@ -15,6 +15,7 @@ from tests.histories.history import (
     copies,
     crash_loop,
     do,
+    hours_of,
     incident,
     names,
     restarts,
@@ -164,6 +165,7 @@ INCIDENTS = (
         [one for n in range(4) for one in (*start(["job"], n * DAY + HOUR), *stop(["job"], n * DAY + HOUR + 1200))],
         hours=24 * 6,
         begins=4 * DAY + HOUR,
+        running_hours=hours_of(("01:00", "01:20")),
     ),
     incident(
         "All instances are lost while the job is down",

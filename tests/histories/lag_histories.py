@@ -6,6 +6,7 @@ from tests.histories.history import (
     BEGINS,
     BEHIND,
     DAY,
+    DOWN,
     HOUR,
     MINUTE,
     STALLED,
@@ -15,6 +16,7 @@ from tests.histories.history import (
     TRAFFIC,
     Operations,
     do,
+    hours_of,
     incident,
     names,
     ordinary,
@@ -49,6 +51,7 @@ LAG_ORDINARY = (
         do(2 * HOUR + TRAFFIC, "read", rate=1.0, capacity=100.0),
         hours=24 * 2,
         topics={"in": 2},
+        running_hours=hours_of(("02:00", "02:30")),
     ),
     ordinary(
         "A nightly job that needs three hours for the records of the day",
@@ -57,6 +60,7 @@ LAG_ORDINARY = (
         hours=24 * 3,
         watched_from=1.5 * DAY,
         topics={"in": 2},
+        running_hours=hours_of(("02:00", "05:20")),
     ),
     ordinary(
         "Rolling restart of 6 instances that process records",
@@ -161,6 +165,15 @@ LAG_ORDINARY = (
     ),
 )
 LAG_INCIDENTS = (
+    incident(
+        "A nightly job without running_hours, as records come all day",
+        DOWN,
+        _nightly(2, 30),
+        do(2 * HOUR + TRAFFIC, "read", rate=1.0, capacity=100.0),
+        hours=24 * 2,
+        topics={"in": 2},
+        begins=2.5 * HOUR,
+    ),
     incident(
         "One partition has a record that is tried again and again",
         STALLED,

@@ -19,6 +19,7 @@ from tests.histories.history import (
     blue_then_green,
     copies,
     do,
+    hours_of,
     names,
     ordinary,
     replace_pods,
@@ -141,13 +142,13 @@ OPERATED_ORDINARY = (
         topics=FEW,
     ),
     ordinary(
-        "A release with a migration of eight minutes, as the two before",
+        "A release with a migration of eight minutes, of an application that may be away for ten",
         steady(2),
         do(TRAFFIC, "read", rate=0.2),
         *(stop(names(2), BEGINS + n * 4 * HOUR) + start(names(2), BEGINS + n * 4 * HOUR + 480) for n in range(3)),
         hours=12,
         topics=FEW,
-        watched_from=8 * HOUR,
+        settings={"overrides": [{"groups": "app", "rules": {"StreamsGroupDown": {"after": "10m"}}}]},
     ),
     ordinary(
         "Pods are replaced one after the other while records come",
@@ -317,6 +318,7 @@ OPERATED_ORDINARY = (
             for day, (late, minutes) in enumerate(((0, 20), (600, 60), (-900, 35), (300, 50)))
         ),
         hours=24 * 4,
+        running_hours=hours_of(("01:00", "01:20")),
     ),
     ordinary(
         "A batch on Sundays that the job has seen twice",
@@ -326,6 +328,7 @@ OPERATED_ORDINARY = (
         ),
         hours=24 * 23,
         watched_from=14 * DAY,
+        running_hours=hours_of(("00:00", "03:00"), weekdays=["sunday"]),
     ),
     ordinary(
         "Ten developers try an application for three minutes each, under an id of their own",

@@ -90,6 +90,16 @@ POSTMORTEM_INCIDENTS = (
         crash_loop("i0", BEGINS, 20, END, pauses=(300.0,) * 20),
     ),
     incident(
+        "A release has a migration of eight minutes, as the two before, of an application that may be away for five",
+        DOWN,
+        steady(2),
+        do(TRAFFIC, "read", rate=0.2),
+        *(stop(names(2), BEGINS + n * 4 * HOUR) + start(names(2), BEGINS + n * 4 * HOUR + 480) for n in range(3)),
+        hours=12,
+        begins=BEGINS + 8 * HOUR,
+        watched_from=BEGINS + 7 * HOUR,
+    ),
+    incident(
         "The only instance is killed for its memory, and nothing starts it again",
         DOWN,
         steady(1, threads=2),

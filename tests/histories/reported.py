@@ -24,6 +24,7 @@ from tests.histories.history import (
     blue_then_green,
     crash_loop,
     do,
+    hours_of,
     incident,
     names,
     ordinary,
@@ -56,12 +57,13 @@ def _thread_replaced(instance: str, at: float, every: float, times: int) -> Oper
 REPORTED_ORDINARY = (
     # kube-downscaler: what is not production is stopped at night and at the weekend, and its records wait
     ordinary(
-        "A staging application is stopped at night and at weekends, while records come, as in the week before",
+        "A staging application is stopped at night and at weekends, while records come",
         _office_hours(15),
         do(7 * HOUR + 60, "read", rate=0.2),
         hours=24 * 14.5,
         topics=FEW,
         watched_from=8 * DAY,
+        running_hours=hours_of(("08:00", "20:00"), weekdays=["monday:friday"], location="Europe/Berlin"),
     ),
     # cruise-control: a rebalance of the cluster moves the leaders of all partitions, a few at a time
     ordinary(
@@ -149,6 +151,16 @@ REPORTED_ORDINARY = (
 )
 
 REPORTED_INCIDENTS = (
+    incident(
+        "A staging application is stopped at night, while records come, as on each of ten days, and nobody declares it",
+        DOWN,
+        _office_hours(11),
+        do(7 * HOUR + 60, "read", rate=0.2),
+        hours=24 * 10.5,
+        topics=FEW,
+        watched_from=9.5 * DAY,
+        begins=9 * DAY + 19 * HOUR,
+    ),
     # users@kafka.apache.org, "REPLACE_THREAD recovery in 4.x": the dead member stays for its session of 45 s
     incident(
         "A record that fails always: its thread is replaced again and again, each time after a session of 45 s",

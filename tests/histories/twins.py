@@ -10,7 +10,6 @@ from tests.histories.history import (
     DOWN,
     FEW,
     HOUR,
-    MINUTE,
     TRAFFIC,
     Operations,
     do,
@@ -54,19 +53,6 @@ def _swaps(hours: int) -> Operations:
     ]
 
 
-def _office_hours(days: int, hours: float = 10.0) -> Operations:
-    """Run both from 8 h on, each day; the last day they are not stopped."""
-    return [
-        one
-        for day in range(days)
-        for names, group in ((_LEFT, "left"), (_RIGHT, "right"))
-        for one in (
-            *start(names, day * DAY + 8 * HOUR, group=group),
-            *(stop(names, day * DAY + (8 + hours) * HOUR) if day < days - 1 else []),
-        )
-    ]
-
-
 TWIN_ORDINARY = (
     ordinary(
         "Green runs next to blue for two hours, and blue is stopped",
@@ -84,13 +70,19 @@ TWIN_ORDINARY = (
         topics=FEW,
     ),
     ordinary(
-        "A canary under another id runs for thirty hours, is declared as the successor, and the old one is stopped",
+        "A canary under another id runs for thirty hours, and the old one is stopped",
         _blue(rate=1.0),
         _green(6 * HOUR),
         stop(_LEFT, 36 * HOUR),
         hours=42,
         topics=FEW,
-        settings={"successors": {"blue": "green"}},
+    ),
+    ordinary(
+        "Two copies of an application have run side by side for more than a day, and one ends",
+        _twins(rate=1.0),
+        stop(_LEFT, _LONG, action="kill"),
+        hours=30,
+        topics=FEW,
     ),
     ordinary(
         "An application gets another topology under another id, which is declared as the successor",
@@ -105,15 +97,6 @@ TWIN_ORDINARY = (
 
 TWIN_INCIDENTS = (
     incident(
-        "Two copies of an application have run side by side for more than a day, and one dies",
-        DOWN,
-        _twins(rate=1.0),
-        stop(_LEFT, _LONG, action="kill"),
-        hours=30,
-        begins=_LONG,
-        topics=FEW,
-    ),
-    incident(
         "Two copies of an application have run side by side for more than a day, and both die, one two minutes later",
         DOWN,
         _twins(rate=1.0),
@@ -125,37 +108,14 @@ TWIN_INCIDENTS = (
         topics=FEW,
     ),
     incident(
-        "One of two copies is retired on purpose, which somebody says once they are paged",
+        "An application gets another topology under another id, which nobody declares as the successor",
         DOWN,
-        _twins(rate=1.0),
-        stop(_LEFT, _LONG),
-        do(_LONG + 20 * MINUTE, "end_incidents", reason="retired"),
-        hours=36,
-        begins=_LONG,
-        topics=FEW,
-    ),
-    incident(
-        "A canary under another id runs for thirty hours, and the old one is stopped without a word to anybody",
-        DOWN,
-        _blue(rate=1.0),
-        _green(6 * HOUR),
-        stop(_LEFT, 36 * HOUR),
-        hours=39,
-        begins=36 * HOUR,
-        topics=FEW,
-    ),
-    incident(
-        "Two copies run in office hours only, and one dies on the fourth day",
-        DOWN,
-        _office_hours(4),
-        do(8 * HOUR + TRAFFIC, "read", group="left", rate=1.0),
-        do(8 * HOUR + TRAFFIC + 5, "read", group="right", log_of="left"),
-        *(do(n * DAY + 17.5 * HOUR, "change", group="left", rate=0.0) for n in range(3)),
-        *(do(n * DAY + 8 * HOUR + 60, "change", group="left", rate=1.0) for n in range(1, 4)),
-        stop(_LEFT, 3 * DAY + 11 * HOUR, action="kill"),
-        hours=24 * 3 + 17,
-        begins=3 * DAY + 11 * HOUR,
-        topics=FEW,
+        _blue(),
+        start(_RIGHT, BEGINS, group="green", changelogs=("log",)),
+        do(BEGINS + 5, "read", group="green", log_of="blue", begins="latest"),
+        stop(_LEFT, BEGINS + HOUR),
+        begins=BEGINS + HOUR,
+        topics={"in": 2, "log": 2},
     ),
     incident(
         "Two copies of two hours die with their host, one a little later; the other one is started again",

@@ -104,6 +104,22 @@ VERDICT_INCIDENTS = (
         stop(names(2), BEGINS),
     ),
     incident(
+        "An application is retired on purpose while records come, which somebody says once they are paged",
+        DOWN,
+        steady(2),
+        do(TRAFFIC, "read", rate=1.0),
+        stop(names(2), BEGINS),
+        do(BEGINS + 20 * MINUTE, "end_incidents", reason="retired"),
+        hours=12,
+    ),
+    incident(
+        "An application that ran for ten minutes is stopped with nothing left, records come, and nothing starts it",
+        DOWN,
+        start(names(2), BEGINS - 600),
+        do(BEGINS - 590, "read"),
+        stop(names(2), BEGINS),
+    ),
+    incident(
         "An application that ran for ten minutes dies with work waiting",
         DOWN,
         start(names(2), BEGINS - 600),

@@ -11,6 +11,7 @@ import io
 import json
 import os
 import re
+import shutil
 import sys
 import warnings
 from collections.abc import Sequence
@@ -388,6 +389,16 @@ def _files(edits: Sequence[Edit]) -> str:
 def _place(edit: Edit) -> str:
     created = Path(edit.file)
     return edit.place or (edit.file if edit.before else f"{created.parent}/*{created.suffix}")
+
+
+def copy_project(directory: Path) -> Path:
+    """Copy the project into an empty directory, without what tools generate; return the directory."""
+    for name in COPIED:
+        shutil.copytree(ROOT / name, directory / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in ROOT.iterdir():
+        if file.is_file() and file.name != ".git":
+            shutil.copy(file, directory / file.name)
+    return directory
 
 
 def carry_out(directory: Path) -> dict[str, Outcome]:

@@ -1,0 +1,45 @@
+"""Each promise is held by a test of `make test`: the test fails once the promise is broken in a copy of the project."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.long.adding import ROOT, copy_project
+from tests.long.promises import PROMISES, Promise
+
+_FAILED = 1
+"""pytest's exit code where tests ran and some failed; others mean that none ran."""
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project."""
+    return copy_project(tmp_path_factory.mktemp("copy"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("one", PROMISES, ids=lambda one: one.promise)
+def test_the_test_of_a_promise_fails_once_it_is_broken(one: Promise, copy: Path) -> None:
+    file = copy / one.defect.file
+    whole = file.read_text("utf-8")
+    assert whole.count(one.defect.before) == 1
+    file.write_text(whole.replace(one.defect.before, one.defect.after), "utf-8")
+    try:
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", one.test]
+        environment = {**os.environ, "PYTHONPATH": str(copy)}
+        ran = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
+    finally:
+        file.write_text(whole, "utf-8")
+    assert ran.returncode == _FAILED, ran.stdout[-3000:] + ran.stderr[-1000:]
+    assert re.search(r"^FAILED ", ran.stdout, re.MULTILINE), "an error of the set-up would say nothing"
+
+
+def test_contributing_names_each_promise_and_its_test() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    assert [one.promise for one in PROMISES if f"| {one.promise} | `{one.test.partition('::')[0]}` |" not in text] == []

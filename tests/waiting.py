@@ -11,10 +11,10 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.member import SimulatedMember, settle
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 60, *, interval: float = 0.05) -> bool:
+def wait_until(condition: Callable[[], bool], seconds: float = 300, *, interval: float = 0.05) -> bool:
     """Poll at this interval until the condition is true or the time is up; return whether it was.
 
-    It is not asked again once it was true: what one broker has, the next one may not have yet. A minute is for a
+    It is not asked again once it was true: what one broker has, the next one may not have yet. Minutes are for a
     machine that does much else; a test of what must not happen names a time of its own.
     """
     deadline = time.monotonic() + seconds

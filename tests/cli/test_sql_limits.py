@@ -102,10 +102,9 @@ def test_a_file_is_no_table(warehouse: Path) -> None:
     [
         ("SELECT repeat('x', 2000000000) AS x", [], "needs more than 4.0 GiB of memory: --memory gives it more"),
         (
-            "SELECT count(DISTINCT a.value * 100003 + b.value) AS n FROM generate_series(1, 20000) AS a, "
-            "generate_series(1, 20000) AS b",
-            ["--memory", "2g", "--timeout", "10m"],
-            "needs more than 2.0 GiB of memory",
+            "SELECT array_length(array_agg(a.value)) AS n FROM generate_series(1, 400000000) AS a",
+            ["--memory", "1g", "--timeout", "10m"],
+            "needs more than 1.0 GiB of memory",
         ),
         (
             "SELECT sum(a.value * b.value % 7) AS n FROM generate_series(1, 4000000) AS a, "
@@ -114,7 +113,7 @@ def test_a_file_is_no_table(warehouse: Path) -> None:
             "took more than 3s: --timeout gives it longer",
         ),
     ],
-    ids=["a text", "distinct values", "time"],
+    ids=["a text", "values in one row", "time"],
 )
 def test_a_query_that_takes_too_much_ends_with_a_line(
     query: str, options: list[str], words: str, warehouse: Path

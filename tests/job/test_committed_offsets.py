@@ -29,7 +29,7 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 Run = Callable[..., str]
-_JOIN_SECONDS = 30
+_JOIN_SECONDS = 90
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_offsets_of_every_type_of_group_are_those_that_the_broker_returns(
     client.create_topic(other, 1)
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server, enable_idempotence=True)
     for number in range(20):
-        producer.send(topic, b"x", partition=number % 2).get(30)
+        producer.send(topic, b"x", partition=number % 2).get(300)
     producer.close()
     commits = {(topic, 0): 3, (topic, 1): 4}
     commit(client, plain, {**commits, (other, 0): 1})

@@ -28,6 +28,7 @@ class PolledSelfCheck(SelfCheck):
     """Counts how often it was asked whether a comparison is due; none is made in between."""
 
     polls = 0
+    close_seconds = 600.0
 
     def is_ready(self) -> bool:
         self.polls += 1
@@ -122,7 +123,7 @@ class SelfCheckHarness:
 @pytest.fixture
 def harness(monkeypatch: pytest.MonkeyPatch) -> Iterator[SelfCheckHarness]:
     monkeypatch.setattr(Service, "poll_seconds", 0.01)
-    monkeypatch.setattr(self_check, "_TIMEOUT_SECONDS", 2.0)
+    monkeypatch.setattr(self_check, "_TIMEOUT_SECONDS", 600.0)
     made = SelfCheckHarness()
     yield made
     made.check.close()

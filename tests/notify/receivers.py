@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import select
 import shutil
 import socket
 import socketserver
@@ -50,8 +51,8 @@ _NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes
 
 
 def make_sink(**settings: Any) -> Sink:
-    """Return the sink of these settings, as in the configuration. Raises ValidationError."""
-    sink = make_settings(**settings).sink()
+    """Return the sink of these settings, as in the configuration, but patient. Raises ValidationError."""
+    sink = make_settings(**{"timeout": 300, **settings}).sink()
     assert isinstance(sink, Sink)
     return sink
 
@@ -92,15 +93,23 @@ class HttpReceiver:
     """
 
     def __init__(
-        self, tls: ssl.SSLContext | None = None, port: int = 0, proxy_tls: ssl.SSLContext | None = None
+        self,
+        tls: ssl.SSLContext | None = None,
+        at: socket.socket | None = None,
+        proxy_tls: ssl.SSLContext | None = None,
     ) -> None:
+        """Start it, on a port of its own or `at` a socket that is bound to one."""
         self._proxy_tls = proxy_tls
         self.requests: list[Request] = []
         self.responses: deque[Response] = deque()
         self.default = Response()
         self._closing = threading.Event()
-        self._server = ThreadingHTTPServer((HOST, port), self._handler())
+        self._server = ThreadingHTTPServer((HOST, 0), self._handler(), bind_and_activate=at is None)
         self._server.daemon_threads = True
+        if at:
+            self._server.socket.close()
+            self._server.socket, self._server.server_address = at, at.getsockname()
+            self._server.server_activate()
         if tls:
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self.port: int = self._server.server_address[1]
@@ -191,7 +200,8 @@ def send_slowly(greeting: bytes) -> Callable[[socket.socket, threading.Event], N
 
     def behaviour(connection: socket.socket, closing: threading.Event) -> None:
         connection.sendall(greeting)
-        while not closing.wait(0.02):
+        while not closing.is_set():
+            select.select((), (), (), 0.02)
             connection.sendall(b"a")
 
     return behaviour
@@ -314,7 +324,7 @@ class Alertmanager:
 
     def alerts(self) -> list[dict[str, Any]]:
         """Return the active alerts from its API."""
-        return list(urllib3.request("GET", f"{self.url}/api/v2/alerts", timeout=10).json())
+        return list(urllib3.request("GET", f"{self.url}/api/v2/alerts", timeout=60).json())
 
     def close(self) -> None:
         self._process.stop()
@@ -327,7 +337,7 @@ class Alertmanager:
 
     def _ready(self) -> bool:
         try:
-            return urllib3.request("GET", f"{self.url}/-/ready", timeout=5, retries=False).status == OK
+            return urllib3.request("GET", f"{self.url}/-/ready", timeout=60, retries=False).status == OK
         except HTTPError:
             return False
 

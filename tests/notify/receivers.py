@@ -21,10 +21,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
 import urllib3
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 from pydantic import ConfigDict, TypeAdapter
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 from typing_extensions import Self
 from urllib3.exceptions import HTTPError
 
@@ -32,7 +34,7 @@ from streaming_app.config.settings import SinkSettings
 from streaming_app.jvm.java import last_line
 from streaming_app.notify.sink import Sink
 from streaming_app.sandbox.process import Process, reserve_port
-from tests.tools import debian_tool
+from tests.tools import MissingToolError, debian_tool
 from tests.waiting import wait_until
 
 HOST = "127.0.0.1"
@@ -245,6 +247,17 @@ class Certificates:
         subprocess.run(["openssl", *arguments], cwd=self._directory, check=True, capture_output=True)
 
 
+class _SmtpController(Controller):
+    """On a port of its own, which it has before it listens; patient."""
+
+    def __init__(self, handler: SmtpReceiver, **settings: Any) -> None:
+        self._socket = reserve_port()
+        super().__init__(handler, HOST, self._socket.getsockname()[1], ready_timeout=300, **settings)
+
+    def _create_server(self) -> Any:
+        return self.loop.create_server(self._factory_invoker, sock=self._socket, ssl=self.ssl_context)
+
+
 class SmtpReceiver:
     """Keeps every message; `error_replies` maps a command (`RCPT`, `DATA`) to the error that it gets."""
 
@@ -261,12 +274,10 @@ class SmtpReceiver:
             "auth_required": not implicit_tls,
             "auth_require_tls": not implicit_tls,
         }
-        with reserve_port() as free:
-            port = free.getsockname()[1]
         implicit = tls if implicit_tls else None
-        self._controller = Controller(self, HOST, port, ssl_context=implicit, **starttls, **(auth if login else {}))
+        self._controller = _SmtpController(self, ssl_context=implicit, **starttls, **(auth if login else {}))
         self._controller.start()
-        self.port: int = port
+        self.port: int = self._controller.port
 
     def __enter__(self) -> Self:
         return self
@@ -340,6 +351,17 @@ class Alertmanager:
             return urllib3.request("GET", f"{self.url}/-/ready", timeout=60, retries=False).status == OK
         except HTTPError:
             return False
+
+
+def start_alertmanager(directory: Path, receiver: str, templates: Mapping[str, Any] | None = None) -> Alertmanager:
+    """Start one; skip the test if none is installed. Its port is free for a moment before it has it: then another."""
+    for attempt in Retrying(retry=retry_if_exception_type(RuntimeError), stop=stop_after_attempt(3), reraise=True):
+        with attempt:
+            try:
+                return Alertmanager(directory, receiver, templates)
+            except MissingToolError as missing:
+                pytest.skip(str(missing))
+    raise AssertionError
 
 
 def _alertmanager() -> tuple[Path, Path]:

@@ -12,9 +12,8 @@ import pytest
 from streaming_app.alerts.alert import FIRING, RESOLVED, Delivery
 from streaming_app.notify.alertmanager import AlertmanagerSettings
 from tests.alerts.examples import make_alert
-from tests.notify.receivers import Alertmanager, HttpReceiver
+from tests.notify.receivers import Alertmanager, HttpReceiver, start_alertmanager
 from tests.notify.sending import Sending
-from tests.tools import MissingToolError
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -153,11 +152,7 @@ def test_the_templates_for_chats_let_an_id_mention_nobody_and_hide_no_link(
         {"api_url": f"{receiver.url}/{name}", "channel": "#c", **own} for name, own in (("own", {}), ("ours", ours))
     ]
     templates = {"receiver": {"slack_configs": chats}, "files": [str(TEMPLATES)]}
-    try:
-        running = Alertmanager(tmp_path, f"{receiver.url}/hook", templates)
-    except MissingToolError as missing:
-        pytest.skip(str(missing))
-    with running:
+    with start_alertmanager(tmp_path, f"{receiver.url}/hook", templates) as running:
         settings = AlertmanagerSettings(type="alertmanager", urls=(running.url,), runbook_url="https://wiki/a_b#{rule}")
         alert = replace(make_alert("alertmanager", opened_at=now()), group_id=hostile, summary=f"{hostile}: is down")
         settings.sink().send(alert, FIRING)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import shlex
+import socket
 import ssl
 import subprocess
 from datetime import datetime, timezone
@@ -282,11 +283,16 @@ def test_one_of_two_alertmanagers_is_enough_and_the_failing_one_is_skipped_for_a
         assert error.retry
 
 
+def connections_to(port: int) -> int:
+    """Return how many sockets of this machine are connected to a port of it."""
+    lines = Path("/proc/net/tcp").read_text("ascii").splitlines()[1:]
+    return sum(one[2].endswith(f":{port:04X}") and one[9] != "0" for one in map(str.split, lines))
+
+
 def test_no_socket_is_left_open(receiver: HttpReceiver) -> None:
-    files = Path("/proc/self/fd")
+    with socket.create_connection(("127.0.0.1", receiver.port)):
+        assert connections_to(receiver.port) == 1
     hook = make_sink(type="webhook", url=receiver.url)
-    hook.send(make_alert(), FIRING)
-    before = len(list(files.iterdir()))
-    for _ in range(20):
+    for _ in range(3):
         hook.send(make_alert(), FIRING)
-    assert wait_until(lambda: len(list(files.iterdir())) <= before)
+    assert wait_until(lambda: connections_to(receiver.port) == 0)

@@ -4,8 +4,8 @@ They live for seconds or process little, so what counts is the processor time un
 Spark's the first tier of the JIT compiler only, as the brokers of `streaming_app.sandbox` have it, and one thread that
 collects garbage; as much room for compiled code as with all tiers, else the JVM of a session soon looks all the time
 for methods to throw away; for brokers the archive of `jvm_archive`. The session that tests share interprets its plans,
-which are many, each with few rows. A user's job has none of these: `tests/job/test_job.py` starts one with
-`start_jvms_as_users_do`.
+which are many, each with few rows. A user's job has none of these: `tests/job/test_other_installations.py` starts one
+with `start_jvms_as_users_do`.
 """
 
 from __future__ import annotations

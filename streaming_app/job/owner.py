@@ -25,6 +25,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -69,6 +70,16 @@ class OwnerRecord(NamedTuple):
         return f"process {self.pid} on {self.host}, since {utc(self.taken_at)}"
 
 
+@dataclass(frozen=True)
+class Clock:
+    """The time, and how it passes while a job waits for a sign of the last owner."""
+
+    now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
+    monotonic: Callable[[], float] = time.monotonic
+    wait: Callable[[threading.Event, float], bool] = threading.Event.wait
+    """Waits for an event for so many seconds; returns whether it is set."""
+
+
 def owner_location(warehouse: Location, cluster: str) -> Location:
     """Return where the record of a cluster is."""
     return warehouse / "_jobs" / f"{cluster}.owner"
@@ -110,18 +121,22 @@ class Ownership:
 
 
 @contextmanager
-def owning(
-    warehouse: Location, cluster: str, lock_id: str, report: Callable[[str], None], stop: threading.Event
+def owning(  # noqa: PLR0913, PLR0917 - each is one thing it needs
+    warehouse: Location,
+    cluster: str,
+    lock_id: str,
+    report: Callable[[str], None],
+    stop: threading.Event,
+    clock: Clock = Clock(),
 ) -> Iterator[Ownership]:
     """Own the rows of a cluster until the end of the block, while holding the lock of this id.
 
     Waits to see whether the last owner is alive. Raises JobError if it is, or if another job takes the record at the
     same moment, and StopRequestedError once `stop` is set.
     """
-    last = _wait_for_silence(warehouse, cluster, lock_id, report, stop)
-    now = datetime.now(timezone.utc)
+    last = _wait_for_silence(warehouse, cluster, lock_id, report, stop, clock)
     term = max(0 if last is None else last.term, _newest_term(warehouse, cluster)) + 1
-    record = OwnerRecord(term, uuid.uuid4().hex, lock_id, os.getpid(), socket.gethostname(), now)
+    record = OwnerRecord(term, uuid.uuid4().hex, lock_id, os.getpid(), socket.gethostname(), clock.now())
     store = _Store(owner_location(warehouse, cluster))
     newest, table = store.read()
     if newest != last or not store.write(table, record):
@@ -154,34 +169,40 @@ class _Sign(NamedTuple):
     heartbeat_at: datetime | None
 
 
-def _wait_for_silence(
-    warehouse: Location, cluster: str, lock_id: str, report: Callable[[str], None], stop: threading.Event
+def _wait_for_silence(  # noqa: PLR0913, PLR0917 - as above
+    warehouse: Location,
+    cluster: str,
+    lock_id: str,
+    report: Callable[[str], None],
+    stop: threading.Event,
+    clock: Clock,
 ) -> OwnerRecord | None:
     """Return the record of the last owner once that has ended; None if there is none. Raises as `owning` does."""
     owner, heartbeat = read_owner(warehouse, cluster), _read_heartbeat(warehouse, cluster)
-    seconds = _seconds_to_wait(owner, heartbeat, lock_id)
+    seconds = _seconds_to_wait(owner, heartbeat, lock_id, clock.now())
     if not seconds:
         return owner
     who = owner.text if owner else f"process {heartbeat.pid} on {heartbeat.host}" if heartbeat else _UNKNOWN
-    first, end = _sign(owner, heartbeat), time.monotonic() + seconds
+    first, end = _sign(owner, heartbeat), clock.monotonic() + seconds
     since = f" ({utc_clock(heartbeat.at)})" if heartbeat else ""
     report(f"The last heartbeat of {who} is recent{since}: waiting to see whether another follows")
-    while time.monotonic() < end:
-        if stop.wait(_POLL_SECONDS):
+    while clock.monotonic() < end:
+        if clock.wait(stop, _POLL_SECONDS):
             raise StopRequestedError
         owner, heartbeat = read_owner(warehouse, cluster), _read_heartbeat(warehouse, cluster)
         if owner and owner.ended:
             return owner
         if _sign(owner, heartbeat) != first:
             raise already_written(cluster, owner.text if owner else who)
-        if not _seconds_to_wait(owner, heartbeat, lock_id):
+        if not _seconds_to_wait(owner, heartbeat, lock_id, clock.now()):
             return owner
     return owner
 
 
-def _seconds_to_wait(owner: OwnerRecord | None, heartbeat: HeartbeatRecord | None, lock_id: str) -> float:
+def _seconds_to_wait(
+    owner: OwnerRecord | None, heartbeat: HeartbeatRecord | None, lock_id: str, now: datetime
+) -> float:
     """Return for how long a sign of the last owner may still come; 0 if it has ended."""
-    now = datetime.now(timezone.utc)
     if owner is not None and (owner.ended or owner.lock_id == lock_id):
         return 0.0
     if owner is None and heartbeat is not None and heartbeat.host == socket.gethostname():

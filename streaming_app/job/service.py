@@ -156,17 +156,8 @@ class Service(ABC):
         else:
             self.succeeded()
 
-    def _run(self) -> None:
-        pause: float | None = self._after
-        try:
-            while pause is not None and not self.stopping.wait(pause):
-                pause = self._turn()
-            self.leave()
-        except BaseException as error:  # noqa: BLE001 - a defect of the service's; nobody else would tell of it
-            self._fail(error)
-
-    def _turn(self) -> float | None:
-        """Make a tick if one is due; return how long to wait then."""
+    def turn(self) -> float | None:
+        """Make a tick in this thread if one is due; return how long to wait then, None after the last one."""
         try:
             if not self.is_ready():
                 return self.poll_seconds
@@ -176,6 +167,15 @@ class Service(ABC):
         began = time.monotonic()
         self.attempt()
         return self.pause(time.monotonic() - began)
+
+    def _run(self) -> None:
+        pause: float | None = self._after
+        try:
+            while pause is not None and not self.stopping.wait(pause):
+                pause = self.turn()
+            self.leave()
+        except BaseException as error:  # noqa: BLE001 - a defect of the service's; nobody else would tell of it
+            self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
         if isinstance(error, OtherOwnerError):  # with this line the stream ends the job

@@ -33,15 +33,22 @@ _SHORTEST_SECONDS = 60.0  # an evaluation of many groups, or a table on a slow s
 class Watchdog(Service):
     """The heartbeats of one sink, until it is closed."""
 
-    def __init__(
-        self, sink: Sink, cluster: str, status: Callable[[], JobStatus], report: Report, *, patience: float
+    def __init__(  # noqa: PLR0913 - each is one thing it needs
+        self,
+        sink: Sink,
+        cluster: str,
+        status: Callable[[], JobStatus],
+        report: Report,
+        *,
+        patience: float,
+        now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
     ) -> None:
         """Prepare; the first heartbeat follows the first evaluation. `patience` is in seconds: the age of the last one.
 
         The sink is used by no other thread, and closed at the end.
         """
         super().__init__(f"watchdog {sink.name}", report, interval=sink.beat_seconds)
-        self._sink, self._cluster, self._status = sink, cluster, status
+        self._sink, self._cluster, self._status, self._now = sink, cluster, status, now
         self._patience = timedelta(seconds=patience)
 
     def is_ready(self) -> bool:
@@ -50,7 +57,7 @@ class Watchdog(Service):
 
     def tick(self) -> None:
         """Send a heartbeat. Raises UserError if there is none to send, or it is not accepted."""
-        status, now = self._status(), datetime.now(timezone.utc)
+        status, now = self._status(), self._now()
         silent = now - (status.evaluated_at or status.started_at)
         if silent > self._patience:
             raise UserError(f"no heartbeat is sent: alerts were last evaluated {silent.total_seconds():.0f} s ago")

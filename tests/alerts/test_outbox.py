@@ -166,6 +166,30 @@ def test_the_results_are_the_deliveries_with_their_attempts() -> None:
     ]
 
 
+def test_attempts_continue_from_the_number_in_the_table() -> None:
+    sending = Sending()
+    sending.offer(0, of("a", deliveries=(Delivery("chat", FIRING, attempts=7, error="503"),)))
+    sending.run(0)
+    assert [one.attempts for answer in sending.answers for _, one in answer.results] == [8]
+
+
+def test_what_waits_to_be_tried_again_is_sent_with_its_newest_summary() -> None:
+    sending = Sending()
+    sending.offer(0, of("a", summary="old"))
+    sending.run(0, DOWN)
+    sending.offer(0.5, of("a", summary="new"))
+    task = sending.outbox.take(1)
+    assert task is not None
+    assert [alert.summary for alert in task.alerts] == ["new"]
+
+
+def test_a_pending_alert_is_not_sent() -> None:
+    sending = Sending(RESEND)
+    sending.offer(0, of("a", state="pending", opened_at=None, deliveries=()))
+    sending.run_until(1_000)
+    assert sending.given == []
+
+
 SENT = (Delivery("chat", FIRING, START, 1),)
 
 

@@ -86,7 +86,7 @@ def test_an_alert_about_a_group_that_is_set_aside_says_so() -> None:
 
 @pytest.mark.parametrize("length", [1, 32_000])
 def test_a_rule_that_fails_for_a_group_sets_it_aside_and_holds_its_alerts(
-    monkeypatch: pytest.MonkeyPatch, length: int
+    monkeypatch: pytest.MonkeyPatch, failed_rules: list[str], length: int
 ) -> None:
     bad = "b" * length
     rule = next(one for one in evaluation.RULES_FOR_GROUPS if one.name == FAILED)
@@ -108,6 +108,7 @@ def test_a_rule_that_fails_for_a_group_sets_it_aside_and_holds_its_alerts(
         evaluation._applicable_rules.cache_clear()
     assert AlertKey(FAILED, "orders") in found
     assert f"{FAILED} failed: ZeroDivisionError" in found[AlertKey(SET_ASIDE, bad)].summary
+    assert len(failed_rules) == 1
     assert is_held(AlertKey(FAILED, bad), context)
     assert not is_held(AlertKey(FAILED, "orders"), context)
 

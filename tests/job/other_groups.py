@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-import time
 import uuid
 import zipfile
 from functools import cache
@@ -17,9 +16,9 @@ from kafka.protocol.api_message import ApiMessage, ApiMessageData
 from streaming_app.jvm.jars import KAFKA_EXCLUSIONS, kafka_coordinates, resolve
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import build
+from tests.waiting import wait_until
 
 _PACKAGE = "messages_of_kafkas_jar"
-_JOIN_SECONDS = 20.0
 
 
 def request_class(name: str) -> Any:
@@ -56,12 +55,8 @@ class GroupMember:
 
     def join(self) -> None:
         """Join, and take the assignment."""
-        ends = time.monotonic() + _JOIN_SECONDS
         self._heartbeat(subscribed_topic_names=[self._topic])
-        while not self.assignment:
-            assert time.monotonic() < ends, "there was no assignment"
-            time.sleep(0.1)
-            self._heartbeat()
+        assert wait_until(lambda: bool(self.assignment or self._heartbeat())), "there was no assignment"
         self._heartbeat()
 
     def leave(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,13 +16,11 @@ from streaming_app.job.run import run_with
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from tests.job.job_runner import STREAMS_GROUPS
 from tests.processes import spark_jvms
-from tests.waiting import wait_until
+from tests.waiting import MINUTES, wait_until
 from tests.web.http_client import request
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_START_SECONDS = 120
 
 
 class JobOutput:
@@ -32,7 +29,7 @@ class JobOutput:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def says(self, text: str, seconds: float = _START_SECONDS) -> bool:
+    def says(self, text: str, seconds: float = MINUTES) -> bool:
         """Wait for a line that contains the text."""
         return wait_until(lambda: any(text in line for line in self.lines), seconds)
 
@@ -57,16 +54,14 @@ class RunningJob(JobOutput):
         assert self.process.stdout is not None
         self.lines.extend(iter(self.process.stdout.readline, ""))
 
-    def end(self, *signals: Signals) -> tuple[int, str, float]:
-        """Send the signals; return exit code, standard error, and the seconds until the process has ended."""
-        began = time.monotonic()
+    def end(self, *signals: Signals) -> tuple[int, str]:
+        """Send the signals; return exit code and standard error once the process has ended."""
         for number in signals:
             self.process.send_signal(number)
         assert self.process.stderr is not None
-        code = self.process.wait(60)
-        seconds = time.monotonic() - began
-        self._reader.join(10)
-        return code, self.process.stderr.read(), seconds
+        code = self.process.wait(MINUTES)
+        self._reader.join(MINUTES)
+        return code, self.process.stderr.read()
 
     def jvm(self) -> int:
         """Return the process id of Spark's JVM."""

@@ -49,15 +49,15 @@ def test_a_group_that_is_not_ready_is_notified_once_and_once_when_it_is_ready(
             }
         )
         with job_in_thread(spark, config, empty_warehouse / "spark.log") as job:
-            assert wait_until(lambda: notifications() != [], 90), job.lines
+            assert wait_until(lambda: notifications() != []), job.lines
         with job_in_thread(spark, config, empty_warehouse / "spark.log") as job:
-            assert wait_until(lambda: job.get("/ready")[0] == HTTPStatus.OK, 60), job.lines
+            assert wait_until(lambda: job.get("/ready")[0] == HTTPStatus.OK), job.lines
             assert (
                 f'streams_group_state{{cluster="default",group="{group_id}",state="NotReady"}} 1.0'
                 in job.get("/metrics")[1]
             )
             client.create_topic(f"{group_id}-in", 1)
-            assert wait_until(lambda: bool(member.heartbeat()) and len(notifications()) > 1, 90), job.lines
+            assert wait_until(lambda: bool(member.heartbeat()) and len(notifications()) > 1), job.lines
     assert notifications() == [
         ("alert.firing", "StreamsGroupDown", group_id),
         ("alert.resolved", "StreamsGroupDown", group_id),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,8 @@ class Stream:
 
     def __init__(self, *errors: Exception) -> None:
         self.errors, self.queries = list(errors), list[Query]()
+        self.looks_left = math.inf
+        """After so many looks at the query it is done."""
 
     def start(self) -> Query:
         if self.errors:
@@ -36,7 +39,10 @@ class Stream:
     def check(self) -> None:
         return None
 
-    def look_at(self, query: Query) -> None: ...
+    def look_at(self, query: Query) -> None:
+        self.looks_left = max(0, self.looks_left - 1)
+        if not self.looks_left:
+            query.stop()
 
     def has_changed(self) -> bool:
         return False
@@ -65,7 +71,8 @@ class Harness:
 
 @pytest.fixture
 def harness(monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
-    monkeypatch.setattr(supervisor, "_PAUSE_SECONDS", 0.01)
+    for name in ("_PAUSE_SECONDS", "_POLL_SECONDS"):
+        monkeypatch.setattr(supervisor, name, 0.01)
     monkeypatch.setattr(BackgroundStream, "retry_seconds", 0.05)
     made = Harness()
     yield made
@@ -97,10 +104,9 @@ def test_with_once_it_is_waited_for(harness: Harness) -> None:
     stream = Stream()
     background = harness.begin(stream, once=True)
     assert wait_until(lambda: bool(stream.queries))
-    ender = threading.Timer(0.3, stream.queries[0].stop)
-    ender.start()
+    stream.looks_left = 5
     background.finish()
-    assert not stream.queries[0].isActive
+    assert stream.looks_left == 0
 
 
 @pytest.mark.parametrize("signal", [True, False], ids=["by a signal", "since the other stream ended"])

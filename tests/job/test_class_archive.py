@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from streaming_app.errors import SetupError
 from streaming_app.job import services
-from streaming_app.job.service import Services
 from streaming_app.job.services import ClassArchiveService, can_make_archive
 from streaming_app.jvm.jar_sets import DIRECTORY_VARIABLE
-from tests.waiting import wait_until
-
-Make = Callable[..., "Path | None"]
 
 
 @pytest.fixture
@@ -27,22 +22,13 @@ def lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     return []
 
 
-@contextmanager
-def making_class_archive(report: Callable[[str], None], **settings: float) -> Iterator[None]:
-    with closing(Services()) as running:
-        running.start(ClassArchiveService(report, **settings))
-        yield
-
-
 @pytest.mark.java
-def test_it_is_made_once_the_time_is_over_and_told(
-    lines: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_it_is_made_once_and_told(lines: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made = tmp_path / "made"
     made.write_bytes(bytes(2_000_000))
     monkeypatch.setattr(services, "make_archive", lambda *_, **__: made)
-    with making_class_archive(lines.append, after=0):
-        assert wait_until(lambda: len(lines) == 2)
+    assert ClassArchiveService(lines.append).turn() is None
+    assert len(lines) == 2
     assert lines[0].startswith("Making an archive of Spark's classes")
     assert lines[1] == "Made the archive of Spark's classes: 2 MB in the cache"
 
@@ -52,30 +38,37 @@ def test_a_failure_is_a_line_and_the_job_goes_on(lines: list[str], monkeypatch: 
         raise SetupError("no space")
 
     monkeypatch.setattr(services, "make_archive", fail)
-    with making_class_archive(lines.append, after=0):
-        assert wait_until(lambda: len(lines) == 2)
+    assert ClassArchiveService(lines.append).turn() is None
+    assert len(lines) == 2
     assert lines[1] == "There is no archive of Spark's classes: no space"
 
 
 def test_a_job_that_ends_does_not_wait_for_it(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    ended = threading.Event()
+    service = ClassArchiveService(lines.append)
 
     def make(*_: object, is_stopping: Callable[[], bool]) -> Path:
-        assert wait_until(is_stopping)
-        ended.set()
+        before = is_stopping()
+        service.stop()
+        assert (before, is_stopping()) == (False, True)
         raise SetupError("not made in time")
 
     monkeypatch.setattr(services, "make_archive", make)
-    with making_class_archive(lines.append, after=0):
-        assert wait_until(lambda: bool(lines))
-    assert ended.wait(10)
-    assert len(lines) == 1
+    service.turn()
+    assert len(lines) == 1  # that it begins
 
 
-def test_nothing_is_made_before_that_time(lines: list[str]) -> None:
-    with making_class_archive(lines.append):
-        pass
-    assert lines == []
+def test_nothing_is_made_in_the_first_ten_minutes(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    service, waits = ClassArchiveService(lines.append), list[float]()
+
+    class Ending(Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout or 0.0)
+            return True
+
+    monkeypatch.setattr(service, "stopping", Ending())
+    service.start()
+    assert service.join(600)
+    assert (waits, lines) == ([600], [])
 
 
 @pytest.mark.usefixtures("lines")

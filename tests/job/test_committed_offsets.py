@@ -29,7 +29,7 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 Run = Callable[..., str]
-_JOIN_SECONDS = 30
+_JOIN_SECONDS = 90
 
 
 @pytest.fixture
@@ -107,10 +107,9 @@ def test_offsets_of_every_type_of_group_are_those_that_the_broker_returns(
     )
     client.create_topic(topic, 2)
     client.create_topic(other, 1)
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server, enable_idempotence=True)
-    for number in range(20):
-        producer.send(topic, b"x", partition=number % 2).get(30)
-    producer.close()
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_server, enable_idempotence=True) as producer:
+        for number in range(20):
+            producer.send(topic, b"x", partition=number % 2).get(300)
     commits = {(topic, 0): 3, (topic, 1): 4}
     commit(client, plain, {**commits, (other, 0): 1})
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
@@ -125,8 +124,9 @@ def test_offsets_of_every_type_of_group_are_those_that_the_broker_returns(
     commit(client, consumer, {(topic, 0): 7}, new.member_id, new.epoch)
     GroupMember(client, "Share", share, topic).join()
     with consuming(broker, classic, topic) as old:
+        before = int(time.time())
         old.commit({first: OffsetAndMetadata(8, "é", -1)})
-        before = time.time()
+        after = time.time()
         read()
         listed = {group["group_id"]: group for group in client.admin.list_groups()}
     for group in (classic, consumer, streams, plain):
@@ -138,7 +138,7 @@ def test_offsets_of_every_type_of_group_are_those_that_the_broker_returns(
     reader = WarehouseReader(tmp_path)
     (row,) = reader.rows(f"SELECT * FROM offsets WHERE group_id = {quote(classic)}")
     assert (row["metadata"], row["topic_id"]) == ("é", topic_id(client, topic))
-    assert abs(row["committed_at"].timestamp() - before) < 60
+    assert before <= row["committed_at"].timestamp() <= after
 
     ours = {classic, consumer, streams, plain, transactional, share}
     groups = {row["group_id"]: row for row in reader.rows("SELECT * FROM all_groups") if row["group_id"] in ours}

@@ -183,7 +183,7 @@ def test_a_stream_that_waits_for_the_other_ends_with_the_job(monkeypatch: pytest
     waiting.start()
     assert waiting.is_alive()
     stop.set()
-    waiting.join(60)
+    waiting.join()
     assert found == [None]
 
 

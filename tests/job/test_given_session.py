@@ -215,12 +215,12 @@ def test_another_thread_stops_the_job_and_meanwhile_no_second_one_starts(
     )
     thread.start()
     try:
-        assert caught_up.wait(120), lines
+        assert caught_up.wait(300), lines
         with pytest.raises(streaming_app.JobError, match="Another job already writes cluster 'default'"):
             streaming_app.run(plain, bootstrap_server=broker.bootstrap_server, warehouse=empty_warehouse)
     finally:
         stop.set()
-        thread.join(30)
+        thread.join()
     assert lines[-1] == "Stopped."
     assert group in stored(empty_warehouse)
     assert plain.streams.active == []
@@ -249,7 +249,7 @@ def test_read_committed_in_the_client_properties_does_not_stop_the_reading_at_an
     producer.init_transactions()
     producer.begin_transaction()
     for key, value in epoch_records("g", 2):
-        producer.send(topic, key=key, value=value).get(30)
+        producer.send(topic, key=key, value=value).get(300)
     file = tmp_path / "client.properties"
     file.write_text("isolation.level=read_committed\n", "utf-8")
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import pytest
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import UnreachableError
 from streaming_app.groups.partition import partition_of
+from streaming_app.job.stream_query import StreamQuery
 from streaming_app.kafka import offsets_topic
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.lag_offsets import fetch_committed_offsets
@@ -53,14 +53,34 @@ def start_with_ill(start_broker: Callable[..., LocalBroker], partitions: Iterabl
     return broker
 
 
-def make_ill(broker: LocalBroker, partitions: Iterable[int], away: float = 0) -> None:
-    """Restart a broker that then fails to load these partitions."""
+def make_ill(broker: LocalBroker, partitions: Iterable[int], meanwhile: Callable[[], bool] = lambda: True) -> None:
+    """Restart a broker that then fails to load these partitions; it is away until what happens `meanwhile` has."""
     with internal_producer(broker.bootstrap_server) as producer:
         for partition in partitions:
             producer.send(OFFSETS_TOPIC, key=unreadable_key(partition), value=b"\0\0\0", partition=partition).get(60)
     broker.stop()
-    time.sleep(away)  # so long that Spark's driver makes its consumer again
+    assert wait_until(meanwhile)
     broker.start()
+
+
+class Drivers:
+    """The consumers with which Spark's driver asks for the ends of logs, one of each query that a job starts."""
+
+    def __init__(self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._hash = spark._jvm.java.lang.System.identityHashCode  # type: ignore[union-attr]
+        self._queries: list[Any] = []
+        start = StreamQuery.start
+
+        def start_and_note(*arguments: Any) -> Any:
+            self._queries.append(start(*arguments))
+            return self._queries[-1]
+
+        monkeypatch.setattr(StreamQuery, "start", start_and_note)
+
+    def consumers(self) -> list[int]:
+        """Return what identifies each of them."""
+        sources = [one._jsq.streamingQuery().sources().apply(0) for one in self._queries]
+        return [self._hash(one.kafkaOffsetReader()._consumer()) for one in sources]
 
 
 @pytest.mark.parametrize("partition", range(PARTITIONS))
@@ -112,13 +132,20 @@ def test_a_running_job_reads_on_when_the_coordinator_of_its_consumers_stops_work
         return group_id
 
     monkeypatch.setattr(offsets_topic, "_answering_group", choose_and_note)
+    drivers = Drivers(spark, monkeypatch)
     (tmp_path / "client.properties").write_text("default.api.timeout.ms=3000\nrequest.timeout.ms=2000\n", "utf-8")
     values = {"bootstrap_server": broker.bootstrap_server, "warehouse": warehouse}
     config = JobConfig.model_validate({**values, "command_config": tmp_path / "client.properties"})
     with job_in_thread(spark, config, tmp_path / "log") as job:
-        assert wait_until(lambda: is_caught_up(warehouse), 300), job.lines
+        assert wait_until(lambda: is_caught_up(warehouse)), job.lines
         healthy = next(number for number in range(PARTITIONS) if number not in chosen)
-        make_ill(broker, set(range(PARTITIONS)) - {healthy}, away=15)
+        before = drivers.consumers()
+        assert len(before) == 2
+
+        def are_made_again() -> bool:
+            return all(new != old for new, old in zip(drivers.consumers(), before, strict=True))
+
+        make_ill(broker, set(range(PARTITIONS)) - {healthy}, are_made_again)
         with StreamsGroupClient(broker.bootstrap_server) as client:
             client.commit_offsets(group_of(healthy), {("t", 0): 7})
 
@@ -126,4 +153,4 @@ def test_a_running_job_reads_on_when_the_coordinator_of_its_consumers_stops_work
             read = WarehouseReader(warehouse).rows("SELECT group_id FROM offsets")
             return group_of(healthy) in {row["group_id"] for row in read}
 
-        assert wait_until(is_read, 400), job.lines
+        assert wait_until(is_read), job.lines

@@ -16,8 +16,7 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from streaming_app.tables.reader import WarehouseReader, quote
-from tests.job.job_runner import run_job, run_once
-from tests.jvm_options import start_jvms_as_users_do
+from tests.job.job_runner import run_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,11 +28,10 @@ def test_tables_agree_with_the_broker_and_a_second_run_duplicates_nothing(
     broker: Broker,
     client: StreamsGroupClient,
     unique: Callable[[str], str],
+    spark: SparkSession,
     run: Callable[..., str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    empty_warehouse: Path,
 ) -> None:
-    start_jvms_as_users_do(monkeypatch)
     topic, stable, unready, emptied = unique("in"), unique("stable"), unique("unready"), unique('odd "id" 🎉')
     client.create_topic(topic, 2)
     reads = topology(subtopology("0", source_topics=[topic]))
@@ -47,10 +45,9 @@ def test_tables_agree_with_the_broker_and_a_second_run_duplicates_nothing(
     missing = unique("missing")
     SimulatedMember(client, unready, topology(subtopology("0", source_topics=[missing]))).join()
 
-    first = run_job(broker.bootstrap_server, tmp_path)
-    assert first.returncode == 0, first.stderr
-    assert re.search(r"^batch 0: .*, [0-9.]+ s, 0 behind$", first.stdout, re.MULTILINE)
-    before = {row["group_id"]: row for row in WarehouseReader(tmp_path).rows("SELECT * FROM groups")}
+    lines = run_once(spark, broker.bootstrap_server, empty_warehouse)
+    assert any(re.fullmatch(r"batch 0: .*, [0-9.]+ s, 0 behind", line) for line in lines), lines
+    before = {row["group_id"]: row for row in WarehouseReader(empty_warehouse).rows("SELECT * FROM groups")}
     for described in client.describe([stable, unready, emptied]):
         row = before[described["group_id"]]
         assert (row["state"], row["group_epoch"], row["assignment_epoch"], row["member_count"]) == (
@@ -67,17 +64,17 @@ def test_tables_agree_with_the_broker_and_a_second_run_duplicates_nothing(
     assert before[stable]["not_ready_reason"] is None
 
     events = f"SELECT count(*) AS n FROM group_events WHERE group_id = {quote(stable)}"
-    first_count = WarehouseReader(tmp_path).rows(events)
+    first_count = WarehouseReader(empty_warehouse).rows(events)
     members[1].leave()
     settle(members[:1])
-    assert "resuming from the checkpoint" in run("__consumer_offsets")
+    assert "resuming from the checkpoint" in run("__consumer_offsets", warehouse=empty_warehouse)
     created = "SELECT count(*) AS n FROM group_events WHERE kind = 'created' AND group_id = " + quote(stable)
-    assert WarehouseReader(tmp_path).rows(created) == [{"n": 1}]
-    assert WarehouseReader(tmp_path).rows(events)[0]["n"] > first_count[0]["n"]
+    assert WarehouseReader(empty_warehouse).rows(created) == [{"n": 1}]
+    assert WarehouseReader(empty_warehouse).rows(events)[0]["n"] > first_count[0]["n"]
     duplicates = (
         'SELECT count(*) AS n FROM group_events GROUP BY group_id, "offset", kind, member_id HAVING count(*) > 1'
     )
-    assert WarehouseReader(tmp_path).rows(duplicates) == []
+    assert WarehouseReader(empty_warehouse).rows(duplicates) == []
 
 
 def test_a_record_that_cannot_be_decoded_is_quarantined_and_the_job_continues(
@@ -101,7 +98,7 @@ def test_a_record_that_cannot_be_decoded_is_quarantined_and_the_job_continues(
     }
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server, max_request_size=2 << 20)
     for bad_key, bad_value in [*bad.values(), (key, value)]:
-        producer.send(topic, key=bad_key, value=bad_value).get(30)
+        producer.send(topic, key=bad_key, value=bad_value).get(300)
     producer.close()
 
     run(topic)

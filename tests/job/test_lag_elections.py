@@ -28,10 +28,10 @@ from tests.warehouses import make_warehouse, replace_rows
 pytestmark = pytest.mark.broker
 
 PARTITIONS = 12
-INTERVAL, AT_ONCE = 300.0, 60.0
-"""Seconds between two passes, and until the lag must be known again: long before the next pass would be due.
+INTERVAL = 86_400.0
+"""Seconds between two passes: what a test waits for is never the work of the next pass that is due by itself.
 
-How soon it is on a machine that does nothing else, the campaigns of `tests.long.faults` measure (goal 10 s).
+How soon the lag is known on a machine that does nothing else, the campaigns of `tests.long.faults` measure (goal 10 s).
 """
 
 
@@ -66,7 +66,7 @@ class Rig:
         """Append a record to each partition, or two where an answer of a broker does not arrive."""
         with KafkaProducer(bootstrap_servers=server.split(","), enable_idempotence=False) as producer:
             sent = {key: producer.send(self.topic, b"x", partition=key[1]) for key in self.keys}
-            self.ends = {key: int(one.get(30).offset) + 1 for key, one in sent.items()}
+            self.ends = {key: int(one.get(300).offset) + 1 for key, one in sent.items()}
 
     def lags(self) -> dict[TopicPartition, int | None]:
         """Return the lags of the newest pass."""
@@ -110,34 +110,25 @@ def leaders(admin: Admin, topic: str) -> list[int]:
     return list(LogEndsClient(admin).describe([topic])[topic].leaders.values())
 
 
-@pytest.mark.parametrize("away", [killed, paused])
-def test_a_partition_has_lag_within_seconds_of_the_election_of_its_leader(
-    three_brokers: LocalCluster,
-    tmp_path: Path,
-    unique: Callable[[str], str],
-    group_id: str,
-    away: Callable[[LocalCluster, int], object],
+def test_a_partition_has_lag_at_once_after_the_election_of_its_leader(
+    three_brokers: LocalCluster, tmp_path: Path, unique: Callable[[str], str], group_id: str
 ) -> None:
     rig = Rig(three_brokers, tmp_path / "warehouse", unique("orders"), group_id)
     victim, *_ = three_brokers.brokers
     rig.service.start()
     try:
         assert wait_until(rig.has_lag), rig.lines
-        with away(three_brokers, victim), connection(others(three_brokers, victim)) as admin:  # type: ignore[attr-defined]
+        with paused(three_brokers, victim), connection(others(three_brokers, victim)) as admin:
             away_at = time.time()
-            # A pass in the moment between the death and the election, when nobody leads the partitions.
+            # A pass in the moment between its last answer and the election, when nobody leads the partitions.
             rig.service._next_at = 0.0
             assert wait_until(lambda: not {-1, victim} & {*leaders(admin, rig.topic)})
-            elected_at = time.monotonic()
-            assert wait_until(lambda: rig.knows_lag_since(away_at), 330), (rig.lags(), rig.lines)
-            seconds = time.monotonic() - elected_at
+            assert wait_until(lambda: rig.knows_lag_since(away_at)), (rig.lags(), rig.lines)
             rig.produce(others(three_brokers, victim))
             rig.service._next_at = 0.0
-            assert wait_until(rig.has_lag, 60), (rig.lags(), rig.lines)
-            print(f"{away.__name__}: {seconds:.1f} s from the election to right lag; {rig.lines}")
+            assert wait_until(rig.has_lag), (rig.lags(), rig.lines)
     finally:
         rig.service.close()
-    assert seconds <= AT_ONCE
     assert not [line for line in rig.lines if "No Kafka broker" in line]
 
 
@@ -156,20 +147,17 @@ def test_the_line_about_a_broker_that_is_away_names_it_and_its_partitions_and_la
             assert wait_until(lambda: -1 in leaders(admin, rig.topic))
             assert wait_until(lambda: {key for key, lag in rig.lags().items() if lag is None} == led)
             at = time.time()
-            assert wait_until(lambda: rig.has_passed_since(at), 60)
+            assert wait_until(lambda: rig.has_passed_since(at))
             rows = rig.service.result.rows if rig.service.result else []
             until = {(row.topic, row.partition): row.known_until or 0.0 for row in rows}
             assert {key for key in rig.keys if until[key] < killed_at} == led
             ((name, partitions),) = LogEndsReader(time.time).away_of(admin, rig.topic).items()
             assert (name.startswith(f"broker {victim}"), set(partitions)) == (True, led)
             assert LogEndsReader(time.time).away_of(admin, "__consumer_offsets") == {}, "its replicas have taken over"
-        back_at = time.monotonic()
-        assert wait_until(rig.has_lag, 60), rig.lines
-        seconds = time.monotonic() - back_at
+        assert wait_until(rig.has_lag), rig.lines
     finally:
         rig.service.close()
     (away, known) = rig.lines
     assert f"broker {victim} ({three_brokers.brokers[victim].bootstrap_server}) does not answer" in away
     assert f"{rig.topic}-0, {rig.topic}-3, {rig.topic}-6 and 1 more" in away
     assert known == "lag: the lag of all partitions is known"
-    assert seconds <= AT_ONCE

@@ -50,8 +50,8 @@ def test_a_job_on_kafka_4_1_says_why_states_are_unknown(
         return result.output
 
     with job_in_thread(spark, config, tmp_path / "log") as job:
-        assert wait_until(lambda: rows("SELECT 1 FROM broker_facts WHERE kind = 'feature'"), 120), job.lines
-        assert wait_until(lambda: rows("SELECT 1 FROM groups"), 60), job.lines
+        assert wait_until(lambda: rows("SELECT 1 FROM broker_facts WHERE kind = 'feature'")), job.lines
+        assert wait_until(lambda: rows("SELECT 1 FROM groups")), job.lines
         assert rows("SELECT group_id, state, member_count FROM groups") == [
             {"group_id": "app", "state": "Unknown", "member_count": 1}
         ]

@@ -17,6 +17,7 @@ from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
 from streaming_app.tables.reader import WarehouseReader, quote
 from tests.job.job_runner import error_line, run_job
+from tests.jvm_options import start_jvms_as_users_do
 
 NO_BROKER = "127.0.0.1:1"
 _HDFS = """\
@@ -63,6 +64,7 @@ def test_a_job_runs_where_the_environment_is_of_another_spark_whose_defaults_do_
         ("LC_ALL", "C"),  # in which Java opens no file whose name is not ASCII
     ):
         monkeypatch.setenv(name, str(value))
+    start_jvms_as_users_do(monkeypatch)
     before = os.umask(0o027)
     try:
         ran = run_job(broker.bootstrap_server, warehouse, cwd=here)
@@ -101,7 +103,6 @@ def test_a_command_whose_parent_closed_a_standard_stream_has_one_that_leads_nowh
         text=True,
         stdin=subprocess.DEVNULL,
         check=True,
-        timeout=60,
     )
     assert (ran.stdout, ran.stderr) == (
         "" if descriptor == 1 else "to stdout\n",
@@ -134,8 +135,6 @@ def test_what_spark_submit_says_before_it_ends_is_in_the_line_about_it(
 
 def test_without_assertions_a_command_says_that_it_does_not_work() -> None:
     code = "from streaming_app.cli.main import main; main()"
-    ran = subprocess.run(
-        [sys.executable, "-O", "-c", code, "list"], capture_output=True, text=True, check=False, timeout=60
-    )
+    ran = subprocess.run([sys.executable, "-O", "-c", code, "list"], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (1, "")
     assert ran.stderr == ("Error: kafka-python does not work without assertions: unset PYTHONOPTIMIZE, or omit -O\n")

@@ -18,7 +18,7 @@ import pytest
 
 from streaming_app.errors import JobError, OtherOwnerError
 from streaming_app.job import owner
-from streaming_app.job.owner import OwnerRecord, Ownership, owning, read_owner
+from streaming_app.job.owner import Clock, OwnerRecord, Ownership, owning, read_owner
 from streaming_app.job.stopping import StopRequestedError
 from streaming_app.job_status import JobStatus
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, heartbeat_path
@@ -26,11 +26,25 @@ from streaming_app.tables.location import Location
 from tests.waiting import wait_until
 
 NEVER = Event()
+START = datetime(2026, 11, 24, 8, tzinfo=timezone.utc)
+HERE = socket.gethostname()
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(owner, "_POLL_SECONDS", 0.01)
+class Passing:
+    """A clock that nothing moves but the waiting of a job."""
+
+    def __init__(self) -> None:
+        self.waited = 0.0
+        self.clock = Clock(lambda: START + timedelta(seconds=self.waited), lambda: self.waited, self._wait)
+
+    def _wait(self, event: Event, seconds: float) -> bool:
+        self.waited += seconds
+        return event.is_set()
+
+
+@pytest.fixture
+def passing() -> Passing:
+    return Passing()
 
 
 @pytest.fixture
@@ -41,9 +55,10 @@ def place(tmp_path: Path) -> Location:
 
 @pytest.fixture
 def beat(place: Location) -> Callable[..., None]:
-    """Writes the heartbeat of a job, by default of one on another machine."""
+    """Writes the heartbeat of a job so many seconds after the start, by default of one on another machine."""
 
-    def write(at: datetime, host: str = "other", every_seconds: float = 0, **settings: Any) -> None:
+    def write(second: float, host: str = "other", every_seconds: float = 0, **settings: Any) -> None:
+        at = START + timedelta(seconds=second)
         facts = JobStatus(started_at=at)
         record = HeartbeatRecord(
             at=at, every_seconds=every_seconds, facts=facts, records_seen=0, last_batch_seconds=0, host=host, **settings
@@ -53,17 +68,18 @@ def beat(place: Location) -> Callable[..., None]:
     return write
 
 
-def now() -> datetime:
-    return datetime.now(timezone.utc)
-
-
-def taken(place: Location, lock_id: str = "lock", report: Callable[[str], None] = pytest.fail) -> Any:
-    return owning(place, "default", lock_id, report, NEVER)
+def taken(
+    place: Location,
+    lock_id: str = "lock",
+    report: Callable[[str], None] = pytest.fail,
+    passing: Passing | None = None,
+) -> Any:
+    return owning(place, "default", lock_id, report, NEVER, (passing or Passing()).clock)
 
 
 def leave(place: Location, lock_id: str, age: float = 0.0, **values: Any) -> OwnerRecord:
     """Leave the record of an owner that took it so many seconds ago, and did not say that it ended."""
-    record = OwnerRecord(3, "run", lock_id, 7, socket.gethostname(), now() - timedelta(seconds=age), **values)
+    record = OwnerRecord(3, "run", lock_id, 7, HERE, START - timedelta(seconds=age), **values)
     store = owner._Store(owner.owner_location(place, "default"))
     assert store.write(store.read()[1], record)
     return record
@@ -76,12 +92,7 @@ def test_each_owner_has_a_term_one_higher_and_says_that_it_ended(place: Location
             ownership.check()
             record = read_owner(place, "default")
             assert record == ownership.record
-            assert (record.term, record.lock_id, record.host, record.ended) == (
-                term,
-                lock_id,
-                socket.gethostname(),
-                False,
-            )
+            assert (record.term, record.lock_id, record.host, record.ended) == (term, lock_id, HERE, False)
         last = read_owner(place, "default")
         assert last == record._replace(ended=True)
 
@@ -90,7 +101,7 @@ def test_an_owner_that_was_killed_and_held_the_same_lock_is_not_waited_for(
     place: Location, beat: Callable[..., None]
 ) -> None:
     leave(place, "lock")
-    beat(now(), every_seconds=30)
+    beat(0, every_seconds=30)
     with taken(place) as ownership:
         assert ownership.record.term == 4
 
@@ -99,12 +110,12 @@ def test_an_owner_with_another_lock_on_a_host_of_the_same_name_is_an_error_while
     place: Location, beat: Callable[..., None]
 ) -> None:
     leave(place, "other", age=100)
-    beat(now(), host=socket.gethostname(), every_seconds=30)
+    beat(0, host=HERE, every_seconds=30)
     lines: list[str] = []
 
     def on_line(line: str) -> None:
         lines.append(line)
-        beat(now(), host=socket.gethostname(), every_seconds=30)
+        beat(1, host=HERE, every_seconds=30)
 
     with pytest.raises(JobError, match=r"Another job already writes cluster 'default' .*: process 7 on "):
         taken(place, report=on_line).__enter__()
@@ -114,35 +125,34 @@ def test_an_owner_with_another_lock_on_a_host_of_the_same_name_is_an_error_while
 
 
 def test_an_owner_that_has_just_started_is_waited_for_though_it_has_no_heartbeat_yet(
-    place: Location, monkeypatch: pytest.MonkeyPatch
+    place: Location, passing: Passing
 ) -> None:
-    monkeypatch.setattr(owner, "_SILENT_SECONDS", 0.3)
     leave(place, "other")
     lines: list[str] = []
-    with taken(place, report=lines.append) as ownership:
+    with taken(place, report=lines.append, passing=passing) as ownership:
         assert ownership.record.term == 4
-    assert len(lines) == 1
+    assert (len(lines), passing.waited) == (1, 120)
 
 
 def test_a_clock_that_is_ahead_does_not_let_the_job_wait_for_ever(
-    place: Location, beat: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    place: Location, beat: Callable[..., None], passing: Passing
 ) -> None:
-    monkeypatch.setattr(owner, "_SILENT_SECONDS", 0.3)
     leave(place, "other")
-    beat(now() + timedelta(days=1), every_seconds=-1.6)  # alive for 0.2 s
-    with taken(place, report=lambda _: None) as ownership:
+    beat(86_400)
+    with taken(place, report=lambda _: None, passing=passing) as ownership:
         assert ownership.record.term == 4
+    assert passing.waited == 120
 
 
 def test_an_owner_whose_heartbeats_stopped_is_waited_for_until_they_are_old(
-    place: Location, beat: Callable[..., None]
+    place: Location, beat: Callable[..., None], passing: Passing
 ) -> None:
     leave(place, "other", age=100)
-    beat(now() - timedelta(seconds=4.5))  # it counts as alive for 5 s
+    beat(-0.5)  # it counts as alive for 5 s
     lines: list[str] = []
-    with taken(place, report=lines.append) as ownership:
+    with taken(place, report=lines.append, passing=passing) as ownership:
         assert ownership.record.term == 4
-    assert len(lines) == 1
+    assert (len(lines), passing.waited) == (1, 6)
 
 
 def test_owners_that_ended_or_fell_silent_long_ago_are_not_waited_for(
@@ -152,25 +162,25 @@ def test_owners_that_ended_or_fell_silent_long_ago_are_not_waited_for(
     with taken(place):
         pass
     leave(place, "other", age=1_000)
-    beat(now() - timedelta(seconds=500))
+    beat(-500)
     with taken(place):
         pass
     leave(place, "other", age=1_000)
-    beat(now(), stopped=True)
+    beat(0, stopped=True)
     with taken(place):
         pass
 
 
-@pytest.mark.parametrize("host", ["other", socket.gethostname()])
+@pytest.mark.parametrize("host", ["other", HERE])
 def test_a_job_of_a_release_without_a_record_is_known_by_its_heartbeat(
     place: Location, beat: Callable[..., None], host: str
 ) -> None:
-    beat(now(), host=host)
+    beat(0, host=host)
     lines: list[str] = []
 
     def on_line(line: str) -> None:
         lines.append(line)
-        beat(now(), host=host)
+        beat(1, host=host)
 
     if host == "other":
         with pytest.raises(JobError, match=r"Another job already writes .* on other"):
@@ -195,7 +205,7 @@ def test_of_jobs_that_take_it_at_the_same_moment_one_gets_it(place: Location) ->
             begin.wait()
             try:
                 with owning(place, "default", f"lock-{number}", lambda _: stop.set(), stop) as mine:
-                    assert wait_until(lambda: len(refused) == jobs - 1, 60)
+                    assert wait_until(lambda: len(refused) == jobs - 1)
                     return mine.record.term
             except (JobError, StopRequestedError):  # overtaken, or waiting for the owner's heartbeats
                 refused.append(number)
@@ -207,37 +217,22 @@ def test_of_jobs_that_take_it_at_the_same_moment_one_gets_it(place: Location) ->
     assert [race() for _ in range(10)] == [[term] for term in range(1, 11)]
 
 
-def test_a_paused_owner_learns_at_its_next_check_who_has_taken_over(
-    place: Location, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with taken(place, "first") as paused:
-        monkeypatch.setattr(owner, "_SILENT_SECONDS", 0.05)
-        with taken(place, "second", report=lambda _: None) as newer:
-            newer.check()
-            with pytest.raises(OtherOwnerError, match=r"Another job has taken over cluster 'default': process \d+ on "):
-                paused.check()
-            paused.end()  # of one that lost it
-            newer.check()
-            assert read_owner(place, "default") == newer.record
+def test_a_paused_owner_learns_at_its_next_check_who_has_taken_over(place: Location) -> None:
+    with taken(place, "first") as paused, taken(place, "second", report=lambda _: None) as newer:
+        newer.check()
+        with pytest.raises(OtherOwnerError, match=r"Another job has taken over cluster 'default': process \d+ on "):
+            paused.check()
+        paused.end()  # of one that lost it
+        newer.check()
+        assert read_owner(place, "default") == newer.record
 
 
 def test_a_job_that_is_asked_to_stop_takes_nothing(place: Location) -> None:
     leave(place, "other")
     stop = Event()
     with pytest.raises(StopRequestedError):
-        owning(place, "default", "lock", lambda _: stop.set(), stop).__enter__()
+        owning(place, "default", "lock", lambda _: stop.set(), stop, Passing().clock).__enter__()
     assert read_owner(place, "default").run_id == "run"  # type: ignore[union-attr]
-
-
-@pytest.mark.slow
-def test_the_record_of_many_starts_stays_small(place: Location, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(owner._CONFIGURATION, "delta.logRetentionDuration", "interval 0 seconds")
-    monkeypatch.setitem(owner._CONFIGURATION, "delta.deletedFileRetentionDuration", "interval 0 seconds")
-    for _ in range(45):
-        with taken(place):
-            pass
-    assert read_owner(place, "default").term == 45  # type: ignore[union-attr]
-    assert owner.owner_location(place, "default").count_files() < 60
 
 
 def test_a_record_that_cannot_be_read_is_an_error_of_one_line(place: Location) -> None:
@@ -256,15 +251,18 @@ def test_a_check_of_a_record_that_is_gone_is_no_error(place: Location) -> None:
         ownership.check()
 
 
+@pytest.mark.slow
 def test_the_record_has_few_files_after_any_number_of_starts(place: Location, monkeypatch: pytest.MonkeyPatch) -> None:
     retention = {f"delta.{name}RetentionDuration": "interval 0 seconds" for name in ("log", "deletedFile")}
     monkeypatch.setattr(owner, "_CONFIGURATION", {**retention, "delta.checkpointInterval": "3"})
-    directory = owner.owner_location(place, "default").path
+    place_of_record = owner.owner_location(place, "default")
     counts = []
-    for _ in range(60):
-        with taken(place):
-            counts.append(len(list(directory.glob("*.parquet"))))
+    for term in range(1, 46):
+        with taken(place) as ownership:
+            assert ownership.record.term == term
+            counts.append(len(list(place_of_record.path.glob("*.parquet"))))
     assert max(counts) <= owner._KEPT_COMMITS
+    assert place_of_record.count_files() < 3 * owner._KEPT_COMMITS
 
 
 def test_files_of_refused_records_are_removed_after_a_day(place: Location) -> None:

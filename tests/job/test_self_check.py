@@ -12,26 +12,31 @@ from streaming_app.checks.schedule import Schedule
 from streaming_app.errors import JobError
 from streaming_app.job import self_check
 from streaming_app.job.self_check import SelfCheck
-from streaming_app.job.service import Service
 from streaming_app.stream.health import Health
 from streaming_app.stream.repair import RepairResult
 from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
 from tests.checks.test_verification import NOT_FOUND, description, row
-from tests.waiting import wait_until
-
-pytestmark = pytest.mark.slow
 
 REPLACED, SAME, CHANGED = RepairResult.REPLACED, RepairResult.SAME, RepairResult.CHANGED
 
 
-class PolledSelfCheck(SelfCheck):
-    """Counts how often it was asked whether a comparison is due; none is made in between."""
+CONFIRM, INTERVAL = 60.0, 1_000.0
 
-    polls = 0
 
-    def is_ready(self) -> bool:
-        self.polls += 1
-        return super().is_ready()
+class SteppedCheck(SelfCheck):
+    """One whose clock moves with the test, and with its own waiting."""
+
+    seconds = 0.0
+
+    def now(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+        self.on_sleep()
+        super().sleep(0)
+
+    def on_sleep(self) -> None: ...
 
 
 class SelfCheckHarness:
@@ -48,23 +53,23 @@ class SelfCheckHarness:
         self.health = Health()
         self.lines: list[str] = []
         self.closed = False
-        self.check: PolledSelfCheck
+        self.check: SteppedCheck
+        self.start()
 
-    def start(self, interval: float = 1_000.0) -> None:
-        self.check = PolledSelfCheck(
-            Schedule(interval, confirm_seconds=0.05),
+    def start(self) -> None:
+        self.check = SteppedCheck(
+            Schedule(INTERVAL, CONFIRM),
             self.connect,
             self,
             self,
             health=self.health,
             report=self.lines.append,
         )
-        self.check.start()
 
-    def polls(self, number: int = 5) -> bool:
-        """Wait for so many polls from now on."""
-        wanted = self.check.polls + number
-        return wait_until(lambda: self.check.polls >= wanted)
+    def turn(self, seconds: float = 0.0) -> None:
+        """Let the check look what is due after so many seconds."""
+        self.check.seconds += seconds
+        self.check.turn()
 
     @contextmanager
     def connect(self) -> Iterator[SelfCheckHarness]:
@@ -120,9 +125,7 @@ class SelfCheckHarness:
 
 
 @pytest.fixture
-def harness(monkeypatch: pytest.MonkeyPatch) -> Iterator[SelfCheckHarness]:
-    monkeypatch.setattr(Service, "poll_seconds", 0.01)
-    monkeypatch.setattr(self_check, "_TIMEOUT_SECONDS", 2.0)
+def harness() -> Iterator[SelfCheckHarness]:
     made = SelfCheckHarness()
     yield made
     made.check.close()
@@ -130,20 +133,21 @@ def harness(monkeypatch: pytest.MonkeyPatch) -> Iterator[SelfCheckHarness]:
 
 
 def test_nothing_is_compared_before_the_job_has_caught_up(harness: SelfCheckHarness) -> None:
-    harness.start()
-    assert harness.polls()
+    harness.turn()
     assert harness.status.runs == 0
     harness.health.nothing_new()
-    assert wait_until(lambda: harness.status.runs == 1)
-    assert wait_until(lambda: harness.status.compared == 2)
+    harness.turn()
+    assert (harness.status.runs, harness.status.compared) == (1, 2)
     assert (harness.status.differing, harness.status.failure, harness.lines) == (0, None, [])
 
 
 def test_a_group_that_differs_twice_is_reported_repaired_and_compared_again(harness: SelfCheckHarness) -> None:
     harness.rows_by_id["b"] = 7
     harness.health.nothing_new()
-    harness.start()
-    assert wait_until(lambda: len(harness.lines) > 1), harness.lines
+    harness.turn()
+    harness.turn(CONFIRM - 1)
+    assert harness.lines == []
+    harness.turn(1)
     assert harness.lines == [
         "self-check: the tables differ from the brokers in 1 group: b (group_epoch)",
         "self-check: rows replaced: 1; groups that still differ: 0",
@@ -157,18 +161,12 @@ def test_a_group_that_differs_twice_is_reported_repaired_and_compared_again(harn
 
 def test_a_difference_that_is_gone_a_minute_later_is_not_reported(harness: SelfCheckHarness) -> None:
     harness.rows_by_id["b"] = 7
-    original = harness.end_offsets
-
-    def heal_after_the_first_comparison(topic: str) -> dict[int, int]:
-        if harness.status.last_run_at:
-            harness.rows_by_id["b"] = 1
-        return original(topic)
-
-    harness.end_offsets = heal_after_the_first_comparison
     harness.health.nothing_new()
-    harness.start()
-    assert wait_until(lambda: harness.rows_by_id["b"] == 1)
-    assert harness.polls()  # and so the comparison in which this happened is complete
+    harness.turn()
+    harness.rows_by_id["b"] = 1
+    harness.described.clear()
+    harness.turn(CONFIRM)
+    assert harness.described[0] == ["b"]
     assert (harness.lines, harness.health.differing_groups, harness.repaired) == ([], (), [])
 
 
@@ -178,36 +176,41 @@ def test_a_group_that_cannot_be_repaired_stays_reported_and_is_tried_again(
 ) -> None:
     harness.rows_by_id["b"], harness.result = 7, result
     harness.health.nothing_new()
-    harness.start(interval=0.2)
-    assert wait_until(lambda: len(harness.repaired) > 1)
+    for seconds in (0, CONFIRM, INTERVAL, CONFIRM):
+        harness.turn(seconds)
+    assert harness.repaired == [["b"], ["b"]]
     (group,) = harness.health.differing_groups
     assert (group.repair, group.agreed_at) == (result.value, None)
     assert (harness.status.differing, harness.status.repaired) == (1, 0)
     harness.epochs["b"] = 7
-    assert wait_until(lambda: harness.status.differing == 0)
+    harness.turn(INTERVAL)
+    assert harness.status.differing == 0
     assert harness.health.differing_groups[0].agreed_at is not None
 
 
 def test_each_start_of_the_stream_is_followed_by_a_check(harness: SelfCheckHarness) -> None:
     harness.health.nothing_new()
-    harness.start()
-    assert wait_until(lambda: harness.status.compared == 2)
+    harness.turn()
     harness.health.failed("the cause")
-    assert harness.polls()
-    assert harness.status.runs == 1
+    harness.turn()
+    assert (harness.status.compared, harness.status.runs) == (2, 1)
     harness.health.nothing_new()
-    assert wait_until(lambda: harness.status.runs == 2)
+    harness.turn()
+    assert harness.status.runs == 2
 
 
 def test_the_check_of_the_next_query_continues_from_the_results_of_the_last_one(harness: SelfCheckHarness) -> None:
     harness.rows_by_id["b"], harness.result = 7, SAME
     harness.health.nothing_new()
-    harness.start()
-    assert wait_until(lambda: len(harness.repaired) == 1 and len(harness.lines) == 2)
+    harness.turn()
+    harness.turn(CONFIRM)
+    assert (len(harness.repaired), len(harness.lines)) == (1, 2)
     (before,) = harness.health.differing_groups
     harness.check.close()
     harness.start()
-    assert wait_until(lambda: len(harness.repaired) == 2 and len(harness.lines) == 4)
+    harness.turn()
+    harness.turn(CONFIRM)
+    assert (len(harness.repaired), len(harness.lines)) == (2, 4)
     (after,) = harness.health.differing_groups
     assert (after.since, harness.status.runs, harness.status.differing) == (before.since, 2, 1)
 
@@ -215,28 +218,34 @@ def test_the_check_of_the_next_query_continues_from_the_results_of_the_last_one(
 def test_an_error_is_reported_once_until_a_comparison_succeeds(harness: SelfCheckHarness) -> None:
     harness.error = JobError("Not authorized: the principal lacks the ACL DESCRIBE")
     harness.health.nothing_new()
-    harness.start(interval=0.05)
-    assert wait_until(lambda: harness.status.failures > 2)
+    for _ in range(3):
+        harness.turn(INTERVAL)
+    assert harness.status.failures == 3
     assert harness.lines == ["self-check: Not authorized: the principal lacks the ACL DESCRIBE"]
     assert harness.status.failure == "Not authorized: the principal lacks the ACL DESCRIBE"
     assert harness.status.last_run_at is None
     harness.error = None
-    assert wait_until(lambda: harness.status.last_run_at is not None)
+    harness.turn(INTERVAL)
+    assert harness.status.last_run_at is not None
     assert (harness.status.failure, harness.status.failed_at) == (None, None)
     harness.error = JobError("Not authorized: the principal lacks the ACL DESCRIBE")
-    assert wait_until(lambda: len(harness.lines) == 2)
+    harness.turn(INTERVAL)
+    assert len(harness.lines) == 2
 
 
 def test_a_missing_acl_of_every_group_is_a_failure_and_of_some_a_line(harness: SelfCheckHarness) -> None:
     harness.error_codes = {"a": 29}
     harness.health.nothing_new()
-    harness.start(interval=0.05)
-    assert wait_until(lambda: harness.status.runs > 3)
+    for _ in range(3):
+        harness.turn(INTERVAL)
     reason = "cannot be compared: the broker returned error 29: no message"
     assert harness.lines == [f"self-check: 1 group {reason}"]
-    assert (harness.status.compared, harness.status.not_compared, harness.status.failures) == (1, 1, 0)
+    assert (harness.status.runs, harness.status.compared, harness.status.not_compared) == (3, 1, 1)
+    assert harness.status.failures == 0
     harness.error_codes = {"a": 29, "b": 30}
-    assert wait_until(lambda: harness.status.failures > 1)
+    for _ in range(2):
+        harness.turn(INTERVAL)
+    assert harness.status.failures == 2
     assert harness.lines[1:] == ["self-check: no group can be compared: the broker returned error 29: no message"]
 
 
@@ -246,9 +255,9 @@ def test_of_very_many_groups_the_first_are_repaired_and_then_those_whose_records
     monkeypatch.setattr(self_check, "_MAX_REPAIRS", 1)
     harness.rows_by_id, harness.result = {"a": 7, "b": 7}, SAME
     harness.health.nothing_new()
-    harness.start(interval=0.1)
-    assert wait_until(lambda: len(harness.repaired) > 1)
-    assert harness.repaired[:2] == [["a"], ["b"]]
+    for seconds in (0, CONFIRM, INTERVAL, CONFIRM):
+        harness.turn(seconds)
+    assert harness.repaired == [["a"], ["b"]]
 
 
 def test_an_error_of_the_repair_is_reported_and_the_alert_stays(harness: SelfCheckHarness) -> None:
@@ -258,17 +267,20 @@ def test_an_error_of_the_repair_is_reported_and_the_alert_stays(harness: SelfChe
     harness.repair = fail
     harness.rows_by_id["b"] = 7
     harness.health.nothing_new()
-    harness.start()
-    assert wait_until(lambda: harness.status.failures == 1)
+    harness.turn()
+    harness.turn(CONFIRM)
+    assert harness.status.failures == 1
     assert harness.lines[-1] == "self-check: A batch has been running for more than 300 s"
     assert [group.agreed_at for group in harness.health.differing_groups] == [None]
 
 
-def test_a_check_ends_with_the_job_even_while_it_waits_and_reports_nothing(harness: SelfCheckHarness) -> None:
+def test_a_check_ends_with_the_job_even_while_it_waits_and_reports_nothing(
+    harness: SelfCheckHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     harness.checkpoint_offsets = lambda: CheckpointOffsets("topic", 0, {0: 4})
     harness.health.nothing_new()
-    harness.start()
-    assert wait_until(lambda: harness.described != [])
-    harness.check.close()
-    assert not harness.check.health.is_running
+    monkeypatch.setattr(harness.check, "on_sleep", harness.check.stop)
+    harness.turn()
+    assert harness.described != []
+    assert harness.check.seconds < CONFIRM
     assert (harness.lines, harness.status.failures) == ([], 0)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 PROGRAM = """
-import threading, time
+import sys, threading, time
 from streaming_app.job import stopping
 
-stopping._TERMINATE_SECONDS, stopping.STOP_SECONDS = 1.0, 2.0
+stopping._SAY_SECONDS, stopping._TERMINATE_SECONDS = 600.0, float(sys.argv[1])
+stopping.STOP_SECONDS = stopping._TERMINATE_SECONDS + 0.1
 stop = threading.Event()
 
 class Jvm:
@@ -35,40 +35,40 @@ def failing():
 stopping.run_until_signal({job}, stop, lambda line: print(line, flush=True), Jvm())
 print("returned", flush=True)
 """
+PATIENT, IMPATIENT = 600.0, 0.1
+"""Seconds until a job that does not end by itself is abandoned."""
 
 
-def run(job: str, *signals: signal.Signals) -> tuple[int, list[str]]:
-    """Return exit code and lines of a program that gets these signals."""
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM.format(job=job)], stdout=subprocess.PIPE, text=True
-    ) as process:
+def run(job: str, *signals: signal.Signals, patience: float = PATIENT) -> tuple[int, list[str]]:
+    """Return exit code and lines of a program that gets these signals, each after it has said another line."""
+    command = [sys.executable, "-c", PROGRAM.format(job=job), str(patience)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        first = process.stdout.readline().strip()
+        lines = []
         for number in signals:
+            lines.append(process.stdout.readline().strip())
             process.send_signal(number)
-            time.sleep(0.3)
-        rest = process.communicate(timeout=60)[0].split()
-    return process.returncode, [first, *rest]
+        lines += process.stdout.read().splitlines()
+    return process.returncode, lines
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_is_reported_at_once_and_the_job_ends_by_itself(number: signal.Signals) -> None:
-    code, words = run("until_stopped", number)
-    assert (code, words) == (0, ["running", "Stopping", "...", "ended", "returned"])
+    assert run("until_stopped", number) == (0, ["running", "Stopping ...", "ended", "returned"])
 
 
 def test_a_job_that_does_not_end_is_abandoned_with_its_jvm() -> None:
-    code, words = run("for_ever", signal.SIGTERM)
-    assert (code, words) == (0, ["running", "Stopping", "...", "terminated", "killed"])
+    lines = run("for_ever", signal.SIGTERM, patience=IMPATIENT)
+    assert lines == (0, ["running", "Stopping ...", "terminated", "killed"])
 
 
 def test_a_second_signal_ends_the_job_at_once() -> None:
-    code, words = run("for_ever", signal.SIGTERM, signal.SIGTERM)
-    assert (code, words) == (0, ["running", "Stopping", "...", "killed"])  # without the time to terminate
+    lines = run("for_ever", signal.SIGTERM, signal.SIGTERM)
+    assert lines == (0, ["running", "Stopping ...", "killed"])  # without the time to terminate
 
 
 def test_an_error_of_the_job_is_raised_in_the_main_thread() -> None:
     program = PROGRAM.format(job="failing")
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    ran = subprocess.run([sys.executable, "-c", program, "600"], capture_output=True, text=True, check=False)
     assert ran.returncode == 1
     assert ran.stderr.rstrip().endswith("ValueError: broken")

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from streaming_app.config.settings import JobConfig
-from streaming_app.job import supervisor
+from streaming_app.job import stream_query, supervisor
 from streaming_app.job.stream_query import SparkProgress, StreamQuery, cause_of, wait_for_listeners
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
@@ -55,7 +55,14 @@ class SlowListener(StreamingQueryListener):
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: ARG002, N802 - as above
         self.has_begun.set()
-        assert self.may_end.wait(300)
+        assert self.may_end.wait(3_600)
+
+
+def is_in_java(spark: SparkSession, method: str) -> bool:
+    """Return whether a thread of the JVM is in a method of this name."""
+    jvm: Any = spark._jvm
+    threads = jvm.java.lang.management.ManagementFactory.getThreadMXBean().dumpAllThreads(False, False)  # noqa: FBT003 - Java
+    return any(f".{method}(" in str(one) for one in threads)
 
 
 def test_events_of_the_query_before_are_waited_for_on_a_slow_machine_too(spark: SparkSession) -> None:
@@ -64,14 +71,13 @@ def test_events_of_the_query_before_are_waited_for_on_a_slow_machine_too(spark: 
     try:
         rates = spark.readStream.format("rate").load()
         rates.writeStream.format("noop").trigger(availableNow=True).start().awaitTermination()
-        assert listener.has_begun.wait(60)
+        assert wait_until(listener.has_begun.is_set)
         waiting = Thread(target=wait_for_listeners, args=(spark,))
         waiting.start()
-        waiting.join(1)
+        assert wait_until(lambda: is_in_java(spark, "waitUntilEmpty") or not waiting.is_alive())
         assert waiting.is_alive()
         listener.may_end.set()
-        waiting.join(60)
-        assert not waiting.is_alive()
+        waiting.join()
     finally:
         listener.may_end.set()
         spark.streams.removeListener(listener)
@@ -99,7 +105,7 @@ def test_a_batch_starts_no_process_to_look_at_links_in_its_checkpoint(
     recording.start()
     running = query.start(spark.readStream.format("rate").load(), lambda _, number: numbers.append(number), 0.1)
     try:
-        assert wait_until(lambda: len(numbers) >= 3, 60)
+        assert wait_until(lambda: len(numbers) >= 3)
     finally:
         running.stop()
         recording.stop()
@@ -122,6 +128,7 @@ def test_a_stream_starts_again_while_events_of_other_queries_are_held_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(supervisor, "_TOPIC_SECONDS", 1.0)
+    monkeypatch.setattr(stream_query, "_LISTENERS_MS", 3_600_000)
     topic, listener = unique("held-up"), SlowListener()
     client.create_topic(topic, 1)
     without = {name: {"enabled": False} for name in ("offsets", "lag", "self_check")}
@@ -135,10 +142,10 @@ def test_a_stream_starts_again_while_events_of_other_queries_are_held_up(
             assert job.says("Caught up"), job.lines
             rates = spark.readStream.format("rate").load()
             rates.writeStream.format("noop").trigger(availableNow=True).start().awaitTermination()
-            assert listener.has_begun.wait(60)
+            assert wait_until(listener.has_begun.is_set)
             client.admin.create_partitions({topic: 2})
             assert job.says("now has 2 partitions: the stream starts again"), job.lines
-            assert wait_until(lambda: sum(line.startswith(f"{topic} at ") for line in job.lines) == 2, 40), job.lines
+            assert wait_until(lambda: sum(line.startswith(f"{topic} at ") for line in job.lines) == 2), job.lines
     finally:
         listener.may_end.set()
         spark.streams.removeListener(listener)
@@ -183,7 +190,7 @@ def count_rows(spark: SparkSession, call: Callable[[Callable[[], Any]], Any] = l
 
     before = newest_ended()
     call(spark.range(10).count)
-    assert wait_until(lambda: newest_ended() > before, 300)
+    assert wait_until(lambda: newest_ended() > before)
 
 
 def test_progress_is_what_the_batch_runs_and_nothing_else_of_the_session(spark: SparkSession, tmp_path: Path) -> None:

@@ -45,14 +45,14 @@ def test_the_job_waits_for_a_broker_that_is_not_available(
     join("before")
     config = JobConfig(bootstrap_server=own.bootstrap_server, warehouse=empty_warehouse)
     with job_in_thread(spark, config, empty_warehouse / "spark.log") as job:
-        assert job.says("batch 0", 60), job.lines
-        assert wait_until(lambda: is_stored("before"), 60), job.lines  # the line may be of the other stream
+        assert job.says("batch 0"), job.lines
+        assert wait_until(lambda: is_stored("before")), job.lines  # the line may be of the other stream
         own.kill()
-        assert job.says("Waiting for a broker.", 180), job.lines
+        assert job.says("Waiting for a broker."), job.lines
         own.start()
         join("after")
-        assert wait_until(lambda: is_stored("after"), 180), job.lines
-        assert wait_until(lambda: "A broker answers again." in job.lines, 60), job.lines
+        assert wait_until(lambda: is_stored("after")), job.lines
+        assert wait_until(lambda: "A broker answers again." in job.lines), job.lines
     assert job.lines[-1] == "Stopped."
 
 
@@ -70,12 +70,12 @@ def test_a_job_waits_for_a_topic_that_no_group_has_created_yet_and_is_healthy_bu
         }
     )
     with job_in_thread(spark, config, empty_warehouse / "spark.log") as job:
-        assert job.says("Waiting for it.", 60), job.lines
+        assert job.says("Waiting for it."), job.lines
         assert (job.get("/health")[0], job.get("/ready")[0]) == (200, 503)
         assert wait_until(lambda: is_alive(empty_warehouse))
         with StreamsGroupClient(own.bootstrap_server) as client:
             SimulatedMember(client, "first", topology(subtopology("0", source_topics=["missing"]))).join()
-        assert wait_until(lambda: job.get("/ready")[0] == 200, 90), job.lines
+        assert wait_until(lambda: job.get("/ready")[0] == 200), job.lines
         assert sum("Waiting" in line for line in job.lines) == 1
     assert WarehouseReader(empty_warehouse).rows("SELECT group_id FROM groups") == [{"group_id": "first"}]
 
@@ -97,7 +97,7 @@ def test_a_job_that_never_waits_for_records_says_when_it_has_caught_up(
         }
     )
     with job_in_thread(spark, config, empty_warehouse / "spark.log") as job:
-        assert wait_until(lambda: "Caught up: waiting for new records." in job.lines, 60), job.lines
+        assert wait_until(lambda: "Caught up: waiting for new records." in job.lines), job.lines
     (batch,) = (number for number, line in enumerate(job.lines) if line.startswith("batch "))
     assert job.lines[batch].endswith("0 behind")
     assert job.lines[batch + 1] == "Caught up: waiting for new records."

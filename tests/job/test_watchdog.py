@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timezone
-from typing import Any
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
 from streaming_app.job.watchdog import Watchdog
 from streaming_app.job_status import JobStatus
 from tests.notify.receivers import HttpReceiver, Response, make_sink
-from tests.waiting import wait_until
 
 
 class Job:
-    """One that has just started and read everything."""
+    """One that has read everything, and whose clock the test moves."""
 
-    evaluated_at: datetime | None = None
+    def __init__(self) -> None:
+        self.now = datetime(2026, 11, 24, 8, tzinfo=timezone.utc)
+        self.started_at = self.now
+        self.evaluated_at: datetime | None = None
 
     def evaluated(self) -> None:
-        self.evaluated_at = datetime.now(timezone.utc)
+        self.evaluated_at = self.now
 
     def status(self) -> JobStatus:
-        return JobStatus(datetime.now(timezone.utc), caught_up=True, evaluated_at=self.evaluated_at)
+        return JobStatus(self.started_at, caught_up=True, evaluated_at=self.evaluated_at)
 
 
 @pytest.fixture
@@ -43,29 +44,28 @@ def lines() -> list[str]:
 
 
 @pytest.fixture
-def service(receiver: HttpReceiver, lines: list[str], job: Job) -> Iterator[Watchdog]:
-    sink: Any = make_sink(type="watchdog", url=f"{receiver.url}/ping/5e")
-    sink.beat_seconds = 0.05
-    started = Watchdog(sink, "prod", job.status, lines.append, patience=0.5)
-    started.poll_seconds = 0.05  # type: ignore[misc]
-    yield started
-    started.close()
+def service(receiver: HttpReceiver, lines: list[str], job: Job) -> Watchdog:
+    sink = make_sink(type="watchdog", url=f"{receiver.url}/ping/5e", interval="30s")
+    return Watchdog(sink, "prod", job.status, lines.append, patience=60, now=lambda: job.now)
 
 
 def test_heartbeats_come_while_alerts_are_evaluated_and_end_when_they_are_not(
     service: Watchdog, receiver: HttpReceiver, lines: list[str], job: Job
 ) -> None:
-    service.start()
-    assert not wait_until(lambda: bool(receiver.requests), seconds=0.3)  # nothing has been evaluated
+    assert (service.turn(), receiver.requests) == (service.poll_seconds, [])  # nothing has been evaluated
     job.evaluated()
-    assert wait_until(lambda: len(receiver.requests) >= 3)
-    assert {(one.path, one.body) for one in receiver.requests} == {("/ping/5e", b"prod: caught up\n")}
-    assert wait_until(lambda: len(lines) == 1)  # the thread of the alerts hangs
-    assert "no heartbeat is sent: alerts were last evaluated" in lines[0]
-    sent = len(receiver.requests)
-    assert not wait_until(lambda: len(receiver.requests) > sent, seconds=0.3)
+    for _ in range(3):
+        assert service.turn() == 30
+        job.now += timedelta(seconds=30)
+    assert [(one.path, one.body) for one in receiver.requests] == [("/ping/5e", b"prod: caught up\n")] * 3
+    assert lines == []
+    for _ in range(3):  # the thread of the alerts hangs
+        service.turn()
+    assert len(receiver.requests) == 3
+    assert lines == ["watchdog watchdog: no heartbeat is sent: alerts were last evaluated 90 s ago"]
     job.evaluated()
-    assert wait_until(lambda: len(receiver.requests) > sent)
+    service.turn()
+    assert len(receiver.requests) == 4
 
 
 def test_a_receiver_that_refuses_is_reported_in_one_line_without_the_secret_path(
@@ -73,6 +73,15 @@ def test_a_receiver_that_refuses_is_reported_in_one_line_without_the_secret_path
 ) -> None:
     receiver.default = Response(404)
     job.evaluated()
-    service.start()
-    assert wait_until(lambda: len(receiver.requests) >= 2)
+    for _ in range(2):
+        service.turn()
+    assert len(receiver.requests) == 2
     assert lines == [f"watchdog watchdog: {receiver.url} responded with status 404: check the URL"]
+
+
+def test_the_end_of_the_service_closes_the_sink(service: Watchdog, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[bool] = []
+    monkeypatch.setattr(service._sink, "close", lambda: closed.append(True))
+    service.start()
+    assert service.close()
+    assert closed == [True]

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.notify.receivers import Alertmanager, Certificates, HttpReceiver
-from tests.tools import MissingToolError
+from tests.notify.receivers import Alertmanager, Certificates, HttpReceiver, start_alertmanager
 
 
 @pytest.fixture
@@ -27,9 +26,5 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 @pytest.fixture
 def alertmanager(tmp_path: Path, receiver: HttpReceiver) -> Iterator[Alertmanager]:
     """A real Alertmanager that notifies `receiver`."""
-    try:
-        running = Alertmanager(tmp_path, receiver.url)
-    except MissingToolError as missing:
-        pytest.skip(str(missing))
-    with running:
+    with start_alertmanager(tmp_path, receiver.url) as running:
         yield running

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import select
 import shutil
 import socket
 import socketserver
@@ -20,10 +21,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
 import urllib3
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 from pydantic import ConfigDict, TypeAdapter
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 from typing_extensions import Self
 from urllib3.exceptions import HTTPError
 
@@ -31,7 +34,7 @@ from streaming_app.config.settings import SinkSettings
 from streaming_app.jvm.java import last_line
 from streaming_app.notify.sink import Sink
 from streaming_app.sandbox.process import Process, reserve_port
-from tests.tools import debian_tool
+from tests.tools import MissingToolError, debian_tool
 from tests.waiting import wait_until
 
 HOST = "127.0.0.1"
@@ -50,8 +53,8 @@ _NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes
 
 
 def make_sink(**settings: Any) -> Sink:
-    """Return the sink of these settings, as in the configuration. Raises ValidationError."""
-    sink = make_settings(**settings).sink()
+    """Return the sink of these settings, as in the configuration, but patient. Raises ValidationError."""
+    sink = make_settings(**{"timeout": 300, **settings}).sink()
     assert isinstance(sink, Sink)
     return sink
 
@@ -92,15 +95,23 @@ class HttpReceiver:
     """
 
     def __init__(
-        self, tls: ssl.SSLContext | None = None, port: int = 0, proxy_tls: ssl.SSLContext | None = None
+        self,
+        tls: ssl.SSLContext | None = None,
+        at: socket.socket | None = None,
+        proxy_tls: ssl.SSLContext | None = None,
     ) -> None:
+        """Start it, on a port of its own or `at` a socket that is bound to one."""
         self._proxy_tls = proxy_tls
         self.requests: list[Request] = []
         self.responses: deque[Response] = deque()
         self.default = Response()
         self._closing = threading.Event()
-        self._server = ThreadingHTTPServer((HOST, port), self._handler())
+        self._server = ThreadingHTTPServer((HOST, 0), self._handler(), bind_and_activate=at is None)
         self._server.daemon_threads = True
+        if at:
+            self._server.socket.close()
+            self._server.socket, self._server.server_address = at, at.getsockname()
+            self._server.server_activate()
         if tls:
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self.port: int = self._server.server_address[1]
@@ -191,7 +202,8 @@ def send_slowly(greeting: bytes) -> Callable[[socket.socket, threading.Event], N
 
     def behaviour(connection: socket.socket, closing: threading.Event) -> None:
         connection.sendall(greeting)
-        while not closing.wait(0.02):
+        while not closing.is_set():
+            select.select((), (), (), 0.02)
             connection.sendall(b"a")
 
     return behaviour
@@ -235,6 +247,17 @@ class Certificates:
         subprocess.run(["openssl", *arguments], cwd=self._directory, check=True, capture_output=True)
 
 
+class _SmtpController(Controller):
+    """On a port of its own, which it has before it listens; patient."""
+
+    def __init__(self, handler: SmtpReceiver, **settings: Any) -> None:
+        self._socket = reserve_port()
+        super().__init__(handler, HOST, self._socket.getsockname()[1], ready_timeout=300, **settings)
+
+    def _create_server(self) -> Any:
+        return self.loop.create_server(self._factory_invoker, sock=self._socket, ssl=self.ssl_context)
+
+
 class SmtpReceiver:
     """Keeps every message; `error_replies` maps a command (`RCPT`, `DATA`) to the error that it gets."""
 
@@ -251,12 +274,10 @@ class SmtpReceiver:
             "auth_required": not implicit_tls,
             "auth_require_tls": not implicit_tls,
         }
-        with reserve_port() as free:
-            port = free.getsockname()[1]
         implicit = tls if implicit_tls else None
-        self._controller = Controller(self, HOST, port, ssl_context=implicit, **starttls, **(auth if login else {}))
+        self._controller = _SmtpController(self, ssl_context=implicit, **starttls, **(auth if login else {}))
         self._controller.start()
-        self.port: int = port
+        self.port: int = self._controller.port
 
     def __enter__(self) -> Self:
         return self
@@ -314,7 +335,7 @@ class Alertmanager:
 
     def alerts(self) -> list[dict[str, Any]]:
         """Return the active alerts from its API."""
-        return list(urllib3.request("GET", f"{self.url}/api/v2/alerts", timeout=10).json())
+        return list(urllib3.request("GET", f"{self.url}/api/v2/alerts", timeout=60).json())
 
     def close(self) -> None:
         self._process.stop()
@@ -327,9 +348,20 @@ class Alertmanager:
 
     def _ready(self) -> bool:
         try:
-            return urllib3.request("GET", f"{self.url}/-/ready", timeout=5, retries=False).status == OK
+            return urllib3.request("GET", f"{self.url}/-/ready", timeout=60, retries=False).status == OK
         except HTTPError:
             return False
+
+
+def start_alertmanager(directory: Path, receiver: str, templates: Mapping[str, Any] | None = None) -> Alertmanager:
+    """Start one; skip the test if none is installed. Its port is free for a moment before it has it: then another."""
+    for attempt in Retrying(retry=retry_if_exception_type(RuntimeError), stop=stop_after_attempt(3), reraise=True):
+        with attempt:
+            try:
+                return Alertmanager(directory, receiver, templates)
+            except MissingToolError as missing:
+                pytest.skip(str(missing))
+    raise AssertionError
 
 
 def _alertmanager() -> tuple[Path, Path]:

@@ -3,43 +3,45 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from streaming_app.alerts.alert import Alert
+from typing_extensions import Self
+
+from streaming_app.alerts.alert import Alert, Delivery
 from streaming_app.alerts.notification_queue import Grouping
-from streaming_app.alerts.outbox import Backoff, IsMuted, Outboxes, Results
-from streaming_app.job.alert_service import Mutes
+from streaming_app.alerts.outbox import Backoff, Outboxes, Results
 from streaming_app.notify.dispatcher import Dispatcher, jittered, traits_of
 from streaming_app.notify.sink import Sink
 
-SHORT_BACKOFF = Backoff(first_seconds=0.01, max_seconds=0.05)
+PATIENT = 600.0
+"""Seconds after which a test gives up."""
+_OFTEN = Backoff(first_seconds=0.01, max_seconds=0.05)
 
 
 class Sending(Dispatcher):
-    """It starts with these sinks; `mutes` are read when alerts are offered."""
+    """It starts with these sinks, tries often, and keeps what it reports; a context manager that closes it."""
 
-    def __init__(
-        self,
-        sinks: Iterable[Sink],
-        on_delivery: Callable[[Results], None] = lambda _results: None,
-        report: Callable[[str], None] = lambda _line: None,
-        *,
-        backoff: Backoff = SHORT_BACKOFF,
-        grouping: Grouping | None = None,
-        mutes: Mutes | None = None,
-    ) -> None:
-        sinks, grouping = list(sinks), grouping or Grouping()
-        self._mutes = mutes
-        outboxes = Outboxes(map(traits_of, sinks), grouping, jittered(backoff))
-        super().__init__(sinks, outboxes, on_delivery, report, max_named=grouping.max_named)
+    def __init__(self, *sinks: Sink, grouping: Grouping | None = None) -> None:
+        self.deliveries: list[tuple[str, Delivery]] = []
+        self.lines: list[str] = []
+        grouping = grouping or Grouping()
+        outboxes = Outboxes(map(traits_of, sinks), grouping, jittered(_OFTEN))
+        super().__init__(sinks, outboxes, self.delivered, self.lines.append, max_named=grouping.max_named)
 
-    def settle(self, alerts: Iterable[Alert]) -> tuple[Alert, ...]:
+    def delivered(self, results: Results) -> None:
+        self.deliveries += results
+
+    def offer(self, *alerts: Alert) -> None:
         with self.changing() as outboxes:
-            return outboxes.settle(alerts, self._muted())
+            outboxes.offer(alerts, None, time.monotonic())
 
-    def offer(self, alerts: Iterable[Alert]) -> None:
-        with self.changing() as outboxes:
-            outboxes.offer(alerts, self._muted(), time.monotonic())
+    def send(self, alerts: Iterable[Alert]) -> None:
+        """Offer these, and return once everything is sent."""
+        self.offer(*alerts)
+        assert self.flush(PATIENT)
 
-    def _muted(self) -> IsMuted | None:
-        return self._mutes.is_muted if self._mutes and self._mutes.refresh() else None
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close(PATIENT)

@@ -307,19 +307,18 @@ def test_the_program_ends_itself_when_the_job_no_longer_can() -> None:
         program = subprocess.run(
             [sys.executable, "-I", apprise_program.__file__],
             input=json.dumps(request).encode(),
-            timeout=60,
             check=False,
         )
     assert program.returncode == -14  # SIGALRM
 
 
 def test_a_receiver_that_cannot_be_reached_is_in_the_error() -> None:
-    with reserve_port() as free:
-        port = free.getsockname()[1]
-    assert str(error_of(f"json://{HOST}:{port}/{SECRET}")) == "JSON: cannot be reached: Connection refused"
-    assert str(error_of(f"json://nowhere.invalid/{SECRET}")) == "JSON: unknown host name"
-    error = error_of(f"mailto://{HOST}:{port}?mode=insecure&from=us@example.com&to=a@example.com")
+    with reserve_port() as closed:  # nothing listens
+        port = closed.getsockname()[1]
+        assert str(error_of(f"json://{HOST}:{port}/{SECRET}")) == "JSON: cannot be reached: Connection refused"
+        error = error_of(f"mailto://{HOST}:{port}?mode=insecure&from=us@example.com&to=a@example.com")
     assert str(error) == "E-Mail: cannot be reached: Connection refused"
+    assert str(error_of(f"json://nowhere.invalid/{SECRET}")) == "JSON: unknown host name"
 
 
 def test_certificates_are_verified_by_the_given_authority_in_http_and_mail(certificates: Certificates) -> None:

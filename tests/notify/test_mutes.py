@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -16,46 +13,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, Delivery
-from streaming_app.alerts.notification_queue import Grouping
+from streaming_app.alerts.notification_queue import Attempt, Grouping
+from streaming_app.alerts.outbox import Backoff, Failure, Outboxes, SinkTraits
 from streaming_app.errors import WarehouseError
 from streaming_app.notify.mutes import ActiveMutes, Mute, MuteReader, MuteStore, new_mute
-from streaming_app.notify.sink import Sink, SinkError
 from tests.alerts.examples import make_alert
-from tests.notify.sending import Sending
-from tests.waiting import wait_until
 from tests.warehouses import make_warehouse
 
 NOW = datetime(2026, 11, 22, 8, tzinfo=timezone.utc)
 
 
-class KeepingSink(Sink):
-    """Keeps what it gets; fails while `down`."""
-
-    def __init__(self, name: str = "page", *, resend: float | None = None) -> None:
-        super().__init__(name)
-        self.resend_seconds = resend
-        self.sent: list[tuple[str | None, str]] = []
-        self.resent: list[list[str | None]] = []
-        self.down = False
-
-    def send(self, alert: Alert, event: str) -> None:
-        if self.down:
-            raise SinkError("down", retry=True)
-        self.sent.append((alert.group_id, event))
-
-    def resend(self, alerts: Any) -> None:
-        self.resent.append([alert.group_id for alert in alerts])
-
-
 class Muted:
-    """A dispatcher in a warehouse with mutes, and a clock that the test moves."""
+    """A warehouse with mutes, what is due to a sink that answers at once, and a clock that the test moves."""
 
     def __init__(self, warehouse: Path) -> None:
         self.now = NOW
         self.lines: list[str] = []
         self.warehouse = warehouse
         self.store = MuteStore(warehouse, "prod")
-        self.at_exit = ExitStack()
+        self.sent: list[tuple[str | None, str]] = []
+        self.start()
+
+    def start(self, *, resend: float | None = None) -> None:
+        """Start with nothing that is due, as after a restart."""
+        sink = SinkTraits("page", resend_seconds=resend)
+        self.outboxes, self.mutes = Outboxes([sink], Grouping(0, 0), Backoff()), self.active()
 
     def add(self, pattern: str = "pay.*", duration: str = "1h", now: datetime | None = None) -> Mute:
         mute = new_mute(pattern=pattern, duration=duration, reason="deployment", created_by="me", now=now or self.now)
@@ -71,126 +53,93 @@ class Muted:
     def directory(self) -> Path:
         return self.warehouse / "_jobs" / "prod.silences"
 
-    def start(self, *sinks: Sink) -> Sending:
-        dispatcher = Sending(
-            sinks,
-            lambda _results: None,
-            grouping=Grouping(0, 0),
-            mutes=self.active(),
-        )
-        self.at_exit.callback(dispatcher.close, 5)
-        return dispatcher
+    def offer(self, *alerts: Alert, failure: Failure | None = None) -> tuple[Alert, ...]:
+        """Do what the evaluator does at each evaluation, and give the sink what is due; return what is stored."""
+        is_muted = self.mutes.is_muted if self.mutes.refresh() else None
+        settled = self.outboxes.settle(alerts, is_muted)
+        second, outbox = (self.now - NOW).total_seconds(), self.outboxes.by_sink["page"]
+        self.outboxes.offer(settled, is_muted, second)
+        while task := outbox.take(second):
+            if failure is None:
+                what = task.event if isinstance(task, Attempt) else "again"
+                self.sent += ((alert.group_id, what) for alert in task.alerts)
+            outbox.answered(task, failure, self.now, second)
+        return settled
 
 
 @pytest.fixture
-def muted(tmp_path: Path) -> Iterator[Muted]:
-    running = Muted(make_warehouse(tmp_path))
-    with running.at_exit:
-        yield running
-
-
-def offer(dispatcher: Sending, *alerts: Alert) -> tuple[Alert, ...]:
-    """Do what the evaluator does at each evaluation; return the alerts as they are stored."""
-    settled = dispatcher.settle(alerts)
-    dispatcher.offer(settled)
-    assert dispatcher.flush(10)
-    return settled
+def muted(tmp_path: Path) -> Muted:
+    return Muted(make_warehouse(tmp_path))
 
 
 def test_a_muted_alert_sends_nothing_and_is_sent_if_it_still_fires_at_the_end(muted: Muted) -> None:
-    sink = KeepingSink()
-    dispatcher = muted.start(sink)
     muted.add()
-    (stored,) = offer(dispatcher, make_alert("page"))
-    offer(dispatcher, make_alert("page", group_id="other"))
-    assert sink.sent == [("other", FIRING)]
+    (stored,) = muted.offer(make_alert("page"))
+    muted.offer(make_alert("page", group_id="other"))
+    assert muted.sent == [("other", FIRING)]
     assert stored == make_alert("page")
     muted.now += timedelta(hours=1)
-    offer(dispatcher)
-    offer(dispatcher)
-    assert sink.sent == [("other", FIRING), ("payments", FIRING)]
+    muted.offer()
+    muted.offer()
+    assert muted.sent == [("other", FIRING), ("payments", FIRING)]
 
 
 def test_what_fires_and_is_resolved_within_a_mute_is_never_sent(muted: Muted) -> None:
-    sink = KeepingSink()
-    dispatcher = muted.start(sink)
     muted.add()
-    offer(dispatcher, make_alert("page"))
-    (stored,) = offer(dispatcher, make_alert("page", resolved=True))
+    muted.offer(make_alert("page"))
+    (stored,) = muted.offer(make_alert("page", resolved=True))
     assert (stored.state, stored.deliveries) == (RESOLVED, ())
     muted.now += timedelta(hours=2)
-    offer(dispatcher)
-    assert sink.sent == []
+    muted.offer()
+    assert muted.sent == []
 
 
-def test_an_alert_that_was_sent_before_the_mute_is_resolved_in_the_sink_when_the_mute_ends(
-    muted: Muted,
-) -> None:
-    sink = KeepingSink()
-    dispatcher = muted.start(sink)
-    offer(dispatcher, make_alert("page"))
+def test_an_alert_that_was_sent_before_the_mute_is_resolved_in_the_sink_when_the_mute_ends(muted: Muted) -> None:
+    muted.offer(make_alert("page"))
     muted.add()
     sent = Delivery("page", FIRING, NOW, 1)
     resolved = make_alert(resolved=True, deliveries=(sent, Delivery("page", RESOLVED)))
-    (stored,) = offer(dispatcher, resolved)
-    assert (stored.deliveries, sink.sent) == (resolved.deliveries, [("payments", FIRING)])
+    (stored,) = muted.offer(resolved)
+    assert (stored.deliveries, muted.sent) == (resolved.deliveries, [("payments", FIRING)])
     muted.now += timedelta(hours=2)
-    offer(dispatcher)
-    assert sink.sent == [("payments", FIRING), ("payments", RESOLVED)]
-
-
-def test_a_repetition_that_was_due_in_the_mute_is_not_sent_after_the_resolution(muted: Muted) -> None:
-    dispatcher = muted.start(KeepingSink())
-    muted.add()
-    repeat = (Delivery("page", FIRING, repeat=3), Delivery("page", RESOLVED))
-    (stored,) = offer(dispatcher, make_alert(resolved=True, deliveries=repeat))
-    assert stored.deliveries == (Delivery("page", RESOLVED),)
+    muted.offer()
+    assert muted.sent == [("payments", FIRING), ("payments", RESOLVED)]
 
 
 def test_what_waits_for_a_sink_that_is_down_is_withdrawn_when_a_mute_begins(muted: Muted) -> None:
-    sink = KeepingSink()
-    sink.down = True
-    dispatcher = muted.start(sink)
-    dispatcher.offer([make_alert("page"), make_alert("page", group_id="other")])
-    assert wait_until(lambda: dispatcher.status()[0].failed > 1)
+    muted.offer(make_alert("page"), make_alert("page", group_id="other"), failure=Failure("down"))
     muted.add()
-    assert wait_until(lambda: dispatcher.offer([]) or dispatcher.status()[0].waiting == 1)
-    sink.down = False
-    assert dispatcher.flush(10)
-    assert sink.sent == [("other", FIRING)]
+    muted.now += timedelta(minutes=1)
+    muted.offer()
+    assert muted.sent == [("other", FIRING)]
     muted.now += timedelta(hours=2)
-    offer(dispatcher)
-    assert sink.sent == [("other", FIRING), ("payments", FIRING)]
+    muted.offer()
+    assert muted.sent == [("other", FIRING), ("payments", FIRING)]
 
 
 def test_a_muted_alert_is_not_resent_to_alertmanager_until_the_mute_ends(muted: Muted) -> None:
-    sink = KeepingSink(resend=0.05)
-    dispatcher = muted.start(sink)
+    muted.start(resend=60)
     sent = (Delivery("page", FIRING, NOW, 1),)
-    offer(dispatcher, make_alert(deliveries=sent), make_alert(group_id="other", deliveries=sent))
-    assert wait_until(lambda: sink.resent[-1:] == [["payments", "other"]])
+    muted.offer(make_alert(deliveries=sent), make_alert(group_id="other", deliveries=sent))
+    assert muted.sent == [("payments", "again"), ("other", "again")]
     muted.add()
-    offer(dispatcher)
-    assert wait_until(lambda: sink.resent[-2:] == [["other"]] * 2)
+    muted.now += timedelta(minutes=1)
+    muted.offer()
+    assert muted.sent[2:] == [("other", "again")]
     muted.now += timedelta(hours=2)
-    offer(dispatcher)
-    assert wait_until(lambda: sink.resent[-2:] == [["other", "payments"]] * 2)
-    assert sink.sent == []
+    muted.offer()
+    assert muted.sent[3:] == [("other", "again"), ("payments", "again")]
 
 
 def test_after_a_restart_a_muted_alert_still_waits(muted: Muted) -> None:
     muted.add()
-    first = KeepingSink()
-    dispatcher = muted.start(first)
-    stored = offer(dispatcher, make_alert("page"))
-    dispatcher.close(5)
-    second = KeepingSink()
-    again = muted.start(second)
-    offer(again, *stored)
-    assert (first.sent, second.sent) == ([], [])
+    stored = muted.offer(make_alert("page"))
+    muted.start()
+    muted.offer(*stored)
+    assert muted.sent == []
     muted.now += timedelta(hours=2)
-    offer(again)
-    assert second.sent == [("payments", FIRING)]
+    muted.offer()
+    assert muted.sent == [("payments", FIRING)]
 
 
 def test_a_mute_matches_whole_ids_and_never_an_alert_about_the_job(muted: Muted) -> None:
@@ -389,7 +338,5 @@ def test_a_silence_of_0_2_is_a_mute_unless_it_was_of_one_rule_or_ended_early(mut
 
 
 def test_an_alert_without_mutes_is_stored_as_it_is(muted: Muted) -> None:
-    dispatcher = muted.start(KeepingSink())
     resolved = make_alert("page", resolved=True)
-    assert offer(dispatcher, resolved) == (resolved,)
-    assert replace(resolved, deliveries=()) not in dispatcher.settle([resolved])
+    assert muted.offer(resolved) == (resolved,)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from streaming_app.alerts.alert import FIRING, Delivery
+from streaming_app.alerts.alert import FIRING, RESOLVED, Delivery
 from streaming_app.notify.alertmanager import AlertmanagerSettings
 from tests.alerts.examples import make_alert
-from tests.notify.receivers import Alertmanager, HttpReceiver
+from tests.notify.receivers import Alertmanager, HttpReceiver, start_alertmanager
 from tests.notify.sending import Sending
-from tests.tools import MissingToolError
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -57,12 +55,10 @@ def test_an_alert_becomes_active_stays_active_and_is_resolved(
         labels={"team": "a"},
         runbook_url="https://wiki#{rule}",
     )
-    deliveries: list[tuple[str, Delivery]] = []
-    dispatcher = Sending([settings.sink()], deliveries.extend)
-    try:
+    with Sending(settings.sink()) as dispatcher:
         opened = now()
         alert = make_alert("alertmanager", opened_at=opened)
-        dispatcher.offer([alert])
+        dispatcher.offer(alert)
         assert wait_until(lambda: bool(alertmanager.alerts()))
         [active] = alertmanager.alerts()
         assert active["status"]["state"] == "active"
@@ -82,32 +78,26 @@ def test_an_alert_becomes_active_stays_active_and_is_resolved(
         assert alertmanager.alerts()[0]["status"]["state"] == "active"
 
         resolved: dict[str, Any] = {"opened_at": opened, "resolved_at": now(), "resolved": True}
-        dispatcher.offer([make_alert("alertmanager", **resolved)])
+        dispatcher.offer(make_alert("alertmanager", **resolved))
         assert wait_until(lambda: ("resolved", "payments") in notifications(receiver))
         assert alertmanager.alerts() == []
         assert notifications(receiver) == [("firing", "payments"), ("resolved", "payments")]
-        assert [(delivery.event, delivery.attempts, delivery.error) for _, delivery in deliveries] == [
-            ("firing", 1, None),
-            ("resolved", 1, None),
-        ]
-    finally:
-        dispatcher.close(5)
+    assert [(one.event, one.attempts, one.error) for _, one in dispatcher.deliveries] == [
+        ("firing", 1, None),
+        ("resolved", 1, None),
+    ]
 
 
 def test_an_alertmanager_that_lost_its_alerts_gets_all_firing_ones_again(
-    alertmanager: Alertmanager, receiver: HttpReceiver, tmp_path: Path
+    alertmanager: Alertmanager, receiver: HttpReceiver
 ) -> None:
-    (tmp_path / "other").mkdir()
     sink = AlertmanagerSettings(type="alertmanager", urls=(alertmanager.url,), resend=1).sink()
-    dispatcher = Sending([sink], lambda *_: None)
-    try:
+    with Sending(sink) as dispatcher:
         sent = (Delivery("alertmanager", "firing", now(), 1),)
-        dispatcher.offer([make_alert(group_id=str(number), deliveries=sent, opened_at=now()) for number in range(3)])
+        dispatcher.offer(*(make_alert(group_id=str(number), deliveries=sent, opened_at=now()) for number in range(3)))
         assert wait_until(lambda: len(alertmanager.alerts()) == 3)
         assert dispatcher.status()[0].sent == 0
         assert wait_until(lambda: len(notifications(receiver)) == 3)
-    finally:
-        dispatcher.close(5)
 
 
 def test_the_death_of_the_job_resolves_nothing_and_the_next_run_ends_what_is_over(
@@ -115,20 +105,15 @@ def test_the_death_of_the_job_resolves_nothing_and_the_next_run_ends_what_is_ove
 ) -> None:
     settings = AlertmanagerSettings(type="alertmanager", urls=(alertmanager.url,), resend=1)
     opened = now()
-    before = Sending([settings.sink()], lambda _results: None)
-    before.offer([make_alert("alertmanager", opened_at=opened)])
-    assert wait_until(lambda: notifications(receiver) == [("firing", "payments")])
-    before.close(5)
-    time.sleep(6)  # four times `resend`, after which such an alert ended there, and its group interval
-    assert [one["status"]["state"] for one in alertmanager.alerts()] == ["active"]
-    assert notifications(receiver) == [("firing", "payments")]
-    after = Sending([settings.sink()], lambda _results: None)
-    try:
-        after.offer([make_alert("alertmanager", opened_at=opened, resolved_at=now(), resolved=True)])
+    with Sending(settings.sink()) as before:
+        before.offer(make_alert("alertmanager", opened_at=opened))
+        assert wait_until(lambda: notifications(receiver) == [("firing", "payments")])
+    [one] = alertmanager.alerts()
+    assert datetime.fromisoformat(one["endsAt"].replace("Z", "+00:00")) > now() + timedelta(days=6)  # by itself
+    with Sending(settings.sink()) as after:
+        after.offer(make_alert("alertmanager", opened_at=opened, resolved_at=now(), resolved=True))
         assert wait_until(lambda: notifications(receiver) == [("firing", "payments"), ("resolved", "payments")])
         assert alertmanager.alerts() == []
-    finally:
-        after.close(5)
 
 
 def test_an_alert_that_becomes_worse_takes_the_place_of_what_it_was_also_after_a_restart(
@@ -142,11 +127,14 @@ def test_an_alert_that_becomes_worse_takes_the_place_of_what_it_was_also_after_a
     down = replace(late, rule="StreamsGroupDown", severity="critical", details={**late.details, **was})
     settings.sink().resend([down])  # of another run
     assert wait_until(lambda: [one["labels"]["alertname"] for one in alertmanager.alerts()] == ["StreamsGroupDown"])
-    heard = [(one["status"], one["labels"]["alertname"]) for body in receiver.bodies for one in body["alerts"]]
-    assert wait_until(lambda: len(notifications(receiver)) == 3), heard
+    assert wait_until(lambda: len(notifications(receiver)) == 3), receiver.bodies
     settings.sink().resend([down])
-    time.sleep(2)
-    told = sorted((one["status"], one["labels"]["alertname"]) for body in receiver.bodies for one in body["alerts"])
+    for resolved in (False, True):  # of another alert, which is told of at the end of its group interval: after `down`
+        last = make_alert(group_id="last", opened_at=now(), resolved_at=now() if resolved else None, resolved=resolved)
+        settings.sink().send(last, RESOLVED if resolved else FIRING)
+        assert wait_until(lambda: (("firing", "resolved")[resolved], "last") in notifications(receiver))  # noqa: B023
+    heard = [one for body in receiver.bodies for one in body["alerts"] if one["labels"]["group"] != "last"]
+    told = sorted((one["status"], one["labels"]["alertname"]) for one in heard)
     assert told == [
         ("firing", "StreamsGroupBehind"),
         ("firing", "StreamsGroupDown"),
@@ -164,11 +152,7 @@ def test_the_templates_for_chats_let_an_id_mention_nobody_and_hide_no_link(
         {"api_url": f"{receiver.url}/{name}", "channel": "#c", **own} for name, own in (("own", {}), ("ours", ours))
     ]
     templates = {"receiver": {"slack_configs": chats}, "files": [str(TEMPLATES)]}
-    try:
-        running = Alertmanager(tmp_path, f"{receiver.url}/hook", templates)
-    except MissingToolError as missing:
-        pytest.skip(str(missing))
-    with running:
+    with start_alertmanager(tmp_path, f"{receiver.url}/hook", templates) as running:
         settings = AlertmanagerSettings(type="alertmanager", urls=(running.url,), runbook_url="https://wiki/a_b#{rule}")
         alert = replace(make_alert("alertmanager", opened_at=now()), group_id=hostile, summary=f"{hostile}: is down")
         settings.sink().send(alert, FIRING)

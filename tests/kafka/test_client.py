@@ -50,8 +50,7 @@ def test_members_and_client_survive_a_crash_of_the_broker(start_broker: Callable
         heartbeat = threading.Thread(target=member.heartbeat)
         heartbeat.start()
         own.start()
-        heartbeat.join(timeout=30)
-        assert not heartbeat.is_alive()
+        heartbeat.join()
         settle([member])
         assert member.epoch == epoch
         assert [one["member_id"] for one in client.describe(["survivor"])[0]["members"]] == [member.member_id]

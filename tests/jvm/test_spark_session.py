@@ -17,25 +17,30 @@ from streaming_app.jvm.spark_jvm import (
 )
 from streaming_app.jvm.spark_session import MAX_CORES, _local_cores, _settings, default_cores
 
-# Prints what the JVM was given, and its command line; the files are looked at when it is launched. Its heap grows by
-# 512 MB of arrays, which lists that a caller still refers to then drop.
+# Prints what the JVM was given, and its command line; the files are looked at when it is launched, and later. Its heap
+# grows by 512 MB of arrays, which lists that a caller still refers to then drop.
 PROGRAM = """
 import json, os, subprocess, sys
 from pathlib import Path
-from streaming_app.jvm.spark_session import spark_session
-from streaming_app.jvm.spark_jvm import SparkJvm
 
 directory, found = Path(sys.argv[1]), {}
 
+def look():
+    for file in directory.glob("job.spark.*"):
+        text = file.read_text("utf-8")
+        if "hunter2" in text or "swordfish" in text:
+            found[file.name] = oct(file.stat().st_mode & 0o777)
+
 class Launch(subprocess.Popen):
     def __init__(self, *arguments, **named):
-        for file in directory.glob("job.spark.*"):
-            text = file.read_text("utf-8")
-            if "hunter2" in text or "swordfish" in text:
-                found[file.name] = oct(file.stat().st_mode & 0o777)
+        look()
         super().__init__(*arguments, **named)
 
 subprocess.Popen = Launch
+
+from streaming_app.jvm.spark_session import spark_session
+from streaming_app.jvm.spark_jvm import SparkJvm
+
 conf = {
     "spark.hadoop.fs.azure.account.key.x": "hunter2 = $x\\\\y ü",
     "spark.driver.extraJavaOptions": "-Dpassword='sword fish \\\"\\\\' -Dother=swordfish",
@@ -51,6 +56,7 @@ with spark_session(directory / "job.spark.log", conf=conf, jvm=jvm) as spark:
         one.trimToSize()
     system.gc()
     heaps.append(runtime.totalMemory())
+    look()
     print(json.dumps({
         "heaps": heaps,
         "command": Path(f"/proc/{jvm._process.pid}/cmdline").read_text("utf-8"),

@@ -83,7 +83,7 @@ def test_a_query_opens_the_tables_that_it_names_with_those_that_their_views_read
 def test_tables_in_a_store_are_opened_at_the_same_time(
     ahead: tuple[str, ...], sql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    warehouse, both = make_warehouse(tmp_path), Barrier(2, timeout=60)
+    warehouse, both = make_warehouse(tmp_path), Barrier(2, timeout=300)
 
     def wait_for_other(location: Location) -> DeltaTable:
         both.wait()

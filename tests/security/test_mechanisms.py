@@ -99,7 +99,7 @@ def write_properties(directory: Path, properties: Mapping[str, str]) -> Path:
 
 
 def verify(address: str, config: Path, warehouse: Path) -> Result:
-    options = ["--bootstrap-server", address, "--warehouse", str(warehouse), "--timeout", "2"]
+    options = ["--bootstrap-server", address, "--warehouse", str(warehouse), "--timeout", "60"]
     return CliRunner().invoke(main, ["verify", *options, "--command-config", str(config)])
 
 

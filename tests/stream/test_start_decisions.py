@@ -5,6 +5,7 @@ Tables are written by delta-rs, and the checkpoint as Spark writes it. `test_sta
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -31,11 +32,10 @@ from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import Batch
 from streaming_app.tables.spark_writer import SparkWriter
 from tests.rows import group_row
-from tests.warehouses import create_tables, make_warehouse
+from tests.warehouses import copy_warehouse, create_tables, make_warehouse
 
 AT = datetime(2026, 11, 1, tzinfo=timezone.utc)
 HOUR = timedelta(hours=1)
-QUERY = "0a1b"
 TOPIC = OffsetsTopic("offsets", "first-id", "kafka", 1, 40, {0: 40}, delete_retention_ms=24 * 3_600_000)
 PER_BATCH = 10
 """Offsets; the last one is of a record that cannot be decoded, the one before it of an event."""
@@ -46,12 +46,16 @@ class Stopped:
     """A warehouse whose job has written three batches, and has ended."""
 
     def __init__(self, directory: Path) -> None:
-        self.directory = make_warehouse(directory)
+        """Take the tables in `directory`; next to it are a copy made after the second batch, and empty tables."""
+        self.directory, self.older, self._queries = directory, directory.with_name("older"), itertools.count()
+        self.created = directory.with_name("created")
         self.become("default")
+
+    def write_batches(self) -> None:
         assert self.start().message == "reading from the beginning"
         for number in range(2):
             self.write_batch(number)
-        self.older = Path(shutil.copytree(directory, directory.with_name("older")))
+        copy_warehouse(self.directory, self.older)
         self.write_batch(2)
 
     def become(self, cluster: str) -> None:
@@ -67,7 +71,8 @@ class Stopped:
         """Write what Spark writes first; return the offset after the last one of the batch."""
         end = PER_BATCH * (number + 1)
         (self.checkpoint / "offsets").path.mkdir(parents=True, exist_ok=True)
-        (self.checkpoint / "metadata").path.write_text(json.dumps({"id": QUERY}), "utf-8")
+        if not (metadata := (self.checkpoint / "metadata").path).exists():
+            metadata.write_text(json.dumps({"id": f"{self.directory}-{next(self._queries)}"}), "utf-8")
         ends = json.dumps({"offsets": {"0": end}})
         (self.checkpoint / "offsets" / str(number)).path.write_text(f"v1\n{{}}\n{ends}\n", "utf-8")
         return end
@@ -75,12 +80,13 @@ class Stopped:
     def write_batch(self, number: int) -> None:
         """As a job writes a batch."""
         end = self.begin_batch(number)
-        row = group_row("g", group_epoch=number + 2, last_offset=end - 2)
+        row = group_row("g", group_epoch=number + 2, last_offset=end - 2, cluster=self.writer.cluster)
         event = {"group_id": "g", "kind": "state", "at": AT, "source_partition": 0, "offset": end - 2}
         kept = {"partition": 0, "offset": end - 1, "timestamp": AT, "error_kind": "Unknown"}
         groups = self.writer.table("groups")
         groups.replace(groups.to_table([row]))
-        appended = batch_writers(self.writer.cluster, QUERY)[0]
+        query = json.loads((self.checkpoint / "metadata").path.read_text("utf-8"))["id"]
+        appended, _ = batch_writers(self.writer.cluster, query)
         for name, of_history in (("group_events", event), ("quarantine", kept)):
             table = self.writer.table(name)
             table.append(table.to_table([of_history]), Batch([f"{appended}-{name}"], WHOLE[0].version(number)))
@@ -97,9 +103,18 @@ class Stopped:
         return json.loads(Path(f"{self.checkpoint}.topic.json").read_text("utf-8"))
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What each test gets a copy of."""
+    directory = tmp_path_factory.mktemp("stopped")
+    Stopped(make_warehouse(directory / "warehouse")).write_batches()
+    create_tables(directory / "created")
+    return directory
+
+
 @pytest.fixture
-def stopped(tmp_path: Path) -> Stopped:
-    return Stopped(tmp_path / "warehouse")
+def stopped(written: Path, tmp_path: Path) -> Stopped:
+    return Stopped(copy_warehouse(written, tmp_path / "stopped") / "warehouse")
 
 
 def from_copy(stopped: Stopped, *names: str) -> None:
@@ -118,10 +133,9 @@ def restore(stopped: Stopped, *names: str) -> None:
 
 def lose(stopped: Stopped, *names: str) -> None:
     """Delete tables, which the start of the job creates again."""
-    created = create_tables(stopped.directory.with_name("created"))
     for name in names:
         shutil.rmtree(stopped.directory / name)
-        shutil.copytree(created / name, stopped.directory / name)
+        shutil.copytree(stopped.created / name, stopped.directory / name)
 
 
 def remove(stopped: Stopped, *names: str) -> None:

@@ -43,7 +43,7 @@ with warnings.catch_warnings():
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_UNPERSIST_SECONDS = 5.0  # streams that were stopped may end a moment later
+_UNPERSIST_SECONDS = 300.0  # streams that were stopped may end later, the more so on a busy machine
 
 for _profile, _examples in (("fast", 150), ("exhaustive", 20_000)):  # without limits of time: CI shares its cores
     settings.register_profile(

@@ -171,7 +171,7 @@ def test_a_transaction_that_is_open_for_longer_than_its_time_out_is_a_fact_of_ea
         producer.init_transactions()
         producer.begin_transaction()
         for topic, partition in (("orders", 0), ("orders", 1), ("others", 0)):
-            producer.send(topic, b"1", partition=partition).get(30)
+            producer.send(topic, b"1", partition=partition).get(300)
         now = datetime.now(timezone.utc)
         ask = partial(overdue_transactions, client.admin, ["orders"])
         assert ask(now) == []
@@ -201,7 +201,7 @@ def test_what_a_kafka_streams_application_writes_in_an_open_transaction_is_known
         producer.init_transactions()
         producer.begin_transaction()
         for name in topics:
-            producer.send(name, b"1", partition=0).get(30)
+            producer.send(name, b"1", partition=0).get(300)
         producers.append(producer)
     facts = [fact for fact in writers(client.admin, []) if fact.name.startswith(application)]
     assert facts == [BrokerFact("writer", topic, application, "transaction", application)]

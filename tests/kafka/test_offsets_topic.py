@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 def test_brokers_say_whether_they_have_a_plugin_for_descriptions_and_nobody_knows_once_they_are_away(
     spark: SparkSession, broker: Broker, start_broker: Callable[..., LocalBroker]
 ) -> None:
-    def has_plugin(address: str) -> bool | None:
-        return has_description_plugin(spark, {"bootstrap.servers": address, "default.api.timeout.ms": "5000"})
+    def has_plugin(address: str, wait_ms: int = 120_000) -> bool | None:
+        return has_description_plugin(spark, {"bootstrap.servers": address, "default.api.timeout.ms": str(wait_ms)})
 
     assert has_plugin(broker.bootstrap_server) is True
     without = start_broker(version="4.3.1")
     assert has_plugin(without.bootstrap_server) is False
     without.stop()
-    assert has_plugin(without.bootstrap_server) is None
+    assert has_plugin(without.bootstrap_server, 1_000) is None

@@ -46,7 +46,7 @@ class Keys(NamedTuple):
     client: KeyAndCertificate
     token_key: ec.EllipticCurvePrivateKey
 
-    def create_token(self, lifetime: float = 300.0) -> str:
+    def create_token(self, lifetime: float = 86_400.0) -> str:
         """Create a JWT with which the broker authenticates USER."""
         now = int(time.time())
         claims = {

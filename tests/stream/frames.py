@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streaming_app.tables.which_writer import GROUPS, MOST
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     import pytest
@@ -22,7 +23,7 @@ Pair = tuple[bytes, bytes | None]
 Row = tuple[int, datetime, bytes | None, bytes | None]
 """Offset, time, key, value: all are of partition 0 of topic `topic`."""
 
-SESSION_CLASS = "org.apache.spark.sql.classic.SparkSession"
+_SESSION_CLASS = "org.apache.spark.sql.classic.SparkSession"
 
 
 def batch(spark: SparkSession, rows: Iterable[Row]) -> DataFrame:
@@ -50,6 +51,20 @@ def expect_few_records(warehouse: Path, batches: int = 100) -> None:
 def limit_delta_rs(monkeypatch: pytest.MonkeyPatch, kind: str = GROUPS, **most: int) -> None:
     """Let delta-rs write less than usual, and Spark the rest; with `records=0` Spark writes all."""
     monkeypatch.setitem(MOST, kind, MOST[kind]._replace(**most))
+
+
+def assert_leaves_no_session(spark: SparkSession, write: Callable[[], None]) -> None:
+    """Assert that Spark's JVM has no more sessions after two calls than before; it may have fewer.
+
+    What earlier tests started may still end, and events of the calls still be delivered, which refer to a session.
+    """
+    before = live_objects(spark, _SESSION_CLASS)
+    while (settled := live_objects(spark, _SESSION_CLASS)) < before:
+        before = settled
+    assert before > 0
+    for _ in range(2):
+        write()
+    assert wait_until(lambda: live_objects(spark, _SESSION_CLASS) <= before, 300, interval=1)
 
 
 def live_objects(spark: SparkSession, class_name: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -53,7 +53,7 @@ def reading(
     spark.streams.addListener(progress)
     query = StreamQuery(Location.of(checkpoint), Event(), _NAME).start(records, write, _TRIGGER_SECONDS)
     try:
-        assert wait_until(has_caught_up, 60)
+        assert wait_until(has_caught_up)
         yield health, lines
     finally:
         query.stop()
@@ -69,7 +69,7 @@ class HeldUp(StreamingQueryListener):
     def onQueryStarted(self, event: Any) -> None: ...  # noqa: N802 - Spark's name
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: ARG002, N802 - as above
-        self.released.wait(120)
+        self.released.wait(600)
 
     def onQueryIdle(self, event: Any) -> None: ...  # noqa: N802 - as above
 
@@ -79,10 +79,10 @@ class HeldUp(StreamingQueryListener):
 def test_a_batch_is_known_although_its_event_arrives_late_and_the_event_changes_nothing(
     spark: SparkSession, broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
-    topic, held_up = unique("held-up"), HeldUp()
+    topic, held_up, began = unique("held-up"), HeldUp(), datetime.now(timezone.utc)
     client.create_topic(topic, 1)
     with KafkaProducer(bootstrap_servers=broker.bootstrap_server) as producer:
-        producer.send(topic, b"x").get(timeout=30)
+        producer.send(topic, b"x").get(timeout=300)
     properties = client_properties(broker.bootstrap_server, None)
     records = read_stream(spark, properties, describe_offsets_topic(spark, properties, topic), 1_000)
     spark.streams.addListener(held_up)
@@ -96,7 +96,7 @@ def test_a_batch_is_known_although_its_event_arrives_late_and_the_event_changes_
         held_up.released.set()
         spark.streams.removeListener(held_up)
     assert status.last_success_at is not None
-    assert known_at - status.last_success_at < timedelta(seconds=30)
+    assert began <= status.last_success_at <= known_at
     assert (after, totals.batches, len(lines)) == (status, 1, 2)
 
 
@@ -106,7 +106,7 @@ def test_the_first_trigger_of_a_query_shows_that_nothing_is_new(
     topic = unique("first-trigger")
     client.create_topic(topic, 1)
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server)
-    producer.send(topic, b"x").get(timeout=30)
+    producer.send(topic, b"x").get(timeout=300)
     producer.close()
     properties = client_properties(broker.bootstrap_server, None)
     records = read_stream(spark, properties, describe_offsets_topic(spark, properties, topic), 1_000)

@@ -23,6 +23,7 @@ from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_writer import SparkWriter
 from tests.groups.encoded import metadata_record
+from tests.locks import WatchedLock
 from tests.stream.frames import Pair, Row, batch, expect_few_records
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ class RepairHarness:
         self.before_read: Callable[[], None] = lambda: None
         expect_few_records(path)
         tables = SparkWriter(spark, str(path), "default")
-        self.write = GroupsBatchWriter(tables, "default", "topic", lambda *_: None, topics=topics)
+        self.lock = WatchedLock()
+        self.write = GroupsBatchWriter(tables, "default", "topic", lambda *_: None, topics=topics, lock=self.lock)
         self.repair = GroupRepair(
             spark,
             tables,
@@ -282,17 +284,14 @@ def test_a_repair_waits_for_the_running_batch_and_the_next_batch_for_the_repair(
     harness.corrupt(state="Empty")
     with harness.write.between_batches(0):
         repair = Thread(target=harness.run)
-        repair.start()
-        repair.join(8)
-        assert repair.is_alive()
+        assert harness.lock.holds_up(repair)
         assert (harness.row() or {})["state"] == "Empty"
     repair.join()
     assert harness.row() == good
     with harness.write.between_batches(0):
         harness.append(operation(4))
         next_batch = Thread(target=harness.run_batch)
-        next_batch.start()
-        next_batch.join(3)
+        assert harness.lock.holds_up(next_batch)
         assert harness.row() == good
     next_batch.join()
     assert (harness.row() or {})["group_epoch"] == 4

@@ -52,8 +52,8 @@ def test_timestamps_out_of_order_or_missing_change_neither_state_nor_history(
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server)
     for group, times in (("jumping", jumping), ("timeless", [NO_TIME] * 8)):
         for (key, value), at in zip(operations(group), times, strict=True):
-            producer.send(topic, key=key, value=value, timestamp_ms=at).get(30)
-    producer.send(topic, key=WRONG[0], value=WRONG[1], timestamp_ms=NO_TIME).get(30)
+            producer.send(topic, key=key, value=value, timestamp_ms=at).get(300)
+    producer.send(topic, key=WRONG[0], value=WRONG[1], timestamp_ms=NO_TIME).get(300)
     producer.close()
 
     run(topic, max_offsets_per_trigger=6)

@@ -7,7 +7,7 @@ import os
 import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,6 +21,7 @@ from streaming_app.tables.definitions import table
 from streaming_app.tables.maintenance import COMMITS_PER_COMPACTION, Maintenance
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_writer import SparkWriter
+from tests.locks import WatchedLock
 from tests.stream.frames import Pair, Row, batch, expect_few_records
 from tests.warehouses import append
 
@@ -305,17 +306,16 @@ def test_a_time_of_maintenance_in_the_future_is_from_a_wrong_clock(spark: SparkS
 def test_no_task_runs_while_a_batch_writes_and_no_batch_waits_for_what_is_not_due(
     spark: SparkSession, empty_warehouse: Path
 ) -> None:
-    writer, lock = SparkWriter(spark, str(empty_warehouse), "default"), Lock()
+    writer, lock = SparkWriter(spark, str(empty_warehouse), "default"), WatchedLock()
     lines: list[str] = []
     maintenance = Maintenance(writer, empty_warehouse / "done", 30, lines.append, between_batches=lock)
     for _ in range(COMMITS_PER_COMPACTION):
         maintenance.after_batch(wrote=True)
     with lock:  # a batch
         thread = Thread(target=maintenance.run)
-        thread.start()
-        thread.join(1)
-        assert (thread.is_alive(), lines) == (True, [])
-    thread.join(60)
+        assert lock.holds_up(thread)
+        assert lines == []
+    thread.join()
     assert lines[0].startswith("maintenance: files compacted, ")
 
     with lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from streaming_app.tables import rust_table
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import Batch, Commit, RustTable, older_than
+from tests.locks import WatchedLock
 from tests.warehouses import arrow_schema, make_warehouse
 
 NAME = "log_ends"
@@ -111,28 +114,31 @@ def test_rows_of_other_clusters_stay(table: RustTable, warehouse: Path) -> None:
     assert topics(warehouse) == ["b", "c"]
 
 
-def test_two_writers_of_a_table_write_one_after_the_other(table: RustTable, warehouse: Path) -> None:
+def test_two_writers_of_a_table_write_one_after_the_other(
+    table: RustTable, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks = defaultdict[str, WatchedLock](WatchedLock)
+    monkeypatch.setattr(rust_table, "_LOCKS", locks)
     began, went_on = threading.Event(), threading.Event()
     order: list[str] = []
 
     def slow(target: DeltaTable, _: Commit) -> None:
         began.set()
-        assert went_on.wait(10)
+        assert went_on.wait(300)
         order.append("first")
         target.delete("topic = 'a'")
 
     first = threading.Thread(target=table.change, args=(slow,))
     first.start()
-    assert began.wait(10)
+    assert began.wait(300)
     other = RustTable(table.location, "default")
     second = threading.Thread(target=other.change, args=(lambda *_: order.append("second"),))
-    second.start()
+    assert locks[str(table.location)].holds_up(second)
     RustTable(Location.of(warehouse / "task_copies"), "default").delete()  # another table is free
-    second.join(0.5)
     assert order == []
     went_on.set()
-    first.join(10)
-    second.join(10)
+    first.join()
+    second.join()
     assert order == ["first", "second"]
 
 

@@ -79,7 +79,7 @@ def tool(broker: Broker, class_path: str) -> Callable[..., str]:
     def run(program: str, *arguments: str) -> str:
         command = [find_java(), *FAST.split(), "-cp", class_path, program]
         server = ("--bootstrap-server", broker.bootstrap_server)
-        done = subprocess.run([*command, *server, *arguments], check=False, capture_output=True, text=True, timeout=120)
+        done = subprocess.run([*command, *server, *arguments], check=False, capture_output=True, text=True)
         return done.stdout + done.stderr
 
     return run

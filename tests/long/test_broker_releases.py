@@ -1,0 +1,68 @@
+"""What real brokers of every release say of themselves, and what `check` says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+
+import pytest
+
+from streaming_app.checks.brokers import check_brokers
+from streaming_app.checks.result import OK, WARNING
+from streaming_app.kafka.broker_facts import features
+from streaming_app.kafka.connection import connect
+from streaming_app.kafka.releases import ABILITIES, READINESS, ask
+from streaming_app.sandbox.broker import LocalBroker
+from tests.kafka.test_releases import ON, UNKNOWN_STATE
+
+pytestmark = pytest.mark.broker
+STABLE_ONLY = {"unstable.api.versions.enable": "false", "unstable.feature.versions.enable": "false"}
+
+
+@pytest.mark.parametrize(
+    ("version", "properties", "release", "abilities", "shown"),
+    [
+        ("4.1.2", {}, "4.1", (), {**ON, "metadata.version": 29}),
+        ("4.2.1", STABLE_ONLY, "4.2", (READINESS,), {**ON, "metadata.version": 29}),
+        ("4.4.0", {}, "4.4", ABILITIES, {**ON, "metadata.version": 33}),
+    ],
+)
+def test_a_broker_of_each_release_is_known_and_what_it_cannot_do_is_in_check(
+    start_broker: Callable[..., LocalBroker],
+    version: str,
+    properties: Mapping[str, str],
+    release: str,
+    abilities: tuple[object, ...],
+    shown: Mapping[str, int],
+) -> None:
+    broker = start_broker(version=version, properties=properties)
+    client_properties = {"bootstrap.servers": broker.bootstrap_server}
+    with closing(connect(client_properties)) as admin:
+        (found,) = ask(admin)
+        assert (found.broker_id, found.release, found.shown) == (1, release, shown)
+        assert tuple(one for one in ABILITIES if found.can(one)) == abilities
+        stored = {fact.name: fact.value for fact in features(admin, ())}
+        assert stored == {"release": release, **{name: str(value) for name, value in shown.items()}}
+
+    results = list(check_brokers(client_properties, "__consumer_offsets"))
+    line = next(result.text for result in results if result.check == "broker 1")
+    assert line.endswith(
+        f"Kafka {release}, streams.version 1, group.version 1, metadata.version {found.shown['metadata.version']}"
+    )
+    lines = [result for result in results if result.check == "Kafka release"]
+    if len(abilities) == len(ABILITIES):
+        assert [result.status for result in lines] == [OK]
+    else:
+        missing = [one for one in ABILITIES if one not in abilities]
+        assert [result.status for result in lines] == [WARNING] * len(missing)
+        assert all(f"broker 1 is Kafka {release}" in result.text for result in lines)
+        assert [result.remedy.split()[3] for result in lines] == [one.since for one in missing]
+
+
+def test_a_4_1_broker_without_streams_groups_says_so(start_broker: Callable[..., LocalBroker]) -> None:
+    broker = start_broker(version="4.1.2", properties=STABLE_ONLY)
+    results = check_brokers({"bootstrap.servers": broker.bootstrap_server}, "__consumer_offsets")
+    lines = [result for result in results if result.check == "Kafka release"]
+    assert lines[0].text == "1 broker without streams groups: the feature streams.version is not enabled"
+    assert "kafka-features.sh" in lines[0].remedy
+    assert lines[1].text == f"{UNKNOWN_STATE}, and broker 1 is Kafka 4.1"

@@ -1,0 +1,91 @@
+"""Logs that are cut in every way, and a job that dies at every step of the repair: see `stream/test_truncated_log`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streaming_app.config.settings import JobConfig
+from streaming_app.stream import start
+from streaming_app.stream.log_positions import LogPositions
+from streaming_app.tables.group_rows import GroupRows
+from streaming_app.tables.spark_writer import SparkWriter
+from tests.groups.encoded import Pair
+from tests.job.running_job import job_in_thread
+from tests.kafka_cluster import LocalCluster
+from tests.offsets_topic import epoch_records
+from tests.stream import test_truncated_log
+from tests.stream.test_truncated_log import MANY, check_cut_while_away, check_deaths, commit, rows, state_of
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+topic, read = test_truncated_log.topic, test_truncated_log.read  # fixtures
+
+
+@pytest.mark.parametrize(
+    ("kept", "leaders_paused"), [((), False), ((commit("new", 1),), True)], ids=["shorter", "in between"]
+)
+def test_a_log_that_was_cut_while_the_job_was_away_gives_the_rows_of_a_fresh_reading(
+    three_brokers: LocalCluster,
+    topic: str,
+    read: Callable[..., list[str]],
+    tmp_path: Path,
+    kept: tuple[Pair, ...],
+    *,
+    leaders_paused: bool,
+) -> None:
+    check_cut_while_away(three_brokers, topic, read, tmp_path, kept, leaders_paused=leaders_paused)
+
+
+STEPS: list[tuple[Any, str, int]] = [
+    (start, "add_truncation_events", 1),
+    (start, "delete_topologies", 1),
+    (start, "_write", 2),
+    (SparkWriter, "delete_groups", 1),
+    (LogPositions, "started", 1),
+    (LogPositions, "before_read", 1),
+    (LogPositions, "after_read", 1),
+    (GroupRows, "append", 1),
+]
+
+
+def test_a_job_that_dies_at_any_step_of_the_repair_goes_on_after_its_next_start(
+    three_brokers: LocalCluster,
+    topic: str,
+    read: Callable[..., list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    check_deaths(three_brokers, topic, read, tmp_path, monkeypatch, STEPS)
+
+
+def test_a_job_reads_on_by_itself_where_records_were_deleted_before_it_read_them(
+    three_brokers: LocalCluster,
+    spark: SparkSession,
+    topic: str,
+    read: Callable[..., list[str]],
+    tmp_path: Path,
+    create_warehouse: Callable[[Path], Path],
+) -> None:
+    warehouse = create_warehouse(tmp_path / "warehouse")
+    values = {"bootstrap_server": three_brokers.bootstrap_server, "warehouse": warehouse, "topic": topic}
+    streams = {"trigger": 10, "offsets": {"enabled": True, "trigger": 10}, "self_check": {"enabled": False}}
+    config = JobConfig.model_validate({**values, **streams})
+    with job_in_thread(spark, config, tmp_path / "log") as job:
+        assert wait_until(lambda: rows(warehouse, "SELECT 1 FROM offsets"), 300), job.lines
+        assert wait_until(lambda: rows(warehouse, "SELECT 1 FROM groups"), 300), job.lines
+        last = three_brokers.append(topic, *epoch_records("never read", 2), commit("old", 99))
+        three_brokers.delete_records(topic, last + 1)
+        three_brokers.append(topic, *MANY)
+        read_query = "SELECT 1 FROM {} WHERE group_id = 'new'"
+        for name in ("groups", "offsets"):
+            assert wait_until(lambda name=name: rows(warehouse, read_query.format(name)), 300), job.lines
+    assert any(f"offsets 3 to {last}, deleted before they were read" in line for line in job.lines), job.lines
+    read("fresh")
+    assert state_of(warehouse) == state_of(tmp_path / "fresh")

@@ -1,0 +1,412 @@
+"""Where a job starts, decided without a job: tables and checkpoint as an earlier one left them, and what fits them.
+
+Tables are written by delta-rs, and the checkpoint as Spark writes it. `test_start` tries some of it with whole jobs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+from unittest.mock import Mock
+
+import pytest
+from deltalake import DeltaTable
+
+from streaming_app.errors import OtherTopicError
+from streaming_app.kafka.offsets_topic import OffsetsTopic
+from streaming_app.stream.log_positions import NO_CUT, Cut, LogCheck
+from streaming_app.stream.slices import WHOLE
+from streaming_app.stream.source import EARLIEST
+from streaming_app.stream.start import StartPosition, check_same_topic, prepare_start
+from streaming_app.stream.table_versions import TableVersions, batch_writers
+from streaming_app.tables.checkpoint_offsets import checkpoint_location
+from streaming_app.tables.log_damage import mend_logs
+from streaming_app.tables.reader import WarehouseReader
+from streaming_app.tables.rust_table import Batch
+from streaming_app.tables.spark_writer import SparkWriter
+from tests.rows import group_row
+from tests.warehouses import copy_warehouse, create_tables, make_warehouse
+
+AT = datetime(2026, 11, 1, tzinfo=timezone.utc)
+HOUR = timedelta(hours=1)
+TOPIC = OffsetsTopic("offsets", "first-id", "kafka", 1, 40, {0: 40}, delete_retention_ms=24 * 3_600_000)
+PER_BATCH = 10
+"""Offsets; the last one is of a record that cannot be decoded, the one before it of an event."""
+CUT = Cut("offsets", 0, 15, 30, 7, 9, AT.isoformat())
+
+
+class Stopped:
+    """A warehouse whose job has written three batches, and has ended."""
+
+    def __init__(self, directory: Path) -> None:
+        """Take the tables in `directory`; next to it are a copy made after the second batch, and empty tables."""
+        self.directory, self.older, self._queries = directory, directory.with_name("older"), itertools.count()
+        self.created = directory.with_name("created")
+        self.become("default")
+
+    def write_batches(self) -> None:
+        assert self.start().message == "reading from the beginning"
+        for number in range(2):
+            self.write_batch(number)
+        copy_warehouse(self.directory, self.older)
+        self.write_batch(2)
+
+    def become(self, cluster: str) -> None:
+        self.writer = SparkWriter(Mock(), self.directory, cluster)  # where a job starts is decided without its session
+        self.checkpoint = checkpoint_location(self.writer.location, cluster)
+
+    def start(
+        self, topic: OffsetsTopic = TOPIC, *, reset: bool = False, away: timedelta | None = HOUR, log: LogCheck = NO_CUT
+    ) -> StartPosition:
+        return prepare_start(self.writer, self.checkpoint, topic, reset=reset, away=away, log=log)
+
+    def begin_batch(self, number: int) -> int:
+        """Write what Spark writes first; return the offset after the last one of the batch."""
+        end = PER_BATCH * (number + 1)
+        (self.checkpoint / "offsets").path.mkdir(parents=True, exist_ok=True)
+        if not (metadata := (self.checkpoint / "metadata").path).exists():
+            metadata.write_text(json.dumps({"id": f"{self.directory}-{next(self._queries)}"}), "utf-8")
+        ends = json.dumps({"offsets": {"0": end}})
+        (self.checkpoint / "offsets" / str(number)).path.write_text(f"v1\n{{}}\n{ends}\n", "utf-8")
+        return end
+
+    def write_batch(self, number: int) -> None:
+        """As a job writes a batch."""
+        end = self.begin_batch(number)
+        row = group_row("g", group_epoch=number + 2, last_offset=end - 2, cluster=self.writer.cluster)
+        event = {"group_id": "g", "kind": "state", "at": AT, "source_partition": 0, "offset": end - 2}
+        kept = {"partition": 0, "offset": end - 1, "timestamp": AT, "error_kind": "Unknown"}
+        groups = self.writer.table("groups")
+        groups.replace(groups.to_table([row]))
+        query = json.loads((self.checkpoint / "metadata").path.read_text("utf-8"))["id"]
+        appended, _ = batch_writers(self.writer.cluster, query)
+        for name, of_history in (("group_events", event), ("quarantine", kept)):
+            table = self.writer.table(name)
+            table.append(table.to_table([of_history]), Batch([f"{appended}-{name}"], WHOLE[0].version(number)))
+        TableVersions(self.writer, self.checkpoint).write()
+        (self.checkpoint / "commits").path.mkdir(exist_ok=True)
+        (self.checkpoint / "commits" / str(number)).path.write_text("v1\n{}\n", "utf-8")
+
+    def epochs(self) -> list[int]:
+        """The epochs of the group's row, if there is one."""
+        query = f"SELECT group_epoch FROM groups WHERE cluster = '{self.writer.cluster}'"
+        return [row["group_epoch"] for row in WarehouseReader(self.directory).rows(query)]
+
+    def record(self) -> dict[str, Any]:
+        return json.loads(Path(f"{self.checkpoint}.topic.json").read_text("utf-8"))
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What each test gets a copy of."""
+    directory = tmp_path_factory.mktemp("stopped")
+    Stopped(make_warehouse(directory / "warehouse")).write_batches()
+    create_tables(directory / "created")
+    return directory
+
+
+@pytest.fixture
+def stopped(written: Path, tmp_path: Path) -> Stopped:
+    return Stopped(copy_warehouse(written, tmp_path / "stopped") / "warehouse")
+
+
+def from_copy(stopped: Stopped, *names: str) -> None:
+    """Replace tables by a copy that was made after the second batch."""
+    for name in names:
+        shutil.rmtree(stopped.directory / name)
+        shutil.copytree(stopped.older / name, stopped.directory / name)
+
+
+def restore(stopped: Stopped, *names: str) -> None:
+    """Let Delta restore tables to where they were then."""
+    for name in names:
+        version = DeltaTable(stopped.older / name).version()
+        DeltaTable(stopped.directory / name).restore(version)
+
+
+def lose(stopped: Stopped, *names: str) -> None:
+    """Delete tables, which the start of the job creates again."""
+    for name in names:
+        shutil.rmtree(stopped.directory / name)
+        shutil.copytree(stopped.created / name, stopped.directory / name)
+
+
+def remove(stopped: Stopped, *names: str) -> None:
+    """Delete what is next to the tables."""
+    for name in names:
+        path = Path(f"{stopped.checkpoint}{name}")
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def forget_last_batch(stopped: Stopped) -> None:
+    """Let the checkpoint be one that was copied after the second batch."""
+    for kind in ("offsets", "commits"):
+        (stopped.checkpoint / kind / "2").path.unlink()
+
+
+def empty(stopped: Stopped, kind: str) -> None:
+    """As a power cut leaves the newest file: its length is written, or not even that."""
+    (stopped.checkpoint / kind / "2").path.write_bytes(b"")
+
+
+def cut_commits(stopped: Stopped) -> None:
+    """Let the newest commits of two tables be half written, and the start of the job mend them."""
+    for name in ("groups", "group_events"):
+        commit = max((stopped.directory / name / "_delta_log").glob("*.json"))
+        commit.write_bytes(commit.read_bytes()[:50])
+        os.utime(commit, (0, 0))
+        mend_logs([stopped.writer.location / name], lambda _: None)
+    empty(stopped, "commits")
+
+
+def become_other(stopped: Stopped) -> None:
+    """Let the checkpoint, and what is next to it, be copied for another cluster."""
+    of_first = stopped.checkpoint
+    stopped.become("other")
+    shutil.copytree(of_first.path, stopped.checkpoint.path)
+    for name in ("topic", "tables"):
+        shutil.copy(f"{of_first}.{name}.json", f"{stopped.checkpoint}.{name}.json")
+
+
+RESUMED = "resuming from the checkpoint"
+BEGUN = "reading from the beginning"
+AGAIN = "reading from the beginning again; the history stays"
+STAYS = "; reading from the beginning; the history stays"
+NONE: dict[str, dict[int, int]] = {"group_events": {}, "quarantine": {}, "topologies": {}}
+ALL = {**NONE, "group_events": {0: 28}, "quarantine": {0: 29}}
+"""How far the history reaches after three batches."""
+EARLIER = {**NONE, "group_events": {0: 18}, "quarantine": {0: 19}}
+"""And after two."""
+
+
+class Case(NamedTuple):
+    """What happened to a warehouse, how its job starts then, what it says, and how far the history reaches for it."""
+
+    change: Callable[[Stopped], None] | None
+    message: str
+    history: dict[str, dict[int, int]] = ALL
+    start: Mapping[str, Any] = MappingProxyType({})
+
+
+RESUMING = {
+    "nothing changed": Case(None, RESUMED),
+    "no batch was finished": Case(lambda one: remove(one, "/commits"), BEGUN),
+    "away for a day less an hour": Case(None, RESUMED, start={"away": 23 * HOUR}),
+    "tables that earlier builds wrote nothing of": Case(lambda one: remove(one, ".tables.json"), RESUMED),
+}
+AGAIN_FROM_THE_BEGINNING = {
+    "--reset": Case(None, AGAIN, start={"reset": True}),
+    "groups lost": Case(lambda one: lose(one, "groups"), AGAIN),
+    "checkpoint lost": Case(lambda one: remove(one, ""), AGAIN),
+    "record lost": Case(lambda one: remove(one, ".topic.json"), AGAIN),
+    "checkpoint deleted while it was written": Case(lambda one: remove(one, "/metadata"), AGAIN),
+    "history lost": Case(
+        lambda one: lose(one, "group_events"),
+        f"lost or restored since: group_events{STAYS}",
+        {**ALL, "group_events": {}},
+    ),
+    "groups of a copy": Case(lambda one: from_copy(one, "groups"), f"lost or restored since: groups{STAYS}"),
+    "history restored": Case(
+        lambda one: restore(one, "group_events"),
+        f"lost or restored since: group_events{STAYS}",
+        {**ALL, "group_events": {0: 18}},
+    ),
+    "two restored": Case(
+        lambda one: restore(one, "groups", "quarantine"),
+        f"lost or restored since: groups, quarantine{STAYS}",
+        {**ALL, "quarantine": {0: 19}},
+    ),
+    "a copy of which the checkpoint was made last": Case(
+        lambda one: from_copy(one, "groups", "group_events", "quarantine"),
+        f"lost or restored since: groups, group_events, quarantine{STAYS}",
+        EARLIER,
+    ),
+    "a copy of which the checkpoint was made first": Case(
+        forget_last_batch, f"the checkpoint is older than group_events, quarantine{STAYS}"
+    ),
+    "a power cut in the checkpoint": Case(
+        lambda one: empty(one, "offsets"), f"the checkpoint is damaged, offsets/2 cannot be read{STAYS}"
+    ),
+    "a power cut in checkpoint and tables": Case(
+        cut_commits, f"the checkpoint is damaged, commits/2 cannot be read{STAYS}", {**ALL, "group_events": {0: 18}}
+    ),
+    "a batch that was finished and not begun": Case(
+        lambda one: remove(one, "/offsets/2"), f"the checkpoint is damaged, offsets/2 is missing{STAYS}"
+    ),
+    "more partitions": Case(
+        None,
+        "the topic now has 3 partitions, reading from the beginning; the history stays",
+        start={"topic": TOPIC._replace(partitions=3)},
+    ),
+    "away for a day and an hour": Case(
+        None,
+        "last at the end of the topic 25 h ago, and tombstones are removed after 24 h: reading from the beginning; "
+        "the history stays",
+        start={"away": 25 * HOUR},
+    ),
+    "away for an unknown time": Case(
+        None,
+        "not known when the job was last at the end of the topic: reading from the beginning; the history stays",
+        start={"away": None},
+    ),
+    "a checkpoint of another cluster": Case(become_other, AGAIN, NONE),
+}
+
+
+@pytest.mark.parametrize("case", RESUMING.values(), ids=RESUMING)
+def test_a_job_goes_on_from_its_checkpoint(stopped: Stopped, case: Case) -> None:
+    if case.change:
+        case.change(stopped)
+    position = stopped.start(**case.start)
+    assert (position.message, position.from_beginning) == (case.message, False)
+    assert (position.history_offsets, position.starting) == (NONE, {})
+    assert stopped.epochs() == [4]
+    assert (stopped.checkpoint / "offsets" / "2").path.exists()
+
+
+@pytest.mark.parametrize("case", AGAIN_FROM_THE_BEGINNING.values(), ids=AGAIN_FROM_THE_BEGINNING)
+def test_a_job_reads_again_and_leaves_out_what_its_history_has(stopped: Stopped, case: Case) -> None:
+    if case.change:
+        case.change(stopped)
+    position = stopped.start(**case.start)
+    assert (position.message, position.from_beginning) == (case.message, True)
+    assert position.history_offsets == case.history
+    assert stopped.epochs() == []
+    assert not stopped.checkpoint.path.exists()
+    assert position.partitions_grew == ("topic" in case.start)
+
+    topic = {name: value for name, value in case.start.items() if name == "topic"}
+    again = stopped.start(**topic)  # it was killed before its first batch
+    assert (again.from_beginning, again.history_offsets) == (True, case.history)
+    stopped.begin_batch(0)  # and now within it
+    after_that = stopped.start(**topic)
+    assert (after_that.message, after_that.history_offsets) == (BEGUN, case.history)
+    assert after_that.partitions_grew == position.partitions_grew
+    stopped.write_batch(5)
+    assert stopped.start(**topic).message == RESUMED
+
+
+def test_a_whole_copy_is_resumed_from(stopped: Stopped) -> None:
+    shutil.rmtree(stopped.directory)
+    stopped.older.rename(stopped.directory)
+    assert stopped.start().message == RESUMED
+    assert stopped.epochs() == [3]
+
+
+def test_rows_of_other_clusters_stay(stopped: Stopped) -> None:
+    become_other(stopped)
+    stopped.start()
+    stopped.become("default")
+    assert stopped.epochs() == [4]
+    assert stopped.start().message == RESUMED
+
+
+OTHERS = {
+    "created again": (
+        TOPIC._replace(topic_id="second-id"),
+        r"Topic offsets was deleted and created again since the job last ran\. .* --reset .*; the history stays",
+    ),
+    "of another name": (TOPIC._replace(name="others"), "This is topic others, and the tables are of topic offsets"),
+    "of another cluster": (
+        TOPIC._replace(cluster_id="elsewhere"),
+        "This is Kafka cluster elsewhere, and the tables are of cluster kafka",
+    ),
+}
+
+
+@pytest.mark.parametrize(("topic", "message"), OTHERS.values(), ids=OTHERS)
+def test_another_topic_is_refused_until_a_reset_and_its_offsets_leave_nothing_out(
+    stopped: Stopped, topic: OffsetsTopic, message: str
+) -> None:
+    record = stopped.record()
+    for case in (None, lambda: remove(stopped, "")):
+        if case:
+            case()
+        with pytest.raises(OtherTopicError, match=message):
+            stopped.start(topic)
+        assert (stopped.record(), stopped.epochs()) == (record, [4])
+
+    position = stopped.start(topic, reset=True)
+    assert position.message == "another topic than before, reading from the beginning"
+    assert (position.from_beginning, position.history_offsets, stopped.epochs()) == (True, {}, [])
+    assert stopped.start(topic).history_offsets == NONE  # it ended before it read anything
+    later = {"group_id": "g", "kind": "state", "at": AT + HOUR, "source_partition": 0, "offset": 3}
+    table = stopped.writer.table("group_events")
+    table.append(table.to_table([later]))
+    assert stopped.start(topic).history_offsets == {**NONE, "group_events": {0: 3}}
+
+
+def test_a_running_job_knows_a_topic_that_was_created_again(stopped: Stopped) -> None:
+    check_same_topic(stopped.writer.files, stopped.checkpoint, TOPIC)
+    with pytest.raises(OtherTopicError, match="deleted and created again while the job ran"):
+        check_same_topic(stopped.writer.files, stopped.checkpoint, TOPIC._replace(topic_id="second-id"))
+
+
+def test_what_is_beyond_the_end_of_the_topic_is_of_another_one(stopped: Stopped) -> None:
+    remove(stopped, "", ".topic.json")
+    position = stopped.start(TOPIC._replace(end_offsets={0: 29}))
+    assert position.history_offsets == {**NONE, "group_events": {0: 28}}
+
+
+KILLED: dict[str, tuple[type, str, str]] = {
+    "before it changes anything": (SparkWriter, "highest_offsets", RESUMED),
+    "before it drops the checkpoint": (TableVersions, "forget", AGAIN),
+    "before it drops the rows": (SparkWriter, "delete_groups", AGAIN),
+    "before it knows the tables": (TableVersions, "write", AGAIN),
+}
+
+
+@pytest.mark.parametrize(("owner", "step", "message"), KILLED.values(), ids=KILLED)
+def test_a_job_that_is_killed_while_it_prepares_its_start_starts_over(
+    stopped: Stopped, monkeypatch: pytest.MonkeyPatch, owner: type, step: str, message: str
+) -> None:
+    def killed(*_: object, **_named: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, step, killed)
+        with pytest.raises(KeyboardInterrupt):
+            stopped.start(reset=True)
+    position = stopped.start()
+    assert position.message == message
+    assert stopped.epochs() == ([4] if message == RESUMED else [])
+    assert position.history_offsets == (NONE if message == RESUMED else ALL)
+
+
+def test_a_history_that_is_lost_within_the_first_batch_of_a_reading_is_written_again(stopped: Stopped) -> None:
+    stopped.start(reset=True)
+    stopped.begin_batch(0)
+    lose(stopped, "group_events")
+    position = stopped.start()
+    assert position.message == f"lost or restored since: group_events{STAYS}"
+    assert position.history_offsets == {**ALL, "group_events": {}}
+
+
+def test_of_a_log_that_was_cut_the_partition_is_read_again(stopped: Stopped) -> None:
+    position = stopped.start(log=LogCheck((CUT,), committed={0: 30}))
+    lost = "the log no longer has partition 0 of offsets, offsets 15 to 29"
+    assert position.message == f"{lost}: reading this partition again; the history stays, and says which of it is void"
+    assert (position.from_beginning, position.cut, position.starting) == (False, {0}, {0: EARLIEST})
+    assert position.history_offsets == {**NONE, "group_events": {0: 8}, "quarantine": {0: 9}}
+    assert stopped.epochs() == []
+    events = WarehouseReader(stopped.directory).rows("SELECT kind, void FROM group_events")
+    assert sorted((row["kind"], bool(row["void"])) for row in events) == [
+        ("log_truncated", False),
+        ("state", False),
+        ("state", True),
+        ("state", True),
+    ]
+
+
+def test_before_a_batch_that_ends_beyond_the_log_the_job_goes_on_from_the_one_before(stopped: Stopped) -> None:
+    position = stopped.start(log=LogCheck(ends_early=True, committed={0: 20}))
+    assert position.message == "the last batch was begun and ends beyond the log, resuming before it"
+    assert (position.from_beginning, position.cut, position.starting) == (False, frozenset(), {0: 20})
+    assert (position.history_offsets, stopped.epochs()) == (ALL, [4])

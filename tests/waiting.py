@@ -10,16 +10,18 @@ from typing import Any
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.member import SimulatedMember, settle
 
+MINUTES = 300.0
+"""Seconds until a test gives up: what it waits for takes a moment, also on a machine that does much else."""
 
-def wait_until(condition: Callable[[], bool], seconds: float = 60, *, interval: float = 0.05) -> bool:
+
+def wait_until(condition: Callable[[], bool], seconds: float = MINUTES, *, interval: float = 0.05) -> bool:
     """Poll at this interval until the condition is true or the time is up; return whether it was.
 
-    It is not asked again once it was true: what one broker has, the next one may not have yet. A minute is for a
-    machine that does much else; a test of what must not happen names a time of its own.
+    It is not asked again once it was true: what one broker has, the next one may not have yet.
     """
     deadline = time.monotonic() + seconds
     while not (is_true := condition()) and time.monotonic() < deadline:
-        time.sleep(interval)
+        time.sleep(interval)  # noqa: TID251 - the one place that polls
     return is_true
 
 

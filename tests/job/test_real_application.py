@@ -66,7 +66,7 @@ def applications(
                 one.check()
             return all(ends.items() <= committed(client, one.application_id).items() for one in started.values())
 
-        assert wait_until(have_caught_up, 60)
+        assert wait_until(have_caught_up)
         yield started
 
 

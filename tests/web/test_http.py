@@ -23,7 +23,7 @@ from streaming_app.web import monitoring
 from streaming_app.web.monitoring import monitoring_app, monitoring_server
 from streaming_app.web.server import HttpServer, Limits
 from tests.metrics.metrics_harness import NOW, batch, group, sources
-from tests.waiting import MINUTES, wait_until
+from tests.waiting import MINUTES, thread_names, wait_until
 from tests.web import http_client
 from tests.web.http_client import connect
 from tests.web.server_clock import ServerClock
@@ -206,7 +206,7 @@ def test_silent_clients_block_neither_other_clients_nor_the_shutdown(
     try:
         assert request(server, "/metrics")[0] == 200
         server.close()
-        assert not [thread for thread in threading.enumerate() if thread.name == "metrics"]
+        assert wait_until(lambda: "metrics" not in thread_names())
         assert slow.recv(1) == b""
     finally:
         for client in (*silent, slow):

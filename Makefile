@@ -47,6 +47,7 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.timing_lint
 
 generate: $(STAMP)
 	$(BIN)/python -m deploy.generate

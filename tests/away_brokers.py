@@ -10,7 +10,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay
 from streaming_app.errors import SetupError
 from streaming_app.kafka.connection import Admin
 from tests.kafka_cluster import LocalCluster
-from tests.waiting import wait_until
+from tests.waiting import MINUTES, wait_until
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def killed(cluster: LocalCluster, victim: int) -> Iterator[None]:
         yield
     finally:
         # Meanwhile some connection of another process may have got the port of the broker.
-        for attempt in Retrying(retry=retry_if_exception_type(SetupError), stop=stop_after_delay(60)):
+        for attempt in Retrying(retry=retry_if_exception_type(SetupError), stop=stop_after_delay(MINUTES)):
             with attempt:
                 cluster.start_brokers([victim])
 
@@ -46,4 +46,4 @@ def paused(cluster: LocalCluster, victim: int) -> Iterator[None]:
     finally:
         cluster.resume(victim)
         with connection(cluster.bootstrap_server) as admin:
-            assert wait_until(lambda: len(admin.describe_cluster()["brokers"]) == len(cluster.brokers), 60)
+            assert wait_until(lambda: len(admin.describe_cluster()["brokers"]) == len(cluster.brokers))

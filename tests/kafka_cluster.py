@@ -20,10 +20,10 @@ from streaming_app.sandbox.broker import LocalBroker, make_cluster_id
 from streaming_app.sandbox.process import HOST, Process, Startable, reserve_port
 from tests.groups.encoded import Pair
 from tests.processes import send_signal
-from tests.waiting import wait_until
+from tests.waiting import MINUTES, wait_until
 
 CONTROLLER_ID = 100
-_ELECTION_SECONDS = 300.0
+_ELECTION_SECONDS = MINUTES
 _PROPERTIES = {
     "offsets.topic.replication.factor": "3",
     "transaction.state.log.replication.factor": "3",
@@ -149,7 +149,7 @@ class LocalCluster(Startable):
             bootstrap_servers=self.running_server.split(","), enable_idempotence=False, reconnect_backoff_max_ms=200
         ) as producer:
             sent = [producer.send(topic, key=key, value=value, partition=partition) for key, value in records]
-            return max(int(one.get(30).offset) for one in sent)
+            return max(int(one.get(MINUTES).offset) for one in sent)
 
     def delete_records(self, topic: str, before: int, partition: int = 0) -> None:
         """Delete the records before an offset; the topic's `cleanup.policy` must allow it."""

@@ -9,7 +9,7 @@ from kafka import KafkaProducer
 
 from offsets_decoder import encode
 from tests.groups.encoded import Pair, metadata_record
-from tests.waiting import wait_until
+from tests.waiting import MINUTES, wait_until
 
 UNDECODABLE: Pair = (b"\x00\x18\x00\x01g", b"?")
 Append = Callable[..., int]
@@ -31,7 +31,8 @@ def appending(server: str) -> Iterator[Append]:
 
         def append(topic: str, *records: Pair, partition: int = 0) -> int:
             assert wait_until(lambda: partition in (producer.partitions_for(topic) or ()))  # it may be new
-            sent = [producer.send(topic, key=key, value=value, partition=partition).get(30) for key, value in records]
-            return int(sent[-1].offset)
+            for key, value in records:
+                sent = producer.send(topic, key=key, value=value, partition=partition).get(MINUTES)
+            return int(sent.offset)
 
         yield append

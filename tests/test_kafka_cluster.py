@@ -53,8 +53,8 @@ def test_a_paused_broker_loses_its_partitions_and_gets_back_into_the_isr(
     paused = three_brokers.leader(topic, 0)
     three_brokers.pause(paused)
     try:
-        assert wait_until(lambda: three_brokers.leader(topic, 0) not in {paused, -1}, 60)
+        assert wait_until(lambda: three_brokers.leader(topic, 0) not in {paused, -1})
     finally:
         three_brokers.resume(paused)
 
-    assert wait_until(lambda: paused in three_brokers.in_sync(topic, 0), 60)
+    assert wait_until(lambda: paused in three_brokers.in_sync(topic, 0))

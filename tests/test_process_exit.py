@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import MINUTES
 from tests.warehouses import make_warehouse
 
 _PROGRAM = """
@@ -16,17 +17,17 @@ from deltalake import DeltaTable
 from streaming_app.cli.options import handle_errors
 from streaming_app.errors import JobError
 
-has_read = threading.Event()
+is_reading = threading.Event()
 
 def read():
     while True:
         DeltaTable(sys.argv[1]).to_pyarrow_table()
-        has_read.set()
+        is_reading.set()
 
 @handle_errors
 def command():
     threading.Thread(target=read, daemon=True).start()
-    has_read.wait()
+    is_reading.wait()
     print("done")
     {end}
 
@@ -40,7 +41,7 @@ command()
 )
 def test_a_thread_inside_delta_rs_does_not_crash_the_end(tmp_path: Path, end: str, code: int) -> None:
     command = [sys.executable, "-c", _PROGRAM.format(end=end), make_warehouse(tmp_path) / "alerts"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=MINUTES)
     assert (ended.returncode, ended.stdout) == (code, "done\n")
 
 
@@ -49,5 +50,5 @@ def test_a_command_whose_threads_have_ended_ends_as_python_does(tmp_path: Path) 
     program = _PROGRAM.replace("while True:", "while threading.current_thread().__dict__.get('running', True):")
     program = program.format(end=f"{ending}; threading.enumerate()[1].join()")
     command = [sys.executable, "-c", program, make_warehouse(tmp_path) / "alerts"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=MINUTES)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "done\nat exit\n", "")

@@ -21,7 +21,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = MINUTES, *, inter
     """
     deadline = time.monotonic() + seconds
     while not (is_true := condition()) and time.monotonic() < deadline:
-        time.sleep(interval)
+        time.sleep(interval)  # noqa: TID251 - the one place that polls
     return is_true
 
 

@@ -29,7 +29,7 @@ _DECIDING = ("delta-spark", "deltalake", "pyspark")
 
 def warehouse_template(spark: Callable[[], SparkSession]) -> Path:
     """Return the template; the session is asked for only if there is none yet. For any number of processes at once."""
-    path = DIRECTORY / f"warehouse-{_fingerprint()}"
+    path = template_path()
     DIRECTORY.mkdir(parents=True, exist_ok=True)
     with FileLock(DIRECTORY / "warehouse.lock"):
         if not path.exists():
@@ -40,6 +40,11 @@ def warehouse_template(spark: Callable[[], SparkSession]) -> Path:
                 SparkWriter(spark(), str(created), "default").prepare()
                 created.rename(path)
     return path
+
+
+def template_path() -> Path:
+    """Return where the template is, if it has been made."""
+    return DIRECTORY / f"warehouse-{_fingerprint()}"
 
 
 def _fingerprint() -> str:

@@ -22,6 +22,7 @@ from streaming_app.kafka.protocol import UNKNOWN_SERVER_ERROR, Fields, GroupErro
 TasksByRole = dict[str, dict[str, list[int]]]
 """By role (`active`, `standby`, `warmup`), then by subtopology id: sorted partitions."""
 
+SETTLE_SECONDS = 30.0
 _PAUSE_SECONDS = 0.05  # between two heartbeats of members that are not settled
 _METADATA_DELAY_SECONDS = 3.0  # until a coordinator knows a topic that was just created
 JOIN_EPOCH, LEAVE_EPOCH, LEAVE_TEMPORARILY_EPOCH = 0, -1, -2
@@ -174,14 +175,15 @@ def settle(
     members: Sequence[SimulatedMember],
     until: Callable[[], bool] | None = None,
     *,
-    timeout_seconds: float = 30.0,
+    timeout_seconds: float | None = None,
 ) -> None:
     """Let the members send heartbeats until a condition holds; by default until all are settled and all groups Stable.
 
-    Raises TimeoutError with the states of the groups if it does not hold in time.
+    Raises TimeoutError with the states of the groups if it does not hold in time, by default `SETTLE_SECONDS`.
     """
     client, group_ids = members[0].client, sorted({member.group_id for member in members})
-    deadline = time.monotonic() + timeout_seconds
+    seconds = SETTLE_SECONDS if timeout_seconds is None else timeout_seconds
+    deadline = time.monotonic() + seconds
 
     def states() -> dict[str, str]:
         return {group["group_id"]: group["group_state"] for group in client.describe(group_ids)}
@@ -191,7 +193,7 @@ def settle(
 
     while not (until or settled)():
         if time.monotonic() >= deadline:
-            raise TimeoutError(f"not settled within {timeout_seconds} s: {states()}")
+            raise TimeoutError(f"not settled within {seconds} s: {states()}")
         for member in members:
             member.step()
         time.sleep(_PAUSE_SECONDS)

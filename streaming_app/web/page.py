@@ -310,12 +310,17 @@ class PageServer(HttpServer):
     """The page, at an address that it listens at from its creation on."""
 
     def __init__(
-        self, warehouse: Location | Path, cluster: str, settings: PageAccess, report: Report = lambda _line: None
+        self,
+        warehouse: Location | Path,
+        cluster: str,
+        settings: PageAccess,
+        report: Report = lambda _line: None,
+        clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
     ) -> None:
         """Listen. `report` gets a line for each new error of a page. Raises SetupError if that is not possible."""
         self._settings = settings
-        source = SnapshotSource(warehouse, cluster, labels=Labels(settings.labels))
-        page = Page(source, settings, report=report)
+        source = SnapshotSource(warehouse, cluster, clock, Labels(settings.labels))
+        page = Page(source, settings, clock, report)
         super().__init__(
             settings.listen,
             page.app,

@@ -10,6 +10,7 @@ from streaming_app.checks.result import FAILED, OK
 from streaming_app.checks.sinks import check_sinks
 from streaming_app.config.settings import SinkList
 from streaming_app.notify.sink import BaseSettings
+from streaming_app.sandbox.process import reserve_port
 from tests.notify.receivers import HttpReceiver
 
 
@@ -37,7 +38,11 @@ def test_a_receiver_that_nobody_listens_at_fails() -> None:
             settings(type="webhook", url=f"http://127.0.0.1:{port}/"), "default", send_test=False
         )
         assert reachable.status == OK
-    (unreachable,) = check_sinks(settings(type="webhook", url=f"http://127.0.0.1:{port}/"), "default", send_test=False)
+    with reserve_port() as unused:
+        port = unused.getsockname()[1]
+        (unreachable,) = check_sinks(
+            settings(type="webhook", url=f"http://127.0.0.1:{port}/"), "default", send_test=False
+        )
     assert unreachable.status == FAILED
     assert unreachable.text == f"127.0.0.1:{port}: Connection refused"
 

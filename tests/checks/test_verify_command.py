@@ -111,7 +111,8 @@ def test_an_error_that_prevents_the_comparison_is_one_line(
     jks.write_text("security.protocol=SSL\nssl.truststore.location=trust.jks\n", "utf-8")
     with reserve_port() as free:
         unused = f"127.0.0.1:{free.getsockname()[1]}"
-    unreachable = streams_groups("verify", "--bootstrap-server", unused, "--warehouse", str(tables), "--timeout", "1")
+        options = ("--bootstrap-server", unused, "--warehouse", str(tables), "--timeout", "1")
+        unreachable = streams_groups("verify", *options)
     for result, message in (
         (verify(tmp_path / "missing"), "No streams-groups warehouse at"),
         (verify(tables, "--cluster", "another"), "The job has not finished a batch yet"),

@@ -172,10 +172,15 @@ def test_a_command_that_is_killed_leaves_no_process_behind(warehouse: Path, end:
     command = [sys.executable, "-m", "streaming_app", "sql", query, "--warehouse", str(warehouse), "--timeout", "5s"]
     with subprocess.Popen(command) as running:
         children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
-        assert wait_until(lambda: bool(children.read_text("utf-8").split()))
-        (child,) = children.read_text("utf-8").split()
+        started: list[str] = []
+
+        def has_started() -> bool:
+            started[:] = children.read_text("utf-8").split()
+            return bool(started)
+
+        assert wait_until(has_started)
         running.send_signal(end)
-    assert wait_until(lambda: not Path("/proc", child).exists(), 300)
+    assert wait_until(lambda: not Path("/proc", *started).exists())
 
 
 @pytest.mark.slow

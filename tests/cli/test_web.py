@@ -6,7 +6,6 @@ import http.client
 import json
 import shutil
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime, timezone
@@ -21,6 +20,7 @@ from streaming_app.config.sections import check_base_path
 from streaming_app.web import live
 from streaming_app.web.access import PageAccess, PageError, read_credentials
 from streaming_app.web.page import PageServer
+from tests.waiting import MINUTES
 from tests.web.sample import group, replace_group, write_sample
 
 
@@ -74,10 +74,9 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def test_the_server_tells_viewers_of_changes_and_stops_while_they_look(warehouse: Path) -> None:
     server = PageServer(warehouse, "default", PageAccess(listen="127.0.0.1:0"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
+    server.start()
     address = urlsplit(server.url)
-    with closing(http.client.HTTPConnection(str(address.hostname), address.port, timeout=30)) as connection:
+    with closing(http.client.HTTPConnection(str(address.hostname), address.port, timeout=MINUTES)) as connection:
         connection.request("GET", "/events")
         response = connection.getresponse()
         assert response.headers["Content-Type"].startswith("text/event-stream")
@@ -93,21 +92,18 @@ def test_the_server_tells_viewers_of_changes_and_stops_while_they_look(warehouse
         replace_group(warehouse, group("price-feed", "Empty", datetime.now(timezone.utc), 0))
         assert next_tag() != first
         server.stop()
-        thread.join(20)
-        assert not thread.is_alive()
+        server.wait()
 
 
 def test_more_viewers_than_the_limit_are_refused(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "MAX_VIEWERS", 0)
     server = PageServer(warehouse, "default", PageAccess(listen="127.0.0.1:0"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
+    server.start()
     address = urlsplit(server.url)
-    with closing(http.client.HTTPConnection(str(address.hostname), address.port, timeout=30)) as connection:
+    with closing(http.client.HTTPConnection(str(address.hostname), address.port, timeout=MINUTES)) as connection:
         connection.request("GET", "/events")
         assert connection.getresponse().status == 503
-    server.stop()
-    thread.join(10)
+    server.close()
 
 
 def test_a_page_that_others_can_read_is_known_to_be_open() -> None:

@@ -127,7 +127,7 @@ def test_a_repository_that_is_silent_is_not_waited_for_twice_as_long(
     """By a clock that each look at Ivy moves by a second."""
     looks, resolved = itertools.count(), list[object]()
     now = [0.0]
-    monkeypatch.setattr(jars, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=time.sleep))
+    monkeypatch.setattr(jars, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=time.sleep))  # noqa: TID251 - the real one
     monkeypatch.setattr(jars._Ivy, "resolve", lambda *arguments: resolved.append(arguments) or [default_repository])
     with reserve_port() as silent:
         silent.listen()

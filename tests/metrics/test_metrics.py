@@ -31,6 +31,7 @@ from streaming_app.tables.definitions import tables, views
 from streaming_app.web.monitoring import monitoring_server
 from tests.metrics.metrics_harness import NOW, SINCE, busy_health, group, sources
 from tests.tools import MissingToolError, debian_tool
+from tests.waiting import MINUTES
 
 Scrape = Callable[..., str]
 
@@ -59,7 +60,7 @@ def scrape() -> Iterator[Scrape]:
         servers.append(monitoring_server("127.0.0.1:0", registry, metric_sources.health, "prod"))
         servers[-1].start()
         request = Request(f"{servers[-1].url}/metrics", headers={"Accept": accept, "Accept-Encoding": "gzip"})  # noqa: S310
-        with urlopen(request, timeout=30) as response:  # noqa: S310 - our own
+        with urlopen(request, timeout=MINUTES) as response:  # noqa: S310 - our own
             assert response.status == 200
             return gzip.decompress(response.read()).decode()
 

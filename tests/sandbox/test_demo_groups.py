@@ -1,18 +1,13 @@
-import os
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer
 
-from streaming_app.errors import SetupError
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.demo_groups import DemoGroups, create_demo_groups
-from tests.wordcount import INPUT_TOPIC, OUTPUT_TOPIC, WordCount
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 
@@ -50,7 +45,6 @@ def test_every_group_reaches_its_state_and_is_kept_there_by_heartbeats(
 ) -> None:
     for _ in range(5):
         demo_groups.heartbeat()
-        time.sleep(0.2)
         expected = {group_id: state for group_id, state in demo_groups.states.items() if state != "Dead"}
         assert own_client.list_groups() == expected
 
@@ -107,10 +101,12 @@ def test_a_member_that_was_removed_joins_again(own_client: StreamsGroupClient, d
     assert group(own_client, removed.group_id)["members"] == []
     demo_groups.heartbeat()
     assert [one["member_id"] for one in group(own_client, removed.group_id)["members"]] == [removed.member_id]
-    for _ in range(5):
+
+    def is_stable() -> bool:
         demo_groups.heartbeat()
-        time.sleep(0.1)
-    assert group(own_client, removed.group_id)["group_state"] == "Stable"
+        return bool(group(own_client, removed.group_id)["group_state"] == "Stable")
+
+    assert wait_until(is_stable)
 
 
 def test_closed_groups_send_no_heartbeats(own_client: StreamsGroupClient, demo_groups: DemoGroups) -> None:
@@ -122,53 +118,3 @@ def test_closed_groups_send_no_heartbeats(own_client: StreamsGroupClient, demo_g
     assert member.epoch == 99
     member.epoch = epoch
     assert own_client.describe(["payments-enrichment"])[0]["group_state"] == "Stable"
-
-
-def test_a_real_streams_application_becomes_stable_and_counts_words(
-    own_broker: LocalBroker, own_client: StreamsGroupClient, tmp_path: Path
-) -> None:
-    own_client.create_topic(INPUT_TOPIC, 2)
-    own_client.create_topic(OUTPUT_TOPIC, 2)
-    with WordCount(own_broker.bootstrap_server, tmp_path, application_id="word-count") as application:
-        deadline = time.monotonic() + 60
-        while group(own_client, "word-count")["group_state"] != "Stable" and time.monotonic() < deadline:
-            application.check()
-            time.sleep(0.2)
-        described = group(own_client, "word-count")
-        assert described["group_state"] == "Stable", application.log_file.read_text()[-2000:]
-        assert [part["subtopology_id"] for part in described["topology"]["subtopologies"]] == ["0", "1"]
-        assert (
-            sum(len(tasks["partitions"]) for one in described["members"] for tasks in one["assignment"]["active_tasks"])
-            == 4
-        )
-        producer = KafkaProducer(bootstrap_servers=own_broker.bootstrap_server)
-        producer.send(INPUT_TOPIC, b"to be or not to be").get(timeout=10)
-        producer.close()
-        assert counts(own_broker, deadline) == {b"to": 2, b"be": 2, b"or": 1, b"not": 1}
-        pid = application.pid
-    assert pid is not None
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
-
-
-def counts(broker: LocalBroker, deadline: float) -> dict[bytes, int]:
-    """The counts of WordCount, once it has counted six words or the deadline has passed."""
-    result: dict[bytes, int] = {}
-    consumer = KafkaConsumer(OUTPUT_TOPIC, bootstrap_servers=broker.bootstrap_server, auto_offset_reset="earliest")
-    while sum(result.values()) < 6 and time.monotonic() < deadline:
-        for batch in consumer.poll(timeout_ms=200).values():
-            result |= {record.key: int.from_bytes(record.value, "big") for record in batch}
-    consumer.close()
-    return result
-
-
-def test_an_application_that_exits_by_itself_is_an_error_with_the_reason(
-    tmp_path: Path, own_broker: LocalBroker
-) -> None:
-    application = WordCount(own_broker.bootstrap_server, tmp_path, properties={"num.stream.threads": "some"})
-    with application:
-        deadline = time.monotonic() + 60
-        while application.pid is not None and time.monotonic() < deadline:
-            time.sleep(0.1)
-        with pytest.raises(SetupError, match=r"^WordCount exited: .*num.stream.threads"):
-            application.check()

@@ -10,10 +10,11 @@ import pytest
 from streaming_app.errors import SetupError
 from streaming_app.sandbox import process as process_module
 from streaming_app.sandbox.process import Process, reserve_port
+from tests.waiting import MINUTES, wait_until
 
 OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 IGNORES_SIGTERM = (
-    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('started', flush=True); time.sleep(60)"
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('started', flush=True); time.sleep(6000)"
 )
 
 
@@ -31,26 +32,25 @@ def test_a_program_that_does_not_exist_is_one_clear_line(tmp_path: Path) -> None
 )
 def test_the_exit_code_is_the_programs_own(program: str, code: int, tmp_path: Path) -> None:
     process = Process(python(program), tmp_path / "log")
-    assert process.wait(10) == code
+    assert process.wait(MINUTES) == code
     process.stop()
     assert process.exit_code == code
 
 
 def test_output_and_errors_go_to_the_log(tmp_path: Path) -> None:
     process = Process(python("import sys; print('out'); print('err', file=sys.stderr)"), tmp_path / "log")
-    process.wait(10)
+    process.wait(MINUTES)
     process.stop()
     assert sorted((tmp_path / "log").read_text().split()) == ["err", "out"]
 
 
 def test_a_program_that_ignores_sigterm_is_killed_after_the_grace_period(tmp_path: Path) -> None:
     process = Process(python(IGNORES_SIGTERM), tmp_path / "log", grace_seconds=0.3)
-    while "started" not in (tmp_path / "log").read_text():
-        time.sleep(0.01)
+    assert wait_until(lambda: "started" in (tmp_path / "log").read_text(), interval=0.01)
     started = time.monotonic()
     process.stop()
     assert process.exit_code == 128 + signal.SIGKILL
-    assert time.monotonic() - started >= 0.3
+    assert time.monotonic() - started >= 0.3  # noqa: WAIT001 - the least: a slow machine takes longer
 
 
 def test_stopping_twice_or_after_a_kill_does_nothing(tmp_path: Path) -> None:
@@ -69,15 +69,13 @@ def test_the_program_is_terminated_however_its_parent_exits(exit_statement: str,
     parent = f"""
 import os, pathlib, sys
 from streaming_app.sandbox.process import Process, reserve_port
+from tests.waiting import MINUTES, wait_until
 process = Process([sys.executable, "-c", "import time; time.sleep(600)"], pathlib.Path({str(tmp_path / "log")!r}))
 print(process.pid, flush=True)
 {exit_statement}
 """
     pid = int(subprocess.run(python(parent), stdout=subprocess.PIPE, check=False).stdout)
-    deadline = time.monotonic() + 60
-    while (is_running := Path(f"/proc/{pid}").exists()) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not is_running
+    assert wait_until(lambda: not Path(f"/proc/{pid}").exists())
 
 
 @pytest.mark.skipif(not OUTGOING_PORTS.exists(), reason="the range is read as Linux shows it")

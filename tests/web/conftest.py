@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import threading
-import time
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -15,15 +12,15 @@ from playwright.sync_api import Browser, expect, sync_playwright
 from streaming_app.web.access import PageAccess
 from streaming_app.web.page import Page, PageServer
 from streaming_app.web.source import SnapshotSource
+from tests.waiting import wait_until
 from tests.web.browser import LONGEST_WAIT, find_chromium, launch
-from tests.web.sample import write_sample
+from tests.web.sample import WRITTEN, clock, write_sample
 
 
 @pytest.fixture(scope="session")
 def sample_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sample warehouse: do not write to it. The last tests of a run see it half an hour old; none sees it new."""
-    then = datetime.now(timezone.utc) - timedelta(minutes=12)
-    return write_sample(tmp_path_factory.mktemp("page") / "warehouse", then)
+    """The sample warehouse: do not write to it."""
+    return write_sample(tmp_path_factory.mktemp("page") / "warehouse", WRITTEN)
 
 
 @pytest.fixture
@@ -35,29 +32,26 @@ def sample(sample_template: Path, tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def page(sample_template: Path) -> Page:
     """The application on the sample warehouse."""
-    return Page(SnapshotSource(sample_template, "default"), PageAccess())
+    return Page(SnapshotSource(sample_template, "default", clock), PageAccess(), clock)
 
 
 @pytest.fixture(scope="session")
 def serve_page() -> Iterator[Callable[..., str]]:
-    """Serves a warehouse at a free port until the end of the session, and returns the URL: `serve_page(path)`."""
-    servers: list[tuple[PageServer, threading.Thread]] = []
+    """Serves a warehouse until the end of the session, at a free port and at `NOW`; `serve_page(path)` is the URL."""
+    servers: list[PageServer] = []
 
     def serve(warehouse: Path, **settings: object) -> str:
-        server = PageServer(warehouse, "default", PageAccess(**{"listen": "127.0.0.1:0", **settings}))
-        thread = threading.Thread(target=server.run, name="page", daemon=True)
-        thread.start()
-        deadline = time.monotonic() + 60
-        while not server.is_started and time.monotonic() < deadline:
-            time.sleep(0.01)
-        servers.append((server, thread))
+        server = PageServer(warehouse, "default", PageAccess(**{"listen": "127.0.0.1:0", **settings}), clock=clock)
+        server.start()
+        servers.append(server)
+        assert wait_until(lambda: server.is_started, interval=0.01)
         return server.url
 
     yield serve
-    for server, _ in servers:
+    for server in servers:
         server.stop()
-    for _, thread in servers:
-        thread.join(5)
+    for server in servers:
+        server.wait()
 
 
 @pytest.fixture(scope="session")

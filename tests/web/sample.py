@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,10 @@ from tests.rows import Row, group_row, member_row, subtopology_row, task_row
 from tests.warehouses import append, make_warehouse, replace_rows
 from tests.web import sample_others
 
+NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
+"""When a page of the tests is looked at."""
+WRITTEN = NOW - timedelta(minutes=12)
+"""When the job wrote the sample: no page shows it as new."""
 RICH = "orders-enrichment"
 HOSTILE = ("<script>alert(1)</script><b>", "${spark.sql.session.timeZone}", STORED, "ab'\\${x}🎉" * 2_700, "")
 
@@ -50,6 +54,11 @@ def write_sample(path: Path, now: datetime, more: int = 0, *, hostile: bool = Tr
         append(path, "groups", group("eu-orders", "Stable", now, 33, cluster=sample_others.OTHER_CLUSTER))
     beat(path, now)
     return path
+
+
+def clock() -> datetime:
+    """Return when a page of the tests is looked at."""
+    return NOW
 
 
 def replace_group(path: Path, row: Row) -> None:

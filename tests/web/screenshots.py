@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.warehouses import append
 from tests.web.browser import view
-from tests.web.sample import RICH, write_sample
+from tests.web.sample import NOW, RICH, clock, write_sample
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -21,11 +21,10 @@ _SIZE = {"width": 1200, "height": 800}
 
 def write_clean_sample(directory: Path) -> Path:
     """Create the sample without the hostile names, and with a change before a group was down."""
-    now = datetime.now(timezone.utc)
-    warehouse = write_sample(directory / "warehouse", now, hostile=False)
+    warehouse = write_sample(directory / "warehouse", NOW, hostile=False)
     change = {"kind": "config_changed", "old": "{}", "new": '{"streams.num.standby.replicas": "1"}'}
     of_group = {"cluster": "default", "group_id": _DOWN, "source_partition": 0, "offset": 1}
-    append(warehouse, "group_events", {**of_group, **change, "at": now - timedelta(minutes=21)})
+    append(warehouse, "group_events", {**of_group, **change, "at": NOW - timedelta(minutes=21)})
     return warehouse
 
 
@@ -35,24 +34,24 @@ def take(browser: Browser, url: str, directory: Path) -> list[Path]:
     for scheme in ("light", "dark"):
         with view(browser, url, color_scheme=scheme, viewport=_SIZE, reduced_motion="reduce") as seen:
             seen.open("/")
-            seen.page.wait_for_timeout(300)
+            seen.wait_for_frames()
             taken.append(directory / f"page-overview{_suffix(scheme)}.png")
             seen.page.screenshot(path=taken[-1])
             if scheme == "dark":
                 continue
             seen.open("/pipelines")
             seen.wait_for_picture()
-            seen.page.wait_for_timeout(300)
+            seen.wait_for_frames()
             taken.append(directory / "page-pipelines.png")
             seen.page.screenshot(path=taken[-1], clip={"x": 0, "y": 0, "width": 1200, "height": 1010}, full_page=True)
             seen.open(f"/group?id={_DOWN}&range=1h")
-            seen.page.wait_for_timeout(300)
+            seen.wait_for_frames()
             taken.append(directory / "page-questions.png")
             seen.page.screenshot(path=taken[-1], clip={"x": 0, "y": 0, "width": 1200, "height": 740})
             for name, instant in ((f"page-group{_suffix(scheme)}.png", ""), ("page-instant.png", "&at=700m")):
                 seen.open(f"/group?id={RICH}&range=24h{instant}")
                 seen.wait_for_picture()
-                seen.page.wait_for_timeout(300)
+                seen.wait_for_frames()
                 taken.append(directory / name)
                 bottom = seen.page.locator("#tasks").bounding_box()
                 height = round(bottom["y"] + bottom["height"] + 15) if bottom else 1600
@@ -67,9 +66,6 @@ def _suffix(scheme: str) -> str:
 
 def main() -> None:
     """Write the pictures of the documentation."""
-    import threading  # noqa: PLC0415
-    import time  # noqa: PLC0415
-
     from playwright.sync_api import sync_playwright  # noqa: PLC0415
 
     from streaming_app.web.access import PageAccess  # noqa: PLC0415
@@ -77,17 +73,14 @@ def main() -> None:
     from tests.web.browser import launch  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as directory, sync_playwright() as playwright:
-        server = PageServer(write_clean_sample(Path(directory)), "default", PageAccess(listen="127.0.0.1:0"))
-        thread = threading.Thread(target=server.run, daemon=True)
-        thread.start()
-        while not server.is_started:
-            time.sleep(0.05)
+        access = PageAccess(listen="127.0.0.1:0")
+        server = PageServer(write_clean_sample(Path(directory)), "default", access, clock=clock)
+        server.start()
         browser = launch(playwright)
         for file in take(browser, server.url, FIGURES):
             print(f"{file.name}: {file.stat().st_size:,} bytes")
         browser.close()
-        server.stop()
-        thread.join()
+        server.close()
 
 
 if __name__ == "__main__":

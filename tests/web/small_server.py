@@ -1,6 +1,6 @@
 """A metrics server in a process of its own with few file descriptors: `python -m tests.web.small_server LIMIT`.
 
-Prints the URL of the server, and serves until standard input is closed.
+Prints the URL of the server, and serves until standard input is closed. No time passes for it meanwhile.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from streaming_app.metrics.collector import make_registry
 from streaming_app.stream.health import Health
 from streaming_app.web.monitoring import monitoring_server
 from tests.metrics.metrics_harness import group, sources
+from tests.web.server_clock import ServerClock
 
 
 def main(limit: int) -> None:
@@ -21,8 +22,10 @@ def main(limit: int) -> None:
     registry = make_registry(sources([group(f"group-{n}") for n in range(100)], health=health), MetricsSettings())
     server = monitoring_server("127.0.0.1:0", registry, health, "prod")
     server.start()
+    clock = ServerClock(server)
     print(server.url, flush=True)
     sys.stdin.read()
+    clock.resume()
     server.close()
 
 

@@ -28,16 +28,20 @@ from streaming_app.web.words import NO_LABELS, NOTHING, Labels, group_query, sho
 from tests.waiting import wait_until
 from tests.warehouses import append, make_warehouse
 from tests.web import sample_others
-from tests.web.sample import HOSTILE, RICH, beat, group, member, part, replace_group, task
+from tests.web.sample import HOSTILE, NOW, RICH, beat, clock, group, member, part, replace_group, task
 
 LOCAL = "http://localhost"
 
 
 @pytest.fixture(scope="module")
-def client(page: Page, sample_template: Path) -> Iterator[TestClient]:
-    beat(sample_template, datetime.now(timezone.utc))  # other tests may have used it for half an hour
+def client(page: Page) -> Iterator[TestClient]:
     with TestClient(page.app, base_url=LOCAL) as connected:
         yield connected
+
+
+def look(warehouse: Path, cluster: str = "default") -> TestClient:
+    """Return a client of a page on this warehouse."""
+    return TestClient(Page(SnapshotSource(warehouse, cluster, clock), PageAccess(), clock).app, base_url=LOCAL)
 
 
 def shown(text: str) -> list[str]:
@@ -102,7 +106,7 @@ def test_a_group_begins_with_its_verdict_since_when_why_and_what_will_be_lost(cl
     shown = re.match(r"fraud-detection Down For (\d+) min , since (\S+ \S+)Z :", top)
     assert shown, top
     since = datetime.fromisoformat(shown[2]).replace(tzinfo=timezone.utc)
-    assert 0 <= (datetime.now(timezone.utc) - since).total_seconds() - 60 * int(shown[1]) < 75
+    assert NOW - since == timedelta(minutes=int(shown[1]))
     for words in ("MISSING_SOURCE_TOPICS", "It is not over: it is not ready.", "Retention deletes the oldest record"):
         assert words in top
     assert top.index("Incident down-1a2b3c4d") < top.index("NotReady : Its topology cannot run")
@@ -135,36 +139,34 @@ def test_the_overview_has_the_last_day_of_each_group_and_what_comes(client: Test
 
 
 def test_an_overview_without_trouble_says_since_when(tmp_path: Path) -> None:
-    now = datetime.now(timezone.utc)
     warehouse = make_warehouse(tmp_path / "warehouse")
-    append(warehouse, "groups", group("calm", "Stable", now, 60))
-    beat(warehouse, now)
-    client = TestClient(Page(SnapshotSource(warehouse, "default"), PageAccess()).app, base_url=LOCAL)
+    append(warehouse, "groups", group("calm", "Stable", NOW, 60))
+    beat(warehouse, NOW)
+    client = look(warehouse)
     assert "No group is in trouble. 1 group is watched, by a job that runs for <time" in client.get("/").text
-    incident = {"groups": ["calm"], "open_groups": [], "opened_at": now - timedelta(hours=2), "ended_at": now}
+    incident = {"groups": ["calm"], "open_groups": [], "opened_at": NOW - timedelta(hours=2), "ended_at": NOW}
     append(warehouse, "incidents", {"incident_id": "down-1", "severity": "critical", "verdict": "Down", **incident})
-    later = TestClient(Page(SnapshotSource(warehouse, "default"), PageAccess()).app, base_url=LOCAL).get("/").text
+    later = look(warehouse).get("/").text
     assert "No group is in trouble, since <time" in later
-    judged = {"verdict": "Down", "severity": "critical", "since": now, "judged_at": now, "why": "no members"}
+    judged = {"verdict": "Down", "severity": "critical", "since": NOW, "judged_at": NOW, "why": "no members"}
     append(warehouse, "group_health", {"group_id": "calm", **judged})
-    worse = TestClient(Page(SnapshotSource(warehouse, "default"), PageAccess()).app, base_url=LOCAL).get("/").text
+    worse = look(warehouse).get("/").text
     assert "No group is in trouble" not in worse
 
 
 def test_groups_of_one_incident_are_one_row_that_unfolds(sample: Path) -> None:
-    now = datetime.now(timezone.utc)
     names = [f"settle-{number}" for number in range(3)]
-    append(sample, "groups", *(group(name, "Stable", now, 60) for name in names))
-    judged = {"verdict": "Stalled", "severity": "critical", "since": now - timedelta(minutes=20), "judged_at": now}
+    append(sample, "groups", *(group(name, "Stable", NOW, 60) for name in names))
+    judged = {"verdict": "Stalled", "severity": "critical", "since": NOW - timedelta(minutes=20), "judged_at": NOW}
     judged |= {"cluster": "default", "why": "broker 2 is away", "incident_id": "stalled-77"}
     append(sample, "group_health", *({**judged, "group_id": name} for name in names))
     incident = {"cause": "broker", "scope": "2", "severity": "critical", "verdict": "Stalled", "groups": names}
-    incident |= {"cluster": "default", "incident_id": "stalled-77", "opened_at": now - timedelta(minutes=20)}
+    incident |= {"cluster": "default", "incident_id": "stalled-77", "opened_at": NOW - timedelta(minutes=20)}
     append(sample, "incidents", {**incident, "open_groups": names})
-    began = (now - timedelta(days=4)).isoformat()
+    began = (NOW - timedelta(days=4)).isoformat()
     deployment = {"cluster": "default", "group_id": "price-feed", "kind": "deployment", "old": began, "new": "both"}
-    append(sample, "group_events", {**deployment, "at": now - timedelta(days=4), "source_partition": 0, "offset": 1})
-    client = TestClient(Page(SnapshotSource(sample, "default"), PageAccess()).app, base_url=LOCAL)
+    append(sample, "group_events", {**deployment, "at": NOW - timedelta(days=4), "source_partition": 0, "offset": 1})
+    client = look(sample)
     text = html.unescape(client.get("/").text)
     (row,) = [one for one in text.split("<tr ") if "incident <code>stalled-77" in one]
     assert "3 groups, incident" in row
@@ -186,14 +188,14 @@ def test_time_comes_first_and_has_the_incidents(client: TestClient) -> None:
 
 
 def test_many_alerts_of_one_rule_hide_no_other_and_the_page_stays_small(sample: Path) -> None:
-    at = datetime.now(timezone.utc) - timedelta(minutes=30)
+    at = NOW - timedelta(minutes=30)
     common = {"cluster": "default", "rule": "StreamsGroupStandbyBehind", "severity": "warning", "state": "firing"}
     alerts = [
         {**common, "group_id": f"flood-{n}", "summary": f"flood-{n} is behind", "pending_since": at, "opened_at": at}
         for n in range(2_000)
     ]
     append(sample, "alerts", *({**one, "details": "{}", "deliveries": []} for one in alerts))
-    response = TestClient(Page(SnapshotSource(sample, "default"), PageAccess()).app, base_url=LOCAL).get("/alerts")
+    response = look(sample).get("/alerts")
     shown = html.unescape(re.sub("<[^>]+>", "", response.text))
     assert "fraud-detection is NotReady and processes nothing" in shown
     assert "StreamsGroupStandbyBehind: 2,000 alerts" in shown
@@ -292,7 +294,7 @@ def test_a_cluster_is_chosen_by_the_url_and_kept_by_every_link(client: TestClien
 def test_labels_of_the_configuration_are_shown_and_filtered(sample_template: Path) -> None:
     rules = {"team": {"a<b": "orders-.*|price.*", "rest": ".*"}, "tier": {"gold": "price-feed"}}
     source = SnapshotSource(sample_template, "default", labels=Labels(rules))
-    with TestClient(Page(source, PageAccess(labels=rules)).app, base_url=LOCAL) as client:
+    with TestClient(Page(source, PageAccess(labels=rules), clock).app, base_url=LOCAL) as client:
         assert set(shown(client.get("/?label=team%3Aa%3Cb&type=streams").text)) == {RICH, "price-feed"}
         assert shown(client.get("/?label=tier:gold").text) == ["price-feed"]
         assert shown(client.get("/?label=tier:none").text) == []
@@ -319,11 +321,11 @@ def test_the_lag_then_is_that_of_the_newest_sample_before_the_instant(client: Te
 
 
 def test_the_link_of_an_event_shows_the_group_after_it(sample: Path) -> None:
-    at = datetime.now(timezone.utc).replace(microsecond=345_000) - timedelta(minutes=20)
+    at = NOW.replace(microsecond=345_000) - timedelta(minutes=20)
     replace_group(sample, group("first-event", "Stable", at, 0))
     created = {"cluster": "default", "group_id": "first-event", "at": at, "kind": "state", "new": "Stable"}
     append(sample, "group_events", created)
-    client = TestClient(Page(SnapshotSource(sample, "default"), PageAccess()).app, base_url=LOCAL)
+    client = look(sample)
     (link,) = re.findall(r'href="([^"]*&amp;at=[^"]*)#instant"', client.get("/group?id=first-event").text)
     text = client.get(f"/{html.unescape(link)}").text.split('id="instant"')[1]
     assert "no event of this group that is so old" not in text
@@ -408,13 +410,13 @@ def test_all_that_a_page_names_is_served(client: TestClient) -> None:
 )
 def test_only_addresses_and_names_that_were_allowed_are_answered(sample_template: Path, host: str, status: int) -> None:
     settings = PageAccess(allowed_hosts=frozenset({"streams.example.org"}))
-    page = Page(SnapshotSource(sample_template, "default"), settings)
+    page = Page(SnapshotSource(sample_template, "default", clock), settings, clock)
     assert TestClient(page.app, base_url=LOCAL).get("/health", headers={"Host": host}).status_code == status
 
 
 def test_a_user_or_a_token_is_needed_where_there_is_a_file(sample_template: Path) -> None:
     settings = PageAccess(credentials=Credentials(frozenset({"ada:sésame:x"}), frozenset({"t0ken"})))
-    client = TestClient(Page(SnapshotSource(sample_template, "default"), settings).app, base_url=LOCAL)
+    client = TestClient(Page(SnapshotSource(sample_template, "default", clock), settings, clock).app, base_url=LOCAL)
 
     def status(authorization: str) -> int:
         return client.get("/", headers={"Authorization": authorization} if authorization else {}).status_code
@@ -438,15 +440,15 @@ def test_a_user_or_a_token_is_needed_where_there_is_a_file(sample_template: Path
 
 
 def test_a_page_that_has_not_changed_is_not_sent_again(sample: Path) -> None:
-    beat(sample, datetime.now(timezone.utc))
-    client = TestClient(Page(SnapshotSource(sample, "default"), PageAccess()).app, base_url=LOCAL)
+    beat(sample, NOW - timedelta(minutes=1))
+    client = look(sample)
     assert wait_until(lambda: sample_others.CONSUMER in client.get("/").text)  # groups of other types come later
     etag = client.get("/").headers["ETag"]
     assert client.get("/", headers={"If-None-Match": etag}).status_code == 304
     assert client.get("/?q=x", headers={"If-None-Match": etag}).status_code == 200
-    beat(sample, datetime.now(timezone.utc))  # only the time of the heartbeat
+    beat(sample, NOW)  # only the time of the heartbeat
     assert client.get("/", headers={"If-None-Match": etag}).status_code == 304
-    replace_group(sample, group("fraud-detection", "Stable", datetime.now(timezone.utc), 0))
+    replace_group(sample, group("fraud-detection", "Stable", NOW, 0))
 
     def changed() -> bool:
         return client.get("/", headers={"If-None-Match": etag}).status_code == 200
@@ -455,13 +457,12 @@ def test_a_page_that_has_not_changed_is_not_sent_again(sample: Path) -> None:
 
 
 def test_members_say_where_they_are_and_whether_they_are_away(sample: Path) -> None:
-    now = datetime.now(timezone.utc)
     place = {"rack_id": "rack-a", "user_endpoint": "orders-0.example:7070", "client_tags": {"zone": "eu-1"}}
-    away = member(1, now, instance_id="orders-1", member_epoch=-2)
-    members = [member(0, now, **place), away]
+    away = member(1, NOW, instance_id="orders-1", member_epoch=-2)
+    members = [member(0, NOW, **place), away]
     tasks = [task(members[0]["member_id"], "0_0"), task(members[0]["member_id"], "0_1", "standby")]
-    replace_group(sample, group("price-feed", "Reconciling", now, 1, members=members, assignments=tasks))
-    client = TestClient(Page(SnapshotSource(sample, "default"), PageAccess()).app, base_url=LOCAL)
+    replace_group(sample, group("price-feed", "Reconciling", NOW, 1, members=members, assignments=tasks))
+    client = look(sample)
     text = client.get("/group?id=price-feed").text
     members = " ".join(re.sub("<[^>]+>", " ", text[text.index('<section id="members">') :]).split())
     served = "endpoint orders-0.example:7070 serves events(0) has copies of events(1)"
@@ -472,14 +473,14 @@ def test_members_say_where_they_are_and_whether_they_are_away(sample: Path) -> N
 def test_topics_say_how_many_partitions_they_have_and_which_ones_a_pattern_matches(sample: Path) -> None:
     parts = [part("0", ["in"], ["app-by-key-repartition"], changelogs=["app-totals-changelog"], patterns=["eu-.*"])]
     parts[0]["repartition_source_topics"][0]["partitions"] = 4
-    replace_group(sample, group("app", "Stable", datetime.now(timezone.utc), 1, subtopologies=parts))
+    replace_group(sample, group("app", "Stable", NOW, 1, subtopologies=parts))
     of_group = {"cluster": "default", "group_id": "app"}
     key = {**of_group, "subtopology_id": "0", "status": "OK"}
     append(sample, "lag", *({**key, "topic": one, "partition": n} for one, n in (("in", 0), ("in", 1), ("eu-west", 0))))
     for topic, value in (("app-by-key-repartition", "3, asked for 4"), ("app-totals-changelog", "2")):
         fact = {**of_group, "kind": "internal_topic", "subject": topic, "name": "partitions", "value": value}
-        append(sample, "broker_facts", {**fact, "observed_at": datetime.now(timezone.utc)})
-    client = TestClient(Page(SnapshotSource(sample, "default"), PageAccess()).app, base_url=LOCAL)
+        append(sample, "broker_facts", {**fact, "observed_at": NOW})
+    client = look(sample)
     text = client.get("/group?id=app").text
     shown_part = " ".join(re.sub("<[^>]+>", " ", text[text.index('aria-label="Subtopologies"') :]).split())
     for expected in (
@@ -494,21 +495,20 @@ def test_topics_say_how_many_partitions_they_have_and_which_ones_a_pattern_match
 
 
 def test_a_group_that_is_set_aside_is_named(sample: Path) -> None:
-    now = datetime.now(timezone.utc)
-    aside = {"set_aside_reason": "ValueError: x", "set_aside_at": now}
-    replace_group(sample, group("fraud-detection", "Stable", now, 1, **aside))
-    opened = {"cluster": "default", "severity": "warning", "state": "firing", "pending_since": now, "opened_at": now}
+    aside = {"set_aside_reason": "ValueError: x", "set_aside_at": NOW}
+    replace_group(sample, group("fraud-detection", "Stable", NOW, 1, **aside))
+    opened = {"cluster": "default", "severity": "warning", "state": "firing", "pending_since": NOW, "opened_at": NOW}
     alert = {**opened, "details": "{}", "deliveries": []}
     append(sample, "alerts", {**alert, "rule": "StreamsGroupSetAside", "group_id": "fraud-detection", "summary": ""})
-    client = TestClient(Page(SnapshotSource(sample, "default"), PageAccess()).app, base_url=LOCAL)
+    client = look(sample)
     overview = html.unescape(client.get("/").text)
     assert "1 group is set aside, and an earlier state is shown: fraud-detection" in overview
     assert "and is shown as it was before: ValueError: x" in html.unescape(client.get("/group?id=fraud-detection").text)
 
 
 def test_the_tables_are_read_once_for_all_viewers(sample: Path) -> None:
-    source = SnapshotSource(sample, "default")
-    client = TestClient(Page(source, PageAccess()).app, base_url=LOCAL)
+    source = SnapshotSource(sample, "default", clock)
+    client = TestClient(Page(source, PageAccess(), clock).app, base_url=LOCAL)
     for number in range(20):
         assert client.get(f"/?q={number}").status_code == 200
         assert client.get(f"/group?id={RICH}&range={number}").status_code == 200
@@ -516,19 +516,19 @@ def test_the_tables_are_read_once_for_all_viewers(sample: Path) -> None:
 
 
 def test_the_lag_is_as_new_as_its_table_whichever_table_has_changed(sample: Path) -> None:
-    source = SnapshotSource(sample, "default")
+    source = SnapshotSource(sample, "default", clock)
 
     def seen() -> tuple[str | None, int | None]:
         found = next(one for one in source.current().groups if one.group_id == "fraud-detection")
         return found.state, found.lag
 
     assert seen() == ("NotReady", 88_412)
-    replace_group(sample, group("fraud-detection", "Stable", datetime.now(timezone.utc), 0))
+    replace_group(sample, group("fraud-detection", "Stable", NOW, 0))
     assert wait_until(lambda: seen() == ("Stable", 88_412))
     key = {"cluster": "default", "group_id": "fraud-detection", "topic": "t", "partition": 0}
     append(sample, "lag", {**key, "lag": 7, "status": "OK"})
     assert wait_until(lambda: seen() == ("Stable", 88_419))
-    replace_group(sample, group("fraud-detection", "Empty", datetime.now(timezone.utc), 0))
+    replace_group(sample, group("fraud-detection", "Empty", NOW, 0))
     assert wait_until(lambda: seen() == ("Empty", 88_419))
 
 
@@ -536,7 +536,7 @@ def test_the_lag_of_a_group_is_the_same_in_the_overview_on_its_page_and_in_the_s
     def row(
         group_id: str, topic: str, number: int, committed: int | None, lag: int | None, status: str
     ) -> dict[str, Any]:
-        at = datetime.now(timezone.utc)
+        at = NOW
         names = {"cluster": "default", "group_id": group_id, "topic": topic, "partition": number, "observed_at": at}
         return {**names, "committed_offset": committed, "log_end_offset": 0, "lag": lag, "status": status}
 
@@ -551,8 +551,8 @@ def test_the_lag_of_a_group_is_the_same_in_the_overview_on_its_page_and_in_the_s
         row("ledger-reconciler", "b", 0, 5, 4, "RECREATED"),
         row("ledger-reconciler", "b", 1, 5, 4, "STALLED"),
     )
-    source = SnapshotSource(sample, "default")
-    client = TestClient(Page(source, PageAccess()).app, base_url=LOCAL)
+    source = SnapshotSource(sample, "default", clock)
+    client = TestClient(Page(source, PageAccess(), clock).app, base_url=LOCAL)
     summaries = {one.group_id: one for one in source.current().groups}
     expected = {
         "inventory-sync": ("\N{EN DASH}", None, "UNKNOWN", True),
@@ -573,23 +573,23 @@ def test_the_lag_of_a_group_is_the_same_in_the_overview_on_its_page_and_in_the_s
 
 
 def test_what_is_wrong_is_said_on_the_page(tmp_path: Path, sample: Path) -> None:
-    empty = TestClient(Page(SnapshotSource(tmp_path / "none", "default"), PageAccess()).app, base_url=LOCAL)
+    empty = look(tmp_path / "none")
     response = empty.get("/")
     assert response.status_code == 200
     assert "No streams-groups warehouse at" in response.text
     assert "Nothing can be shown until the tables can be read" in response.text
-    other = TestClient(Page(SnapshotSource(sample, "other"), PageAccess()).app, base_url=LOCAL)
+    other = look(sample, "other")
     assert "No job has written cluster &#39;other&#39; here yet" in other.get("/").text
     beat(sample, datetime(2026, 1, 1, tzinfo=timezone.utc))
-    dead = TestClient(Page(SnapshotSource(sample, "default"), PageAccess()).app, base_url=LOCAL)
+    dead = look(sample)
     assert "has died: the tables are as of 2026-01-01 00:00:00Z" in html.unescape(dead.get("/").text)
     missing = dead.get("/group?id=unknown")
     assert (missing.status_code, "There is no such group" in missing.text) == (404, True)
 
 
 def test_a_warehouse_that_becomes_unreadable_is_shown_as_it_was(sample: Path) -> None:
-    source = SnapshotSource(sample, "default")
-    client = TestClient(Page(source, PageAccess()).app, base_url=LOCAL)
+    source = SnapshotSource(sample, "default", clock)
+    client = TestClient(Page(source, PageAccess(), clock).app, base_url=LOCAL)
     assert RICH in client.get("/").text
     (sample / "alerts").rename(sample / "gone")
     assert wait_until(lambda: "lacks the table alerts" in client.get("/").text)
@@ -602,7 +602,7 @@ def test_an_error_of_a_page_is_one_line_for_the_reader_and_one_for_the_job(
     sample_template: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines: list[str] = []
-    page = Page(SnapshotSource(sample_template, "default"), PageAccess(), report=lines.append)
+    page = Page(SnapshotSource(sample_template, "default", clock), PageAccess(), clock, lines.append)
     monkeypatch.setattr("streaming_app.web.page.overview", lambda *_, **__: 1 / 0)
     client = TestClient(page.app, base_url=LOCAL, raise_server_exceptions=False)
     for _ in range(3):
@@ -621,7 +621,7 @@ def test_groups_of_other_types_that_cannot_be_read_do_not_hide_streams_groups(sa
         file.unlink()
     with pytest.raises(WarehouseError):
         read_other_groups(Location.of(sample), "default", NO_LABELS)
-    text = TestClient(Page(SnapshotSource(sample, "default"), PageAccess()).app, base_url=LOCAL).get("/").text
+    text = look(sample).get("/").text
     assert RICH in text
 
 
@@ -661,7 +661,7 @@ def test_a_request_that_cannot_be_answered_is_told_why(
 
 
 def test_a_base_path_is_part_of_every_path(sample_template: Path) -> None:
-    page = Page(SnapshotSource(sample_template, "default"), PageAccess(base_path="/streams"))
+    page = Page(SnapshotSource(sample_template, "default", clock), PageAccess(base_path="/streams"), clock)
     with TestClient(page.app, base_url=LOCAL) as client:
         assert RICH in client.get("/streams/").text
         assert client.get("/streams", follow_redirects=True).status_code == 200
@@ -679,8 +679,7 @@ def test_a_page_that_many_load_is_compressed_once(sample_template: Path, monkeyp
         return make(*args, **options)
 
     monkeypatch.setattr(zlib, "compressobj", counted)
-    now = datetime.now(timezone.utc)
-    app = Page(SnapshotSource(sample_template, "default"), PageAccess(), clock=lambda: now).app
+    app = Page(SnapshotSource(sample_template, "default", clock), PageAccess(), clock).app
     with TestClient(app, base_url="http://localhost") as client:
         answers = [client.get("/") for _ in range(5)]
         plain = client.get("/", headers={"Accept-Encoding": "identity"})

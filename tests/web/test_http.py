@@ -23,9 +23,10 @@ from streaming_app.web import monitoring
 from streaming_app.web.monitoring import monitoring_app, monitoring_server
 from streaming_app.web.server import HttpServer, Limits
 from tests.metrics.metrics_harness import NOW, batch, group, sources
-from tests.waiting import wait_until
+from tests.waiting import MINUTES, thread_names, wait_until
 from tests.web import http_client
 from tests.web.http_client import connect
+from tests.web.server_clock import ServerClock
 
 
 def ago(**duration: float) -> Any:
@@ -205,7 +206,7 @@ def test_silent_clients_block_neither_other_clients_nor_the_shutdown(
     try:
         assert request(server, "/metrics")[0] == 200
         server.close()
-        assert not [thread for thread in threading.enumerate() if thread.name == "metrics"]
+        assert wait_until(lambda: "metrics" not in thread_names())
         assert slow.recv(1) == b""
     finally:
         for client in (*silent, slow):
@@ -215,18 +216,24 @@ def test_silent_clients_block_neither_other_clients_nor_the_shutdown(
 
 def test_the_connection_of_a_silent_client_is_closed(health: Health, capfd: pytest.CaptureFixture[str]) -> None:
     app = monitoring_app(make_registry(sources([], health=health), MetricsSettings()), health, "prod")
-    server = HttpServer("127.0.0.1:0", app, what="metrics", advice="", limits=Limits(request_seconds=0.1))
+    server = HttpServer("127.0.0.1:0", app, what="metrics", advice="")
     server.start()
-    with closing(server), connect(server.url) as silent, suppress(ConnectionResetError):
-        assert silent.recv(1) == b""  # closed by the server
+    clock = ServerClock(server)
+    with closing(server), connect(server.url) as silent:
+        assert wait_until(lambda: bool(server._server.server_state.connections))
+        clock.tick(Limits().request_seconds)
+        clock.resume()
+        with suppress(ConnectionResetError):
+            assert silent.recv(1) == b""  # closed by the server
     assert capfd.readouterr().err == ""
 
 
 def test_a_connection_is_used_again_until_it_is_idle_for_too_long(health: Health) -> None:
     app = monitoring_app(make_registry(sources([], health=health), MetricsSettings()), health, "prod")
-    server = HttpServer("127.0.0.1:0", app, what="metrics", advice="", limits=Limits(idle_seconds=1))
+    server = HttpServer("127.0.0.1:0", app, what="metrics", advice="")
     server.start()
-    client = HTTPConnection(server.url.removeprefix("http://"), timeout=20)
+    clock = ServerClock(server)
+    client = HTTPConnection(server.url.removeprefix("http://"), timeout=MINUTES)
     with closing(server), closing(client):
         client.connect()
         connection = client.sock
@@ -234,6 +241,9 @@ def test_a_connection_is_used_again_until_it_is_idle_for_too_long(health: Health
             client.request("GET", "/health")
             assert b"the stream is running" in client.getresponse().read()
             assert client.sock is connection
+            clock.tick(Limits().idle_seconds - 1)
+        clock.tick(1)
+        clock.resume()
         assert connection.recv(1) == b""
 
 
@@ -242,7 +252,7 @@ def test_probes_are_answered_while_as_many_scrapes_run_as_may(start: Callable[..
 
     def alerts() -> list[Any]:
         running.append(1)
-        release.wait(20)
+        release.wait(MINUTES)
         return []
 
     server = start(alerts=alerts)

@@ -8,10 +8,10 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from select import select
@@ -22,8 +22,9 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from streaming_app.web.server import HttpServer, Limits, ResponseThreads
-from tests.waiting import wait_until
+from tests.waiting import MINUTES, wait_until
 from tests.web.http_client import connect, request
+from tests.web.server_clock import ServerClock
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +35,29 @@ LARGE = b"x" * 8_000_000  # more than the buffers of a connection hold
 LIMITS = Limits()
 THREADS = 8
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-Serve = Callable[..., HttpServer]
+Serve = Callable[..., "Served"]
+
+
+@dataclass
+class Served:
+    """A server whose time the test moves."""
+
+    server: HttpServer
+    clock: ServerClock
+
+    @property
+    def url(self) -> str:
+        return self.server.url
+
+    @property
+    def connections(self) -> list[Any]:
+        """What the server knows of its clients, in no order."""
+        return list(self.server._server.server_state.connections)
+
+    def connection(self) -> Any:
+        """Return what the server knows of the only client, once it does."""
+        assert wait_until(lambda: len(self.connections) == 1)
+        return self.connections[0]
 
 
 @pytest.fixture
@@ -42,7 +65,7 @@ def serve() -> Iterator[Serve]:
     """Starts a server of a function that returns the body of the response to a path."""
     with ExitStack() as servers:
 
-        def start(respond: Callable[[str], bytes | AsyncIterator[bytes]], **limits: Any) -> HttpServer:
+        def start(respond: Callable[[str], bytes | AsyncIterator[bytes]]) -> Served:
             threads = ResponseThreads(THREADS)
 
             async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -50,24 +73,26 @@ def serve() -> Iterator[Serve]:
                 response = Response(body) if isinstance(body, bytes) else StreamingResponse(body)
                 await response(scope, receive, send)
 
-            server = HttpServer("127.0.0.1:0", app, what="nothing", advice="", limits=Limits(**limits))
+            server = HttpServer("127.0.0.1:0", app, what="nothing", advice="", limits=LIMITS)
             servers.callback(server.close)
             server.start()
-            return server
+            clock = ServerClock(server)
+            servers.callback(clock.resume)
+            return Served(server, clock)
 
         yield start
 
 
 @pytest.fixture
 def small_server() -> Iterator[tuple[int, str]]:
-    """The process id and the URL of a server that may open few files."""
+    """The process id and the URL of a server that may open few files, and whose time stands still."""
     command = [sys.executable, "-m", "tests.web.small_server", str(FILE_DESCRIPTORS)]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         assert process.stdin
         yield process.pid, process.stdout.readline().strip()
         process.stdin.close()
-        assert process.wait(20) == 0
+        assert process.wait(MINUTES) == 0
 
 
 @pytest.fixture
@@ -78,38 +103,32 @@ def clients() -> Iterator[ExitStack]:
 
 
 class SlowClients:
-    """Clients that send an endless request, a byte each every `pause` seconds, until the server closes them."""
+    """Clients that send an endless request, each a byte at a time, until the server closes them."""
 
-    def __init__(self, url: str, count: int, pause: float, clients: ExitStack) -> None:
-        self.sockets = [clients.enter_context(connect(url)) for _ in range(count)]
-        self.closed: set[socket.socket] = set()
-        self._pause = pause
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._send)
-        for one in self.sockets:
+    def __init__(self, url: str, count: int, clients: ExitStack) -> None:
+        self.open = [clients.enter_context(connect(url)) for _ in range(count)]
+        for one in self.open:
             one.sendall(b"GET /metrics HTTP/1.1\r\nX-Slow: ")
             one.settimeout(0)
-        self._thread.start()
-        clients.callback(self._thread.join)
-        clients.callback(self._stop.set)
 
-    def _send(self) -> None:
-        while not self._stop.wait(self._pause):
-            self.closed.update(one for one in self.sockets if not can_send(one))
+    def send(self) -> None:
+        """Send a byte of each."""
+        self.open = [one for one in self.open if can_send(one)]
 
 
 def test_400_slow_clients_neither_use_up_the_files_of_the_process_nor_delay_scrapes(
     small_server: tuple[int, str], clients: ExitStack
 ) -> None:
     pid, url = small_server
-    slow = SlowClients(url, CLIENTS, 0.1, clients)
-    for _ in range(20):  # a request has 20 s, so none of them waits until a slow one is disconnected, after 30 s
+    slow = SlowClients(url, CLIENTS, clients)
+    for _ in range(20):  # no time passes: the server closes none of them because it is slow
+        slow.send()
         assert request(url, "/metrics")[0] == HTTPStatus.OK
         assert request(url, "/health")[0] == HTTPStatus.OK
         assert count_entries(f"/proc/{pid}/fd") < FILE_DESCRIPTORS - 50
         assert count_entries(f"/proc/{pid}/task") < 20
-        time.sleep(0.05)
-    assert len(slow.sockets) - len(slow.closed) <= LIMITS.waiting
+    slow.send()
+    assert 0 < len(slow.open) <= LIMITS.waiting
 
 
 def test_400_clients_that_send_nothing_count_from_their_connection_on(
@@ -124,30 +143,30 @@ def test_400_clients_that_send_nothing_count_from_their_connection_on(
     assert len(silent) - len(closed) < LIMITS.waiting
 
 
+@pytest.mark.parametrize(
+    "begin",
+    [b"GET / HTTP/1.1\r\nX-Slow: ", b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n\r\n"],
+    ids=["head", "body"],
+)
 def test_a_client_that_sends_a_byte_now_and_then_is_disconnected_after_the_time_of_a_request(
-    serve: Serve, clients: ExitStack
-) -> None:
-    slow = SlowClients(serve(lambda _: b"", request_seconds=0.5).url, 1, 0.05, clients)
-    started = time.monotonic()
-    assert wait_until(lambda: bool(slow.closed), seconds=20, interval=0.01)  # without a deadline it goes on for ever
-    assert time.monotonic() - started > 0.4
-
-
-def test_a_client_that_sends_a_body_now_and_then_is_disconnected_after_the_time_of_a_request(
-    serve: Serve, clients: ExitStack
+    serve: Serve, clients: ExitStack, begin: bytes
 ) -> None:
     release = threading.Event()
     clients.callback(release.set)
 
     def respond(_: str) -> bytes:
-        release.wait(20)
+        release.wait(MINUTES)
         return b""
 
-    server = serve(respond, request_seconds=0.5)
-    client = clients.enter_context(connect(server.url))
-    client.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n\r\n")
-    client.settimeout(0)
-    assert wait_until(lambda: not can_send(client))
+    served = serve(respond)
+    client = clients.enter_context(connect(served.url))
+    connection = served.connection()
+    for count, byte in enumerate((begin, *(b"x",) * 9), start=len(begin)):
+        assert is_open(client)
+        client.sendall(byte)
+        assert wait_until(lambda count=count: connection._received == count, interval=0.001)
+        served.clock.tick(LIMITS.request_seconds / 10)
+    assert is_closed(client)
 
 
 def test_a_body_that_is_too_large_is_refused(serve: Serve, clients: ExitStack) -> None:
@@ -158,35 +177,57 @@ def test_a_body_that_is_too_large_is_refused(serve: Serve, clients: ExitStack) -
     assert request(server.url, "/")[0] == HTTPStatus.OK
 
 
-def test_a_response_that_takes_longer_than_a_request_may_is_sent(serve: Serve) -> None:
+def test_a_response_that_takes_longer_than_a_request_may_is_sent(serve: Serve, clients: ExitStack) -> None:
+    began, release = threading.Event(), threading.Event()
+
     def respond(_: str) -> bytes:
-        time.sleep(0.5)
+        began.set()
+        release.wait(MINUTES)
         return b"done"
 
-    assert request(serve(respond, request_seconds=0.2, unread_seconds=0.2).url, "/")[2] == "done"
+    served = serve(respond)
+    client = clients.enter_context(connect(served.url))
+    client.sendall(GET)
+    assert began.wait(MINUTES)
+    served.clock.tick(10 * LIMITS.request_seconds + 10 * LIMITS.unread_seconds)
+    release.set()
+    assert read_all(client).endswith(b"done")
 
 
-def test_a_stream_of_events_goes_on_for_longer_than_a_client_may_take(serve: Serve) -> None:
+def test_a_stream_of_events_goes_on_for_longer_than_a_client_may_take(serve: Serve, clients: ExitStack) -> None:
+    pause = LIMITS.request_seconds + LIMITS.unread_seconds
+
     async def events() -> AsyncIterator[bytes]:
         for _ in range(10):
             yield b"event\n"
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(pause)  # noqa: WAIT003 - the test moves this time
 
-    body = request(serve(lambda _: events(), request_seconds=0.2, unread_seconds=0.2).url, "/")[2]
-    assert body == "event\n" * 10
+    served = serve(lambda _: events())
+    client = clients.enter_context(connect(served.url))
+    client.sendall(GET)
+    received = b""
+    for number in range(1, 11):
+        while received.count(b"event\n") < number:
+            some = client.recv(1_000)
+            assert some, received
+            received += some
+        served.clock.tick(pause)
+    assert read_all(client).endswith(b"0\r\n\r\n")  # the end of the response
 
 
 def test_a_client_that_reads_a_byte_now_and_then_is_disconnected_after_the_time_of_a_request(
     serve: Serve, clients: ExitStack
 ) -> None:
-    server = serve(lambda _: LARGE, unread_seconds=0.5)
-    client = clients.enter_context(connect(server.url))
+    served = serve(lambda _: LARGE)
+    client = clients.enter_context(connect(served.url))
     client.sendall(GET)
-    started = time.monotonic()
-    while time.monotonic() - started < 1.5:
-        with suppress(ConnectionError):
-            client.recv(1)
-        time.sleep(0.05)
+    connection = served.connection()
+    for _ in range(10):
+        assert served.connections
+        client.recv(1)
+        assert wait_until(lambda: is_unread(connection), interval=0.001)
+        served.clock.tick(LIMITS.unread_seconds / 10)
+    assert not served.connections
     assert read_to_end(client) < len(LARGE)
 
 
@@ -199,13 +240,16 @@ def test_a_client_that_reads_some_of_each_part_is_disconnected_after_the_time_of
         for _ in range(parts):
             yield LARGE[:65_536]
 
-    client = clients.enter_context(connect(serve(lambda _: large(), unread_seconds=0.5).url))
+    served = serve(lambda _: large())
+    client = clients.enter_context(connect(served.url))
     client.sendall(GET)
-    received = 0
+    connection = served.connection()
+    received, ticks = 0, 100  # in each of them the client reads a part or two
     with suppress(ConnectionError):
         while some := client.recv(131_072):
             received += len(some)
-            time.sleep(0.02)
+            assert wait_until(lambda: is_unread(connection) or not served.connections, interval=0.001)
+            served.clock.tick(LIMITS.unread_seconds / ticks)
     assert 65_536 < received < parts * 65_536
 
 
@@ -231,7 +275,7 @@ def test_more_requests_than_threads_wait_and_more_than_may_wait_are_refused(serv
 
     def respond(_: str) -> bytes:
         started.append(next(running))
-        release.wait(20)
+        release.wait(MINUTES)
         return b"done"
 
     server = serve(respond)
@@ -265,6 +309,23 @@ def can_send(client: socket.socket) -> bool:
     return True
 
 
+def is_open(client: socket.socket) -> bool:
+    """Return whether the server has neither closed the connection nor sent anything."""
+    return not select([client], [], [], 0)[0]
+
+
+def is_closed(client: socket.socket) -> bool:
+    """Return whether the server has closed the connection without a response."""
+    with suppress(ConnectionError):
+        return not client.recv(1)
+    return True
+
+
+def is_unread(connection: Any) -> bool:
+    """Return whether the server waits for the client to read."""
+    return connection._unread_timer is not None
+
+
 def count_entries(directory: str) -> int:
     """Return the number of entries of a directory."""
     return len(list(Path(directory).iterdir()))
@@ -272,8 +333,13 @@ def count_entries(directory: str) -> int:
 
 def read_to_end(client: socket.socket) -> int:
     """Read what is left, and return its size in bytes."""
-    size = 0
+    return len(read_all(client))
+
+
+def read_all(client: socket.socket) -> bytes:
+    """Return what is left."""
+    parts = []
     with suppress(ConnectionError):
         while received := client.recv(1_000_000):
-            size += len(received)
-    return size
+            parts.append(received)
+    return b"".join(parts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,8 @@ from streaming_app.web.timeline import Events, Span, judgements, timeline
 from streaming_app.web.tracks import ALL_TASKS, SHOWN_RESTORES, SHOWN_TASKS, Tracks, heat_map, places, tracks
 from streaming_app.web.window import Window
 from tests.warehouses import append, make_warehouse
-from tests.web.sample import RICH, group, part
+from tests.web.sample import NOW, RICH, clock, group, part
 
-NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
 HOUR = Window(NOW - timedelta(hours=1), NOW, "1h")
 TIMES = HOUR.begin, HOUR.end
 LOCAL = "http://127.0.0.1:8080"
@@ -286,7 +285,7 @@ def test_verdicts_states_and_members_are_at_each_moment_those_of_the_rows(
 
 
 def get(warehouse: Path, path: str) -> str:
-    client = TestClient(Page(SnapshotSource(warehouse, "default"), PageAccess()).app, base_url=LOCAL)
+    client = TestClient(Page(SnapshotSource(warehouse, "default", clock), PageAccess(), clock).app, base_url=LOCAL)
     return html.unescape(client.get(path).text)
 
 
@@ -312,10 +311,10 @@ def test_the_page_has_the_tracks_and_the_same_in_words(sample_template: Path) ->
 
 
 def test_a_thousand_tasks_are_unfolded_by_a_link(tmp_path: Path) -> None:
-    warehouse, now = make_warehouse(tmp_path / "w"), datetime.now(timezone.utc)
+    warehouse = make_warehouse(tmp_path / "w")
     parts = [part("0", sources=["events"])]
-    append(warehouse, "groups", group("wide", "Stable", now, 60, subtopologies=parts))
-    common = {"cluster": "default", "group_id": "wide", "topic": "events", "log_start_offset": 0, "observed_at": now}
+    append(warehouse, "groups", group("wide", "Stable", NOW, 60, subtopologies=parts))
+    common = {"cluster": "default", "group_id": "wide", "topic": "events", "log_start_offset": 0, "observed_at": NOW}
     rows = [
         {
             **common,
@@ -327,7 +326,7 @@ def test_a_thousand_tasks_are_unfolded_by_a_link(tmp_path: Path) -> None:
         }
         for n in range(1_000)
     ]
-    before = {"observed_at": now - timedelta(minutes=5)}
+    before = {"observed_at": NOW - timedelta(minutes=5)}
     append(warehouse, "lag_history", *({**one, **before, "status": "OK"} for one in rows))
     append(warehouse, "lag", *({**one, "status": "OK", "task_id": f"0_{one['partition']}"} for one in rows))
     text = get(warehouse, "/group?id=wide&range=1h")

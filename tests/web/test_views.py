@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -31,10 +31,7 @@ from streaming_app.web.window import Window, parse_window
 from streaming_app.web.words import Labels, group_key, group_query, short_name
 from tests.odd_group_ids import ODD
 from tests.rows import task_row
-from tests.web.sample import group, member, part, rich_group, task
-
-NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
-
+from tests.web.sample import NOW, group, member, part, rich_group, task
 
 HOUR = Window(NOW - timedelta(hours=1), NOW, "1h")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 
 from streaming_app.sandbox.broker import LocalBroker
 from tests.long.faults.harness import STOPPED_SECONDS, TOPIC, FaultHarness
@@ -16,7 +15,7 @@ def kill_broker(harness: FaultHarness) -> None:
     for _ in range(harness.times(2)):
         harness.wait_before()
         _kill(harness)
-        time.sleep(harness.seconds(0, 6))
+        harness.last(harness.seconds(0, 6))
         harness.broker.start()
 
 
@@ -26,7 +25,7 @@ def restart_broker(harness: FaultHarness) -> None:
     pid = harness.broker.pid
     harness.broker.stop()
     harness.expect(pid is not None and not is_running(pid))
-    time.sleep(harness.seconds(0, 6))
+    harness.last(harness.seconds(0, 6))
     harness.broker.start()
 
 
@@ -37,7 +36,7 @@ def stop_broker(harness: FaultHarness) -> None:
     assert pid is not None
     send_signal(signal.SIGSTOP, [pid])
     harness.expect(lambda: process_state(pid) == "T")
-    time.sleep(STOPPED_SECONDS)
+    harness.last(STOPPED_SECONDS)
     send_signal(signal.SIGCONT, [pid])
 
 
@@ -47,14 +46,14 @@ def kill_job_and_broker(harness: FaultHarness) -> None:
     _kill(harness)
     kill_running(harness)
     harness.start_job()
-    time.sleep(harness.seconds(0, 12))
+    harness.last(harness.seconds(0, 12))
     harness.broker.start()
 
 
 def poison(harness: FaultHarness) -> None:
     """Write records that no release can decode, between those of groups: they are in the log, and go to quarantine."""
     for _ in range(harness.random.randint(1, 3)):
-        partition, offset = harness.write_unknown_record()
+        partition, offset = harness.write_unknown_record(harness.random)
         harness.expect(lambda: harness.client.end_offsets(TOPIC)[partition] > offset)  # noqa: B023 - called at once
         harness.operate(harness.seconds(0, 1))
 

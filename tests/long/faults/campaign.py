@@ -240,6 +240,7 @@ def _run_phase(harness: FaultHarness, phase: Phase, faults: Effects, *, is_last:
     try:
         for name in phase.faults:
             harness.ensure_running()
+            harness.begin_fault(name)
             try:
                 FAULTS[name].inject(harness)
             finally:

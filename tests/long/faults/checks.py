@@ -23,11 +23,10 @@ from tests.long.faults.cluster_harness import ClusterHarness
 from tests.long.faults.harness import CLUSTER, UNKNOWN_TYPE, FaultHarness
 from tests.long.faults.operated_groups import sort_list
 from tests.offsets_log import LogReader, RawRecord
-from tests.waiting import wait_until
+from tests.waiting import MINUTES, wait_until
 
 DIFFERENCE, DOUBLE, LOSS, ALARM = "difference", "double", "loss", "false alarm"
 OFFSET_COMMIT = 1
-_VERIFY_SECONDS = 60.0
 _ATTEMPTS = 3  # a group may change while it is compared, because of the broker's own timers
 _NOT_FROM_LOG = "not_ready_reason"  # column, change and event: depends on the topics when the job requested them
 _OF_BATCHES = "group_type"  # event: of two changes within a batch it is the last one
@@ -37,7 +36,6 @@ _FROM_BROKERS = frozenset({"log_epoch", "void"})  # columns: what the brokers sa
 _VOID = frozenset({"void"})
 _STOPPED_SECONDS = 60.0  # without a commit: the least that is called so
 _DELAY_SECONDS = 3.0  # until a commit is in the tables
-_LAG_SECONDS = 90.0  # three intervals between passes
 _SHOWN = 300  # characters
 
 Offsets = Mapping[int, int]
@@ -85,7 +83,7 @@ def _verify(harness: FaultHarness) -> list[Finding]:
     for _ in range(_ATTEMPTS):
         own = WarehouseTables(harness.warehouse, CLUSTER)
         try:
-            report = verify(harness.client, own, SystemClock(), _VERIFY_SECONDS, lambda _: None)
+            report = verify(harness.client, own, SystemClock(), MINUTES, lambda _: None)
         except VerifyError as error:  # a slow job was away for too long, and has just begun to read everything again
             found = [str(error)]
             harness.settle()
@@ -156,7 +154,7 @@ def _compare_lag(harness: ClusterHarness) -> Iterator[Finding]:
         wrong.update({key: (stored.get(key), values) for key, values in expected.items() if stored.get(key) != values})
         return bool(expected) and not wrong
 
-    if not wait_until(is_right, _LAG_SECONDS, interval=1.0):
+    if not wait_until(is_right, interval=1.0):
         yield from (Finding(DIFFERENCE, f"lag of {key}: {one} for {other}") for key, (one, other) in wrong.items())
 
 

@@ -10,12 +10,11 @@ from tests.kafka_cluster import ClusterNode
 from tests.long.faults.application import INPUTS
 from tests.long.faults.cluster_harness import ClusterHarness
 from tests.long.faults.harness import PARTITIONS, TOPIC
-from tests.waiting import wait_until
+from tests.waiting import MINUTES, wait_until
 
 LAG, ROWS = "election to right lag", "unclean election to right rows"
 _GONE = 69  # GROUP_ID_NOT_FOUND
 _MOST_SECONDS = 300.0
-_ELECTION_SECONDS = 60.0
 _BYTES_PER_SECOND = 6_000
 _SLOWER = 5
 
@@ -47,7 +46,7 @@ def _away(harness: ClusterHarness, victim: int, leave: Callable[[], None], come_
             now = {topic: cluster.leaders(topic) for topic in before}
             return all(now[topic][one][0] not in {-1, victim} for topic, one in led)
 
-        elected = wait_until(others_lead, _ELECTION_SECONDS, interval=0.1)
+        elected = wait_until(others_lead, interval=0.1)
         elected_at = time.monotonic()
         harness.expect(bool(led) and elected)
         ends = {key: end for key, end in harness.produce().items() if key in led and knows}
@@ -110,7 +109,7 @@ def full_disk_of_broker(harness: ClusterHarness) -> None:
     disk.fill([node.pid] if node.pid else [])
     harness.reconnect()
     try:
-        is_full, until = disk.is_full, time.monotonic() + 30
+        is_full, until = disk.is_full, time.monotonic() + MINUTES
         while node.pid is not None and time.monotonic() < until:
             harness.operate(0.5)
         harness.expect(is_full and node.pid is None)
@@ -154,9 +153,9 @@ def move_offsets_leader(harness: ClusterHarness) -> None:
 
 def _move(harness: ClusterHarness, topic: str) -> None:
     leaders = harness.cluster.leaders(topic)
-    partition = harness.random.choice(list(leaders))
+    partition = harness.pick(list(leaders))
     leader, epoch = leaders[partition]
-    to = harness.random.choice([one for one in harness.cluster.brokers if one != leader])
+    to = harness.pick([one for one in harness.cluster.brokers if one != leader])
     harness.cluster.move_leader(topic, partition, to)
     now = harness.cluster.leaders(topic)[partition]
     harness.expect(now[0] == to and now[1] > epoch)

@@ -27,10 +27,9 @@ from tests.long.faults.application import GROUP, INPUTS, OUTPUT, Application
 from tests.long.faults.disk import BlockDisk
 from tests.long.faults.harness import KEEPING, PARTITIONS, SHORT_SESSIONS, TOPIC, DidNotRecoverError, FaultHarness
 from tests.long.faults.job import StartOptions
-from tests.waiting import wait_until
+from tests.waiting import MINUTES, wait_until
 
-_JOIN_SECONDS = 120.0
-_REST_SECONDS = 60.0
+_REST_SECONDS = MINUTES
 _QUIET_SECONDS = 2.0
 _POLL_SECONDS = 1.5
 _SYNCED = "flush.messages"  # the brokers write each batch to the disk, so that a slow one makes them slow
@@ -77,7 +76,7 @@ class LagWatch(Startable):
     def _run(self) -> None:
         among = ", ".join(map(quote, _ALARMS))
         query = f"SELECT {_COLUMNS} FROM lag WHERE status IN ({among})"
-        while not self._stop.wait(_POLL_SECONDS):
+        while not self._stop.wait(_POLL_SECONDS):  # noqa: WAIT002 - how often it looks
             with suppress(Exception):  # the warehouse may be on a full disk, or removed
                 for row in WarehouseReader(self._warehouse).rows(query):
                     alarm = Alarm(**row)
@@ -116,7 +115,7 @@ class ClusterHarness(FaultHarness):
             self.application.check()
             return bool(self.committed())
 
-        if not wait_until(commits, _JOIN_SECONDS, interval=0.5):
+        if not wait_until(commits, interval=0.5):
             raise DidNotRecoverError("the application does not commit")
         self.watch = self._stack.enter_context(LagWatch(self.warehouse))
 
@@ -158,7 +157,7 @@ class ClusterHarness(FaultHarness):
         self.cluster.await_all_in_sync(TOPIC, *INPUTS)
         ends, since, until = self.ends(), time.monotonic(), time.monotonic() + _REST_SECONDS
         while time.monotonic() - since < _QUIET_SECONDS and time.monotonic() < until:
-            time.sleep(0.3)
+            self.last(0.3)
             if (now := self.ends()) != ends:
                 ends, since = now, time.monotonic()
         super().settle()
@@ -171,7 +170,7 @@ class ClusterHarness(FaultHarness):
 
     def any_leader(self) -> int:
         """Return the id of a broker that leads a partition of the offsets topic: one that came back may lead none."""
-        return self.random.choice(sorted({leader for leader, _ in self.cluster.leaders(TOPIC).values()}))
+        return self.pick(sorted({leader for leader, _ in self.cluster.leaders(TOPIC).values()}))
 
     def new_group(self, partition: int) -> str:
         """Return an id that no group has, whose records are in this partition."""
@@ -194,8 +193,8 @@ class ClusterHarness(FaultHarness):
         self.retry(member.join)
 
     def retry(self, call: Callable[[], Any]) -> Any:
-        """Call until the brokers answer, for a minute at most."""
-        again, stop = retry_if_exception_type((KafkaError, GroupError, OSError)), stop_after_delay(60)
+        """Call until the brokers answer, for minutes."""
+        again, stop = retry_if_exception_type((KafkaError, GroupError, OSError)), stop_after_delay(MINUTES)
         return Retrying(retry=again, stop=stop, wait=wait_fixed(0.2), reraise=True)(call)
 
     def measure(self, name: str, since: float, condition: Callable[[], bool], seconds: float) -> None:
@@ -231,5 +230,5 @@ class ClusterHarness(FaultHarness):
             for topic in INPUTS:
                 for partition in range(application.PARTITIONS):
                     sent = producer.send(topic, key=b"customer-0", value=b"region-0", partition=partition)
-                    ends[topic, partition] = int(sent.get(30).offset) + 1
+                    ends[topic, partition] = int(sent.get(MINUTES).offset) + 1
         return ends

@@ -6,10 +6,11 @@ import shutil
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
 from kafka import KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
@@ -26,8 +27,9 @@ from tests.long.faults.job import JobProcess, StartOptions
 from tests.long.faults.operations import Operations
 from tests.odd_group_ids import ODD
 from tests.processes import send_signal
-from tests.waiting import wait_until
+from tests.waiting import MINUTES, wait_until
 
+T = TypeVar("T")
 TOPIC, CLUSTER, PARTITIONS = "__consumer_offsets", "default", 4
 CHECKPOINTS = (CLUSTER, f"{CLUSTER}~offsets")
 UNKNOWN_TYPE = 99
@@ -66,12 +68,20 @@ class DidNotRecoverError(Exception):
 
 
 class FaultHarness(Startable):
-    """One broker, its groups, one job; every random choice depends on the seed, the timing of processes does not."""
+    """One broker, its groups, one job.
+
+    What a fault does and when it does it depend on the seed and on the number of the fault, and on nothing else: what
+    is drawn as often as this machine is fast (operations, starts of the job) comes from other generators.
+    """
 
     def __init__(self, directory: Path, seed: int, *, compacting: bool, once: bool = False) -> None:
         """Prepare. With `compacting` the log is compacted all the time, else never; `once` is as in `Round`."""
         self.directory, self.compacting, self._once = directory, compacting, once
-        self.random = Random(seed)  # noqa: S311 - no secret
+        self._seed = seed
+        self.random, self.timing = self._draw("groups"), self._draw("first start")
+        """Of what a fault does, and of when."""
+        self._operating = self._draw("operations")
+        self._starts = self._faults = 0
         self.warehouse = directory / "disk" / "warehouse"
         self.killed_at: float | None = None
         self.measured: list[tuple[str, float]] = []
@@ -93,6 +103,9 @@ class FaultHarness(Startable):
         ids = [one for one in ODD.values() if one]
         self._ids = [*self.random.sample(ids, _GROUPS - 3), "plain", "${spark.sql.session.timeZone}", "UTC"]
 
+    def _draw(self, *of: object) -> Random:
+        return Random(f"{self._seed} {of}")  # noqa: S311 - no secret
+
     def start(self) -> None:
         """Start the broker, let some groups appear, and start the job."""
         try:
@@ -101,7 +114,7 @@ class FaultHarness(Startable):
             server = self.broker.bootstrap_server
             self.client = self._stack.enter_context(StreamsGroupClient(server.split(",")))
             self.operations = Operations(
-                self.client, server, self.random.randrange(2**32), group_ids=list(dict.fromkeys(self._ids))
+                self.client, server, self._operating.randrange(2**32), group_ids=list(dict.fromkeys(self._ids))
             )
             self.job = self.new_job()
             self._stack.callback(self._close_job)
@@ -152,28 +165,42 @@ class FaultHarness(Startable):
 
     def seconds(self, low: float, high: float) -> float:
         """Return a random number of seconds."""
-        return self.random.uniform(low, high)
+        return self.timing.uniform(low, high)
+
+    def pick(self, among: Sequence[T]) -> T:
+        """Return one of these: a single draw, however many there are at this moment."""
+        return among[int(self.random.random() * len(among))]
+
+    @staticmethod
+    def last(seconds: float) -> None:
+        """Let a fault, or the pause between two operations, last so long."""
+        time.sleep(seconds)  # noqa: TID251 - how long it lasts is what a campaign plays, and nothing is asserted of it
 
     def operate(self, seconds: float) -> None:
         """Let the groups change for a while. Operations that fail since the broker is away are left out."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             if self.broker.pid is None:
-                time.sleep(0.1)
+                self.last(0.1)
                 continue
             with suppress(KafkaError, OSError):
-                if self.random.random() < 0.02:
-                    self.write_unknown_record()
+                if self._operating.random() < 0.02:
+                    self.write_unknown_record(self._operating)
                 else:
                     self.operations.step()
-            time.sleep(0.02 * self._slowness)
+            self.last(0.02 * self._slowness)
 
-    def expect(self, effect: bool | Callable[[], bool], seconds: float = 10.0, shown: str = "") -> None:
-        """Note whether a fault has had its effect, which may take some time. One without is not counted as a fault.
+    def begin_fault(self, name: str) -> None:
+        """Draw anew for the next fault: what the faults before it took does not change it."""
+        self._faults += 1
+        self.random, self.timing = self._draw("what", self._faults, name), self._draw("when", self._faults, name)
+
+    def expect(self, effect: bool | Callable[[], bool], shown: str = "") -> None:
+        """Note whether a fault has had its effect, which may take minutes. One without is not counted as a fault.
 
         `shown` is what the brokers showed instead, for the line about the phase.
         """
-        self._effects.append(wait_until(effect, seconds) if callable(effect) else effect)
+        self._effects.append(wait_until(effect) if callable(effect) else effect)
         if not self._effects[-1] and shown:
             self.shown.append(shown)
 
@@ -189,7 +216,7 @@ class FaultHarness(Startable):
 
     def wait_before(self) -> None:
         """Let some time pass before a fault: it finds the job while it starts, or while it writes small batches."""
-        if self.random.random() < 0.5:
+        if self.timing.random() < 0.5:
             self.operate(self.seconds(0, 1.2) * self.start_seconds)
         else:
             until = time.monotonic() + 2 * self.start_seconds
@@ -211,22 +238,24 @@ class FaultHarness(Startable):
         """Let the groups change for some of the time that a start takes, or a little longer."""
         self.operate(self.seconds(0.3, 1.5) * self.start_seconds)
 
-    def write_unknown_record(self) -> tuple[int, int]:
+    def write_unknown_record(self, random: Random) -> tuple[int, int]:
         """Write a record of a type that no release knows; its id is not always valid UTF-8. Return where it is."""
-        group_id = self.random.choice([*(one.encode() for one in self.operations.groups), b"\xff\xfe", b"\xed\xa0\x80"])
+        group_id = random.choice([*(one.encode() for one in self.operations.groups), b"\xff\xfe", b"\xed\xa0\x80"])
         partition = partition_of(group_id.decode("utf-8", "replace"), PARTITIONS)
         key = UNKNOWN_TYPE.to_bytes(2, "big") + len(group_id).to_bytes(2, "big") + group_id
-        value = self.random.randbytes(self.random.choice((0, 10, 1_000)))
+        value = random.randbytes(random.choice((0, 10, 1_000)))
         with internal_producer(self.broker.bootstrap_server) as producer:
             sent = producer.send(TOPIC, key=key, value=value, partition=partition)
-            return partition, int(sent.get(10).offset)
+            return partition, int(sent.get(MINUTES).offset)
 
     # The job
 
     def start_job(self, *options: str, setup: str = "") -> None:
         """Start the job in one of several ways, with these options in addition."""
-        batches = self.random.choice((None, _MOST_BATCHES, _MOST_BATCHES // 3, None))
-        large = batches is None and self.random.random() < 0.5
+        self._starts += 1
+        random = self._draw("start", self._starts)
+        batches = random.choice((None, _MOST_BATCHES, _MOST_BATCHES // 3, None))
+        large = batches is None and random.random() < 0.5
         if batches:  # splits operations
             self._batch_size = max(int(_SMALLEST_BATCH * self._slowness), self._topic_size() // batches)
             options = ("--max-offsets-per-trigger", str(self._batch_size), *options)
@@ -331,7 +360,7 @@ class FaultHarness(Startable):
                 self.ensure_running()
             if time.monotonic() > until or starts > _STARTS_PER_PHASE:
                 raise DidNotRecoverError(f"not caught up after {starts} starts: {self.job.output[outputs:][-3000:]}")
-            time.sleep(0.1)
+            self.last(0.1)
         self._note_caught_up()
 
     def is_caught_up(self) -> bool:

@@ -38,7 +38,7 @@ def kill_tree(harness: FaultHarness) -> None:
         harness.killed_at = time.monotonic()
         pids = harness.job.pids()
         harness.job.kill_tree()
-        harness.expect(lambda: bool(pids) and not any(map(is_running, pids)))
+        harness.expect(bool(pids) and (lambda: not any(map(is_running, pids))))
         harness.start_job()
 
     _repeat(harness, kill)
@@ -98,16 +98,16 @@ def kill_worker(harness: FaultHarness) -> None:
         send_signal(signal.SIGKILL, workers)
         killed += workers
         harness.operate(harness.seconds(0, 2))
-    harness.expect(lambda: bool(killed) and not any(map(is_running, killed)))
+    harness.expect(bool(killed) and (lambda: not any(map(is_running, killed))))
 
 
 def stop_job(harness: FaultHarness) -> None:
     """Stop all processes of the job, or one of them, for longer than sessions, and continue them."""
     harness.wait_before()
     pids = harness.job.pids()
-    stopped = pids if harness.random.random() < 0.5 else [harness.random.choice(pids)]
+    stopped = pids if harness.random.random() < 0.5 else [harness.pick(pids)]
     send_signal(signal.SIGSTOP, stopped)
-    harness.expect(lambda: bool(stopped) and all(process_state(pid) == "T" for pid in stopped))
+    harness.expect(bool(stopped) and (lambda: all(process_state(pid) == "T" for pid in stopped)))
     harness.operate(STOPPED_SECONDS)
     send_signal(signal.SIGCONT, stopped)
 
@@ -118,7 +118,7 @@ def jvm_outlives_job(harness: FaultHarness) -> None:
     jvms = harness.job.jvms()
     send_signal(signal.SIGSTOP, jvms)
     harness.kill_job_only()
-    harness.expect(lambda: bool(jvms) and all(process_state(pid) == "T" for pid in jvms))
+    harness.expect(bool(jvms) and (lambda: all(process_state(pid) == "T" for pid in jvms)))
     harness.start_job()
     harness.operate_during_start()
     send_signal(signal.SIGCONT, jvms)

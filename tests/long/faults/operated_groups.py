@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,8 +12,7 @@ from streaming_app.kafka.protocol import Fields
 from tests.event_chain import gaps
 from tests.long.faults.operations import Operations
 from tests.offsets_log import FoldedLog, LogReader, RawRecord
-
-_ATTEMPTS = 20  # at most, until the broker describes the groups as before the log was read
+from tests.waiting import wait_until
 
 
 class OperatedGroups(Operations):
@@ -33,13 +31,14 @@ class OperatedGroups(Operations):
 
     def compare(self) -> list[Difference]:
         """Read and fold the new records, and compare every group with the broker."""
-        for _ in range(_ATTEMPTS):
+
+        def is_steady() -> bool:
             self.described = self.client.describe(self.groups)
             self.read()
             after = self.client.describe(self.groups)
-            if list(map(fields_of_description, self.described)) == list(map(fields_of_description, after)):
-                break
-            time.sleep(0.1)
+            return list(map(fields_of_description, self.described)) == list(map(fields_of_description, after))
+
+        wait_until(is_steady, interval=0.1)
         return compare_rows(self.folded.rows, self.described)
 
     def row(self, group_id: str) -> dict[str, Any] | None:

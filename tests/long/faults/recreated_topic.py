@@ -19,12 +19,11 @@ from streaming_app.tables.reader import WarehouseReader
 from tests.groups.encoded import metadata_record
 from tests.long.faults.harness import CLUSTER, JOB_SETUP, FaultHarness
 from tests.long.faults.job import JobProcess, StartOptions
-from tests.waiting import wait_until
+from tests.waiting import MINUTES, wait_until
 
 _GROUPS = 4
 _CATCH_UP_SECONDS = 600.0
 _REFUSED_SECONDS = 300.0
-_BROKER_SECONDS = 60.0
 
 
 class Change(NamedTuple):
@@ -68,7 +67,7 @@ class RecreatedTopic:
                     at_ms += 1
                     group = {"group_id": group_id}
                     key, value = metadata_record(group, epoch)
-                    producer.send(self.topic, key=key, value=value, partition=0, timestamp_ms=at_ms).get(30)
+                    producer.send(self.topic, key=key, value=value, partition=0, timestamp_ms=at_ms).get(MINUTES)
                     self.changes.append(Change(group_id, str(epoch), at_ms))
                     self.last[group_id] = str(epoch)
         finally:
@@ -76,7 +75,7 @@ class RecreatedTopic:
 
     @retry(
         retry=retry_if_exception_type(InvalidReplicationFactorError),
-        stop=stop_after_delay(_BROKER_SECONDS),
+        stop=stop_after_delay(MINUTES),
         wait=wait_fixed(0.2),
         reraise=True,
     )

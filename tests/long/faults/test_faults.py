@@ -5,10 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from kafka import KafkaProducer
@@ -17,14 +18,14 @@ from streaming_app.checks.verification import VerifyError
 from streaming_app.jvm.jars import KAFKA_VERSION
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
-from tests.long.faults import checks
+from tests.long.faults import checks, harness, job_faults
 from tests.long.faults.campaign import REGRESSIONS, Phase, Results, Round, random_rounds, run_round
 from tests.long.faults.checks import DOUBLE, Finding
 from tests.long.faults.cluster_faults import ROWS
 from tests.long.faults.faults import FAULTS
-from tests.long.faults.harness import TOPIC, UNKNOWN_TYPE, internal_producer
+from tests.long.faults.harness import TOPIC, UNKNOWN_TYPE, FaultHarness, internal_producer
 from tests.offsets_log import read_log
-from tests.waiting import wait_until
+from tests.waiting import MINUTES, wait_until
 
 FOUND_BEFORE = Phase(tuple(name for one in REGRESSIONS if not one.cluster for name in one.decisive))
 SHORT = Round(
@@ -72,18 +73,18 @@ def test_workers_are_killed_also_where_the_job_takes_long_to_start() -> None:
         return [one.pid for one in began if one.poll() is None]
 
     effects: list[bool] = []
-    harness = SimpleNamespace(
+    stub = SimpleNamespace(
         random=Random(1),  # noqa: S311 - no secret
         start_job_for_workers=lambda _: None,
         kill_job=lambda: None,
         wait_before=lambda: None,
         operate=operate,
         seconds=lambda *_: 0.0,
-        expect=lambda effect: effects.append(wait_until(effect, 5)),
+        expect=lambda effect: effects.append(wait_until(effect)),
         job=SimpleNamespace(workers=workers, unexpected_exit=None),
     )
     try:
-        FAULTS["kill_worker"].inject(harness)
+        FAULTS["kill_worker"].inject(stub)
     finally:
         for one in began:
             one.kill()
@@ -101,8 +102,8 @@ def test_a_job_that_begins_to_read_everything_again_while_rows_are_compared_is_w
 
     waited: list[bool] = []
     monkeypatch.setattr(checks, "verify", compare)
-    harness = SimpleNamespace(warehouse=tmp_path, client=None, settle=lambda: waited.append(True))
-    assert not checks._verify(harness)
+    stub = SimpleNamespace(warehouse=tmp_path, client=None, settle=lambda: waited.append(True))
+    assert not checks._verify(stub)
     assert len(waited) == 1
 
 
@@ -117,9 +118,9 @@ def test_a_record_that_none_can_decode_is_in_the_log(start_broker: Callable[...,
         KafkaProducer(bootstrap_servers=broker.bootstrap_server, client_id="__admin_client") as refused,
         pytest.raises(ValueError, match="partition"),  # from kafka-python itself, whatever the broker would do
     ):
-        refused.send(TOPIC, key=key, value=b"?", partition=0).get(10)
+        refused.send(TOPIC, key=key, value=b"?", partition=0).get(MINUTES)
     with internal_producer(broker.bootstrap_server) as producer:
-        offset = producer.send(TOPIC, key=key, value=b"?", partition=0).get(10).offset
+        offset = producer.send(TOPIC, key=key, value=b"?", partition=0).get(MINUTES).offset
     (found,) = [one for one in read_log(broker.bootstrap_server) if one.record_type == UNKNOWN_TYPE]
     assert (found.partition, found.offset, found.key, found.value) == (0, offset, key, b"?")
 
@@ -136,6 +137,53 @@ def test_a_seed_gives_the_same_rounds_and_all_kinds_of_faults_occur() -> None:
         one for one in rounds if any(FAULTS[name].needs_compaction for phase in one.phases for name in phase.faults)
     ]
     assert all(one.compacting for one in needing)
+
+
+def test_a_seed_plays_the_same_faults_on_a_fast_machine_and_on_a_slow_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds = ("kill_job", "kill_at_write", "poison", "failing_store", "lose_while_running")
+    fast, slow = (list(_plays(kinds, tmp_path, monkeypatch, seconds)) for seconds in (0.01, 1.0))
+    assert fast == slow
+    assert len({what for what, _ in fast}) == 4
+
+
+def _plays(
+    kinds: Sequence[str], directory: Path, monkeypatch: pytest.MonkeyPatch, step_seconds: float
+) -> list[tuple[str, Any]]:
+    """Return what is played, in order, where each operation on the groups takes so long."""
+    played: list[tuple[str, Any]] = []
+    now = [0.0]
+
+    def go_on(seconds: float) -> None:
+        now[0] += seconds
+
+    def draw_seconds(low: float, high: float) -> float:
+        played.append(("seconds", FaultHarness.seconds(one, low, high)))
+        return played[-1][1]
+
+    def poison() -> int:
+        played.append(("poison", one.random.random()))
+        return -1
+
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=go_on)
+    for module in (harness, job_faults):
+        monkeypatch.setattr(module, "time", clock)
+    one: Any = FaultHarness(directory, 5, compacting=False)
+    one.start_seconds = 4.0
+    one.broker = SimpleNamespace(pid=1, start=lambda: None)
+    one.operations = SimpleNamespace(step=lambda: go_on(step_seconds))
+    one.client = SimpleNamespace(end_offsets=lambda _: {0: 9})
+    one.job = SimpleNamespace(running=True, unexpected_exit=None, pid=None, pids=list, kill=lambda: None)
+    one.job.start = lambda how: played.append(("start", how))
+    one.is_caught_up = lambda: True
+    one.seconds = draw_seconds
+    one.write_unknown_record = lambda random: (0, -1 if random is one._operating else poison())
+    one.remove = lambda *names: played.append(("remove", names)) or True
+    for name in kinds:
+        one.begin_fault(name)
+        FAULTS[name].inject(one)
+    return played
 
 
 def test_the_results_of_campaigns_are_added(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def restore_table(harness: FaultHarness) -> None:
         with suppress(Exception):  # a table that a fault before this one has left unreadable or absent
             opened = DeltaTable(harness.warehouse / name)
             before = opened.version()
-            opened.restore(harness.random.randrange(before + 1))
+            opened.restore(harness.pick(range(before + 1)))
             restored += opened.version() > before
     harness.expect(restored > 0)
     harness.start_job()
@@ -92,7 +92,7 @@ def restore_copy(harness: FaultHarness) -> None:
     harness.kill_job()
     names = [one.name for one in copied.iterdir()]
     if harness.random.random() < 0.5:
-        names = [harness.random.choice([name for name in names if name in _TABLES] or names)]
+        names = [harness.pick(sorted(name for name in names if name in _TABLES) or names)]
     harness.expect(harness.remove(*names))
     for name in names:
         shutil.copytree(copied / name, harness.warehouse / name)
@@ -110,7 +110,7 @@ def reset(harness: FaultHarness) -> None:
     harness.kill_job()
     before = checkpoint()
     harness.start_job("--reset")
-    harness.expect(lambda: checkpoint() not in {b"", before}, 5 * harness.start_seconds)
+    harness.expect(lambda: checkpoint() not in {b"", before})
 
 
 def kill_during_reset(harness: FaultHarness) -> None:
@@ -174,7 +174,7 @@ def recreate_topic(harness: FaultHarness) -> None:
             raise UnexpectedError(f"a topic that was created again: {other.job.output[-1000:]}")
         for _ in range(harness.times()):
             other.start("--reset")
-            time.sleep(harness.seconds(0.3, 1.5) * harness.start_seconds)
+            harness.last(harness.seconds(0.3, 1.5) * harness.start_seconds)
             other.job.kill()
         other.start("--reset")
         if not other.is_caught_up():

@@ -30,11 +30,11 @@ from tests.bench.memory import proportional_by_process
 from tests.job.job_runner import STREAMS_GROUPS
 from tests.long.faults.job import JobProcess, StartOptions
 from tests.notify.receivers import HttpReceiver
-from tests.waiting import await_topics, wait_until
+from tests.waiting import MINUTES, await_topics, wait_until
 
 TOPIC, CLUSTER = "__consumer_offsets", "default"
 STUCK_RULE, STUCK_FOR_SECONDS = "StreamsGroupDown", 2.0
-START_SECONDS, PROBE_SECONDS = 180.0, 120.0
+PROBE_SECONDS = 120.0
 _SAMPLE_SECONDS = 0.5
 
 
@@ -96,11 +96,11 @@ class Bed(Startable):
                 return self._get("page", "/").status == HTTPStatus.OK
             return False
 
-        if not wait_until(answers, START_SECONDS):
+        if not wait_until(answers):
             raise TimeoutError("the page does not answer")
 
     def _await_caught_up(self) -> None:
-        if not wait_until(self.is_caught_up, START_SECONDS):
+        if not wait_until(self.is_caught_up):
             raise TimeoutError(f"the job has not caught up: {self.job.output[-2000:]}")
 
     def stop(self) -> None:
@@ -145,11 +145,14 @@ class Bed(Startable):
             "alert": lambda: self.was_notified(pair.stuck.group_id),
         }
         seen: dict[str, float] = {}
-        while len(seen) < len(checks) and time.monotonic() - began < PROBE_SECONDS and self.is_alive:
+
+        def is_over() -> bool:
             for name, holds in checks.items():
                 if name not in seen and holds():
                     seen[name] = time.monotonic() - began
-            time.sleep(0.1)
+            return len(seen) == len(checks) or not self.is_alive
+
+        wait_until(is_over, PROBE_SECONDS, interval=0.1)
         return Probe(seen.get("row"), seen.get("alert"))
 
     def keep_members(self) -> None:
@@ -173,7 +176,7 @@ class Bed(Startable):
         end = threading.Event()
 
         def sample() -> None:
-            while not end.wait(_SAMPLE_SECONDS):
+            while not end.wait(_SAMPLE_SECONDS):  # noqa: WAIT002 - how often it looks
                 if pid := self.job.pid:
                     now = proportional_by_process(pid)
                     now["sum"] = sum(now.values())
@@ -193,7 +196,7 @@ class Bed(Startable):
         most, end = dict.fromkeys(("page", "metrics"), 0.0), threading.Event()
 
         def look(name: str, path: str) -> None:
-            while not end.wait(1):
+            while not end.wait(1):  # noqa: WAIT002 - how often it looks
                 began = time.monotonic()
                 try:
                     is_answered = self._get(name, path).status == HTTPStatus.OK
@@ -213,7 +216,7 @@ class Bed(Startable):
                 thread.join()
 
     def _get(self, name: str, path: str) -> urllib3.BaseHTTPResponse:
-        return urllib3.request("GET", f"http://{self.urls[name]}{path}", timeout=60, retries=False)
+        return urllib3.request("GET", f"http://{self.urls[name]}{path}", timeout=MINUTES, retries=False)
 
     def query(self, sql: str) -> list[dict[str, Any]]:
         """Return the rows of a query of the warehouse."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from contextlib import ExitStack, suppress
 
 import urllib3
@@ -36,8 +35,7 @@ def slow_headers(bed: Bed) -> None:
             for client in clients:
                 with suppress(OSError):
                     client.send(bytes([byte]))
-            time.sleep(1)
-            if bed.ending.is_set():
+            if bed.ending.wait(1):  # noqa: WAIT002 - a byte a second
                 return
 
 
@@ -62,7 +60,7 @@ def large_queries(bed: Bed) -> None:
             return
         path, key, text = paths[number % 5], keys[number % 12], texts[number % 6]
         with suppress(urllib3.exceptions.HTTPError):
-            urllib3.request("GET", f"http://{bed.urls['page']}{path}?{key}={text}", timeout=5, retries=False)
+            urllib3.request("GET", f"http://{bed.urls['page']}{path}?{key}={text}", timeout=5, retries=False)  # noqa: WAIT002 - his patience
 
 
 def many_tabs(bed: Bed) -> None:
@@ -79,9 +77,9 @@ def many_tabs(bed: Bed) -> None:
 def _connect(bed: Bed, name: str, opened: ExitStack) -> socket.socket | None:
     host, port = bed.urls[name].split(":")
     with suppress(OSError):
-        return opened.enter_context(socket.create_connection((host, int(port)), timeout=5))
+        return opened.enter_context(socket.create_connection((host, int(port)), timeout=5))  # noqa: WAIT002 - his patience
     return None
 
 
 def _rest(bed: Bed) -> None:
-    bed.ending.wait(SECONDS)
+    bed.ending.wait(SECONDS)  # noqa: WAIT002 - so long the attack lasts

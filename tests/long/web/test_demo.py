@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import queue
 import re
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,13 +19,12 @@ import pytest
 from streaming_app.jvm.java import java_home
 from streaming_app.kafka.client import StreamsGroupClient
 from tests.processes import is_running, process_tree, read_process_file, send_signal
-from tests.waiting import wait_until
+from tests.waiting import MINUTES, wait_until
 from tests.web.browser import find_chromium, view
 from tests.wordcount import INPUT_TOPIC, OUTPUT_TOPIC, WordCount
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 GROUP = "views-by-region"
-SECONDS = 300  # of each wait: on a machine that does nothing else it is a few seconds
 
 
 class Join(WordCount):
@@ -58,29 +55,26 @@ class Demo:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
         self.lines: list[str] = []
-        self._new: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            self._new.put(line)
+            self.lines.append(line)
 
     def find(self, pattern: str) -> str:
         """Wait for a line, and return the group of the pattern."""
-        deadline, number = time.monotonic() + SECONDS, 0
-        while time.monotonic() < deadline:
-            if number == len(self.lines):
-                try:
-                    self.lines.append(self._new.get(timeout=0.2))
-                except queue.Empty:
-                    assert self._reader.is_alive() or not self._new.empty(), "".join(self.lines)
-                    continue
-            if found := re.search(pattern, self.lines[number]):
-                return found[1]
-            number += 1
-        raise AssertionError("".join(self.lines))
+        found: list[str] = []
+
+        def is_there() -> bool:
+            is_over = not self._reader.is_alive()
+            found[:] = [one[1] for line in list(self.lines) if (one := re.search(pattern, line))]
+            return bool(found) or is_over
+
+        wait_until(is_there)
+        assert found, "".join(self.lines)
+        return found[0]
 
 
 @contextmanager
@@ -103,14 +97,15 @@ def demo_web(directory: Path) -> Iterator[Demo]:
 
 def wait_for(text: Callable[[], str], *expected: str) -> str:
     """Return the text as soon as it has all that is expected."""
-    deadline = time.monotonic() + SECONDS
-    while True:
-        now = text()
-        missing = [one for one in expected if one not in now]
-        if not missing:
-            return now
-        assert time.monotonic() < deadline, f"{missing} in {now}"
-        time.sleep(0.2)
+    seen = ""
+
+    def has_all() -> bool:
+        nonlocal seen
+        seen = text()
+        return all(one in seen for one in expected)
+
+    assert wait_until(has_all, interval=0.2), f"{expected} in {seen}"
+    return seen
 
 
 @pytest.fixture(scope="module")
@@ -130,10 +125,12 @@ def test_the_demo_serves_the_page_and_draws_a_real_application(
             client.create_topic(topic, 2)
     with running(broker, tmp_path / "app", application_id=GROUP):
         url = demo.find(r"The page is at (\S+)$")
-        wait_for(lambda: httpx2.get(url, timeout=30).text, "clickstream-sessions", "fraud-detection", "Job running")
+        wait_for(
+            lambda: httpx2.get(url, timeout=MINUTES).text, "clickstream-sessions", "fraud-detection", "Job running"
+        )
         row = f"{url}?q={GROUP}&state=Stable"
-        wait_for(lambda: httpx2.get(row, timeout=30).text, f'href="group?id={GROUP}"')
-        graph = httpx2.get(f"{url}graph?id={GROUP}", timeout=30).json()
+        wait_for(lambda: httpx2.get(row, timeout=MINUTES).text, f'href="group?id={GROUP}"')
+        graph = httpx2.get(f"{url}graph?id={GROUP}", timeout=MINUTES).json()
         kinds = Counter(node["kind"] for node in graph["nodes"])
         assert kinds.keys() == {"topic", "subtopology", "repartition", "changelog"}
         assert kinds["changelog"] == running.changelogs
@@ -141,14 +138,14 @@ def test_the_demo_serves_the_page_and_draws_a_real_application(
             titles = draw(request, url)
             assert titles == {node["title"] for node in graph["nodes"]}
             assert running.titles <= titles
-    alive = httpx2.get(f"{url}?q=clickstream&state=Stable", timeout=30).text
+    alive = httpx2.get(f"{url}?q=clickstream&state=Stable", timeout=MINUTES).text
     assert "clickstream-sessions" in alive  # whose members would have been removed without heartbeats
 
 
 def test_ctrl_c_leaves_nothing_running(demo: Demo) -> None:
     """Also where Spark does not end in time, as on a machine that is too busy."""
     url = demo.find(r"The page is at (\S+)$")
-    wait_for(lambda: httpx2.get(url, timeout=30).text, "clickstream-sessions", "Job running")
+    wait_for(lambda: httpx2.get(url, timeout=MINUTES).text, "clickstream-sessions", "Job running")
     started = set(process_tree(demo.process.pid))
     assert len(started) > 3  # the broker, Spark, the page
     spark = [one for one in started if "SparkSubmit" in read_process_file(one, "cmdline")]
@@ -156,9 +153,9 @@ def test_ctrl_c_leaves_nothing_running(demo: Demo) -> None:
     send_signal(signal.SIGSTOP, spark)
     os.killpg(demo.process.pid, signal.SIGINT)
     demo.find("(All processes are stopped)")
-    assert demo.process.wait(60) == 0
+    assert demo.process.wait(MINUTES) == 0
     assert not [line for line in demo.lines if "Traceback" in line]
-    assert wait_until(lambda: not [one for one in started if is_running(one)], 60)
+    assert wait_until(lambda: not [one for one in started if is_running(one)])
 
 
 def draw(request: pytest.FixtureRequest, url: str) -> set[str]:

@@ -1,0 +1,58 @@
+"""The page in a real browser in the other theme, at other widths, and with 10,000 groups; the pictures of the docs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.web import screenshots, test_browser
+from tests.web.browser import view
+from tests.web.sample import WRITTEN, write_sample
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+def test_axe_finds_nothing_on_any_view_in_the_dark(chromium: Browser, url: str) -> None:
+    test_browser.test_axe_finds_nothing_on_any_view(chromium, url, "dark")
+
+
+@pytest.mark.parametrize("width", [360, 768, 3840])
+def test_no_view_is_wider_than_the_window(chromium: Browser, url: str, width: int) -> None:
+    test_browser.test_no_view_is_wider_than_the_window(chromium, url, width)
+
+
+def test_nothing_moves_while_a_page_loads_in_a_wide_window(chromium: Browser, url: str) -> None:
+    test_browser.test_nothing_moves_while_a_page_loads(chromium, url, 1360)
+
+
+def test_the_name_of_a_track_is_not_cut_in_a_wide_window(chromium: Browser, url: str) -> None:
+    test_browser.test_the_name_of_a_track_is_not_cut(chromium, url, 1200)
+
+
+def test_a_large_topology_opens_where_something_is_in_a_wide_window(chromium: Browser, large_url: str) -> None:
+    test_browser.test_a_large_topology_opens_where_something_is(chromium, large_url, 1360)
+
+
+def test_the_pictures_of_the_documentation_can_be_taken(
+    chromium: Browser, serve_page: Callable[..., str], tmp_path: Path
+) -> None:
+    taken = screenshots.take(chromium, serve_page(screenshots.write_clean_sample(tmp_path)), tmp_path)
+    assert {file.name for file in taken} == {file.name for file in screenshots.FIGURES.glob("page-*.png")}
+    assert all(file.stat().st_size > 20_000 for file in taken)
+
+
+def test_ten_thousand_groups_are_filtered_at_once(
+    chromium: Browser, serve_page: Callable[..., str], tmp_path: Path
+) -> None:
+    warehouse = write_sample(tmp_path / "large", WRITTEN, more=10_000)
+    with view(chromium, serve_page(warehouse)) as seen:
+        seen.open("/")
+        assert seen.page.locator("tbody tr").count() == 100
+        seen.page.get_by_label("Group", exact=True).fill("application-09999")
+        expect(seen.page.locator("tbody tr")).to_have_count(1)
+        assert "q=application-09999" in seen.page.url

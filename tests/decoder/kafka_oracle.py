@@ -46,7 +46,7 @@ class Oracle:
     def close(self) -> None:
         self._gateway.shutdown()
         self._process.stdin.close()
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=300)
 
     def bytes_of(self, name: str, version: int, data: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
         """Return the bytes that Kafka writes for a message in JSON, version first, and the JSON it prints for them."""

@@ -99,7 +99,7 @@ def test_the_services_work_together(compose: Callable[..., str], report: Callabl
 
 def _get(path: str) -> Any:
     url = f"{PROMETHEUS}/api/v1/{path}"
-    with urllib.request.urlopen(url, timeout=10) as response:  # noqa: S310 - http on loopback
+    with urllib.request.urlopen(url, timeout=60) as response:  # noqa: S310 - http on loopback
         return json.load(response)["data"]
 
 

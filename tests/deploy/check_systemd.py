@@ -87,7 +87,7 @@ def test_systemd_starts_and_stops_the_job(
     began = time.monotonic()
     inside("systemctl", "stop", "streams-groups")
     seconds = time.monotonic() - began
-    assert seconds < STOP_SECONDS
+    assert seconds < STOP_SECONDS  # noqa: WAIT001 - a promise: systemd kills it then
     shown = inside("systemctl", "show", "streams-groups", "--property=Result,ExecMainStatus,NRestarts")
     assert sorted(shown.splitlines()) == ["ExecMainStatus=0", "NRestarts=0", "Result=success"]
     version = inside("systemctl", "--version").splitlines()[0]

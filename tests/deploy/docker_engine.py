@@ -81,7 +81,7 @@ def docker_engine() -> Iterator[Engine]:
             yield _wait(Engine(client, host), process, Path(directory, "log"))
         finally:
             process.terminate()
-            process.wait(_STOP_SECONDS)
+            process.wait(_STOP_SECONDS)  # noqa: WAIT002 - killed after it
             _unmount(Path(directory))
 
 
@@ -106,5 +106,5 @@ def _wait(engine: Engine, process: subprocess.Popen[bytes], log: Path) -> Engine
         if process.poll() is not None or time.monotonic() > end:
             lines = log.read_text("utf-8", "replace").splitlines()
             raise EngineUnavailableError(f"dockerd does not start: {lines[-1] if lines else 'it printed nothing'}")
-        time.sleep(0.2)
+        time.sleep(0.2)  # noqa: TID251 - the engine of a CI machine, which tells nothing when it is up
     return engine

@@ -34,5 +34,5 @@ def live_group(bootstrap_server: str, group_id: str) -> Iterator[None]:
 
 
 def _send_heartbeats(member: SimulatedMember, stop: Event) -> None:
-    while not stop.wait(_HEARTBEAT_SECONDS):
+    while not stop.wait(_HEARTBEAT_SECONDS):  # noqa: WAIT002 - the interval of heartbeats
         member.step()

@@ -20,7 +20,7 @@ def answers(url: str) -> bool:
 def accepts_connections(port: int) -> bool:
     """Return whether something listens on this port of this machine."""
     try:
-        socket.create_connection((HOST, port), timeout=1).close()
+        socket.create_connection((HOST, port), timeout=60).close()
     except OSError:
         return False
     return True

@@ -68,7 +68,7 @@ def s3(directory: Path, moto_server: str) -> Iterator[str]:
     try:
         wait_until(lambda: accepts_connections(port), _START_SECONDS)
         create_bucket = urllib.request.Request(f"http://{HOST}:{port}/{BUCKET}", method="PUT")
-        urllib.request.urlopen(create_bucket, timeout=10).close()  # noqa: S310 - http
+        urllib.request.urlopen(create_bucket, timeout=60).close()  # noqa: S310 - http
         yield f"http://{HOST}:{port}"
     finally:
         process.stop()
@@ -98,7 +98,7 @@ def _create_container(endpoint: str) -> None:
     headers["Authorization"] = f"SharedKey {_AZURE_ACCOUNT}:{base64.b64encode(digest).decode()}"
     url = f"{endpoint}/{BUCKET}?restype=container"
     request = urllib.request.Request(url, method="PUT", headers=headers)  # noqa: S310 - http
-    urllib.request.urlopen(request, timeout=10).close()  # noqa: S310 - http
+    urllib.request.urlopen(request, timeout=60).close()  # noqa: S310 - http
 
 
 def s3a_settings(endpoint: str) -> dict[str, str]:

@@ -116,7 +116,7 @@ def test_other_threads_go_on_while_a_query_runs(reader: WarehouseReader) -> None
 
     def go_on() -> None:
         nonlocal turns
-        while not done.wait(0.001):  # noqa: WAIT002 - it appends between
+        while not done.wait(0.001):  # noqa: WAIT002 - it counts its turns
             turns += 1
 
     thread = Thread(target=go_on)

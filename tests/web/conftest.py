@@ -14,13 +14,15 @@ from streaming_app.web.page import Page, PageServer
 from streaming_app.web.source import SnapshotSource
 from tests.waiting import wait_until
 from tests.web.browser import LONGEST_WAIT, find_chromium, launch
-from tests.web.sample import WRITTEN, clock, write_sample
+from tests.web.sample import NOW, WRITTEN, beat, clock, write_sample
 
 
 @pytest.fixture(scope="session")
 def sample_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sample warehouse: do not write to it."""
-    return write_sample(tmp_path_factory.mktemp("page") / "warehouse", WRITTEN)
+    """The sample warehouse, whose job runs: do not write to it."""
+    path = write_sample(tmp_path_factory.mktemp("page") / "warehouse", WRITTEN)
+    beat(path, NOW)
+    return path
 
 
 @pytest.fixture

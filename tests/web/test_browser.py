@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -19,7 +18,7 @@ from streaming_app.web.page import PageServer
 from streaming_app.web.window import url_time
 from streaming_app.web.words import group_query
 from tests.waiting import wait_until
-from tests.warehouses import append, make_warehouse
+from tests.warehouses import append
 from tests.web.browser import View, view
 from tests.web.sample import HOSTILE, NOW, RICH, beat, clock, group, part, replace_group, rich_group, task, write_sample
 from tests.web.sample_others import CONSUMER, OTHER_CLUSTER
@@ -168,21 +167,6 @@ def huge(tmp_path_factory: pytest.TempPathFactory) -> Path:
     append(path, "lag_history", *rows)
     append(path, "lag", *({**one, "task_id": f"0_{one['partition']}"} for one in rows))
     return path
-
-
-def test_axe_finds_nothing_where_there_is_nothing_or_very_much_or_nothing_can_be_read(
-    chromium: Browser, serve_page: Callable[..., str], huge: Path, tmp_path: Path
-) -> None:
-    empty, broken = make_warehouse(tmp_path / "empty"), make_warehouse(tmp_path / "broken")
-    shutil.rmtree(broken / "groups")
-    group_url = "/group?id=payments-enrichment&range=1h"
-    states = {empty: ["/", "/alerts"], broken: ["/"], huge: ["/", group_url, f"{group_url}&tasks=all"]}
-    for warehouse, paths in states.items():
-        with view(chromium, serve_page(warehouse)) as seen:
-            for path in paths:
-                seen.open(path)
-                seen.page.locator("details").evaluate_all("all => all.forEach(one => { one.open = true; })")
-                assert seen.axe() == [], (warehouse.name, path)
 
 
 def test_in_forced_colours_and_on_paper_the_tracks_are_there(chromium: Browser, url: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
+from tests.warehouses import make_warehouse
 from tests.web import screenshots, test_browser
 from tests.web.browser import view
 from tests.web.sample import WRITTEN, write_sample
@@ -19,6 +21,21 @@ if TYPE_CHECKING:
 
 def test_axe_finds_nothing_on_any_view_in_the_dark(chromium: Browser, url: str) -> None:
     test_browser.test_axe_finds_nothing_on_any_view(chromium, url, "dark")
+
+
+def test_axe_finds_nothing_where_there_is_nothing_or_very_much_or_nothing_can_be_read(
+    chromium: Browser, serve_page: Callable[..., str], huge: Path, tmp_path: Path
+) -> None:
+    empty, broken = make_warehouse(tmp_path / "empty"), make_warehouse(tmp_path / "broken")
+    shutil.rmtree(broken / "groups")
+    group_url = "/group?id=payments-enrichment&range=1h"
+    states = {empty: ["/", "/alerts"], broken: ["/"], huge: ["/", group_url, f"{group_url}&tasks=all"]}
+    for warehouse, paths in states.items():
+        with view(chromium, serve_page(warehouse)) as seen:
+            for path in paths:
+                seen.open(path)
+                seen.page.locator("details").evaluate_all("all => all.forEach(one => { one.open = true; })")
+                assert seen.axe() == [], (warehouse.name, path)
 
 
 @pytest.mark.parametrize("width", [360, 768, 3840])

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.failed_rules import FailedRule, note_failed_rules
 from tests.jvm_archive import broker_archive
 from tests.jvm_options import SHARED_SESSION, start_jvms_fast
 from tests.marks import START_JVMS, add_marks
@@ -148,6 +149,14 @@ def _nothing_is_kept(request: pytest.FixtureRequest) -> Iterator[None]:
         is_empty = wait_until(cached.isEmpty, _UNPERSIST_SECONDS)
         cached.clearCache()  # so that the next test does not fail for it, too
         assert is_empty, "a DataFrame is still persisted"
+
+
+@pytest.fixture(autouse=True)
+def failed_rules() -> Iterator[list[FailedRule]]:
+    """The alert rules that crash during the test, which then fails: one that means it to happen empties the list."""
+    with note_failed_rules() as failed:
+        yield failed
+    assert failed == []
 
 
 _numbers = itertools.count()

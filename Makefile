@@ -1,6 +1,6 @@
 # make run    the main job on its embedded default: a local broker with streams groups, then the tables
-# make test   every test, against a real broker
-# make test-long   campaigns of faults and attacks, and copies of the project: some 15 minutes, before a release
+# make test   every test but those of tests/long, against a real broker
+# make test-long   campaigns of faults and attacks, all histories, and copies of the project: before a release
 # make test-fast   the tests that start neither a broker nor Spark nor another JVM nor a browser, and take little time
 # make bench  benchmarks, as ratios to stated rivals
 # make lint   ruff, mypy, import-linter, and that generated files are up to date

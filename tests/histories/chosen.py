@@ -1,4 +1,4 @@
-"""The histories that `make test` plays: of each kind an ordinary operation and an incident, and all that end NotReady."""
+"""The histories that `make test` plays: of each kind an ordinary operation and an incident, and all about NotReady."""
 
 from __future__ import annotations
 

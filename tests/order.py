@@ -54,7 +54,9 @@ def order_items(items: list[pytest.Item]) -> None:
 
 
 def _rank(group: str, starting: Iterable[str]) -> tuple[int, str]:
-    return (0 if group in {SESSION, STREAM_SESSION} else 1 if group == CLUSTER else 2 if group in starting else 3), group
+    if group in {SESSION, STREAM_SESSION, CLUSTER}:
+        return (1 if group == CLUSTER else 0), group
+    return (2 if group in starting else 3), group
 
 
 def _session(item: pytest.Item) -> str:

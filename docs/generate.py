@@ -1,7 +1,7 @@
 """Writes the parts of these pages that come from the code: `python -m docs.generate`, or `make generate`.
 
 The command reference comes from `--help`, the table reference from `schemas/tables/`, the list and the picture of the
-packages from the import contract in `pyproject.toml`. A test compares the committed pages with what this writes.
+packages from the import contract in `pyproject.toml`. `make lint` compares the committed pages with what this writes.
 """
 # ruff: noqa: INP001
 
@@ -16,6 +16,7 @@ from pathlib import Path
 import click
 from click.testing import CliRunner
 
+from deploy.generate.output import finish
 from docs import figures
 from streaming_app.cli.main import main as streams_groups
 from streaming_app.tables.definitions import Table, table, tables, views
@@ -28,14 +29,15 @@ else:
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 _HELP_WIDTH = 100
+_TOO_LONG = {"README.md": 120}
 _DATA = "Definitions, as data: one file per record of `__consumer_offsets`, table, view or request. No Python."
 _BEGIN = "<!-- {name}, written by `python -m docs.generate` -->"
 _END = "<!-- end of {name} -->"
 
 
 def pages() -> dict[str, str]:
-    """Return the text of every generated file by its path in this folder."""
-    return {
+    """Return the text of every generated file by its path in the project."""
+    texts = {
         "command-reference.md": command_reference(),
         "table-reference.md": table_reference(),
         "architecture.md": _replace_part((DOCS / "architecture.md").read_text("utf-8"), "packages", package_table()),
@@ -43,6 +45,7 @@ def pages() -> dict[str, str]:
         "figures/crash.svg": figures.crash(),
         "figures/packages.svg": figures.rooms(_layers(), [*_package_layers()[1:], "schemas"]),
     }
+    return {f"docs/{name}": text for name, text in texts.items()}
 
 
 def command_reference() -> str:
@@ -175,11 +178,5 @@ def _replace_part(text: str, name: str, part: str) -> str:
     return text[: text.index(begin)] + f"{begin}\n\n{part}\n\n" + text[text.index(end) :]
 
 
-def main() -> None:
-    """Write the generated files."""
-    for name, text in pages().items():
-        (DOCS / name).write_text(text, "utf-8")
-
-
-if __name__ == "__main__":
-    main()
+if __name__ == "__main__" and finish(ROOT, pages(), _TOO_LONG, sys.argv[1:]):
+    sys.exit(1)

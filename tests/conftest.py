@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from streaming_app.alerts import evaluate
-from streaming_app.alerts.alert import Finding
-from streaming_app.alerts.tenant_rules import rule_failed
+from tests.failed_rules import FailedRule, note_failed_rules
 from tests.jvm_archive import broker_archive
 from tests.jvm_options import SHARED_SESSION, start_jvms_fast
 from tests.marks import START_JVMS, add_marks
@@ -162,26 +160,12 @@ def _nothing_is_kept(request: pytest.FixtureRequest) -> Iterator[None]:
         assert is_empty, "a DataFrame is still persisted"
 
 
-@pytest.fixture
-def failed_rules() -> list[str]:
-    """The alert rules that failed, for a test in which one does."""
-    return []
-
-
 @pytest.fixture(autouse=True)
-def _no_rule_fails(request: pytest.FixtureRequest) -> Iterator[None]:
-    """No alert rule fails but in a test that says so: one that fails has no findings, as if nothing were wrong."""
-    is_expected = "failed_rules" in request.fixturenames
-    failed: list[str] = request.getfixturevalue("failed_rules") if is_expected else []
-
-    def note(group_id: str, rule: str, error: Exception) -> Finding:
-        failed.append(f"{rule}: {error!r}")
-        return rule_failed(group_id, rule, error)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluate, "rule_failed", note)
-        yield
-    assert is_expected or failed == []
+def failed_rules() -> Iterator[list[FailedRule]]:
+    """The alert rules that crash during the test, which then fails: one that means it to happen empties the list."""
+    with note_failed_rules() as failed:
+        yield failed
+    assert failed == []
 
 
 _numbers = itertools.count()

@@ -5,8 +5,8 @@ groups first occur. A module is a group, so that what its fixtures start is star
 Spark session: a further session takes half a minute of processor time until its JVM is warm. They are two groups, each
 half of them, and the first ones, as nothing else takes as long: with one, the other processes had ended long before it.
 The tests that use three brokers are a group, too: these take processor time to start, and as long as they run.
-Then come the modules that take minutes, those that start something else, and what needs nothing comes last, as it is
-short: the processes end at about the same time.
+They come next, then the modules that start something else, and what needs nothing comes last, as it is short: the
+processes end at about the same time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ CLUSTER = "three_brokers"
 """The fixture, and the group of the tests without a session that use it."""
 WHOLE = frozenset({"security"})
 """Folders whose modules share what they start, a secured broker, and so a process with each other."""
-_LONG = frozenset({CLUSTER, "tests/histories/test_histories"})
 _STARTS = frozenset({"broker", "spark", "java", "browser", "slow"})
 
 
@@ -55,7 +54,9 @@ def order_items(items: list[pytest.Item]) -> None:
 
 
 def _rank(group: str, starting: Iterable[str]) -> tuple[int, str]:
-    return (0 if group in {SESSION, STREAM_SESSION} else 1 if group in _LONG else 2 if group in starting else 3), group
+    if group in {SESSION, STREAM_SESSION, CLUSTER}:
+        return (1 if group == CLUSTER else 0), group
+    return (2 if group in starting else 3), group
 
 
 def _session(item: pytest.Item) -> str:

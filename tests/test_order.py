@@ -36,7 +36,7 @@ def ordered(*items: Any) -> list[tuple[str, str]]:
     return [(one.nodeid.rpartition("/")[2], one.get_closest_marker("xdist_group").args[0]) for one in tests]
 
 
-def test_the_tests_with_a_session_come_first_then_those_that_take_long_and_last_what_starts_nothing() -> None:
+def test_the_tests_with_a_session_come_first_then_those_with_three_brokers_and_last_what_starts_nothing() -> None:
     assert ordered(
         item("tests/a/test_fast.py::one"),
         item("tests/a/test_mixed.py::plain"),
@@ -54,11 +54,11 @@ def test_the_tests_with_a_session_come_first_then_those_that_take_long_and_last_
         ("test_live.py::one", "spark"),
         ("test_live.py::one", "spark-stream"),
         ("test_cluster.py::one", "spark-stream"),
-        ("test_histories.py::one", "tests/histories/test_histories"),
         ("test_cluster.py::one", "three_brokers"),
         ("test_cluster.py::one", "three_brokers"),
         ("test_broker.py::one", "tests/b/test_broker"),
         ("test_broker.py::two", "tests/b/test_broker"),
+        ("test_histories.py::one", "tests/histories/test_histories"),
         ("test_fast.py::one", "tests/a/test_fast"),
         ("test_mixed.py::plain", "tests/a/test_mixed"),
     ]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from deploy.generate.files import ROOT, files
+import sys
 
-if __name__ == "__main__":
-    for name, text in files().items():
-        (ROOT / name).write_text(text, "utf-8")
+from deploy.generate.files import ROOT, files
+from deploy.generate.output import finish
+
+if __name__ == "__main__" and finish(ROOT, files(), {}, sys.argv[1:]):
+    sys.exit(1)

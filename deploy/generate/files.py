@@ -1,4 +1,4 @@
-"""Which files outside of `docs/` are generated, and from what. A test compares each with what is in the project."""
+"""Which files outside of `docs/` are generated, and from what."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ _INTRODUCTION = """\
 # The records of `__consumer_offsets`
 
 Generated from `schemas/records/` by `python -m deploy.generate`: change those files, not this page. A test
-compares them with the schemas in the jars of Kafka 4.0 to 4.4, and this page with them.
+compares them with the schemas in the jars of Kafka 4.0 to 4.4.
 
 A key is its record type, an int16, followed by its fields. A value is its version, an int16, followed by its fields; a
 null value is a tombstone. Integers are big-endian. In *flexible* versions lengths are varints of length + 1 and every

@@ -1,8 +1,7 @@
 """The parts of `deploy/RUNBOOK.md` that are generated from the code.
 
 These parts are between markers. They are generated from the rules' own entries and from the tables in
-`groups/state_rules.py`; the text outside the markers is written by hand, in that file. A test checks that the file is
-up to date.
+`groups/state_rules.py`; the text outside the markers is written by hand, in that file.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from contextlib import suppress
 import pytest
 
 from offsets_decoder import (
-    DecodeError,
     MalformedRecord,
     Record,
     UnknownDialectError,
@@ -306,8 +305,3 @@ def test_other_bytes_like_objects_decode_as_bytes_do(decoder: Decoder, kind: typ
 def test_an_unknown_dialect_is_a_decode_error_that_lists_the_known_ones(decoder: Decoder) -> None:
     with pytest.raises(UnknownDialectError, match="unknown dialect 'kip-1332', known: shipped, kip-1331"):
         decoder(bytes.fromhex(GROUP_KEY), None, dialect="kip-1332")
-
-
-@pytest.mark.parametrize("kind", [UnknownRecordType, UnknownValueVersion, MalformedRecord, UnknownDialectError])
-def test_every_error_is_a_decode_error(kind: type) -> None:
-    assert issubclass(kind, DecodeError)

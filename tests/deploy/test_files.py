@@ -16,7 +16,6 @@ from streaming_app.config.settings import Settings
 from streaming_app.job.stopping import STOP_SECONDS
 from streaming_app.jvm.jars import KAFKA_VERSION
 from streaming_app.jvm.java import NEWEST, OLDEST
-from streaming_app.jvm.spark_session import MAX_CORES
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -25,7 +24,6 @@ DOCKERFILE = (DEPLOY / "Dockerfile").read_text("utf-8")
 UNIT = (DEPLOY / "systemd" / "streams-groups.service").read_text("utf-8")
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
-METRICS_PORT = 9464
 
 
 def test_the_image_has_supported_versions_of_java_and_python_and_does_not_run_as_root() -> None:
@@ -54,16 +52,6 @@ def test_configuration_files_have_only_known_keys(path: str) -> None:
     Settings.model_validate(yaml.safe_load((DEPLOY / path).read_text("utf-8")))
 
 
-def test_the_metrics_port_is_the_same_everywhere() -> None:
-    image = yaml.safe_load((DEPLOY / "image" / "config.yaml").read_text("utf-8"))
-    assert image["metrics"]["listen"] == f"0.0.0.0:{METRICS_PORT}"
-    assert f"EXPOSE {METRICS_PORT}\n" in DOCKERFILE
-    assert f"http://127.0.0.1:{METRICS_PORT}/health" in DOCKERFILE
-    assert VALUES["metrics"]["port"] == METRICS_PORT
-    scrape_configs = yaml.safe_load((DEPLOY / "compose" / "prometheus.yaml").read_text("utf-8"))["scrape_configs"]
-    assert [job["static_configs"][0]["targets"] for job in scrape_configs] == [[f"streams-groups:{METRICS_PORT}"]]
-
-
 def test_every_platform_gives_the_job_enough_time_to_end() -> None:
     seconds = [
         VALUES["terminationGracePeriodSeconds"],
@@ -71,22 +59,6 @@ def test_every_platform_gives_the_job_enough_time_to_end() -> None:
         int(re.findall(r"^TimeoutStopSec=(\d+)$", UNIT, re.MULTILINE)[0]),
     ]
     assert all(timeout >= STOP_SECONDS + 5 for timeout in seconds), seconds
-
-
-def test_every_platform_has_the_memory_that_the_documents_recommend() -> None:
-    docker_run = re.findall(r"--memory (\d+)g", (DEPLOY / "README.md").read_text("utf-8"))
-    limits = [
-        *re.findall(r"^MemoryMax=(\d+)G$", UNIT, re.MULTILINE),
-        COMPOSE["services"]["streams-groups"]["mem_limit"].removesuffix("g"),
-        VALUES["resources"]["limits"]["memory"].removesuffix("Gi"),
-        *docker_run,
-    ]
-    for document in ("deploy/README.md", "docs/operating.md"):
-        text = " ".join((ROOT / document).read_text("utf-8").split())
-        limits += re.findall(r"Start with (\d+) GiB of memory", text)
-        assert f"at most {MAX_CORES} (`spark.master: local[{MAX_CORES}]`)" in text
-    assert limits == ["5"] * 6
-    assert VALUES["cores"] <= MAX_CORES
 
 
 def test_systemd_starts_the_job_again_however_often_but_not_with_an_invalid_option() -> None:

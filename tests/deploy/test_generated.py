@@ -1,19 +1,31 @@
-"""The files that are generated from the code, outside of the documentation."""
+"""What generates files from the code, and `--check`, which finds those that are out of date."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 import yaml
 
 from deploy.generate import figures
-from deploy.generate.files import ROOT, files
-
-FILES = files()
+from deploy.generate.output import finish
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_a_generated_file_is_what_the_code_makes_of_it(file: str) -> None:
-    assert (ROOT / file).read_text("utf-8") == FILES[file], "run make generate"
+def test_a_check_names_each_file_that_is_out_of_date_and_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = {"same": "a\n", "other": "b\n", "missing": "c\n"}
+    for name in ("same", "other"):
+        (tmp_path / name).write_text("a\n", "utf-8")
+    assert finish(tmp_path, texts, {"same": 1, "other": 0}, ["--check"]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "other is out of date: run make generate",
+        "missing is out of date: run make generate",
+        "other has 1 lines, and may have 0",
+    ]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["other", "same"]
+    assert finish(tmp_path, texts, {}, []) == 0
+    assert finish(tmp_path, texts, {}, ["--check"]) == 0
 
 
 def test_a_figure_is_written_wherever_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:

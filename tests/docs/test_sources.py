@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import click
-import pytest
 
 from streaming_app.alerts.evaluate import RULES
 from streaming_app.cli.main import main
@@ -52,10 +51,3 @@ def test_every_row_says_where_it_is_shown_or_why_not() -> None:
 def test_every_command_option_column_rule_and_metric_exists() -> None:
     named = [(row[1], name) for row in ROWS for name in re.findall(r"`([^`]+)`", row[2])]
     assert [(item, name) for item, name in named if missing(name)] == []
-
-
-@pytest.mark.parametrize(
-    "name", ["describe --no-such", "groups.no_such", "StreamsGroupNoSuch", "streams_group_no_such", "lag.nothing"]
-)
-def test_a_name_that_does_not_exist_would_be_found(name: str) -> None:
-    assert missing(name)

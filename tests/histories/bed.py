@@ -38,6 +38,7 @@ from streaming_app.health.history import COLUMNS, WINDOW, GroupHistories
 from streaming_app.health.incidents import Incident
 from streaming_app.health.verdict import Verdict
 from streaming_app.time_intervals import TimeInterval
+from tests.failed_rules import no_rule_fails
 from tests.histories.clients import START
 from tests.histories.history import HOUR, MINUTE, History
 from tests.histories.lag_passes import LagPasses
@@ -69,6 +70,8 @@ class Outcome:
     """What an on-call person heard."""
 
     fired: list[Fired] = field(default_factory=list)
+    rules: set[str] = field(default_factory=set)
+    """The rules that fired at some time: an alert about an incident has that of its worst verdict."""
     notifications: int = 0
     evaluations: int = 0
     incidents: list[Incident] = field(default_factory=list)
@@ -88,6 +91,7 @@ class _Tables:
     ended: dict[str, str] = field(default_factory=dict)
     ends: int = 0
     messages: int = 0
+    rules: set[str] = field(default_factory=set)
     lag: LagPasses | None = None
 
 
@@ -247,7 +251,8 @@ class _Job:
             away=self._lag.away,
             ended=self._tables.ended,
         )
-        self.engine.step(observed, now)
+        changed = self.engine.step(observed, now)
+        self._tables.rules |= {alert.rule for alert in changed if alert.opened_at is not None}
         self._save()
         self.engine.queue(at)
         self.send(now, at)
@@ -288,10 +293,11 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 @_no_garbage_collection()
+@no_rule_fails()
 def run(
     history: History, *, every_step: bool = False, only_changes: bool = False, restart_every: float | None = None
 ) -> Outcome:
-    """Run a history, and return which alerts fired and what was sent.
+    """Run a history, and return which alerts fired and what was sent. Raises AssertionError if a rule crashed.
 
     With `only_changes` the job evaluates when something is written or answered, and every ten minutes; with
     `restart_every` it is killed and started again after so many seconds.
@@ -326,7 +332,7 @@ def run(
     if job:
         job.engine.outboxes.by_sink[_PAGER].release()
         job.send(_time(at), at)
-    outcome.notifications = tables.messages
+    outcome.notifications, outcome.rules = tables.messages, tables.rules
     outcome.incidents, outcome.changes = list(tables.incidents.values()), tables.changes
     return outcome
 

@@ -190,7 +190,7 @@ assert row["trial"] == 14
 assert from_row(row).group.trial == 14
 assert "trial int" in FOLDED_DDL
 """,
-        "`tests/groups/test_fold.py`, `tests/docs/test_generated.py`",
+        "`tests/groups/test_fold.py`, `make lint`",
     ),
     "a table": Addition(
         (
@@ -222,7 +222,7 @@ assert row["trials"] == [{"source_partition": 0, "offset": 1}]
 assert "new_trials" in COUNTS
 assert "trials array<struct<at:timestamp,source_partition:int,offset:bigint>>" in FOLDED_DDL
 """,
-        "`tests/stream/test_fold_stage.py`, `tests/docs/test_generated.py`",
+        "`tests/stream/test_fold_stage.py`, `make lint`",
     ),
     "an alert rule": Addition(
         (
@@ -305,7 +305,7 @@ assert sink.sink().name == "trial"
 from streaming_app.metrics.group_metrics import GROUP_METRICS
 assert "streams_group_trial" in [metric.name for metric in GROUP_METRICS]
 """,
-        "`tests/metrics`, `tests/deploy/test_generated.py`",
+        "`tests/metrics`, `make lint`",
     ),
     "a command": Addition(
         (
@@ -329,7 +329,7 @@ from click.testing import CliRunner
 from streaming_app.cli.main import main
 assert CliRunner().invoke(main, ["trial"]).output == "tried\\n"
 """,
-        "`tests/cli`, `tests/docs/test_commands.py`, `tests/docs/test_generated.py`",
+        "`tests/cli`, `tests/docs/test_commands.py`, `make lint`",
     ),
     "a configuration key": Addition(
         (

@@ -186,7 +186,7 @@ def _type_and_path(path: str) -> tuple[int, str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the differences and return the exit status: 1 if there are any."""
     parser = argparse.ArgumentParser(
-        prog="python -m schemas.conformance", description="Print what a Kafka release adds."
+        prog="python -m tests.schemas.conformance", description="Print what a Kafka release adds."
     )
     parser.add_argument("jar", type=Path, help="the kafka-group-coordinator jar")
     parser.add_argument("release", help="its version, such as 4.4.0")

@@ -2,7 +2,6 @@ from typing import Any
 
 import pytest
 
-from deploy.generate import records as document
 from offsets_decoder.definitions import DefinitionError, Field, RecordDefinition, Versions, _record, record, records
 
 
@@ -147,11 +146,3 @@ def test_ranges_of_versions_are_parsed_and_printed(
 def test_an_invalid_range_of_versions_is_an_error(text: str) -> None:
     with pytest.raises(DefinitionError, match="not a range"):
         Versions.parse(text)
-
-
-def test_the_page_lists_every_record_and_field() -> None:
-    page = document.page()
-
-    headings = {definition.name: f"\n## {definition.type} {definition.name}\n" for definition in records().values()}
-    assert [name for name, heading in headings.items() if heading not in page] == []
-    assert [field_id for field_id, field in FIELDS if f"{field.name}`" not in page] == []

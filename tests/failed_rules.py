@@ -1,0 +1,43 @@
+"""Alert rules that crash while tests run.
+
+A rule that crashes for a group sets it aside, and its findings are missing: a test that expects none would pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+from unittest.mock import patch
+
+from streaming_app.alerts import evaluate as evaluation
+from streaming_app.alerts.alert import Finding
+
+
+class FailedRule(NamedTuple):
+    """A rule, and the group for which it raised an error."""
+
+    rule: str
+    group_id: str
+
+
+@contextmanager
+def note_failed_rules() -> Iterator[list[FailedRule]]:
+    """Yield the rules that crash from now on."""
+    failed: list[FailedRule] = []
+    report = evaluation.rule_failed  # type: ignore[attr-defined] # what it imported, or another one that notes
+
+    def noted(group_id: str, rule: str, error: Exception) -> Finding:
+        failed.append(FailedRule(rule, group_id))
+        return report(group_id, rule, error)
+
+    with patch.object(evaluation, "rule_failed", noted):
+        yield failed
+
+
+@contextmanager
+def no_rule_fails() -> Iterator[None]:
+    """Raise AssertionError at the end if a rule has crashed."""
+    with note_failed_rules() as failed:
+        yield
+    assert not failed, f"rules failed: {sorted(set(failed))}"

@@ -1,0 +1,70 @@
+"""What the histories bring, compared with what they are to bring; each is played once, when it is first asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.histories.bed import Outcome, run
+from tests.histories.history import DAY, History
+from tests.histories.incidents import INCIDENTS
+from tests.histories.ordinary import ORDINARY
+
+HISTORIES = {history.name: history for history in (*ORDINARY, *INCIDENTS)}
+assert len(HISTORIES) == len(ORDINARY) + len(INCIDENTS), "two histories have one name"
+
+_PACES: tuple[dict[str, Any], ...] = ({"every_step": True}, {"only_changes": True}, {"restart_every": 2_400.0})
+_LONG = 3 * DAY  # every five seconds of a longer one would take minutes
+# What is not stored, so that a run that begins learns it again: whether a lag falls, by how much clocks are wrong, and
+# that a group had begun before the offsets of one that had already ended.
+_LEARNT_AGAIN = (
+    "Offsets are reset to the beginning by mistake",
+    "The only instance crashes, and the clock of its broker is an hour",
+    "Rolling restart of 6 static members while the group moves between brokers whose clocks",
+    "Two copies of two hours die with their host",
+)
+
+
+class _Outcomes(dict[str, Outcome]):
+    def __missing__(self, name: str) -> Outcome:
+        self[name] = run(HISTORIES[name])
+        return self[name]
+
+
+OUTCOMES = _Outcomes()
+
+
+def name_of(history: History) -> str:
+    """Return the id of a test about the history."""
+    return history.name
+
+
+def check_ordinary(history: History) -> None:
+    """Assert that an ordinary operation raised no alert."""
+    assert [(one.rule, one.group_id, one.at, one.summary) for one in OUTCOMES[history.name].fired] == []
+
+
+def check_incident(history: History) -> None:
+    """Assert that an incident raised the expected alert after it began, and no other; and that its text has no hole."""
+    fired = OUTCOMES[history.name].fired
+    assert fired
+    assert {one.rule for one in fired} <= history.rules
+    assert min(one.at for one in fired) >= history.begins
+    assert [one.summary for one in fired if any(hole in one.summary for hole in (", ;", "; ;", "  ", "()"))] == []
+
+
+def check_paces(history: History) -> None:
+    """Assert that the same facts open and end the same incidents at any pace, and with restarts."""
+    expected = _incidents(OUTCOMES[history.name])
+    for pace in _PACES:
+        if "every_step" in pace and history.seconds > _LONG:
+            continue
+        if "restart_every" in pace and history.name.startswith(_LEARNT_AGAIN):
+            continue
+        assert _incidents(run(history, **pace)) == expected, pace
+
+
+def _incidents(outcome: Outcome) -> list[tuple[object, ...]]:
+    return sorted(
+        (one.opened_at, one.cause, one.scope, str(one.ended_at), one.ended_by, one.severity, one.verdict)
+        for one in outcome.incidents
+    )

@@ -32,6 +32,7 @@ from streaming_app.notify.sink import SinkError, TextSink
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.health_tables import EndedIncidents, HealthTables
 from tests.waiting import wait_until
+from tests.warehouses import make_warehouse
 
 NOW = datetime.now(timezone.utc)
 RULE = "StreamsGroupDescriptionFailed"
@@ -132,8 +133,8 @@ class Harness:
 
 
 @pytest.fixture
-def harness(empty_warehouse: Path) -> Iterator[Harness]:
-    started = Harness(empty_warehouse)
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    started = Harness(make_warehouse(tmp_path))
     started.start()
     yield started
     for sink in started.sinks:

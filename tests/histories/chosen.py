@@ -124,7 +124,8 @@ CHOSEN: dict[str, tuple[str, ...]] = {
 PACED = (
     "Rolling restart of 6 instances that restore state for ten minutes",
     "A source topic is missing: the client gives up, and is started again",
-    "The threads of one of three instances hang; its heartbeats go on",
+    "The only instance is killed for its memory after a minute each time",
+    "Retention of half an hour overtakes an application whose threads hang",
     "More is produced than the application can process",
 )
 """Those that it also plays at every pace."""

@@ -83,14 +83,13 @@ class Drivers:
         return [self._hash(one.kafkaOffsetReader()._consumer()) for one in sources]
 
 
-@pytest.mark.parametrize("partition", range(PARTITIONS))
 def test_both_streams_read_while_the_coordinator_of_a_partition_cannot_load(
-    partition: int,
     start_broker: Callable[..., LocalBroker],
     spark: SparkSession,
     create_warehouse: Callable[[Path], Path],
     tmp_path: Path,
 ) -> None:
+    partition = partition_of("g", PARTITIONS)
     broker, warehouse = start_with_ill(start_broker, [partition]), create_warehouse(tmp_path / "warehouse")
     properties = {"bootstrap.servers": broker.bootstrap_server}
     with StreamsGroupClient(broker.bootstrap_server) as client:

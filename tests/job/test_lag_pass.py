@@ -238,38 +238,6 @@ def test_a_commit_whose_transaction_was_aborted_is_not_believed_although_the_log
     assert (row.committed_offset, row.lag, row.committed_at) == (4, 6, None)
 
 
-@pytest.mark.parametrize("aborts", [True, False], ids=["aborted", "open"])
-def test_what_a_transaction_did_not_commit_never_becomes_the_offset_of_a_group_nor_a_rewind(
-    broker: Broker,
-    cluster: LagCluster,
-    produce: Callable[..., None],
-    unique: Callable[[str], str],
-    group_id: str,
-    aborts: bool,
-) -> None:
-    topic, client = unique("orders"), cluster.client
-    client.create_topic(topic)
-    produce(topic, 10)
-    with KafkaProducer(bootstrap_servers=broker.bootstrap_server, transactional_id=unique("transaction")) as producer:
-        producer.init_transactions()
-        seen = []
-        for offset in (4, 9):
-            producer.begin_transaction()
-            producer.send_offsets_to_transaction(
-                {TopicPartition(topic, 0): OffsetAndMetadata(offset, "", -1)}, group_id
-            )
-            if offset == 4:
-                producer.commit_transaction()
-            elif aborts:
-                producer.abort_transaction()
-            cluster.read_log(group_id)
-            seen += [cluster.rows(group_id)[topic, 0] for _ in range(3)]
-        if not aborts:
-            producer.abort_transaction()
-    assert {(row.committed_offset, row.lag) for row in seen} == {(4, 6)}
-    assert "REWOUND" not in {row.status for row in seen}
-
-
 def test_a_commit_beyond_the_end_of_the_log_is_ahead_of_it_and_not_caught_up(
     cluster: LagCluster, produce: Callable[..., None], unique: Callable[[str], str], group_id: str
 ) -> None:
@@ -401,38 +369,6 @@ def test_a_group_that_may_not_be_asked_has_no_lag_and_keeps_its_status_while_the
 # --- Commits beyond the end, records without times, transactions ------------------------------------------------------
 
 
-def test_a_commit_beyond_the_end_of_a_topic_that_was_made_again_is_ahead_of_the_log(
-    cluster: LagCluster, produce: Callable[..., None], unique: Callable[[str], str], group_id: str
-) -> None:
-    topic = unique("orders")
-    cluster.client.create_topic(topic)
-    produce(topic, 3)
-    cluster.client.commit_offsets(group_id, {(topic, 0): 7})
-    cluster.read_log(group_id)
-    cluster.run()
-
-    row = cluster.rows(group_id)[topic, 0]
-
-    assert (row.status, row.lag, row.lag_seconds) == ("AHEAD", None, None)
-
-
-def test_records_without_timestamps_say_nothing_of_their_age(
-    cluster: LagCluster, produce: Callable[..., None], unique: Callable[[str], str], group_id: str
-) -> None:
-    topic = unique("orders")
-    cluster.client.create_topic(topic)
-    produce(topic, 10, timestamp=-0.001)
-    cluster.client.commit_offsets(group_id, {(topic, 0): 4})
-    cluster.read_log(group_id)
-
-    first = cluster.rows(group_id, 0)[topic, 0]
-    later = cluster.rows(group_id)[topic, 0]
-
-    assert (first.lag, first.lag_seconds, first.lag_seconds_is_lower_bound) == (6, None, None)
-    assert later.lag_seconds == pytest.approx(30, abs=1)  # since the job has seen the end
-    assert later.lag_seconds_is_lower_bound
-
-
 @pytest.mark.parametrize("position", [0, 5])
 def test_a_record_that_is_stamped_ahead_says_nothing_of_those_behind_it(
     cluster: LagCluster, produce: Callable[..., None], unique: Callable[[str], str], group_id: str, position: int
@@ -510,8 +446,11 @@ def end_with_an_aborted_transaction(producer: KafkaProducer, topic: str, _unique
     producer.abort_transaction()
 
 
-@pytest.mark.parametrize("end", [end_with_markers, end_with_an_aborted_transaction])
-@pytest.mark.parametrize("is_streams", [True, False])
+@pytest.mark.parametrize(
+    ("end", "is_streams"),
+    [(end_with_markers, True), (end_with_an_aborted_transaction, False)],
+    ids=["markers", "records"],
+)
 def test_markers_and_aborted_records_at_the_end_of_a_partition_are_no_work(
     cluster: LagCluster,
     transactions: KafkaProducer,

@@ -79,8 +79,16 @@ class Drivers:
 
     def consumers(self) -> list[int]:
         """Return what identifies each of them."""
-        sources = [one._jsq.streamingQuery().sources().apply(0) for one in self._queries]
-        return [self._hash(one.kafkaOffsetReader()._consumer()) for one in sources]
+        return list(map(self._consumer, self._queries))
+
+    def are_new(self, before: list[int]) -> bool:
+        """Return whether each of these was made again, or its query has ended: the next one makes its own."""
+        first = zip(self._queries, before)  # noqa: B905 - further ones may have been started since
+        return all(not query.isActive or self._consumer(query) != one for query, one in first)
+
+    def _consumer(self, query: Any) -> int:
+        source = query._jsq.streamingQuery().sources().apply(0)
+        return int(self._hash(source.kafkaOffsetReader()._consumer()))
 
 
 def test_both_streams_read_while_the_coordinator_of_a_partition_cannot_load(
@@ -141,10 +149,7 @@ def test_a_running_job_reads_on_when_the_coordinator_of_its_consumers_stops_work
         before = drivers.consumers()
         assert len(before) == 2
 
-        def are_made_again() -> bool:
-            return all(new != old for new, old in zip(drivers.consumers(), before, strict=True))
-
-        make_ill(broker, set(range(PARTITIONS)) - {healthy}, are_made_again)
+        make_ill(broker, set(range(PARTITIONS)) - {healthy}, lambda: drivers.are_new(before))
         with StreamsGroupClient(broker.bootstrap_server) as client:
             client.commit_offsets(group_of(healthy), {("t", 0): 7})
 

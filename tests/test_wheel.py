@@ -15,7 +15,6 @@ import pytest
 
 from streaming_app import query
 from streaming_app.cli.main import COMMANDS
-from streaming_app.jvm.spark_session import _LOCAL_CONF
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
@@ -78,7 +77,7 @@ def test_the_wheel_installs_two_packages_and_in_them_all_definitions(wheel: Path
     assert {name for name in names if ".dist-info/" not in name} == kept | definitions
 
 
-def test_every_module_of_the_wheel_is_a_command_or_is_started_or_imported_by_another_one() -> None:
+def test_every_module_of_the_wheel_is_a_command_or_is_imported_by_another_one() -> None:
     graph = grimp.build_graph("streaming_app", "offsets_decoder")
     roots = {
         module
@@ -86,10 +85,7 @@ def test_every_module_of_the_wheel_is_a_command_or_is_started_or_imported_by_ano
         if not graph.find_modules_that_directly_import(module) and not graph.find_children(module)
     }
     commands = {f"streaming_app.cli.{name}" for name in COMMANDS}
-    started = {_LOCAL_CONF["spark.python.daemon.module"]}
-    assert roots == {"streaming_app.__main__", *commands, *started}, (
-        "what only tests or developers need is not installed"
-    )
+    assert roots == {"streaming_app.__main__", *commands}, "what only tests or developers need is not installed"
 
 
 @pytest.mark.slow

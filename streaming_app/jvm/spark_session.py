@@ -98,7 +98,6 @@ _CONF = {
 _LOCAL_CONF = {
     "spark.driver.bindAddress": "127.0.0.1",  # in local mode no other machine connects to the driver
     "spark.driver.host": "127.0.0.1",
-    "spark.python.daemon.module": "streaming_app.stream.worker_daemon",
     # A path without a scheme is one of this machine, also where HADOOP_CONF_DIR names another file system.
     "spark.hadoop.fs.defaultFS": "file:///",
 }

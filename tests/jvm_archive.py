@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,8 +19,9 @@ from typing import TYPE_CHECKING
 from filelock import FileLock
 
 from streaming_app.errors import SetupError
+from streaming_app.jvm import jars
 from streaming_app.jvm.class_archive import make_archive
-from streaming_app.jvm.jar_sets import cached_jars, find_jars, kafka_jars, spark_jars
+from streaming_app.jvm.jar_sets import find_jars, kafka_jars, spark_jars
 from streaming_app.jvm.java import identify
 from streaming_app.jvm.spark_installation import spark_java_home
 from streaming_app.jvm.spark_session import start_spark
@@ -79,11 +81,17 @@ def _make_broker_archive() -> None:
             print("This Java made no archive for brokers: the tests do without", file=sys.stderr)
 
 
+def cached_jars(*coordinates: str, exclude: Sequence[str] = ()) -> list[Path]:
+    """Return what `jars.resolve` returns without a download; none unless all jars are in the cache."""
+    return jars._read_class_path(jars._class_path_file(coordinates, exclude))
+
+
 def _broker_path() -> Path | None:
     """Return where the archive is, or is to be; None while its jars are not on this machine."""
-    if not (jars := cached_jars(kafka_jars())):
+    of_kafka = kafka_jars()
+    if not (cached := cached_jars(*of_kafka.coordinates, exclude=of_kafka.exclude)):
         return None
-    parts = [identify(spark_java_home()), FAST, *jars]
+    parts = [identify(spark_java_home()), FAST, *cached]
     return DIRECTORY / f"kafka-{hashlib.sha256(chr(10).join(map(str, parts)).encode()).hexdigest()[:16]}.jsa"
 
 

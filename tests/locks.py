@@ -6,8 +6,6 @@ from threading import Event, Lock, Thread
 
 from tests.waiting import wait_until
 
-_MINUTES = 300.0
-
 
 class WatchedLock:
     """As `threading.Lock`."""
@@ -34,5 +32,5 @@ class WatchedLock:
         """Start a thread; return whether it waits for the lock, which somebody holds, before it ends."""
         self._waited_for.clear()
         thread.start()
-        assert wait_until(lambda: self._waited_for.is_set() or not thread.is_alive(), _MINUTES)
+        assert wait_until(lambda: self._waited_for.is_set() or not thread.is_alive())
         return self._waited_for.is_set() and thread.is_alive()

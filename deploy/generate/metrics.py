@@ -45,7 +45,7 @@ what has series (`group` and `topic` by default, `partition` on request), and of
 {MAX_LAG_SERIES:,} series are served (`metrics.max_lag_series`), those of the oldest groups.
 `streams-groups lag --by process` sums it by process, and so for subtopology, task and host; so can SQL over the table
 `lag`.
-`streams_groups_input_timestamp_seconds` says when each broker last told the ends of its logs.
+`streams_groups_input_timestamp_seconds` is the time at which each broker last returned its end offsets.
 
 """
 _HEADER = "| name | type | labels | description |\n|---|---|---|---|\n"

@@ -68,23 +68,16 @@ def check_size(group: Group, budget: Budget) -> int:
     own = sum(_all_bytes(group, one) for one in group.members.values())
     text = own + sum(_all_bytes(group, one) for one in strangers) + _size(group.assignment_configs)
     topology = _size(group.subtopologies)
-    over = [
-        f"{has}, where `group_budget.{key}` allows {allowed}"
-        for has, key, allowed, is_over in (
-            (count(len(members), "member"), "members", f"{budget.members:,}", len(members) > budget.members),
-            (count(tasks, "task"), "tasks", f"{budget.tasks:,}", tasks > budget.tasks),
-            (f"{text:,} bytes of text", "bytes", f"{budget.bytes:,}", text > budget.bytes),
-            (
-                f"a topology of {topology:,} bytes in {len(group.subtopologies):,} parts",
-                "topology_bytes",
-                f"{budget.topology_bytes:,}",
-                topology > budget.topology_bytes,
-            ),
-        )
-        if is_over
-    ]
-    if over:
-        raise OverBudgetError(f"it has {'; '.join(over)}")
+    sizes = {"members": len(members), "tasks": tasks, "bytes": text, "topology_bytes": topology}
+    if over := [key for key, size in sizes.items() if size > getattr(budget, key)]:
+        has = {
+            "members": count(len(members), "member"),
+            "tasks": count(tasks, "task"),
+            "bytes": f"{text:,} bytes of text",
+            "topology_bytes": f"a topology of {topology:,} bytes in {len(group.subtopologies):,} parts",
+        }
+        allowed = (f"{has[key]}, where `group_budget.{key}` allows {getattr(budget, key):,}" for key in over)
+        raise OverBudgetError(f"it has {'; '.join(allowed)}")
     return topology + own
 
 

@@ -98,11 +98,6 @@ def fetch_jars(
     )
 
 
-def cached_jars(jar_set: JarSet) -> list[Path]:
-    """Return the jars of a set that are in the cache; none unless all are there."""
-    return jars.cached(*jar_set.coordinates, exclude=jar_set.exclude)
-
-
 def copy_jars(jar_set: JarSet, directory: Path, progress: _Progress | None = None) -> list[Path]:
     """Fetch the jars of a set, and copy them into a directory; return the copies. Raises SetupError.
 

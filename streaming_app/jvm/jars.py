@@ -132,11 +132,6 @@ def resolve(
     return jars
 
 
-def cached(*coordinates: str, exclude: Sequence[str] = ()) -> list[Path]:
-    """Return what `resolve` would return without a download; none unless all jars are in the cache."""
-    return _read_class_path(_class_path_file(coordinates, exclude))
-
-
 def _class_path_file(coordinates: Sequence[str], exclude: Sequence[str]) -> Path:
     return cache_directory() / "classpaths" / _cache_name(coordinates, exclude)
 

@@ -54,7 +54,7 @@ CHOSEN: dict[str, tuple[str, ...]] = {
     ),
     "Assignments": (
         "Three rebalances for reasons that are not in the log",
-        "The broker assigns the group anew every thirty seconds, and nothing explains it",
+        "The broker makes a new assignment every thirty seconds, and nothing explains it",
     ),
     "Offsets": (
         "An application with exactly-once processing rests: its lag of 1 is the marker of a transaction",

@@ -242,7 +242,7 @@ INCIDENTS = (
     ),
     # Assignments
     incident(
-        "The broker assigns the group anew every thirty seconds, and nothing explains it",
+        "The broker makes a new assignment every thirty seconds, and nothing explains it",
         UNSTABLE,
         start(names(3)),
         *(do(BEGINS + n * 30, "rebalance_without_cause") for n in range(60)),

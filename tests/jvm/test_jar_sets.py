@@ -16,6 +16,7 @@ from streaming_app.errors import SetupError
 from streaming_app.jvm import jar_sets, jars, spark_session
 from streaming_app.jvm.jar_sets import JarSet, find_jars, kafka_jars, read_checksums, spark_jars
 from streaming_app.jvm.spark_installation import TESTED, SparkAndDelta, installed, untested_warning
+from tests.jvm_archive import cached_jars
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -67,7 +68,7 @@ def test_a_jar_of_the_repository_with_another_checksum_is_refused_and_not_used_l
     monkeypatch.setattr(jars._Ivy, "resolve", lambda *_: [forged])
     with pytest.raises(SetupError, match="from the repository"):
         find_jars(two_jars)
-    assert jar_sets.cached_jars(two_jars) == []
+    assert cached_jars(*two_jars.coordinates, exclude=two_jars.exclude) == []
 
 
 @pytest.mark.parametrize("versions", TESTED)

@@ -13,7 +13,7 @@ from streaming_app.kafka.first_answer import _NEXT_SECONDS, BrokerConnections
 
 
 class Network:
-    """Calls later what it is told to, once its time has come."""
+    """Makes each call of `call_later` once the clock is past its time."""
 
     def __init__(self) -> None:
         self.now, self._due = 0.0, list[tuple[float, Callable[[], None]]]()

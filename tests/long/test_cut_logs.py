@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming_app.config.settings import JobConfig
 from streaming_app.stream import start
 from streaming_app.stream.log_positions import LogPositions
 from streaming_app.tables.group_rows import GroupRows
@@ -18,7 +17,15 @@ from tests.job.running_job import job_in_thread
 from tests.kafka_cluster import LocalCluster
 from tests.offsets_topic import epoch_records
 from tests.stream import test_truncated_log
-from tests.stream.test_truncated_log import MANY, check_cut_while_away, check_deaths, commit, rows, state_of
+from tests.stream.test_truncated_log import (
+    MANY,
+    check_cut_while_away,
+    check_deaths,
+    commit,
+    live_config,
+    rows,
+    state_of,
+)
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -74,18 +81,16 @@ def test_a_job_reads_on_by_itself_where_records_were_deleted_before_it_read_them
     create_warehouse: Callable[[Path], Path],
 ) -> None:
     warehouse = create_warehouse(tmp_path / "warehouse")
-    values = {"bootstrap_server": three_brokers.bootstrap_server, "warehouse": warehouse, "topic": topic}
-    streams = {"trigger": 10, "offsets": {"enabled": True, "trigger": 10}, "self_check": {"enabled": False}}
-    config = JobConfig.model_validate({**values, **streams})
+    config = live_config(three_brokers, topic, warehouse, trigger=10)
     with job_in_thread(spark, config, tmp_path / "log") as job:
-        assert wait_until(lambda: rows(warehouse, "SELECT 1 FROM offsets"), 300), job.lines
-        assert wait_until(lambda: rows(warehouse, "SELECT 1 FROM groups"), 300), job.lines
+        assert wait_until(lambda: rows(warehouse, "SELECT 1 FROM offsets")), job.lines
+        assert wait_until(lambda: rows(warehouse, "SELECT 1 FROM groups")), job.lines
         last = three_brokers.append(topic, *epoch_records("never read", 2), commit("old", 99))
         three_brokers.delete_records(topic, last + 1)
         three_brokers.append(topic, *MANY)
         read_query = "SELECT 1 FROM {} WHERE group_id = 'new'"
         for name in ("groups", "offsets"):
-            assert wait_until(lambda name=name: rows(warehouse, read_query.format(name)), 300), job.lines
+            assert wait_until(lambda name=name: rows(warehouse, read_query.format(name))), job.lines
     assert any(f"offsets 3 to {last}, deleted before they were read" in line for line in job.lines), job.lines
     read("fresh")
     assert state_of(warehouse) == state_of(tmp_path / "fresh")

@@ -15,6 +15,7 @@ from streaming_app.jvm import jars
 from streaming_app.sandbox.process import reserve_port
 from tests.jvm import test_jars
 from tests.jvm.test_jars import SMALL
+from tests.jvm_archive import cached_jars
 
 pytestmark = pytest.mark.java  # which resolves the artifacts
 empty_cache, repository, own_repository = (
@@ -80,7 +81,7 @@ def test_a_download_can_be_interrupted(empty_cache: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         jars.resolve("org.example:thing:1", poll=interrupt)
-    assert jars.cached("org.example:thing:1") == []
+    assert cached_jars("org.example:thing:1") == []
     assert not list(empty_cache.glob("ivy-run-*"))
 
 
@@ -105,7 +106,7 @@ def test_known_jars_are_fetched_without_their_poms_in_the_order_that_is_known(
     found = jars.resolve("org.example:thing:1", known=KNOWN, progress=lines.append)
     assert [jar.read_text() for jar in found] == ["part", "thing"]
     assert all(jar.is_relative_to(empty_cache) for jar in found)
-    assert jars.cached("org.example:thing:1") == found
+    assert cached_jars("org.example:thing:1") == found
     assert not list(empty_cache.glob("ivy-run-*"))
 
 

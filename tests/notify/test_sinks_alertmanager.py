@@ -129,13 +129,13 @@ def test_an_alert_that_becomes_worse_takes_the_place_of_what_it_was_also_after_a
     assert wait_until(lambda: [one["labels"]["alertname"] for one in alertmanager.alerts()] == ["StreamsGroupDown"])
     assert wait_until(lambda: len(notifications(receiver)) == 3), receiver.bodies
     settings.sink().resend([down])
-    for resolved in (False, True):  # of another alert, which is told of at the end of its group interval: after `down`
+    for resolved in (False, True):  # of another alert, which is sent at the end of its group interval: after `down`
         last = make_alert(group_id="last", opened_at=now(), resolved_at=now() if resolved else None, resolved=resolved)
         settings.sink().send(last, RESOLVED if resolved else FIRING)
         assert wait_until(lambda: (("firing", "resolved")[resolved], "last") in notifications(receiver))  # noqa: B023
     heard = [one for body in receiver.bodies for one in body["alerts"] if one["labels"]["group"] != "last"]
-    told = sorted((one["status"], one["labels"]["alertname"]) for one in heard)
-    assert told == [
+    sent = sorted((one["status"], one["labels"]["alertname"]) for one in heard)
+    assert sent == [
         ("firing", "StreamsGroupBehind"),
         ("firing", "StreamsGroupDown"),
         ("resolved", "StreamsGroupBehind"),

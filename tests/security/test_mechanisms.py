@@ -212,11 +212,11 @@ def test_a_running_job_says_once_that_the_self_check_lacks_an_acl_and_checks_onc
         return heartbeat.facts.self_check if heartbeat else SelfCheckStatus()
 
     with job_in_thread(spark, job_config, tmp_path / "spark.log") as job:
-        assert wait_until(lambda: status().failures > 2, 300), job.lines
+        assert wait_until(lambda: status().failures > 2), job.lines
         (line,) = (line for line in job.lines if line.startswith("self-check"))
         assert line.startswith("self-check: Not authorized: the principal lacks the ACL DESCRIBE on Group:g;")
         secured.allow(*ALL)
-        assert wait_until(lambda: status().compared == 1, 300), job.lines
+        assert wait_until(lambda: status().compared == 1), job.lines
         assert (status().differing, status().failure) == (0, None)
     assert job.lines[-1] == "Stopped."
 

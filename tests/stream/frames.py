@@ -64,7 +64,7 @@ def assert_leaves_no_session(spark: SparkSession, write: Callable[[], None]) -> 
     assert before > 0
     for _ in range(2):
         write()
-    assert wait_until(lambda: live_objects(spark, _SESSION_CLASS) <= before, 300, interval=1)
+    assert wait_until(lambda: live_objects(spark, _SESSION_CLASS) <= before, interval=1)
 
 
 def live_objects(spark: SparkSession, class_name: str) -> int:

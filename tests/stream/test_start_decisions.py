@@ -9,7 +9,7 @@ import itertools
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import MappingProxyType
@@ -117,11 +117,15 @@ def stopped(written: Path, tmp_path: Path) -> Stopped:
     return Stopped(copy_warehouse(written, tmp_path / "stopped") / "warehouse")
 
 
-def from_copy(stopped: Stopped, *names: str) -> None:
-    """Replace tables by a copy that was made after the second batch."""
+def replace_tables(stopped: Stopped, source: Path, names: Iterable[str]) -> None:
     for name in names:
         shutil.rmtree(stopped.directory / name)
-        shutil.copytree(stopped.older / name, stopped.directory / name)
+        shutil.copytree(source / name, stopped.directory / name)
+
+
+def from_copy(stopped: Stopped, *names: str) -> None:
+    """Replace tables by a copy that was made after the second batch."""
+    replace_tables(stopped, stopped.older, names)
 
 
 def restore(stopped: Stopped, *names: str) -> None:
@@ -133,9 +137,7 @@ def restore(stopped: Stopped, *names: str) -> None:
 
 def lose(stopped: Stopped, *names: str) -> None:
     """Delete tables, which the start of the job creates again."""
-    for name in names:
-        shutil.rmtree(stopped.directory / name)
-        shutil.copytree(stopped.created / name, stopped.directory / name)
+    replace_tables(stopped, stopped.created, names)
 
 
 def remove(stopped: Stopped, *names: str) -> None:

@@ -127,9 +127,9 @@ def test_what_is_deleted_while_the_job_runs_is_built_again(
     with job(topic) as lines:
         shutil.rmtree(tmp_path / "groups")
         write(topic, "new", 5)
-        assert wait_until(lambda: any("reading from the beginning" in line for line in lines[1:]), 300), lines
+        assert wait_until(lambda: any("reading from the beginning" in line for line in lines[1:])), lines
         # A batch that meets the deletion fails, and is tried again after a pause that grows.
-        assert wait_until(lambda: has_epochs(tmp_path, {"old": 2, "new": 5}), 300), lines
+        assert wait_until(lambda: has_epochs(tmp_path, {"old": 2, "new": 5})), lines
     assert created(tmp_path) == [{"group_id": "new", "n": 1}, {"group_id": "old", "n": 1}]
 
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
-_MINUTES = 300.0
 BOTH_STREAMS = {"offsets": {"enabled": True, "trigger": 1}}
 
 
@@ -38,6 +37,13 @@ def commit(group: str, offset: int) -> Pair:
 
 def rows(warehouse: Path, query: str) -> list[dict[str, Any]]:
     return WarehouseReader(warehouse).rows(query)
+
+
+def live_config(cluster: LocalCluster, topic: str, warehouse: Path, *, trigger: float) -> JobConfig:
+    """Return the configuration of a job that runs both streams until it is stopped."""
+    streams = {"trigger": trigger, "offsets": {"enabled": True, "trigger": trigger}, "self_check": {"enabled": False}}
+    values = {"bootstrap_server": cluster.bootstrap_server, "warehouse": warehouse, "topic": topic}
+    return JobConfig.model_validate({**values, **streams})
 
 
 def state_of(warehouse: Path) -> dict[str, list[dict[str, Any]]]:
@@ -219,13 +225,7 @@ def test_a_log_that_is_cut_while_the_job_runs_is_read_again_by_itself(
     create_warehouse: Callable[[Path], Path],
 ) -> None:
     warehouse = create_warehouse(tmp_path / "warehouse")
-    values = {
-        "bootstrap_server": three_brokers.bootstrap_server,
-        "warehouse": warehouse,
-        "topic": topic,
-        **BOTH_STREAMS,
-    }
-    config = JobConfig.model_validate({**values, "self_check": {"enabled": False}, "trigger": 1})
+    config = live_config(three_brokers, topic, warehouse, trigger=1)
 
     def is_read(group: str) -> bool:
         return any(row["group_id"] == group for row in rows(warehouse, "SELECT group_id FROM groups")) and any(
@@ -237,12 +237,12 @@ def test_a_log_that_is_cut_while_the_job_runs_is_read_again_by_itself(
 
         def lose() -> None:
             three_brokers.append(topic, *LOST)
-            assert wait_until(lambda: is_read("gone"), _MINUTES), job.lines
+            assert wait_until(lambda: is_read("gone")), job.lines
 
         three_brokers.cut(topic, 0, lost=lose, kept=lambda: three_brokers.append(topic, *MANY))
-        assert wait_until(lambda: is_read("new") and not is_read("gone"), _MINUTES), job.lines
+        assert wait_until(lambda: is_read("new") and not is_read("gone")), job.lines
         three_brokers.append(topic, *epoch_records("later", 2), commit("later", 1))
-        assert wait_until(lambda: is_read("later"), _MINUTES), job.lines
+        assert wait_until(lambda: is_read("later")), job.lines
     read("fresh")
     assert state_of(warehouse) == state_of(tmp_path / "fresh")
     assert history(warehouse) == history(tmp_path / "fresh")

@@ -191,7 +191,7 @@ class FaultHarness(Startable):
             self.last(0.02 * self._slowness)
 
     def begin_fault(self, name: str) -> None:
-        """Draw anew for the next fault: what the faults before it took does not change it."""
+        """Start new generators for the next fault: how many numbers the faults before it drew does not change it."""
         self._faults += 1
         self.random, self.timing = self._draw("what", self._faults, name), self._draw("when", self._faults, name)
 

@@ -56,9 +56,13 @@ def serve_page() -> Iterator[Callable[..., str]]:
         server.wait()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """A headless Chromium that all tests share; without one the test is skipped."""
+    """A headless Chromium that the tests of a module share; without one the test is skipped.
+
+    Playwright keeps an event loop running in this thread until it stops, so that `asyncio.run` fails meanwhile, also in
+    tests of other modules.
+    """
     if find_chromium() is None:
         pytest.skip("needs Chromium: apt-get install chromium")
     expect.set_options(timeout=LONGEST_WAIT)

@@ -28,11 +28,11 @@ run: $(RUNS)
 # Four processes on two cores, as for half of the time tests wait, for a broker or a timeout; each with a broker of its
 # own, and two with a Spark session.
 test: $(STAMP)
-	-$(BIN)/python -m tests.jvm_archive
+	-$(BIN)/python -m tests.support.jvm_archive
 	$(BIN)/python -m pytest $(PROCESSES) $(PYTEST_ARGS)
 
 test-long: $(STAMP)
-	-$(BIN)/python -m tests.jvm_archive
+	-$(BIN)/python -m tests.support.jvm_archive
 	$(BIN)/python -m pytest $(PROCESSES:4=2) tests/long $(PYTEST_ARGS)
 
 # None of these waits for long, and each process takes five seconds of processor time until it has collected the tests.
@@ -40,7 +40,7 @@ test-fast: $(STAMP)
 	$(BIN)/python -m pytest $(PROCESSES:4=2) -m "not (broker or spark or java or browser or slow)" $(PYTEST_ARGS)
 
 bench: $(STAMP)
-	$(BIN)/python -m tests.bench $(BENCH_ARGS)
+	$(BIN)/python -m bench $(BENCH_ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

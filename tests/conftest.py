@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.failed_rules import FailedRule, note_failed_rules
-from tests.jvm_archive import broker_archive
-from tests.jvm_options import SHARED_SESSION, start_jvms_fast
 from tests.marks import START_JVMS, add_marks
 from tests.order import CLUSTER, add_groups, check_groups, order_items
-from tests.warehouse_template import warehouse_template
-from tests.warehouses import copy_warehouse
+from tests.support.failed_rules import FailedRule, note_failed_rules
+from tests.support.jvm_archive import broker_archive
+from tests.support.jvm_options import SHARED_SESSION, start_jvms_fast
+from tests.support.warehouse_template import warehouse_template
+from tests.support.warehouses import copy_warehouse
 
 # On import, kafka-python 3.0 reads its definitions with a function that Python 3.11 and 3.12 deprecated.
 with warnings.catch_warnings():
@@ -35,10 +35,10 @@ with warnings.catch_warnings():
     from streaming_app.sandbox import member
     from streaming_app.sandbox.broker import LocalBroker
     from streaming_app.sandbox.container import Broker, select_broker
-    from tests.job.job_runner import run_once
-    from tests.kafka_cluster import LocalCluster
-    from tests.offsets_log import RawRecord, read_log
-    from tests.waiting import MINUTES, wait_until
+    from tests.support.job_runner import run_once
+    from tests.support.kafka_cluster import LocalCluster
+    from tests.support.offsets_log import RawRecord, read_log
+    from tests.support.waiting import MINUTES, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.warehouse_template import template_path
+from tests.support.warehouse_template import template_path
 
 NEEDED_BY_FIXTURE = {
     "broker": "broker",

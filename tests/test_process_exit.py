@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import MINUTES
-from tests.warehouses import make_warehouse
+from tests.support.waiting import MINUTES
+from tests.support.warehouses import make_warehouse
 
 _PROGRAM = """
 import sys, threading

@@ -10,7 +10,7 @@ from streaming_app.config.file import resolve_references
 from streaming_app.notify.sink import SinkError
 from streaming_app.secret_file import read_secret_file
 from streaming_app.web.access import PageError, read_credentials
-from tests.notify.receivers import make_settings
+from tests.support.receivers import make_settings
 
 REASON = "every user may read it, and it holds a secret: chmod o= it, or mount it with defaultMode 0440"
 

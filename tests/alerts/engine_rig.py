@@ -15,7 +15,7 @@ from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.time_intervals import TimeInterval
-from tests.alerts.healthy_group import healthy_group
+from tests.support.healthy_group import healthy_group
 
 START = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
 OLD = START - timedelta(days=30)

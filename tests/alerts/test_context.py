@@ -13,7 +13,7 @@ from streaming_app.alerts.rule import EvaluationContext, RuleSettings
 from streaming_app.alerts.survey import LostDescription, survey_cluster
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.history import GroupHistory
-from tests.alerts.healthy_group import healthy_group
+from tests.support.healthy_group import healthy_group
 
 NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
 LONG_AGO = NOW - timedelta(days=300)

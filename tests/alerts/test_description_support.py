@@ -7,7 +7,7 @@ import pytest
 
 from streaming_app.alerts.survey import NO_SURVEY, ClusterSurvey, DescriptionMode, DescriptionSupport, survey_cluster
 from streaming_app.groups.snapshot import GroupSnapshot
-from tests.alerts.healthy_group import healthy_group
+from tests.support.healthy_group import healthy_group
 
 LONG_AGO = datetime(2026, 1, 1, tzinfo=timezone.utc)
 LATER = LONG_AGO + timedelta(days=1)

@@ -25,7 +25,7 @@ from streaming_app.lag.group_lag import group_lags
 from streaming_app.lag.model import GroupTasks
 from streaming_app.lag.work import observe_work
 from tests.alerts.engine_rig import FAILED, OLD, START, Rig, at, group
-from tests.lag.lag_harness import row
+from tests.support.lag_harness import row
 
 
 def uncopied() -> Any:

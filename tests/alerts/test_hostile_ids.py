@@ -12,7 +12,7 @@ from streaming_app.alerts.evaluate import evaluate
 from streaming_app.alerts.rule import EvaluationContext
 from streaming_app.alerts.survey import survey_cluster
 from streaming_app.config.alerts import AlertSettings
-from tests.alerts.healthy_group import healthy_group
+from tests.support.healthy_group import healthy_group
 
 NOW = datetime(2026, 11, 24, 9, tzinfo=timezone.utc)
 LONGEST = 32_000  # what a StreamsGroupHeartbeat can name is limited by the length of a string of Kafka

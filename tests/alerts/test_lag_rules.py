@@ -21,8 +21,8 @@ from streaming_app.health.history import GroupHistory, StateChange
 from streaming_app.lag.group_lag import GroupLag, group_lags
 from streaming_app.lag.model import LagRow
 from tests.alerts.engine_rig import Rig, group
-from tests.failed_rules import FailedRule
-from tests.lag.lag_harness import GROUP, row
+from tests.support.failed_rules import FailedRule
+from tests.support.lag_harness import GROUP, row
 
 START = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
 REWOUND = "StreamsGroupOffsetsRewound"

@@ -20,10 +20,10 @@ from streaming_app.health.history import GroupHistory, MemberChange, StateChange
 from streaming_app.health.incidents import Incident, Incidents, Line
 from streaming_app.health.verdict import DOWN, OK, STALLED, Verdict
 from tests.alerts.engine_rig import OLD, Rig, at
-from tests.alerts.healthy_group import healthy_group
-from tests.health.health_harness import waiting
 from tests.health.test_incidents import change
-from tests.notify.receivers import HttpReceiver, make_sink
+from tests.support.health_harness import waiting
+from tests.support.healthy_group import healthy_group
+from tests.support.receivers import HttpReceiver, make_sink
 
 HOOK = "hook"
 

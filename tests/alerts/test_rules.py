@@ -26,7 +26,7 @@ from streaming_app.alerts.rule import GROUP_ID, EvaluationContext, RuleSettings
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.history import Assignment, GroupHistory
 from streaming_app.job_status import DiskSpace, FailingSink, JobStatus, OffsetsStatus
-from tests.alerts.healthy_group import healthy_group
+from tests.support.healthy_group import healthy_group
 
 NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
 LONG_AGO = NOW - timedelta(days=30)

@@ -32,10 +32,10 @@ from streaming_app.notify import message, webhook
 from streaming_app.notify.message import AlertGroup
 from streaming_app.queries import output
 from tests.alerts.examples import make_alert
-from tests.alerts.healthy_group import healthy_group
 from tests.alerts.test_hostile_ids import HOSTILE
 from tests.alerts.test_rules import WRONG
 from tests.long.hostile import STORED
+from tests.support.healthy_group import healthy_group
 
 # Where Python keeps its parser of expressions, which it moved in 3.11.
 _HOME = "re._{}" if sys.version_info >= (3, 11) else "sre_{}"

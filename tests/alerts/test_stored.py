@@ -18,8 +18,8 @@ from streaming_app.job_status import JobStatus
 from streaming_app.lag.work import observe_work
 from streaming_app.time_intervals import TimeInterval
 from tests.alerts.engine_rig import FAILED, OLD, PAGER, START, Rig, at, group
-from tests.health.health_harness import waiting
-from tests.lag.lag_harness import row
+from tests.support.health_harness import waiting
+from tests.support.lag_harness import row
 
 LATE = 120.0
 JOB = JobStatus(OLD, caught_up=True, caught_up_at=START)

@@ -15,8 +15,8 @@ from streaming_app.alerts.rule import EvaluationContext
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job_status import JobStatus
-from tests.alerts.healthy_group import healthy_group
-from tests.failed_rules import FailedRule
+from tests.support.failed_rules import FailedRule
+from tests.support.healthy_group import healthy_group
 
 NOW = datetime(2026, 11, 24, 9, tzinfo=timezone.utc)
 FAILED, SET_ASIDE = "StreamsGroupDescriptionFailed", "StreamsGroupSetAside"

@@ -20,7 +20,7 @@ from streaming_app.alerts.survey import DescriptionSupport, survey_cluster
 from streaming_app.alerts.watched import WatchedGroups
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import GroupSnapshot
-from tests.alerts.healthy_group import healthy_group
+from tests.support.healthy_group import healthy_group
 
 NOW = datetime(2026, 11, 25, 9, tzinfo=timezone.utc)
 OLD = NOW - timedelta(days=60)

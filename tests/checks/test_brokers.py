@@ -14,7 +14,7 @@ from streaming_app.cli.main import main
 from streaming_app.kafka import connection
 from streaming_app.kafka.connection import Admin
 from streaming_app.sandbox.broker import LocalBroker
-from tests.job.job_runner import streams_groups
+from tests.support.job_runner import streams_groups
 
 pytestmark = pytest.mark.broker
 

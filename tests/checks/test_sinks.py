@@ -11,7 +11,7 @@ from streaming_app.checks.sinks import check_sinks
 from streaming_app.config.settings import SinkList
 from streaming_app.notify.sink import BaseSettings
 from streaming_app.sandbox.process import reserve_port
-from tests.notify.receivers import HttpReceiver
+from tests.support.receivers import HttpReceiver
 
 
 def settings(**sink: object) -> Sequence[BaseSettings]:

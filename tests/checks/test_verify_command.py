@@ -17,7 +17,7 @@ from streaming_app.sandbox.demo_groups import create_demo_groups
 from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
 from streaming_app.sandbox.process import reserve_port
 from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
-from tests.job.job_runner import run_once, streams_groups
+from tests.support.job_runner import run_once, streams_groups
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

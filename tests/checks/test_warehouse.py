@@ -10,8 +10,8 @@ from deltalake import DeltaTable, write_deltalake
 from streaming_app.checks.result import FAILED, OK, WARNING, Result
 from streaming_app.checks.warehouse import check_warehouse
 from streaming_app.tables.location import Location
-from tests.heartbeats import write_heartbeat
-from tests.warehouses import make_warehouse
+from tests.support.heartbeats import write_heartbeat
+from tests.support.warehouses import make_warehouse
 
 
 def results(path: Path) -> dict[str, Result]:

@@ -18,8 +18,8 @@ from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.heartbeat_file import heartbeat_path
 from streaming_app.tables.location import Location
-from tests.heartbeats import write_heartbeat
-from tests.warehouses import make_warehouse
+from tests.support.heartbeats import write_heartbeat
+from tests.support.warehouses import make_warehouse
 
 AT = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
 FIRING_ALERT = Alert(

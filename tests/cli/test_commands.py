@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from streaming_app import cli
 from streaming_app.cli.main import COMMANDS, main
-from tests.job.job_runner import STREAMS_GROUPS
+from tests.support.job_runner import STREAMS_GROUPS
 
 
 @pytest.mark.parametrize("arguments", [["list"], ["describe", "--all-groups"], ["sql", "SELECT 1"]], ids=lambda a: a[0])

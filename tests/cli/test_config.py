@@ -14,7 +14,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from streaming_app.cli.main import main
-from tests.warehouses import make_warehouse
+from tests.support.warehouses import make_warehouse
 
 COMMAND = Path(sys.executable).with_name("streams-groups")
 READ_COMMANDS = [["list"], ["describe", "--all-groups"], ["sql", "SELECT 1"], ["status"], ["alerts"]]

@@ -13,10 +13,10 @@ from click.testing import CliRunner, Result
 from streaming_app.cli.main import main
 from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.tables.task_copies_table import TaskCopiesTable
-from tests.heartbeats import write_heartbeat
 from tests.long.hostile import STORED, effective_characters
-from tests.rows import group_row, member_row, subtopology_row, task_row
-from tests.warehouses import append, make_warehouse
+from tests.support.heartbeats import write_heartbeat
+from tests.support.rows import group_row, member_row, subtopology_row, task_row
+from tests.support.warehouses import append, make_warehouse
 
 NOW = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
 

@@ -13,10 +13,10 @@ from click.testing import CliRunner, Result
 
 from streaming_app.cli.main import main
 from streaming_app.groups.topology import topology_hash
-from tests.heartbeats import write_heartbeat
 from tests.long.hostile import STORED, effective_characters
-from tests.rows import subtopology_row
-from tests.warehouses import append, make_warehouse
+from tests.support.heartbeats import write_heartbeat
+from tests.support.rows import subtopology_row
+from tests.support.warehouses import append, make_warehouse
 
 AT = datetime(2026, 11, 1, 8, tzinfo=timezone.utc)
 

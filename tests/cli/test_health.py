@@ -18,9 +18,9 @@ from streaming_app.health.incidents import Incidents
 from streaming_app.health.verdict import DOWN, OK, Verdict
 from streaming_app.tables.health_tables import EndedIncidents, HealthTables
 from streaming_app.text import utc
-from tests.health.health_harness import NOW, ago
-from tests.rows import group_row
-from tests.warehouses import append
+from tests.support.health_harness import NOW, ago
+from tests.support.rows import group_row
+from tests.support.warehouses import append
 
 DOWN_SINCE = Verdict(
     DOWN,

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from streaming_app.cli.main import main
 from streaming_app.queries.history import role_of
 from tests.long.hostile import STORED, effective_characters
-from tests.warehouses import append, make_warehouse
+from tests.support.warehouses import append, make_warehouse
 
 THREE = datetime(2026, 3, 14, 3, tzinfo=timezone.utc)
 

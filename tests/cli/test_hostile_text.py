@@ -19,10 +19,10 @@ from streaming_app.job_status import JobStatus
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.tables.location import Location
-from tests.heartbeats import write_heartbeat
-from tests.lag.lag_harness import row as lag_row
 from tests.long.hostile import STORED, effective_characters
-from tests.warehouses import append, arrow_schema, make_warehouse
+from tests.support.heartbeats import write_heartbeat
+from tests.support.lag_harness import row as lag_row
+from tests.support.warehouses import append, arrow_schema, make_warehouse
 
 AT = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
 NOT_HOSTILE = {"cluster": "default", "role": "active"}

@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 
 from streaming_app.cli.main import main
 from streaming_app.tables.lag_tables import KnownUntil, LagTables
-from tests.lag.lag_harness import row
-from tests.warehouses import append, make_warehouse
+from tests.support.lag_harness import row
+from tests.support.warehouses import append, make_warehouse
 
 ALICE = {"member_id": "alice", "process_id": "p-1", "client_host": "10.0.0.1", "subtopology_id": "0"}
 BOB = {"member_id": "bob", "process_id": "p-2", "client_host": "10.0.0.2", "subtopology_id": "0"}

@@ -10,9 +10,9 @@ from click.testing import CliRunner, Result
 
 from offsets_decoder import encode
 from streaming_app.cli.main import main
-from tests.rows import group_row
+from tests.support.rows import group_row
+from tests.support.warehouses import append, make_warehouse
 from tests.tables.test_newest_views import classic, commit, consumer, write
-from tests.warehouses import append, make_warehouse
 
 
 @pytest.fixture(scope="module")

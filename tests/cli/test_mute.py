@@ -15,10 +15,10 @@ from streaming_app.alerts.alert import FIRING, Alert, Delivery
 from streaming_app.cli.main import main
 from streaming_app.notify.mutes import Mute, MuteStore
 from streaming_app.tables.alerts_table import AlertsTable
-from tests.heartbeats import write_heartbeat
 from tests.long.hostile import STORED, effective_characters
-from tests.rows import group_row
-from tests.warehouses import append, make_warehouse
+from tests.support.heartbeats import write_heartbeat
+from tests.support.rows import group_row
+from tests.support.warehouses import append, make_warehouse
 
 AT = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
 ALERT = Alert(

@@ -12,10 +12,10 @@ from click.testing import CliRunner, Result
 from streaming_app.checks.verification import WarehouseTables
 from streaming_app.cli.main import main
 from streaming_app.tables.request_files import ReleaseRequests
-from tests.heartbeats import write_heartbeat
 from tests.long.hostile import STORED, effective_characters
-from tests.rows import group_row
-from tests.warehouses import append, make_warehouse
+from tests.support.heartbeats import write_heartbeat
+from tests.support.rows import group_row
+from tests.support.warehouses import append, make_warehouse
 
 AT = datetime(2026, 11, 24, 9, tzinfo=timezone.utc)
 MARKS = {"set_aside_at": AT, "set_aside_release": "0.2.0", "client_host": "/10.0.0.9"}

@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from streaming_app.cli.main import main
 from streaming_app.queries import output
 from streaming_app.tables.definitions import table
-from tests.heartbeats import write_heartbeat
-from tests.rows import group_row, member_row
-from tests.warehouses import append, make_warehouse
+from tests.support.heartbeats import write_heartbeat
+from tests.support.rows import group_row, member_row
+from tests.support.warehouses import append, make_warehouse
 
 CLUSTERS = ("default", "prod")
 LONG = "orders-" + "x" * 300

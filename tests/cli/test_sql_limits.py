@@ -15,8 +15,8 @@ from click.testing import CliRunner
 import streaming_app
 from streaming_app.cli.main import main
 from streaming_app.errors import WarehouseError
-from tests.waiting import wait_until
-from tests.warehouses import make_warehouse
+from tests.support.waiting import wait_until
+from tests.support.warehouses import make_warehouse
 
 REFUSED = (
     "COPY groups TO '{file}'",

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from streaming_app.cli.main import main
-from tests.s3_server import S3Server, s3_server
-from tests.web.sample import write_sample
+from tests.support.s3_server import S3Server, s3_server
+from tests.support.sample_groups import write_sample
 
 
 @pytest.fixture(scope="module")

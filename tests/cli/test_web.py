@@ -20,8 +20,8 @@ from streaming_app.config.sections import check_base_path
 from streaming_app.web import live
 from streaming_app.web.access import PageAccess, PageError, read_credentials
 from streaming_app.web.page import PageServer
-from tests.waiting import MINUTES
-from tests.web.sample import group, replace_group, write_sample
+from tests.support.sample_groups import group, replace_group, write_sample
+from tests.support.waiting import MINUTES
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ import pytest
 
 from offsets_decoder import DecodeError, decode, decode_lines, definitions, encode, to_json
 from streaming_app.jvm.jars import resolve
-from tests.decoder.kafka_oracle import Oracle, OracleError
 from tests.decoder.random_records import VARIANTS, Variant, corrupt, random_kafka_json, random_record, variant_id
-from tests.schemas.conformance import read_schemas, record_types
+from tests.support.conformance import read_schemas, record_types
+from tests.support.kafka_oracle import Oracle, OracleError
 
 Release = tuple[str, dict[str, dict[str, Any]], Oracle]
 OLDEST, NEWEST = "4.0.1", "4.4.0"

@@ -17,8 +17,8 @@ import yaml
 from tests.deploy import base_images
 from tests.deploy.docker_engine import ROOT, Engine
 from tests.deploy.live_group import live_group
-from tests.deploy.services import answers
-from tests.waiting import wait_until
+from tests.support.services import answers
+from tests.support.waiting import wait_until
 
 FILE = ROOT / "deploy" / "compose.yaml"
 TEXT = FILE.read_text("utf-8")

@@ -19,8 +19,8 @@ from streaming_app.sandbox.process import reserve_port
 from tests.deploy import base_images
 from tests.deploy.docker_engine import Engine
 from tests.deploy.live_group import live_group
-from tests.deploy.services import answers
-from tests.waiting import wait_until
+from tests.support.services import answers
+from tests.support.waiting import wait_until
 
 HEALTH = "http://127.0.0.1:9464/health"
 READY_SECONDS = 600

@@ -25,8 +25,8 @@ from streaming_app.sandbox.container import Broker
 from streaming_app.tables.reader import WarehouseReader
 from tests.deploy.live_group import live_group
 from tests.deploy.spark_cluster import spark_cluster
-from tests.job.job_runner import run_job
-from tests.offsets_topic import epoch_records
+from tests.support.job_runner import run_job
+from tests.support.offsets_topic import epoch_records
 
 pytestmark = pytest.mark.broker
 

@@ -29,11 +29,11 @@ from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
 from streaming_app.tables.rust_table import RustTable
-from tests.deploy import stores
-from tests.job.job_runner import error_line, run_job, streams_groups
-from tests.offsets_topic import appending, epoch_records
-from tests.waiting import wait_until
-from tests.warehouses import arrow_schema
+from tests.support import stores
+from tests.support.job_runner import error_line, run_job, streams_groups
+from tests.support.offsets_topic import appending, epoch_records
+from tests.support.waiting import wait_until
+from tests.support.warehouses import arrow_schema
 
 pytestmark = pytest.mark.broker
 TOOLS = Path(__file__).parents[2] / "build" / "deploy-tools" / "bin"

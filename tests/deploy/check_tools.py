@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.job.job_runner import streams_groups
+from tests.support.job_runner import streams_groups
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

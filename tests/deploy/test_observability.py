@@ -20,7 +20,7 @@ from streaming_app.lag.status import STATUSES
 from streaming_app.metrics.group_metrics import GROUP_METRICS
 from streaming_app.metrics.job_metrics import JOB_METRICS
 from streaming_app.metrics.lag_metrics import LAG_METRICS
-from tests.tools import MissingToolError, debian_tool
+from tests.support.tools import MissingToolError, debian_tool
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 FILES = DEPLOY / "charts" / "streams-groups" / "files"

@@ -21,8 +21,8 @@ from streaming_app.groups.state_rules import DESCRIPTION_STATUS_RULES, STATE_RUL
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_writer import SparkWriter
-from tests.groups.encoded import metadata_record
-from tests.stream.frames import batch, expect_few_records
+from tests.support.encoded import metadata_record
+from tests.support.frames import batch, expect_few_records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

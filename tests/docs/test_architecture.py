@@ -27,7 +27,7 @@ from streaming_app.health.incidents import Incidents
 from streaming_app.health.verdict import DEFAULTS
 from streaming_app.notify.message import format_message, format_title
 from streaming_app.queries.output import as_json
-from tests.docs.documents import DOCS, ROOT, code_blocks
+from tests.support.documents import DOCS, ROOT, code_blocks
 
 PAGE = DOCS / "architecture.md"
 RECORDED = ROOT / "tests" / "recorded" / "4.4.0.jsonl.gz"

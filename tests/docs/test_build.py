@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.documents import DOCS, ROOT
+from tests.support.documents import DOCS, ROOT
 
 pytest.importorskip("sphinx", reason="Sphinx is not installed: pip install '.[docs]'")
 pytest.importorskip("myst_parser", reason="myst-parser is not installed: pip install '.[docs]'")

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from streaming_app.cli.main import main
-from tests.docs.documents import DOCS, DOCUMENTS, PROGRAM, ROOT, name, program_calls, shell_commands
+from tests.support.documents import DOCS, DOCUMENTS, PROGRAM, ROOT, name, program_calls, shell_commands
 
 COMMANDS = DOCS / "commands.md"
 OPERATING = DOCS / "operating.md"

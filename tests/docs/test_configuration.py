@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from streaming_app.config.load import load
-from tests.docs.documents import DOCUMENTS, code_blocks, name
+from tests.support.documents import DOCUMENTS, code_blocks, name
 
 EXAMPLES = [
     pytest.param(block.text, id=f"{name(document)}: {block.text.splitlines()[0]}")

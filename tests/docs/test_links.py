@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.docs.documents import DOCUMENTS, anchors, links, name
+from tests.support.documents import DOCUMENTS, anchors, links, name
 
 _HOST = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+")
 

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.docs.documents import DOCS
+from tests.support.documents import DOCS
 
 
 @pytest.mark.parametrize("picture", sorted((DOCS / "figures").glob("*.svg")), ids=lambda file: file.name)

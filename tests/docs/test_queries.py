@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming_app.tables.reader import WarehouseReader
-from tests.docs.documents import DOCS, DOCUMENTS, ROOT, code_blocks, name, program_calls
-from tests.warehouses import make_warehouse
+from tests.support.documents import DOCS, DOCUMENTS, ROOT, code_blocks, name, program_calls
+from tests.support.warehouses import make_warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streaming_app.sandbox import demo
-from tests.docs.documents import DOCS, README, code_blocks, links, name, shell_commands
+from tests.support.documents import DOCS, README, code_blocks, links, name, shell_commands
 
 
 @pytest.mark.parametrize("target", ["run", "test"])

@@ -9,7 +9,7 @@ import click
 from streaming_app.alerts.evaluate import RULES
 from streaming_app.cli.main import main
 from streaming_app.tables.definitions import tables, views
-from tests.docs.documents import DOCS, ROOT
+from tests.support.documents import DOCS, ROOT
 
 TEXT = (DOCS / "facts.md").read_text("utf-8").split("## What the sources describe")[1].split("\n## ")[0]
 ROWS = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in TEXT.splitlines() if line.startswith("|")][

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from streaming_app.jvm.jars import resolve
-from tests.decoder.kafka_oracle import Oracle
+from tests.support.kafka_oracle import Oracle
 
 Fields = dict[str, Any]
 KAFKA_STREAMS = "org.apache.kafka:kafka-streams:4.3.1"

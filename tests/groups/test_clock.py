@@ -9,7 +9,7 @@ import pytest
 
 from streaming_app.groups.clock import CorrectedSnapshot, WrittenBetween, correct_snapshot
 from streaming_app.groups.snapshot import NOT_REVOKING, UnsettledMember
-from tests.alerts.healthy_group import healthy_group
+from tests.support.healthy_group import healthy_group
 
 NOW = datetime(2026, 11, 21, 3, tzinfo=timezone.utc)
 BOUNDS = WrittenBetween(NOW - timedelta(seconds=5), NOW)

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 
 from streaming_app.groups.newcomers import ranks, select
 from streaming_app.groups.snapshot import GroupSnapshot
-from tests.alerts.healthy_group import healthy_group
+from tests.support.healthy_group import healthy_group
 
 NOW = datetime(2026, 11, 24, 12, tzinfo=timezone.utc)
 

@@ -12,8 +12,8 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import Fields
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, internal_topic, settle, subtopology, topology
-from tests.offsets_log import FoldedLog, LogReader
-from tests.waiting import await_topics
+from tests.support.offsets_log import FoldedLog, LogReader
+from tests.support.waiting import await_topics
 
 TOO_MANY_REPLICAS = 3  # more than a single broker can have, so that it cannot create the topic
 

@@ -14,7 +14,7 @@ from streaming_app.groups.not_ready import INVALID_TOPOLOGY, Reason, reason_from
 from streaming_app.groups.replay import apply
 from streaming_app.jvm.jars import resolve
 from streaming_app.sandbox.member import internal_topic, subtopology
-from tests.decoder.kafka_oracle import Oracle
+from tests.support.kafka_oracle import Oracle
 
 TOPOLOGIES = 200
 COUNTS = {"a1": 1, "b1": 1, "a2": 2, "b2": 2, "a3": 3, "r1": 1, "r2": 2, "s2": 2, "c1": 1, "c2": 2, "c3": 3}

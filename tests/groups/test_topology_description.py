@@ -11,9 +11,9 @@ import pytest
 
 from streaming_app.groups.topology_description import STATUSES, describe_topology
 from streaming_app.jvm.jars import resolve
-from tests.decoder.kafka_oracle import Oracle
 from tests.groups.java_topology import KAFKA_STREAMS, RECORDED, SEEDS, Fields, random_topology, recorded
 from tests.long.hostile import STORED, effective_characters
+from tests.support.kafka_oracle import Oracle
 
 TOPOLOGIES = 30
 

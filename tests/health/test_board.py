@@ -12,7 +12,7 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health import board as board_module
 from streaming_app.health.board import Board, Change, Known
 from streaming_app.health.verdict import DEFAULTS, DOWN, IDLE, LOSING, OFF, OK, STALLED, Verdict, judge
-from tests.health.health_harness import NOW, ago, bad, group, states, unmoved, waiting, work
+from tests.support.health_harness import NOW, ago, bad, group, states, unmoved, waiting, work
 
 GROUP = "payments"
 ENDED = group("Empty", ago(minutes=60), first_seen_at=ago(hours=9))

@@ -9,7 +9,7 @@ from typing import Any
 from streaming_app.health.board import Change
 from streaming_app.health.incidents import BROKER, BY_EVIDENCE, MISSING_TOPIC, Incidents, Line
 from streaming_app.health.verdict import BEHIND, DOWN, IDLE, LOSING, OFF, OK, RESTORING, STALLED, UNKNOWN, Verdict
-from tests.health.health_harness import NOW, ago
+from tests.support.health_harness import NOW, ago
 
 MISSING = {"reason": "MISSING_SOURCE_TOPICS: Source topics orders are missing."}
 

@@ -11,7 +11,7 @@ import pytest
 from streaming_app.health.board import Board, Known
 from streaming_app.health.verdict import DEFAULTS, DOWN, OFF
 from streaming_app.time_intervals import TimeInterval
-from tests.health.health_harness import group, waiting
+from tests.support.health_harness import group, waiting
 
 OFFICE = TimeInterval(times=[(480, 1080)], weekdays=[(1, 5)], location=ZoneInfo("Europe/Berlin"))  # 07:00 to 17:00 UTC
 MONDAY = datetime(2026, 11, 23, tzinfo=timezone.utc)

@@ -14,9 +14,9 @@ from streaming_app.health.activity import activity
 from streaming_app.health.successors import Successors
 from streaming_app.health.verdict import DEFAULTS, DOWN, OFF, HealthSettings, Verdict
 from streaming_app.lag.model import GroupTasks
-from tests.health.health_harness import ago, group
-from tests.lag.lag_harness import GROUP, TOPIC
 from tests.lag.test_work import ENDED, RUNS, owned, passes
+from tests.support.health_harness import ago, group
+from tests.support.lag_harness import GROUP, TOPIC
 
 OTHER = "payments-v2"
 GONE = group("Empty", ago(minutes=6), first_seen_at=ago(days=3))

@@ -32,7 +32,7 @@ from streaming_app.lag.group_lag import GroupLag, SlowSince
 from streaming_app.lag.model import GroupTasks
 from streaming_app.lag.work import GroupWork
 from streaming_app.time_intervals import TimeInterval
-from tests.health.health_harness import (
+from tests.support.health_harness import (
     LONG_AGO,
     NOW,
     ago,
@@ -46,7 +46,7 @@ from tests.health.health_harness import (
     waiting,
     work,
 )
-from tests.lag.lag_harness import row
+from tests.support.lag_harness import row
 
 MISSING = "MISSING_SOURCE_TOPICS: Source topics orders are missing."
 

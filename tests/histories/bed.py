@@ -38,11 +38,11 @@ from streaming_app.health.history import COLUMNS, WINDOW, GroupHistories
 from streaming_app.health.incidents import Incident
 from streaming_app.health.verdict import Verdict
 from streaming_app.time_intervals import TimeInterval
-from tests.failed_rules import no_rule_fails
 from tests.histories.clients import START
 from tests.histories.history import HOUR, MINUTE, History
 from tests.histories.lag_passes import LagPasses
 from tests.histories.simulation import Simulation
+from tests.support.failed_rules import no_rule_fails
 
 RunningHoursLookup = Callable[[str], Sequence[TimeInterval]]
 STEP = 5.0

@@ -21,7 +21,7 @@ from tests.histories.history import start, stop
 from tests.histories.members import Member
 from tests.histories.simulation import Simulation
 from tests.recorded.record import read
-from tests.waiting import await_topics
+from tests.support.waiting import await_topics
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "4.4.0.jsonl.gz"
 Shape = tuple[Any, ...]

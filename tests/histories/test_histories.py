@@ -11,11 +11,11 @@ import pytest
 from streaming_app.alerts import evaluate as evaluation
 from streaming_app.alerts.rule import NOT_DEAD
 from streaming_app.health.verdict import VERDICTS
-from tests.failed_rules import FailedRule
 from tests.histories.bed import run
 from tests.histories.chosen import CHOSEN, PACED
 from tests.histories.history import HOUR, MINUTE, History
 from tests.histories.judged import HISTORIES, OUTCOMES, check_incident, check_ordinary, check_paces, name_of
+from tests.support.failed_rules import FailedRule
 
 pytestmark = pytest.mark.slow
 CHOSEN_HISTORIES = [HISTORIES[name] for names in CHOSEN.values() for name in names]

@@ -16,7 +16,7 @@ from kafka.protocol.api_message import ApiMessage, ApiMessageData
 from streaming_app.jvm.jars import KAFKA_EXCLUSIONS, kafka_coordinates, resolve
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import build
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 _PACKAGE = "messages_of_kafkas_jar"
 

@@ -31,8 +31,8 @@ from streaming_app.notify.mutes import ActiveMutes, MuteStore, new_mute
 from streaming_app.notify.sink import SinkError, TextSink
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.health_tables import EndedIncidents, HealthTables
-from tests.waiting import wait_until
-from tests.warehouses import make_warehouse
+from tests.support.waiting import wait_until
+from tests.support.warehouses import make_warehouse
 
 NOW = datetime.now(timezone.utc)
 RULE = "StreamsGroupDescriptionFailed"

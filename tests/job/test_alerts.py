@@ -13,9 +13,9 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
 from streaming_app.tables.reader import WarehouseReader, quote
-from tests.job.running_job import job_in_thread
-from tests.notify.receivers import HttpReceiver
-from tests.waiting import wait_until
+from tests.support.receivers import HttpReceiver
+from tests.support.running_job import job_in_thread
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ from streaming_app.job.supervisor import Supervisor
 from streaming_app.job_status import OffsetsStatus
 from streaming_app.stream.health import Health
 from tests.job.test_supervise import Query
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 
 class Stream:

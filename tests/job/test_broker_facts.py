@@ -21,10 +21,10 @@ from streaming_app.kafka.connection import Admin, connect
 from streaming_app.sandbox.container import Broker
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
-from tests.alerts.healthy_group import healthy_group
-from tests.rows import group_row, subtopology_row
-from tests.waiting import wait_until
-from tests.warehouses import append, make_warehouse
+from tests.support.healthy_group import healthy_group
+from tests.support.rows import group_row, subtopology_row
+from tests.support.waiting import wait_until
+from tests.support.warehouses import append, make_warehouse
 
 pytestmark = pytest.mark.broker
 NOW = datetime(2026, 11, 24, 8, tzinfo=timezone.utc)

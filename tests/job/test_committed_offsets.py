@@ -25,7 +25,7 @@ from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, t
 from streaming_app.tables.checkpoint_offsets import commits_checkpoint_location
 from streaming_app.tables.reader import WarehouseReader, quote
 from tests.job.other_groups import GroupMember
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 Run = Callable[..., str]

@@ -20,8 +20,8 @@ from streaming_app.sandbox.member import SimulatedMember, build_description, set
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import RustTable
-from tests.alerts.healthy_group import healthy_group
-from tests.warehouses import make_warehouse
+from tests.support.healthy_group import healthy_group
+from tests.support.warehouses import make_warehouse
 
 pytestmark = pytest.mark.broker
 NOW = datetime(2026, 11, 24, 8, tzinfo=timezone.utc)

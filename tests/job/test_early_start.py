@@ -14,8 +14,8 @@ from streaming_app.errors import JobError
 from streaming_app.job.early_start import EarlyStart
 from streaming_app.job.lock import hold_job_lock
 from streaming_app.tables.location import Location
-from tests.processes import is_running, process_name, process_tree
-from tests.waiting import wait_until
+from tests.support.processes import is_running, process_name, process_tree
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 

@@ -22,9 +22,9 @@ from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from streaming_app.sandbox.process import reserve_port
 from streaming_app.tables.reader import WarehouseReader, quote
-from tests.job.job_runner import error_line, run_job, run_once, streams_groups
-from tests.job.running_job import running_job
-from tests.waiting import wait_until
+from tests.support.job_runner import error_line, run_job, run_once, streams_groups
+from tests.support.running_job import running_job
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

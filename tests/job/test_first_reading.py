@@ -18,9 +18,9 @@ from streaming_app.stream.log_positions import LogPositions
 from streaming_app.stream.progress import Progress
 from streaming_app.tables.definitions import history_tables, table
 from streaming_app.tables.reader import WarehouseReader
-from tests.groups.encoded import FIRST_EPOCH, group_records
-from tests.offsets_topic import UNDECODABLE
 from tests.stream.test_commits_batch import commit, history
+from tests.support.encoded import FIRST_EPOCH, group_records
+from tests.support.offsets_topic import UNDECODABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

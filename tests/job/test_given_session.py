@@ -22,7 +22,7 @@ from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
 from streaming_app.stream.read_check import require_records
 from streaming_app.tables.reader import WarehouseReader
-from tests.offsets_topic import appending, epoch_records
+from tests.support.offsets_topic import appending, epoch_records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,8 +14,8 @@ from streaming_app.errors import WarehouseError
 from streaming_app.job import group_cache as module
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.stream.outputs import EVENTS, RETRACTED
-from tests.rows import member_row, task_row
-from tests.warehouses import append, arrow_schema, arrow_type, make_warehouse, replace_rows
+from tests.support.rows import member_row, task_row
+from tests.support.warehouses import append, arrow_schema, arrow_type, make_warehouse, replace_rows
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 WINDOW = timedelta(hours=1)

@@ -12,7 +12,7 @@ from streaming_app.errors import JobError
 from streaming_app.job.heartbeat import Heartbeat
 from streaming_app.stream.health import Health
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
-from tests.warehouses import local_files
+from tests.support.warehouses import local_files
 
 AT = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
 

@@ -18,10 +18,10 @@ from streaming_app.kafka.lag_offsets import fetch_committed_offsets
 from streaming_app.kafka.offsets_topic import describe_offsets_topic
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.tables.reader import WarehouseReader
-from tests.job.job_runner import run_once
-from tests.job.running_job import is_caught_up, job_in_thread
 from tests.long.hostile.requests import OFFSETS_TOPIC, internal_producer
-from tests.waiting import wait_until
+from tests.support.job_runner import run_once
+from tests.support.running_job import is_caught_up, job_in_thread
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

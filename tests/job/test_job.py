@@ -16,7 +16,7 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from streaming_app.tables.reader import WarehouseReader, quote
-from tests.job.job_runner import run_once
+from tests.support.job_runner import run_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,10 +20,10 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.connection import Admin, connect
 from streaming_app.kafka.lag_offsets import LogEndsClient, TopicPartition
 from streaming_app.tables.lag_tables import LagTables
-from tests.away_brokers import connection, killed, others, paused
-from tests.kafka_cluster import LocalCluster
-from tests.waiting import wait_until
-from tests.warehouses import make_warehouse, replace_rows
+from tests.support.away_brokers import connection, killed, others, paused
+from tests.support.kafka_cluster import LocalCluster
+from tests.support.waiting import wait_until
+from tests.support.warehouses import make_warehouse, replace_rows
 
 pytestmark = pytest.mark.broker
 

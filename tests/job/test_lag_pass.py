@@ -24,9 +24,9 @@ from streaming_app.kafka.lag_offsets import (
 )
 from streaming_app.lag.work import observe_work
 from streaming_app.sandbox.container import Broker
-from tests.job.lag_cluster import LagCluster
-from tests.offsets_log import RawRecord
-from tests.rows import group_row, subtopology_row
+from tests.support.lag_cluster import LagCluster
+from tests.support.offsets_log import RawRecord
+from tests.support.rows import group_row, subtopology_row
 
 pytestmark = pytest.mark.broker
 

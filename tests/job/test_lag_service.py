@@ -22,9 +22,9 @@ from streaming_app.lag.tracker import LagTracker
 from streaming_app.stream.health import Health
 from streaming_app.tables.lag_tables import KnownUntil, LagTables
 from streaming_app.tables.reader import WarehouseReader
-from tests.lag.lag_harness import row
-from tests.waiting import wait_until
-from tests.warehouses import make_warehouse
+from tests.support.lag_harness import row
+from tests.support.waiting import wait_until
+from tests.support.warehouses import make_warehouse
 
 Outcome = PassResult | Exception | Callable[[LagPass], PassResult]
 

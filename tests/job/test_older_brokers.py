@@ -16,8 +16,8 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from streaming_app.tables.reader import WarehouseReader
-from tests.job.running_job import job_in_thread
-from tests.waiting import wait_until
+from tests.support.running_job import job_in_thread
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,8 +16,8 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
 from streaming_app.tables.reader import WarehouseReader, quote
-from tests.job.job_runner import error_line, run_job
-from tests.jvm_options import start_jvms_as_users_do
+from tests.support.job_runner import error_line, run_job
+from tests.support.jvm_options import start_jvms_as_users_do
 
 NO_BROKER = "127.0.0.1:1"
 _HDFS = """\

@@ -23,7 +23,7 @@ from streaming_app.job.stopping import StopRequestedError
 from streaming_app.job_status import JobStatus
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, heartbeat_path
 from streaming_app.tables.location import Location
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 NEVER = Event()
 START = datetime(2026, 11, 24, 8, tzinfo=timezone.utc)

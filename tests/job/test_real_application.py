@@ -25,8 +25,8 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.lag.model import LagRow
 from streaming_app.sandbox.container import Broker
 from streaming_app.tables.lag_tables import LagTables
-from tests.waiting import wait_until
-from tests.wordcount import INPUT_TOPIC, OUTPUT_TOPIC, WordCount
+from tests.support.waiting import wait_until
+from tests.support.wordcount import INPUT_TOPIC, OUTPUT_TOPIC, WordCount
 
 pytestmark = pytest.mark.broker
 

@@ -11,7 +11,7 @@ from kafka.errors import ClusterAuthorizationFailedError, KafkaConnectionError, 
 
 from streaming_app.errors import JobError
 from streaming_app.job.service import LinkedEvent, Service, Services, WakeableEvent, describes_requests, error_text
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 
 class Ticks(Service):

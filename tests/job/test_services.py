@@ -19,8 +19,8 @@ from streaming_app.job.service import Service
 from streaming_app.job.services import SELF_CHECK, BackgroundServices, background_services, wanted_services
 from streaming_app.stream.health import Health
 from streaming_app.tables.heartbeat_file import read_heartbeat
-from tests.waiting import wait_until
-from tests.warehouses import local_files, make_warehouse
+from tests.support.waiting import wait_until
+from tests.support.warehouses import local_files, make_warehouse
 
 OF_BROKERS = {"task copies", "broker facts", "descriptions"}
 ALL = {"lag", *OF_BROKERS, "self-check", "groups set aside", "class archive"}

@@ -13,9 +13,9 @@ from streaming_app.job.set_aside import SetAsideGroups
 from streaming_app.stream.repair import RepairResult
 from streaming_app.tables.location import Location
 from streaming_app.tables.request_files import ReleaseRequests
-from tests.rows import group_row
-from tests.stream.frames import write_offset_log
-from tests.warehouses import append, make_warehouse
+from tests.support.frames import write_offset_log
+from tests.support.rows import group_row
+from tests.support.warehouses import append, make_warehouse
 
 
 class Rig:

@@ -19,8 +19,8 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.container import Broker
 from streaming_app.tables.reader import WarehouseReader
-from tests.job.running_job import RunningJob, is_caught_up, running_job
-from tests.waiting import wait_until
+from tests.support.running_job import RunningJob, is_caught_up, running_job
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -18,8 +18,8 @@ from streaming_app.job.stream_query import SparkProgress, StreamQuery, cause_of,
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.tables.location import Location
-from tests.job.running_job import job_in_thread
-from tests.waiting import wait_until
+from tests.support.running_job import job_in_thread
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -18,7 +18,7 @@ from streaming_app.job import supervisor
 from streaming_app.job.stream_query import LogTruncatedError, StreamChangedError
 from streaming_app.job.supervisor import Supervisor
 from streaming_app.stream.health import Batch, Health
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 Step = Exception | None
 

@@ -14,12 +14,12 @@ import yaml
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.tables.reader import WarehouseReader
-from tests.fencing import assert_fenced, terms
-from tests.job.job_runner import error_line, streams_groups
-from tests.job.running_job import RunningJob, running_job
-from tests.offsets_topic import appending, epoch_records
-from tests.processes import process_tree
-from tests.waiting import wait_until
+from tests.support.fencing import assert_fenced, terms
+from tests.support.job_runner import error_line, streams_groups
+from tests.support.offsets_topic import appending, epoch_records
+from tests.support.processes import process_tree
+from tests.support.running_job import RunningJob, running_job
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 

@@ -14,7 +14,7 @@ from streaming_app.job.service import Polling
 from streaming_app.job.task_copies import TaskCopies
 from streaming_app.kafka.client import Descriptions
 from streaming_app.kafka.protocol import GroupError
-from tests.alerts.healthy_group import healthy_group
+from tests.support.healthy_group import healthy_group
 
 NOW = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
 

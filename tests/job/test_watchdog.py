@@ -9,7 +9,7 @@ import pytest
 
 from streaming_app.job.watchdog import Watchdog
 from streaming_app.job_status import JobStatus
-from tests.notify.receivers import HttpReceiver, Response, make_sink
+from tests.support.receivers import HttpReceiver, Response, make_sink
 
 
 class Job:

@@ -16,7 +16,7 @@ from streaming_app.errors import SetupError
 from streaming_app.jvm import jar_sets, jars, spark_session
 from streaming_app.jvm.jar_sets import JarSet, find_jars, kafka_jars, read_checksums, spark_jars
 from streaming_app.jvm.spark_installation import TESTED, SparkAndDelta, installed, untested_warning
-from tests.jvm_archive import cached_jars
+from tests.support.jvm_archive import cached_jars
 
 if sys.version_info >= (3, 11):
     import tomllib

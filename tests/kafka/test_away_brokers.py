@@ -14,9 +14,9 @@ from streaming_app.checks.result import FAILED
 from streaming_app.kafka import connection as connection_module
 from streaming_app.kafka import diagnose, first_answer
 from streaming_app.kafka.client import StreamsGroupClient
-from tests.away_brokers import connection, killed, others, paused
-from tests.kafka_cluster import LocalCluster
-from tests.waiting import wait_until
+from tests.support.away_brokers import connection, killed, others, paused
+from tests.support.kafka_cluster import LocalCluster
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 

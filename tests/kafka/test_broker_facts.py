@@ -27,7 +27,7 @@ from streaming_app.kafka.client import StreamsGroupClient, acceptable_lags
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.container import Broker
 from tests.job.test_committed_offsets import join
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 

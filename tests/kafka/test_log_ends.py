@@ -20,7 +20,7 @@ from streaming_app.kafka.lag_offsets import (
     fetch_committed_offsets,
 )
 from streaming_app.sandbox.container import Broker
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture

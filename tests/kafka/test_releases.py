@@ -23,9 +23,9 @@ from streaming_app.kafka.releases import (
     release_of,
     why_unknown,
 )
-from tests.heartbeats import write_heartbeat
-from tests.rows import group_row, member_row, subtopology_row, task_row
-from tests.warehouses import append, make_warehouse
+from tests.support.heartbeats import write_heartbeat
+from tests.support.rows import group_row, member_row, subtopology_row, task_row
+from tests.support.warehouses import append, make_warehouse
 
 STABLE_ONLY = {"unstable.api.versions.enable": "false", "unstable.feature.versions.enable": "false"}
 AT = datetime(2026, 11, 24, 8, tzinfo=timezone.utc)

@@ -15,7 +15,7 @@ import pytest
 from streaming_app.kafka import security
 from streaming_app.kafka.properties import SecurityError, read_properties
 from streaming_app.kafka.security import TokenProvider, security_settings
-from tests.security.certificates import (
+from tests.support.certificates import (
     KEY_PASSWORD,
     STORE_PASSWORD,
     create_authority,

@@ -8,7 +8,7 @@ import pytest
 
 from streaming_app.lag.group_lag import SLOW, GroupLag, group_lags
 from streaming_app.lag.model import LagRow
-from tests.lag.lag_harness import GROUP, TOPIC, row
+from tests.support.lag_harness import GROUP, TOPIC, row
 
 HOUR, NOW = 3600.0, 1_000_000.0
 

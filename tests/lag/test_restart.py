@@ -6,7 +6,7 @@ import pytest
 
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.tracker import LagTracker
-from tests.lag.lag_harness import TASKS, TOPIC, TOPIC_ID, MiniCluster, fall_behind, keep_up
+from tests.support.lag_harness import TASKS, TOPIC, TOPIC_ID, MiniCluster, fall_behind, keep_up
 
 
 def restart(cluster: MiniCluster, stored: LagRow, topic_id: str | None = TOPIC_ID) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from streaming_app.lag.model import NO_TASKS
 from streaming_app.lag.tracker import LagTracker
-from tests.lag.lag_harness import TASKS, MiniCluster, fall_behind, keep_up
+from tests.support.lag_harness import TASKS, MiniCluster, fall_behind, keep_up
 
 
 def test_a_consumer_that_keeps_up_is_ok_although_it_always_has_lag() -> None:

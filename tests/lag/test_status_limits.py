@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streaming_app.lag.tracker import LagTracker
-from tests.lag.lag_harness import TASKS, MiniCluster, fall_behind, keep_up
+from tests.support.lag_harness import TASKS, MiniCluster, fall_behind, keep_up
 
 
 def test_a_consumer_that_ends_is_ok_for_its_patience_and_stopped_after_as_long_without_a_commit() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from streaming_app.lag.model import NO_TASKS, LagRow, Owner, group_tasks, source_topics
 from streaming_app.lag.status import BY_RANK, RANK, STATUSES
 from streaming_app.lag.sums import KEYS, lag_sums
-from tests.lag.lag_harness import row
+from tests.support.lag_harness import row
 
 SINCE = datetime(2026, 3, 14, tzinfo=timezone.utc)
 

@@ -6,7 +6,7 @@ import pytest
 
 from streaming_app.lag.model import NO_TASKS, Commit, GroupTasks, LagRow, LogEnds, ReadUntil, Tail
 from streaming_app.lag.tracker import LagTracker
-from tests.lag.lag_harness import ALICE, GROUP, TASKS, TOPIC, TOPIC_ID, MiniCluster, row
+from tests.support.lag_harness import ALICE, GROUP, TASKS, TOPIC, TOPIC_ID, MiniCluster, row
 
 OTHER_ID = "zzWb5ZLaQh2q0mFYH7Yb2A"
 NOW = 1_000_000.0

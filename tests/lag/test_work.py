@@ -11,7 +11,7 @@ import pytest
 from streaming_app.lag.model import Commit, GroupTasks, LagRow, LogEnds, Owner
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.lag.work import GroupWork, observe_work, retention_seconds
-from tests.lag.lag_harness import GROUP, TOPIC, row
+from tests.support.lag_harness import GROUP, TOPIC, row
 
 T0 = 1_000_000.0
 RUNS = GroupTasks(subtopology_of={TOPIC: "0"}, has_members=True)

@@ -12,10 +12,6 @@ from streaming_app.stream import start
 from streaming_app.stream.log_positions import LogPositions
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.spark_writer import SparkWriter
-from tests.groups.encoded import Pair
-from tests.job.running_job import job_in_thread
-from tests.kafka_cluster import LocalCluster
-from tests.offsets_topic import epoch_records
 from tests.stream import test_truncated_log
 from tests.stream.test_truncated_log import (
     MANY,
@@ -26,7 +22,11 @@ from tests.stream.test_truncated_log import (
     rows,
     state_of,
 )
-from tests.waiting import wait_until
+from tests.support.encoded import Pair
+from tests.support.kafka_cluster import LocalCluster
+from tests.support.offsets_topic import epoch_records
+from tests.support.running_job import job_in_thread
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,7 +15,7 @@ from streaming_app.jvm import jars
 from streaming_app.sandbox.process import reserve_port
 from tests.jvm import test_jars
 from tests.jvm.test_jars import SMALL
-from tests.jvm_archive import cached_jars
+from tests.support.jvm_archive import cached_jars
 
 pytestmark = pytest.mark.java  # which resolves the artifacts
 empty_cache, repository, own_repository = (

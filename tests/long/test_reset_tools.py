@@ -12,8 +12,8 @@ from streaming_app.jvm.java import find_java
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, internal_topic, settle, subtopology, topology
-from tests.jvm_options import FAST
-from tests.waiting import wait_until
+from tests.support.jvm_options import FAST
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 

@@ -11,8 +11,8 @@ from streaming_app.config.sections import MetricsSettings
 from streaming_app.lag.model import LagRow
 from streaming_app.metrics.collector import make_registry
 from streaming_app.metrics.lag_metrics import LagScrape
-from tests.lag.lag_harness import row
-from tests.metrics.metrics_harness import NOW, sources
+from tests.support.lag_harness import row
+from tests.support.metrics_harness import NOW, sources
 
 ALICE = {"member_id": "alice", "process_id": "p-1", "client_host": "10.0.0.1", "subtopology_id": "0"}
 ROWS = [

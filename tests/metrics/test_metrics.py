@@ -29,9 +29,9 @@ from streaming_app.metrics.metric import Metric
 from streaming_app.stream.health import Health
 from streaming_app.tables.definitions import tables, views
 from streaming_app.web.monitoring import monitoring_server
-from tests.metrics.metrics_harness import NOW, SINCE, busy_health, group, sources
-from tests.tools import MissingToolError, debian_tool
-from tests.waiting import MINUTES
+from tests.support.metrics_harness import NOW, SINCE, busy_health, group, sources
+from tests.support.tools import MissingToolError, debian_tool
+from tests.support.waiting import MINUTES
 
 Scrape = Callable[..., str]
 

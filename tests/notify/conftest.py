@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.notify.receivers import Alertmanager, Certificates, HttpReceiver, start_alertmanager
+from tests.support.receivers import Alertmanager, Certificates, HttpReceiver, start_alertmanager
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ from streaming_app.notify.sink import Sink, SinkError, TextSink
 from streaming_app.sandbox.process import reserve_port
 from tests.alerts.examples import make_alert
 from tests.long.hostile import HOSTILE, effective_characters
-from tests.notify import receivers
-from tests.notify.receivers import (
+from tests.support import receivers
+from tests.support.receivers import (
     HOST,
     OK,
     Certificates,

@@ -16,9 +16,9 @@ from streaming_app.notify.sink import Sink, TextSink
 from streaming_app.notify.webhook import WebhookSettings
 from streaming_app.sandbox.process import reserve_port
 from tests.alerts.examples import make_alert
-from tests.notify.receivers import HttpReceiver, Response
 from tests.notify.sending import PATIENT, Sending
-from tests.waiting import thread_names, wait_until
+from tests.support.receivers import HttpReceiver, Response
+from tests.support.waiting import thread_names, wait_until
 
 
 class ScriptedSink(Sink):

@@ -12,8 +12,8 @@ from streaming_app.alerts.alert import FIRING, Alert
 from streaming_app.notify.message import AlertGroup, format_group_message, format_group_title
 from streaming_app.notify.sink import Sink
 from tests.alerts.examples import SINCE, make_alert
-from tests.notify.receivers import HttpReceiver, make_settings, make_sink
 from tests.notify.sending import Sending
+from tests.support.receivers import HttpReceiver, make_settings, make_sink
 
 GROUPS = 60
 

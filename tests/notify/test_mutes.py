@@ -18,7 +18,7 @@ from streaming_app.alerts.outbox import Backoff, Failure, Outboxes, SinkTraits
 from streaming_app.errors import WarehouseError
 from streaming_app.notify.mutes import ActiveMutes, Mute, MuteReader, MuteStore, new_mute
 from tests.alerts.examples import make_alert
-from tests.warehouses import make_warehouse
+from tests.support.warehouses import make_warehouse
 
 NOW = datetime(2026, 11, 22, 8, tzinfo=timezone.utc)
 

@@ -13,7 +13,7 @@ from streaming_app.config.settings import SinkList
 from streaming_app.notify.message import format_message, format_title, one_line
 from tests.alerts.examples import make_alert
 from tests.long.hostile import HOSTILE, effective_characters
-from tests.notify.receivers import Certificates, make_settings, make_sink
+from tests.support.receivers import Certificates, make_settings, make_sink
 
 SECRET = "hunter2-hunter2"  # noqa: S105 - must never be printed
 

@@ -12,9 +12,9 @@ import pytest
 from streaming_app.alerts.alert import FIRING, RESOLVED, Delivery
 from streaming_app.notify.alertmanager import AlertmanagerSettings
 from tests.alerts.examples import make_alert
-from tests.notify.receivers import Alertmanager, HttpReceiver, start_alertmanager
 from tests.notify.sending import Sending
-from tests.waiting import wait_until
+from tests.support.receivers import Alertmanager, HttpReceiver, start_alertmanager
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 TEMPLATES = Path(__file__).parents[2] / "deploy" / "prometheus" / "streams-groups.tmpl"

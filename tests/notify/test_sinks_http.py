@@ -19,8 +19,16 @@ from streaming_app.notify.sink import Sink, SinkError
 from streaming_app.notify.webhook import WebhookSettings, WebhookSink, signature
 from streaming_app.sandbox.process import reserve_port
 from tests.alerts.examples import make_alert
-from tests.notify.receivers import Certificates, HttpReceiver, Response, hang, make_sink, send_slowly, serve_connections
-from tests.waiting import wait_until
+from tests.support.receivers import (
+    Certificates,
+    HttpReceiver,
+    Response,
+    hang,
+    make_sink,
+    send_slowly,
+    serve_connections,
+)
+from tests.support.waiting import wait_until
 
 NOW = datetime(2026, 11, 21, 4, tzinfo=timezone.utc)
 SECRET = "T0K3N-b64/hunter2"  # noqa: S105 - must never be printed

@@ -10,7 +10,7 @@ from typing import Any
 
 from streaming_app.queries.lag_series import SAMPLE_LASTS
 from streaming_app.tables.reader import WarehouseReader
-from tests.warehouses import append, make_warehouse, replace_rows
+from tests.support.warehouses import append, make_warehouse, replace_rows
 
 BEGIN = datetime(2026, 11, 24, 12, tzinfo=timezone.utc)
 END = BEGIN + timedelta(hours=4)

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from streaming_app.cli.main import main
 from streaming_app.queries.status import format_status, read_status
 from tests.long.hostile import STORED, effective_characters
-from tests.rows import group_row, member_row, subtopology_row, task_row
-from tests.warehouses import append, make_warehouse
+from tests.support.rows import group_row, member_row, subtopology_row, task_row
+from tests.support.warehouses import append, make_warehouse
 
 AT = datetime(2026, 11, 22, 7, 30, tzinfo=timezone.utc)
 

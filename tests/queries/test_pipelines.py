@@ -21,8 +21,8 @@ from streaming_app.queries.pipelines import (
     read_pipelines,
 )
 from streaming_app.tables.reader import WarehouseReader
-from tests.rows import group_row, subtopology_row
-from tests.warehouses import append, make_warehouse
+from tests.support.rows import group_row, subtopology_row
+from tests.support.warehouses import append, make_warehouse
 
 NOW = datetime(2026, 11, 1, tzinfo=timezone.utc)
 

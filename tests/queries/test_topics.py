@@ -15,9 +15,9 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.queries.topics import served, topics_of
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, internal_topic, settle, subtopology, topology
-from tests.offsets_log import FoldedLog, RawRecord
-from tests.rows import group_row, member_row, subtopology_row, task_row
-from tests.warehouses import append, make_warehouse
+from tests.support.offsets_log import FoldedLog, RawRecord
+from tests.support.rows import group_row, member_row, subtopology_row, task_row
+from tests.support.warehouses import append, make_warehouse
 
 
 def lag(topic: str, partition: int, subtopology_id: str | None = "0") -> dict[str, Any]:

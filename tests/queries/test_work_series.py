@@ -15,7 +15,7 @@ from streaming_app.queries.lag_series import SAMPLE_LASTS
 from streaming_app.queries.rate_series import rate_series
 from streaming_app.tables.reader import WarehouseReader
 from tests.queries.lag_rows import BEGIN, END, Row, fill, rows_at, sample
-from tests.warehouses import append, make_warehouse, replace_rows
+from tests.support.warehouses import append, make_warehouse, replace_rows
 
 BINS = 24
 WIDTH = (END - BEGIN) / BINS

@@ -24,7 +24,7 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import Fields, GroupError
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.member import SimulatedMember, internal_topic, settle, subtopology, topology
-from tests.offsets_log import LogReader, RawRecord
+from tests.support.offsets_log import LogReader, RawRecord
 
 VERSIONS = ("4.1.2", "4.2.1", "4.3.1", "4.4.0")
 _HERE = Path(__file__).parent

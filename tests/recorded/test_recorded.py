@@ -10,8 +10,8 @@ import pytest
 
 from streaming_app.checks.compare import GROUP_ID_NOT_FOUND, differences, has_known_state
 from streaming_app.kafka.protocol import Fields
-from tests.offsets_log import FoldedLog, RawRecord
 from tests.recorded.record import VERSIONS, read
+from tests.support.offsets_log import FoldedLog, RawRecord
 
 _HERE = Path(__file__).parent
 _KAFKA_4_1 = "4.1.2"  # this release does not write whether a group is ready, so the log does not have its state

@@ -15,7 +15,7 @@ from streaming_app.sandbox import broker as broker_module
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.container import Broker, select_broker
 from streaming_app.sandbox.process import reserve_port
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 

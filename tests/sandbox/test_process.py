@@ -10,7 +10,7 @@ import pytest
 from streaming_app.errors import SetupError
 from streaming_app.sandbox import process as process_module
 from streaming_app.sandbox.process import Process, reserve_port
-from tests.waiting import MINUTES, wait_until
+from tests.support.waiting import MINUTES, wait_until
 
 OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 IGNORES_SIGTERM = (
@@ -69,7 +69,7 @@ def test_the_program_is_terminated_however_its_parent_exits(exit_statement: str,
     parent = f"""
 import os, pathlib, sys
 from streaming_app.sandbox.process import Process, reserve_port
-from tests.waiting import MINUTES, wait_until
+from tests.support.waiting import MINUTES, wait_until
 process = Process([sys.executable, "-c", "import time; time.sleep(600)"], pathlib.Path({str(tmp_path / "log")!r}))
 print(process.pid, flush=True)
 {exit_statement}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from streaming_app.jvm.jars import resolve
-from tests.schemas.conformance import describe_definitions, describe_jar, differences
+from tests.support.conformance import describe_definitions, describe_jar, differences
 
 pytestmark = pytest.mark.java  # jars
 RELEASES = ["4.0.1", "4.1.2", "4.2.1", "4.3.1", "4.4.0"]

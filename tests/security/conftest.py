@@ -9,7 +9,9 @@ from typing import NamedTuple
 import pytest
 
 from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
-from tests.security.certificates import (
+from tests.security.security_harness import PASSWORD, USER, SecurityHarness, start_secure_broker
+from tests.security.token_endpoint import CLIENT_ID, CLIENT_SECRET, token_endpoint
+from tests.support.certificates import (
     KEY_PASSWORD,
     STORE_PASSWORD,
     create_java_trust_store,
@@ -17,8 +19,6 @@ from tests.security.certificates import (
     write_pem_store,
     write_pkcs12_store,
 )
-from tests.security.security_harness import PASSWORD, USER, SecurityHarness, start_secure_broker
-from tests.security.token_endpoint import CLIENT_ID, CLIENT_SECRET, token_endpoint
 
 _MODULES = "org.apache.kafka.common.security"
 _OAUTH = f"{_MODULES}.oauthbearer.OAuthBearerLoginModule"

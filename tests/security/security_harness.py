@@ -25,8 +25,8 @@ from kafka.admin import (
 
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker, SecureListeners
-from tests.security.certificates import KeyAndCertificate, create_authority, create_certificate, write_pem_store
-from tests.waiting import wait_until
+from tests.support.certificates import KeyAndCertificate, create_authority, create_certificate, write_pem_store
+from tests.support.waiting import wait_until
 
 PASSWORD = 'p4ss;"w0rd'  # noqa: S105 - of these tests
 SECRETS = (PASSWORD, "p4ss", "store-s3cret", "key-s3cret", "client-s3cret")

@@ -17,10 +17,10 @@ from streaming_app.kafka import diagnose, offsets_topic
 from streaming_app.kafka.diagnose import MESSAGES
 from streaming_app.kafka.topic_metadata import TopicMetadata
 from streaming_app.sandbox.process import reserve_port
-from tests.job.job_runner import error_line, streams_groups
-from tests.security.certificates import create_authority, create_certificate, write_pem_store
 from tests.security.conftest import ClientConfig
 from tests.security.security_harness import PASSWORD, SECRETS, SecurityHarness
+from tests.support.certificates import create_authority, create_certificate, write_pem_store
+from tests.support.job_runner import error_line, streams_groups
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

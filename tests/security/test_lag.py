@@ -12,10 +12,10 @@ from kafka.admin import ACLOperation, ResourcePattern, ResourceType
 from streaming_app.job.lag_pass import describe_errors
 from streaming_app.kafka.connection import Admin
 from streaming_app.kafka.security import security_settings
-from tests.job.lag_cluster import LagCluster
-from tests.offsets_log import RawRecord
 from tests.security.conftest import ClientConfig
 from tests.security.security_harness import SecurityHarness
+from tests.support.lag_cluster import LagCluster
+from tests.support.offsets_log import RawRecord
 
 pytestmark = pytest.mark.broker
 

@@ -24,12 +24,12 @@ from streaming_app.kafka.topic_metadata import TopicMetadata
 from streaming_app.stream.source import WANTED_RECORDS
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.reader import WarehouseReader
-from tests.job.job_runner import run_job
-from tests.job.running_job import job_in_thread
-from tests.reading import read_once
 from tests.security.conftest import ClientConfig, join_group
 from tests.security.security_harness import SECRETS, SecurityHarness
-from tests.waiting import wait_until
+from tests.support.job_runner import run_job
+from tests.support.reading import read_once
+from tests.support.running_job import job_in_thread
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

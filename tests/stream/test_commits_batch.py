@@ -21,7 +21,7 @@ from streaming_app.tables.newest_tables import NAMES, NewestTables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_writer import SparkWriter
 from streaming_app.tables.which_writer import NEWEST
-from tests.stream.frames import Pair, assert_leaves_no_session, batch, limit_delta_rs, write_offset_log
+from tests.support.frames import Pair, assert_leaves_no_session, batch, limit_delta_rs, write_offset_log
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -26,9 +26,9 @@ from streaming_app.tables.fence import Fence
 from streaming_app.tables.newest_tables import NewestTables
 from streaming_app.tables.spark_writer import SparkWriter
 from streaming_app.tables.which_writer import GROUPS, NEWEST
-from tests.fencing import CLUSTER, NEW, OLD, assert_fenced, claim, claimed
 from tests.stream import test_commits_batch, test_groups_batch
-from tests.stream.frames import batch, limit_delta_rs
+from tests.support.fencing import CLUSTER, NEW, OLD, assert_fenced, claim, claimed
+from tests.support.frames import batch, limit_delta_rs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

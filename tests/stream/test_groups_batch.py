@@ -25,8 +25,8 @@ from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_sql import sorted_parts
 from streaming_app.tables.spark_writer import SparkWriter
-from tests.groups.encoded import metadata_record
-from tests.stream.frames import batch, limit_delta_rs, write_offset_log
+from tests.support.encoded import metadata_record
+from tests.support.frames import batch, limit_delta_rs, write_offset_log
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,8 +16,8 @@ from streaming_app.groups.group import LogRecord
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_writer import SparkWriter
-from tests.groups.encoded import group_records, metadata_record
-from tests.stream.frames import batch
+from tests.support.encoded import group_records, metadata_record
+from tests.support.frames import batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,8 +25,8 @@ from streaming_app.stream.kept_records import KeptRecords
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_writer import SparkWriter
-from tests.groups.encoded import metadata_record
-from tests.stream.frames import (
+from tests.support.encoded import metadata_record
+from tests.support.frames import (
     Pair,
     assert_leaves_no_session,
     batch,

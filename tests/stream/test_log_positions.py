@@ -17,7 +17,7 @@ from streaming_app.stream.log_positions import Cut, LogPositions, TruncatedLogEr
 from streaming_app.tables.checkpoint_offsets import BatchEnds
 from streaming_app.tables.files import warehouse_files
 from streaming_app.tables.location import Location
-from tests.kafka_cluster import LocalCluster
+from tests.support.kafka_cluster import LocalCluster
 
 pytestmark = pytest.mark.broker
 RECORD = (b"key", b"value")

@@ -14,7 +14,7 @@ from deltalake import write_deltalake
 from streaming_app.stream.table_versions import KnownTables, LostTableError
 from streaming_app.tables import definitions
 from streaming_app.tables.location import Location
-from tests.warehouses import create_tables, local_files, make_warehouse
+from tests.support.warehouses import create_tables, local_files, make_warehouse
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from streaming_app.stream.epoch_chain import EpochStart
 from streaming_app.stream.newest_records import Rows, rows_stream, to_rows
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.tables.arrow import to_table
-from tests.odd_group_ids import ODD
-from tests.warehouses import arrow_schema
+from tests.support.odd_group_ids import ODD
+from tests.support.warehouses import arrow_schema
 
 OPTIONS = FoldOptions("c", "topic", chains={0: (EpochStart(4, 0), EpochStart(6, 9))})
 AT = 1_764_000_000_000_000

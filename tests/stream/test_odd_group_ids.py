@@ -19,10 +19,10 @@ from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.tables.spark_writer import SparkWriter
-from tests.groups.encoded import metadata_record
-from tests.odd_group_ids import ODD
-from tests.stream.frames import batch, limit_delta_rs
-from tests.warehouses import make_warehouse
+from tests.support.encoded import metadata_record
+from tests.support.frames import batch, limit_delta_rs
+from tests.support.odd_group_ids import ODD
+from tests.support.warehouses import make_warehouse
 
 pytestmark = pytest.mark.slow
 

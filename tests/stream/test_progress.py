@@ -23,7 +23,7 @@ from streaming_app.stream.health import Health
 from streaming_app.stream.progress import Progress
 from streaming_app.stream.source import read_stream
 from streaming_app.tables.location import Location
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -22,7 +22,7 @@ from streaming_app.tables.checkpoint_offsets import checkpoint_location, commits
 from streaming_app.tables.newest_tables import NewestTables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_writer import SparkWriter
-from tests.stream.frames import batch, limit_delta_rs, write_offset_log
+from tests.support.frames import batch, limit_delta_rs, write_offset_log
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -22,9 +22,9 @@ from streaming_app.stream.repair import GroupRepair, ReadRange, RepairResult, ma
 from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_writer import SparkWriter
-from tests.groups.encoded import metadata_record
-from tests.locks import WatchedLock
-from tests.stream.frames import Pair, Row, batch, expect_few_records
+from tests.support.encoded import metadata_record
+from tests.support.frames import Pair, Row, batch, expect_few_records
+from tests.support.locks import WatchedLock
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

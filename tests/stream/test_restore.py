@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.tables.reader import WarehouseReader
-from tests.docs.documents import DOCS, code_blocks
-from tests.offsets_topic import UNDECODABLE, appending, epoch_records
+from tests.support.documents import DOCS, code_blocks
+from tests.support.offsets_topic import UNDECODABLE, appending, epoch_records
 
 pytestmark = pytest.mark.broker
 TABLES = ("groups", "group_events", "quarantine")

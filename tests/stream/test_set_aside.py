@@ -11,8 +11,8 @@ import pytest
 from offsets_decoder import encode
 from streaming_app.groups.budget import DEFAULT
 from streaming_app.groups.fold import Fold
-from tests.groups.encoded import metadata_record
 from tests.stream.test_fold_stage import OPTIONS, TOO_LATE, assigned, by_id, fold, group, records, stored_rows
+from tests.support.encoded import metadata_record
 
 MARKS = ("set_aside_at", "set_aside_reason", "set_aside_release")
 

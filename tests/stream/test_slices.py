@@ -23,7 +23,7 @@ from streaming_app.stream.slices import (
     next_attempt,
 )
 from streaming_app.tables.location import Location
-from tests.warehouses import local_files
+from tests.support.warehouses import local_files
 
 MB = 1 << 20
 HALF = Slice((0, 5), 1 << 31)

@@ -17,7 +17,7 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
-from tests.offsets_topic import UNDECODABLE, appending, epoch_records
+from tests.support.offsets_topic import UNDECODABLE, appending, epoch_records
 
 if TYPE_CHECKING:
     pass

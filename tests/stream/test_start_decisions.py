@@ -31,8 +31,8 @@ from streaming_app.tables.log_damage import mend_logs
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import Batch
 from streaming_app.tables.spark_writer import SparkWriter
-from tests.rows import group_row
-from tests.warehouses import copy_warehouse, create_tables, make_warehouse
+from tests.support.rows import group_row
+from tests.support.warehouses import copy_warehouse, create_tables, make_warehouse
 
 AT = datetime(2026, 11, 1, tzinfo=timezone.utc)
 HOUR = timedelta(hours=1)

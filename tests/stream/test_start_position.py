@@ -19,10 +19,10 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.tables.heartbeat_file import heartbeat_path
 from streaming_app.tables.reader import WarehouseReader
-from tests.groups.encoded import metadata_record
-from tests.job.running_job import job_in_thread
-from tests.offsets_topic import appending
-from tests.waiting import wait_until
+from tests.support.encoded import metadata_record
+from tests.support.offsets_topic import appending
+from tests.support.running_job import job_in_thread
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

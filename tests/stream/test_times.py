@@ -19,8 +19,8 @@ from streaming_app.groups.group import Event
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.tables.reader import WarehouseReader
-from tests.event_chain import gaps
-from tests.job.job_runner import streams_groups
+from tests.support.event_chain import gaps
+from tests.support.job_runner import streams_groups
 
 pytestmark = pytest.mark.broker
 WRONG = (b"\x00\x18\x00\x01g", b"?")

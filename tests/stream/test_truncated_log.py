@@ -16,12 +16,12 @@ from streaming_app.errors import JobError
 from streaming_app.stream import start
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
-from tests.groups.encoded import Pair
-from tests.job.job_runner import run_once
-from tests.job.running_job import job_in_thread
-from tests.kafka_cluster import LocalCluster
-from tests.offsets_topic import UNDECODABLE, epoch_records
-from tests.waiting import wait_until
+from tests.support.encoded import Pair
+from tests.support.job_runner import run_once
+from tests.support.kafka_cluster import LocalCluster
+from tests.support.offsets_topic import UNDECODABLE, epoch_records
+from tests.support.running_job import job_in_thread
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

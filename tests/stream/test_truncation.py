@@ -13,7 +13,7 @@ from streaming_app.stream.log_positions import Cut
 from streaming_app.stream.truncation import add_truncation_events, affected_groups, delete_topologies, void_history
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
-from tests.warehouses import append, make_warehouse
+from tests.support.warehouses import append, make_warehouse
 
 AT = datetime(2026, 11, 1, tzinfo=timezone.utc)
 CUT = Cut("offsets", 3, 100, 200, 7, 9, AT.isoformat())

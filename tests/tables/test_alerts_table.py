@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from streaming_app.alerts.alert import FIRING, PENDING, RESOLVED, Alert, Delivery
 from streaming_app.tables.alerts_table import AlertsTable
-from tests.warehouses import make_warehouse
+from tests.support.warehouses import make_warehouse
 
 NOW = datetime.now(timezone.utc).replace(microsecond=1)
 PENDING_ONE = Alert("default", "it's", "Rule", "warning", PENDING, NOW, None, None, "One line", {"number": 1})

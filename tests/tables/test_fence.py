@@ -30,10 +30,10 @@ from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import Batch, RustTable
 from streaming_app.tables.spark_writer import SparkWriter
 from streaming_app.tables.task_copies_table import TaskCopiesTable
-from tests.fencing import CLUSTER, NEW, OLD, assert_fenced, claim, claimed, terms
-from tests.lag.lag_harness import row
-from tests.rows import group_row
-from tests.warehouses import append, arrow_schema, copy_warehouse, make_warehouse
+from tests.support.fencing import CLUSTER, NEW, OLD, assert_fenced, claim, claimed, terms
+from tests.support.lag_harness import row
+from tests.support.rows import group_row
+from tests.support.warehouses import append, arrow_schema, copy_warehouse, make_warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ import pytest
 from streaming_app.errors import JobError
 from streaming_app.tables.files import Files, warehouse_files
 from streaming_app.tables.location import Location
-from tests.warehouses import local_files
+from tests.support.warehouses import local_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -24,7 +24,7 @@ from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import Batch, RustTable
 from streaming_app.tables.spark_writer import SparkWriter
-from tests.stream.frames import limit_delta_rs
+from tests.support.frames import limit_delta_rs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

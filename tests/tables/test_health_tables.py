@@ -17,7 +17,7 @@ from streaming_app.tables import health_tables
 from streaming_app.tables.health_tables import EndedIncidents, HealthTables, read_health, read_incidents
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import RustTable
-from tests.health.health_harness import NOW, ago
+from tests.support.health_harness import NOW, ago
 
 OF_DOWN = Verdict(
     DOWN, ago(minutes=9), ago(minutes=4), "no members", "critical", {"offsets": 7}, None, ago(hours=-3), ago(minutes=1)

@@ -15,7 +15,7 @@ from streaming_app import open_warehouse
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_writer import SparkWriter
-from tests.stream.frames import Pair, batch, expect_few_records
+from tests.support.frames import Pair, batch, expect_few_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

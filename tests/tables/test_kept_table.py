@@ -18,8 +18,8 @@ from streaming_app.tables.kept_table import newest_table
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import query_table
 from streaming_app.tables.rust_table import Batch, Commit, RustTable
-from tests.s3_server import S3Server, s3_server
-from tests.warehouses import arrow_schema, make_warehouse
+from tests.support.s3_server import S3Server, s3_server
+from tests.support.warehouses import arrow_schema, make_warehouse
 
 NAME = "log_ends"
 

@@ -9,9 +9,9 @@ from typing import Any
 from streaming_app.job.lag_pass import LagPass
 from streaming_app.lag.model import NO_TASKS, Owner
 from streaming_app.tables.lag_tables import LagTables
-from tests.rows import subtopology_row
-from tests.warehouses import append, make_warehouse
-from tests.web.sample import replace_group
+from tests.support.rows import subtopology_row
+from tests.support.sample_groups import replace_group
+from tests.support.warehouses import append, make_warehouse
 
 SINCE = datetime(2026, 11, 1, tzinfo=timezone.utc)
 MEMBER = {"member_id": "m", "process_id": "p", "client_host": "/10.0.0.1", "client_id": "not read"}

@@ -14,7 +14,7 @@ from streaming_app.tables.checkpoint_offsets import find_damage
 from streaming_app.tables.location import Location
 from streaming_app.tables.log_damage import mend_logs
 from streaming_app.tables.reader import WarehouseReader
-from tests.warehouses import append, make_warehouse
+from tests.support.warehouses import append, make_warehouse
 
 NAME = "quarantine"
 HOUR = 3600

@@ -21,9 +21,9 @@ from streaming_app.tables.definitions import table
 from streaming_app.tables.maintenance import COMMITS_PER_COMPACTION, Maintenance
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_writer import SparkWriter
-from tests.locks import WatchedLock
-from tests.stream.frames import Pair, Row, batch, expect_few_records
-from tests.warehouses import append
+from tests.support.frames import Pair, Row, batch, expect_few_records
+from tests.support.locks import WatchedLock
+from tests.support.warehouses import append
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

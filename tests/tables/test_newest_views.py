@@ -18,7 +18,7 @@ from streaming_app.tables.arrow import to_table
 from streaming_app.tables.definitions import table
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.tables.reader import WarehouseReader
-from tests.warehouses import append, arrow_schema, make_warehouse
+from tests.support.warehouses import append, arrow_schema, make_warehouse
 
 ROOT = Path(__file__).parents[2]
 Pair = tuple[bytes, bytes | None]

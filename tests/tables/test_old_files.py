@@ -15,8 +15,8 @@ from deltalake.exceptions import CommitFailedError
 
 from streaming_app.tables.location import Location
 from streaming_app.tables.rust_table import RustTable
-from tests.s3_server import S3Server, s3_server
-from tests.warehouses import arrow_schema, make_warehouse
+from tests.support.s3_server import S3Server, s3_server
+from tests.support.warehouses import arrow_schema, make_warehouse
 
 NAME = "lag"
 DAY = 24 * 3600

@@ -13,8 +13,8 @@ import streaming_app
 from streaming_app.errors import WarehouseError
 from streaming_app.tables import spark_views
 from streaming_app.tables.definitions import tables, views
-from tests.rows import group_row, member_row
-from tests.warehouses import append, make_warehouse
+from tests.support.rows import group_row, member_row
+from tests.support.warehouses import append, make_warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

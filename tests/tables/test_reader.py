@@ -18,7 +18,7 @@ from streaming_app.tables.definitions import tables, views
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, open_table, quote
 from tests.long.hostile import HOSTILE
-from tests.warehouses import make_warehouse
+from tests.support.warehouses import make_warehouse
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ from streaming_app.tables import rust_table
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import Batch, Commit, RustTable, older_than
-from tests.locks import WatchedLock
-from tests.warehouses import arrow_schema, make_warehouse
+from tests.support.locks import WatchedLock
+from tests.support.warehouses import arrow_schema, make_warehouse
 
 NAME = "log_ends"
 

@@ -18,8 +18,8 @@ from streaming_app.tables.definitions import history_tables
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_writer import SparkWriter
-from tests.offsets_topic import UNDECODABLE
-from tests.stream.frames import Pair, batch, expect_few_records, limit_delta_rs
+from tests.support.frames import Pair, batch, expect_few_records, limit_delta_rs
+from tests.support.offsets_topic import UNDECODABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

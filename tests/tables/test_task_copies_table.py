@@ -12,7 +12,7 @@ from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.task_copies_table import TaskCopiesTable, read_copies
 from tests.long.hostile import STORED
-from tests.warehouses import make_warehouse
+from tests.support.warehouses import make_warehouse
 
 NOW = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
 FULL = TaskCopy("g", "m", "p", "10.0.0.1", "standby", "0", 3, True, 40, 100, 60, 10_000, NOW)  # noqa: FBT003 - a tuple

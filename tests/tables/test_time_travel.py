@@ -11,7 +11,7 @@ from deltalake import DeltaTable, QueryBuilder
 from offsets_decoder import encode
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables.spark_writer import SparkWriter
-from tests.stream.frames import batch, expect_few_records
+from tests.support.frames import batch, expect_few_records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

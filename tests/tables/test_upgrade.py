@@ -15,8 +15,8 @@ from streaming_app.tables import table_creation
 from streaming_app.tables.definitions import Table, tables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_writer import SparkWriter
-from tests.stream.frames import batch
-from tests.warehouses import make_warehouse
+from tests.support.frames import batch
+from tests.support.warehouses import make_warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,8 +22,8 @@ from kafka import KafkaProducer
 
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
-from tests.offsets_log import RawRecord
 from tests.recorded import record as recorded
+from tests.support.offsets_log import RawRecord
 
 TOPIC = "recorded"
 PARTS = 2  # of the log: the release read all but the last one, in a run for each

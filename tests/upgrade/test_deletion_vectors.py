@@ -22,8 +22,8 @@ from streaming_app.tables.location import Location
 from streaming_app.tables.newest_tables import NAMES
 from streaming_app.tables.reader import query_table
 from streaming_app.tables.spark_writer import SparkWriter
+from tests.support.warehouses import copy_warehouse
 from tests.upgrade.record import archive_of
-from tests.warehouses import copy_warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,7 @@ import pytest
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.tables.reader import WarehouseReader
-from tests.job.job_runner import run_once
+from tests.support.job_runner import run_once
 from tests.upgrade.record import TOPIC, archive_of, create_topic, produce, read_parts
 
 if TYPE_CHECKING:

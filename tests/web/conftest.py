@@ -12,9 +12,9 @@ from playwright.sync_api import Browser, expect, sync_playwright
 from streaming_app.web.access import PageAccess
 from streaming_app.web.page import Page, PageServer
 from streaming_app.web.source import SnapshotSource
-from tests.waiting import wait_until
-from tests.web.browser import LONGEST_WAIT, find_chromium, launch
-from tests.web.sample import NOW, WRITTEN, beat, clock, write_sample
+from tests.support.browser import LONGEST_WAIT, find_chromium, launch
+from tests.support.sample_groups import NOW, WRITTEN, beat, clock, write_sample
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from streaming_app.web.server import HttpServer
-from tests.waiting import MINUTES, wait_until
+from tests.support.waiting import MINUTES, wait_until
 
 _TURNS = 5  # of the event loop: a timer, what it calls, the end of a connection
 

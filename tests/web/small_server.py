@@ -12,7 +12,7 @@ from streaming_app.config.sections import MetricsSettings
 from streaming_app.metrics.collector import make_registry
 from streaming_app.stream.health import Health
 from streaming_app.web.monitoring import monitoring_server
-from tests.metrics.metrics_harness import group, sources
+from tests.support.metrics_harness import group, sources
 from tests.web.server_clock import ServerClock
 
 

@@ -25,10 +25,10 @@ from streaming_app.web.page import STATIC, Page
 from streaming_app.web.snapshot import read_other_groups
 from streaming_app.web.source import OtherGroups, SnapshotSource
 from streaming_app.web.words import NO_LABELS, NOTHING, Labels, group_query, short_name
-from tests.waiting import wait_until
-from tests.warehouses import append, make_warehouse
+from tests.support.sample_groups import HOSTILE, NOW, RICH, beat, clock, group, member, part, replace_group, task
+from tests.support.waiting import wait_until
+from tests.support.warehouses import append, make_warehouse
 from tests.web import sample_others
-from tests.web.sample import HOSTILE, NOW, RICH, beat, clock, group, member, part, replace_group, task
 
 LOCAL = "http://localhost"
 

@@ -17,10 +17,22 @@ from streaming_app.web.access import PageAccess
 from streaming_app.web.page import PageServer
 from streaming_app.web.window import url_time
 from streaming_app.web.words import group_query
-from tests.waiting import wait_until
-from tests.warehouses import append
-from tests.web.browser import View, view
-from tests.web.sample import HOSTILE, NOW, RICH, beat, clock, group, part, replace_group, rich_group, task, write_sample
+from tests.support.browser import View, view
+from tests.support.sample_groups import (
+    HOSTILE,
+    NOW,
+    RICH,
+    beat,
+    clock,
+    group,
+    part,
+    replace_group,
+    rich_group,
+    task,
+    write_sample,
+)
+from tests.support.waiting import wait_until
+from tests.support.warehouses import append
 from tests.web.sample_others import CONSUMER, OTHER_CLUSTER
 
 if TYPE_CHECKING:

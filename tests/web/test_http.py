@@ -22,10 +22,10 @@ from streaming_app.stream.health import Health
 from streaming_app.web import monitoring
 from streaming_app.web.monitoring import monitoring_app, monitoring_server
 from streaming_app.web.server import HttpServer, Limits
-from tests.metrics.metrics_harness import NOW, batch, group, sources
-from tests.waiting import MINUTES, thread_names, wait_until
-from tests.web import http_client
-from tests.web.http_client import connect
+from tests.support import http_client
+from tests.support.http_client import connect
+from tests.support.metrics_harness import NOW, batch, group, sources
+from tests.support.waiting import MINUTES, thread_names, wait_until
 from tests.web.server_clock import ServerClock
 
 

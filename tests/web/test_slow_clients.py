@@ -22,8 +22,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from streaming_app.web.server import HttpServer, Limits, ResponseThreads
-from tests.waiting import MINUTES, wait_until
-from tests.web.http_client import connect, request
+from tests.support.http_client import connect, request
+from tests.support.waiting import MINUTES, wait_until
 from tests.web.server_clock import ServerClock
 
 pytestmark = pytest.mark.slow

@@ -26,8 +26,8 @@ from streaming_app.web.source import SnapshotSource
 from streaming_app.web.timeline import Events, Span, judgements, timeline
 from streaming_app.web.tracks import ALL_TASKS, SHOWN_RESTORES, SHOWN_TASKS, Tracks, heat_map, places, tracks
 from streaming_app.web.window import Window
-from tests.warehouses import append, make_warehouse
-from tests.web.sample import NOW, RICH, clock, group, part
+from tests.support.sample_groups import NOW, RICH, clock, group, part
+from tests.support.warehouses import append, make_warehouse
 
 HOUR = Window(NOW - timedelta(hours=1), NOW, "1h")
 TIMES = HOUR.begin, HOUR.end

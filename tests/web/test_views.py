@@ -29,9 +29,9 @@ from streaming_app.web.timeline import Events, judgements, strip, timeline
 from streaming_app.web.topology_map import topology_map
 from streaming_app.web.window import Window, parse_window
 from streaming_app.web.words import Labels, group_key, group_query, short_name
-from tests.odd_group_ids import ODD
-from tests.rows import task_row
-from tests.web.sample import NOW, group, member, part, rich_group, task
+from tests.support.odd_group_ids import ODD
+from tests.support.rows import task_row
+from tests.support.sample_groups import NOW, group, member, part, rich_group, task
 
 HOUR = Window(NOW - timedelta(hours=1), NOW, "1h")
 

@@ -15,8 +15,8 @@ from streaming_app.web import live, source
 from streaming_app.web.live import Live
 from streaming_app.web.snapshot import Snapshot
 from streaming_app.web.source import SnapshotSource
-from tests.waiting import wait_until
-from tests.warehouses import append, make_warehouse
+from tests.support.waiting import wait_until
+from tests.support.warehouses import append, make_warehouse
 
 NOW = datetime(2026, 11, 26, tzinfo=timezone.utc)
 MINUTES = 120.0  # for what another thread does

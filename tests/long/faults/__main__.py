@@ -22,10 +22,10 @@ from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 
-from tests.jvm_archive import broker_archive, make_archives
-from tests.jvm_options import start_jvms_fast
 from tests.long.faults.campaign import REGRESSIONS, Results, random_rounds, run_round
 from tests.long.faults.faults import FAULTS
+from tests.support.jvm_archive import broker_archive, make_archives
+from tests.support.jvm_options import start_jvms_fast
 
 _RESULTS = "results.json"
 

@@ -15,7 +15,7 @@ from streaming_app.stream.outcome import FoldOptions, LogRow
 from streaming_app.stream.outputs import APPENDED
 from streaming_app.tables.definitions import table
 from tests.long.faults.harness import CLUSTER, PARTITIONS, TOPIC, UNKNOWN_TYPE
-from tests.offsets_log import RawRecord
+from tests.support.offsets_log import RawRecord
 
 Rows = list[dict[str, Any]]
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from streaming_app.kafka.client import StreamsGroupClient
-from tests.wordcount import WordCount
+from tests.support.wordcount import WordCount
 
 GROUP = "shop"
 INPUTS = ("customers", "orders", "payments")

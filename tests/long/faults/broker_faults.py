@@ -7,7 +7,7 @@ import signal
 from streaming_app.sandbox.broker import LocalBroker
 from tests.long.faults.harness import STOPPED_SECONDS, TOPIC, FaultHarness
 from tests.long.faults.job_faults import kill_running
-from tests.processes import is_running, process_state, send_signal
+from tests.support.processes import is_running, process_state, send_signal
 
 
 def kill_broker(harness: FaultHarness) -> None:

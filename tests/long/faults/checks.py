@@ -16,14 +16,14 @@ from streaming_app.stream.truncation import LOG_TRUNCATED
 from streaming_app.tables.arrow import to_python
 from streaming_app.tables.definitions import history_tables, table, tables
 from streaming_app.tables.reader import WarehouseReader
-from tests.job.job_runner import run_job
 from tests.long.faults.afresh import Rows, read_afresh
 from tests.long.faults.application import INPUTS
 from tests.long.faults.cluster_harness import ClusterHarness
 from tests.long.faults.harness import CLUSTER, UNKNOWN_TYPE, FaultHarness
 from tests.long.faults.operated_groups import sort_list
-from tests.offsets_log import LogReader, RawRecord
-from tests.waiting import MINUTES, wait_until
+from tests.support.job_runner import run_job
+from tests.support.offsets_log import LogReader, RawRecord
+from tests.support.waiting import MINUTES, wait_until
 
 DIFFERENCE, DOUBLE, LOSS, ALARM = "difference", "double", "loss", "false alarm"
 OFFSET_COMMIT = 1

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 
 from streaming_app.jvm.jars import KAFKA_VERSION
-from tests.kafka_cluster import ClusterNode
 from tests.long.faults.application import INPUTS
 from tests.long.faults.cluster_harness import ClusterHarness
 from tests.long.faults.harness import PARTITIONS, TOPIC
-from tests.waiting import MINUTES, wait_until
+from tests.support.kafka_cluster import ClusterNode
+from tests.support.waiting import MINUTES, wait_until
 
 LAG, ROWS = "election to right lag", "unclean election to right rows"
 _GONE = 69  # GROUP_ID_NOT_FOUND

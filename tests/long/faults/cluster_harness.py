@@ -21,13 +21,13 @@ from streaming_app.kafka.protocol import GroupError
 from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
 from streaming_app.sandbox.process import Startable
 from streaming_app.tables.reader import WarehouseReader, quote
-from tests.kafka_cluster import LocalCluster
 from tests.long.faults import application
 from tests.long.faults.application import GROUP, INPUTS, OUTPUT, Application
 from tests.long.faults.disk import BlockDisk
 from tests.long.faults.harness import KEEPING, PARTITIONS, SHORT_SESSIONS, TOPIC, DidNotRecoverError, FaultHarness
 from tests.long.faults.job import StartOptions
-from tests.waiting import MINUTES, wait_until
+from tests.support.kafka_cluster import LocalCluster
+from tests.support.waiting import MINUTES, wait_until
 
 _REST_SECONDS = MINUTES
 _QUIET_SECONDS = 2.0

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from streaming_app.sandbox.process import Startable
-from tests.processes import is_running
+from tests.support.processes import is_running
 
 _MEGABYTES = 320
 _BLKIO = Path("/sys/fs/cgroup/blkio")  # of cgroup v1; the io controller of v2 is not tried

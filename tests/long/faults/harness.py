@@ -21,13 +21,13 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.process import Startable
 from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
-from tests.kafka_cluster import LocalCluster
 from tests.long.faults.disk import Disk
 from tests.long.faults.job import JobProcess, StartOptions
 from tests.long.faults.operations import Operations
-from tests.odd_group_ids import ODD
-from tests.processes import send_signal
-from tests.waiting import MINUTES, wait_until
+from tests.support.kafka_cluster import LocalCluster
+from tests.support.odd_group_ids import ODD
+from tests.support.processes import send_signal
+from tests.support.waiting import MINUTES, wait_until
 
 T = TypeVar("T")
 TOPIC, CLUSTER, PARTITIONS = "__consumer_offsets", "default", 4

@@ -15,7 +15,7 @@ from streaming_app.job.background_stream import BackgroundStream
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.newest_tables import NewestTables
 from streaming_app.tables.spark_writer import SparkWriter
-from tests.warehouses import local_files
+from tests.support.warehouses import local_files
 
 _FILES = type(local_files())
 _WRITES = (

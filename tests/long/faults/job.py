@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from streaming_app.sandbox.process import Process
-from tests.job.job_runner import STREAMS_GROUPS
-from tests.processes import process_tree, send_signal, spark_jvms, spark_workers
+from tests.support.job_runner import STREAMS_GROUPS
+from tests.support.processes import process_tree, send_signal, spark_jvms, spark_workers
 
 _NO_SMALL_BATCHES = (
     "from streaming_app.tables.which_writer import GROUPS, MOST; MOST[GROUPS] = MOST[GROUPS]._replace(records=0); "

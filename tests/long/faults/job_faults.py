@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 
 from tests.long.faults.harness import STOPPED_SECONDS, FaultHarness, UnexpectedError
-from tests.processes import is_running, process_state, send_signal
-from tests.waiting import wait_until
+from tests.support.processes import is_running, process_state, send_signal
+from tests.support.waiting import wait_until
 
 _EXIT_SECONDS = 300.0
 _RETRY_SOON = "from tests.long.faults.injected import retry_soon; retry_soon(); "

@@ -12,10 +12,10 @@ from streaming_app.groups.row import from_row, to_row
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
 from streaming_app.tables.reader import WarehouseReader
-from tests.event_chain import gaps
 from tests.long.faults.job import JobProcess
 from tests.long.faults.operated_groups import OperatedGroups, sort_list
-from tests.waiting import wait_until
+from tests.support.event_chain import gaps
+from tests.support.waiting import wait_until
 
 _CLUSTER = "default"
 _START_SECONDS = 600.0

@@ -20,7 +20,7 @@ from pathlib import Path
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from tests.long.faults.operated_groups import OperatedGroups, compare_rows
-from tests.offsets_log import FoldedLog, LogReader
+from tests.support.offsets_log import FoldedLog, LogReader
 
 _COMPACTING = {
     "log.roll.ms": "3000",  # the newest segment is never compacted

@@ -9,10 +9,10 @@ from streaming_app.checks.compare import Difference, Row, differences, fields_of
 from streaming_app.groups.group import Event
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import Fields
-from tests.event_chain import gaps
 from tests.long.faults.operations import Operations
-from tests.offsets_log import FoldedLog, LogReader, RawRecord
-from tests.waiting import wait_until
+from tests.support.event_chain import gaps
+from tests.support.offsets_log import FoldedLog, LogReader, RawRecord
+from tests.support.waiting import wait_until
 
 
 class OperatedGroups(Operations):

@@ -16,10 +16,10 @@ from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixe
 
 from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
 from streaming_app.tables.reader import WarehouseReader
-from tests.groups.encoded import metadata_record
 from tests.long.faults.harness import CLUSTER, JOB_SETUP, FaultHarness
 from tests.long.faults.job import JobProcess, StartOptions
-from tests.waiting import MINUTES, wait_until
+from tests.support.encoded import metadata_record
+from tests.support.waiting import MINUTES, wait_until
 
 _GROUPS = 4
 _CATCH_UP_SECONDS = 600.0

@@ -24,8 +24,8 @@ from tests.long.faults.checks import DOUBLE, Finding
 from tests.long.faults.cluster_faults import ROWS
 from tests.long.faults.faults import FAULTS
 from tests.long.faults.harness import TOPIC, UNKNOWN_TYPE, FaultHarness, internal_producer
-from tests.offsets_log import read_log
-from tests.waiting import MINUTES, wait_until
+from tests.support.offsets_log import read_log
+from tests.support.waiting import MINUTES, wait_until
 
 FOUND_BEFORE = Phase(tuple(name for one in REGRESSIONS if not one.cluster for name in one.decisive))
 SHORT = Round(

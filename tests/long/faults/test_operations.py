@@ -9,11 +9,11 @@ import pytest
 
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
-from tests.job.running_job import is_caught_up
 from tests.long.faults.job import JobProcess, StartOptions
 from tests.long.faults.job_tables import find_differences
 from tests.long.faults.operated_groups import OperatedGroups
-from tests.waiting import wait_until
+from tests.support.running_job import is_caught_up
+from tests.support.waiting import wait_until
 
 OPERATIONS, COMPARE_EVERY = 300, 10
 

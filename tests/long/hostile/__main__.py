@@ -18,11 +18,11 @@ import time
 import traceback
 from pathlib import Path
 
-from tests.jvm_archive import broker_archive, make_archives
-from tests.jvm_options import start_jvms_fast
 from tests.long.hostile.attacks import ATTACKS
 from tests.long.hostile.campaign import HEADER, run_attack
 from tests.long.hostile.fuzz import fuzz
+from tests.support.jvm_archive import broker_archive, make_archives
+from tests.support.jvm_options import start_jvms_fast
 
 
 def main() -> int:

@@ -16,10 +16,10 @@ from kafka.errors import KafkaError
 from offsets_decoder import encode
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.sandbox.member import SimulatedMember, internal_topic, subtopology, topology
-from tests.groups.encoded import Pair, group_records, metadata_record
 from tests.long.hostile import STORED, page_attacks
 from tests.long.hostile.bed import Bed
 from tests.long.hostile.requests import LARGE, join, random_id, raw_key, write_internal
+from tests.support.encoded import Pair, group_records, metadata_record
 
 UNKNOWN_TYPE = 99
 _LONGEST_ID = 32_000  # a string of a request has 32,767 bytes at most

@@ -20,17 +20,17 @@ from typing import Any, NamedTuple
 import urllib3
 from kafka.errors import KafkaError
 
+from bench.memory import proportional_by_process
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from streaming_app.sandbox.process import HOST, Process, Startable, reserve_port
 from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
 from streaming_app.tables.reader import WarehouseReader, quote
-from tests.bench.memory import proportional_by_process
-from tests.job.job_runner import STREAMS_GROUPS
 from tests.long.faults.job import JobProcess, StartOptions
-from tests.notify.receivers import HttpReceiver
-from tests.waiting import MINUTES, await_topics, wait_until
+from tests.support.job_runner import STREAMS_GROUPS
+from tests.support.receivers import HttpReceiver
+from tests.support.waiting import MINUTES, await_topics, wait_until
 
 TOPIC, CLUSTER = "__consumer_offsets", "default"
 STUCK_RULE, STUCK_FOR_SECONDS = "StreamsGroupDown", 2.0

@@ -14,11 +14,11 @@ from kafka.errors import KafkaError
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 from urllib3.exceptions import HTTPError
 
-from tests.bench.memory import format_megabytes
+from bench.memory import format_megabytes
 from tests.long.hostile.attacks import ATTACKS
 from tests.long.hostile.bed import STUCK_FOR_SECONDS, Bed, Probe
 from tests.long.hostile.page_attacks import AttackSucceededError
-from tests.waiting import MINUTES, wait_until
+from tests.support.waiting import MINUTES, wait_until
 
 MOST_ROW_SECONDS, MOST_ALERT_SECONDS, MOST_MEMORY = 10.0, STUCK_FOR_SECONDS + 10.0, 1.5
 """What is promised: seconds until a row and until an alert, and memory relative to that without an attack."""

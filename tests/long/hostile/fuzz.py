@@ -20,10 +20,10 @@ from kafka.errors import KafkaError
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import GroupError, StreamsGroupHeartbeatRequest
 from streaming_app.sandbox.member import SimulatedMember, internal_topic, subtopology, topology
-from tests.job.job_runner import streams_groups
 from tests.long.hostile import STORED
 from tests.long.hostile.bed import Bed
-from tests.waiting import wait_until
+from tests.support.job_runner import streams_groups
+from tests.support.waiting import wait_until
 
 GROUPS, MEMBERS, PROBE_EVERY, KEEP_EVERY = 40, 6, 300.0, 10.0
 _TEXTS = ("", "a", "orders-in", "0", "null", STORED, "é" * 200, "x" * 3_000, "(a+)+$", "-1", "🎉", "a,b;c=d", "\x00")

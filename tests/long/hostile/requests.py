@@ -13,7 +13,7 @@ from kafka import KafkaProducer
 from streaming_app.groups.partition import partition_of
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
-from tests.groups.encoded import Pair
+from tests.support.encoded import Pair
 
 OFFSETS_TOPIC, PARTITIONS = "__consumer_offsets", 4
 LARGE = 900_000

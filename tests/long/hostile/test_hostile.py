@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.groups.encoded import group_records, metadata_record
-from tests.job.job_runner import streams_groups
 from tests.long.faults.disk import Disk
 from tests.long.hostile.attacks import ATTACKS
 from tests.long.hostile.bed import STUCK_RULE, Bed
 from tests.long.hostile.campaign import Measured, play
 from tests.long.hostile.requests import write_internal
-from tests.waiting import wait_until
+from tests.support.encoded import group_records, metadata_record
+from tests.support.job_runner import streams_groups
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 FAST = [name for name, attack in ATTACKS.items() if attack.is_fast]

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from tests.warehouses import make_warehouse
-from tests.web import screenshots, test_browser
-from tests.web.browser import view
-from tests.web.sample import WRITTEN, write_sample
+from tests.support import screenshots
+from tests.support.browser import view
+from tests.support.sample_groups import WRITTEN, write_sample
+from tests.support.warehouses import make_warehouse
+from tests.web import test_browser
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -18,10 +18,10 @@ import pytest
 
 from streaming_app.jvm.java import java_home
 from streaming_app.kafka.client import StreamsGroupClient
-from tests.processes import is_running, process_tree, read_process_file, send_signal
-from tests.waiting import MINUTES, wait_until
-from tests.web.browser import find_chromium, view
-from tests.wordcount import INPUT_TOPIC, OUTPUT_TOPIC, WordCount
+from tests.support.browser import find_chromium, view
+from tests.support.processes import is_running, process_tree, read_process_file, send_signal
+from tests.support.waiting import MINUTES, wait_until
+from tests.support.wordcount import INPUT_TOPIC, OUTPUT_TOPIC, WordCount
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 GROUP = "views-by-region"

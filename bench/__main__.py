@@ -1,0 +1,77 @@
+"""`make bench`: every benchmark, one after the other; `BENCH_ARGS="throughput --commits 20000000"` chooses."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+
+from bench import (
+    catchup,
+    commands,
+    decode,
+    floor,
+    freshness,
+    idle,
+    kminion,
+    offsets,
+    page,
+    rules,
+    soak,
+    startup,
+    store_requests,
+    throughput,
+)
+from bench.bench_harness import Harness, open_harness
+
+ALONE: dict[str, Callable[[], object]] = {
+    "decode": decode.run,
+    "rules": rules.run,
+    "commands": commands.run,
+    "page": page.run,
+    "page-costs": page.run_costs,
+}
+WITH_A_BROKER: dict[str, Callable[[Harness, argparse.Namespace], object]] = {
+    "throughput": lambda shared, asked: throughput.run(shared, asked.commits, asked.groups),
+    "freshness": lambda shared, _: [freshness.run(shared, groups) for groups in (100, 10_000)],
+    "floor": lambda shared, _: [floor.run(shared, groups) for groups in (100, 10_000)],
+    "startup": lambda shared, _: startup.run(shared),
+    "catchup": lambda shared, _: catchup.run(shared, 10_000, 10),
+    "offsets": lambda shared, asked: offsets.run(shared, asked.commits, asked.keys),
+    "kminion": lambda shared, asked: kminion.run(shared, asked.commits, asked.keys),
+    "offsets-memory": lambda shared, _: offsets.run_memory(shared, 1_000_000),
+    "idle": lambda shared, asked: idle.run(shared, asked.minutes),
+    "store-requests": lambda shared, asked: store_requests.run(shared, asked.minutes),
+    "soak": lambda shared, asked: soak.run(shared, asked.minutes),
+}
+EVERY = (*ALONE, *WITH_A_BROKER)
+_WITHOUT_SPARK = {"idle", "soak", "startup", "store-requests"}
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return what is asked for; `which` are names of `EVERY`."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--commits", type=int, default=10_000_000, help="offset commits of throughput")
+    parser.add_argument("--minutes", type=float, default=20, help="for how long idle and soak run")
+    parser.add_argument("--groups", type=int, default=1_000, help="groups among them")
+    parser.add_argument("--keys", type=int, default=50_000, help="keys of the commits of offsets")
+    parser.add_argument("which", nargs="*", metavar="BENCHMARK", help=", ".join(EVERY))
+    asked = parser.parse_args(arguments)
+    if unknown := set(asked.which) - set(EVERY):
+        parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
+    asked.which = asked.which or [*EVERY]
+    return asked
+
+
+def main(asked: argparse.Namespace) -> None:
+    """Run the benchmarks, in the order of `EVERY`."""
+    for name, bench in ALONE.items():
+        if name in asked.which:
+            bench()
+    if wanted := [name for name in WITH_A_BROKER if name in asked.which]:
+        with open_harness(with_spark=not set(wanted) <= _WITHOUT_SPARK) as shared:
+            for name in wanted:
+                WITH_A_BROKER[name](shared, asked)
+
+
+if __name__ == "__main__":
+    main(parse())

@@ -1,0 +1,93 @@
+"""Shared by the benchmarks of the job: a broker, records as brokers write them, a Spark session, the job."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafka import KafkaProducer
+
+from streaming_app.config.settings import JobConfig
+from streaming_app.job.run import run_with
+from streaming_app.jvm.spark_session import start_spark
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.sandbox.container import Broker, select_broker
+from tests.support.encoded import FIRST_EPOCH, group_records
+from tests.support.job_runner import run_once
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PARTITIONS = 50  # as __consumer_offsets has by default
+
+
+class Harness(NamedTuple):
+    """A broker, a Spark session, and a temporary directory."""
+
+    broker: Broker
+    client: StreamsGroupClient
+    producer: KafkaProducer
+    spark: SparkSession
+    directory: Path
+
+    def config(self, topic: str, warehouse: str, **settings: Any) -> JobConfig:
+        """The job's configuration."""
+        where = self.directory / warehouse
+        values = {"bootstrap_server": self.broker.bootstrap_server, "warehouse": where, "topic": topic, **settings}
+        return JobConfig.model_validate(values)
+
+    def run_once(self, topic: str, warehouse: str, **settings: Any) -> list[str]:
+        """Run the job with `--once` on the topic, and return its lines."""
+        return run_once(self.spark, self.broker.bootstrap_server, self.directory / warehouse, topic=topic, **settings)
+
+    @contextmanager
+    def running(self, topic: str, warehouse: str, say: Callable[[str], None], **settings: Any) -> Iterator[None]:
+        """Run the job continuously with its defaults and these settings."""
+        stop = threading.Event()
+        config = self.config(topic, warehouse, **settings)
+        job = threading.Thread(target=run_with, args=(self.spark, config, say, stop, self._log))
+        job.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            job.join()
+
+    def write_groups(self, topic: str, count: int, members: int = 3) -> int:
+        """Write the records of `count` new groups with `members` members each; return the number of records."""
+        written = 0
+        for number in range(count):
+            for key, value in group_records(group_id(number), FIRST_EPOCH, members):
+                self.producer.send(topic, key=key, value=value, partition=number % PARTITIONS)
+                written += 1
+        self.producer.flush()
+        return written
+
+    @property
+    def _log(self) -> Path:
+        return self.directory / "spark.log"
+
+
+@contextmanager
+def open_harness(*, with_spark: bool = True) -> Iterator[Harness]:
+    """Start the broker and, unless no benchmark uses it, the session; stop them after the block."""
+    with TemporaryDirectory(prefix="streams-groups-bench-") as made:
+        directory = Path(made)
+        with select_broker(directory / "broker", progress=print) as broker:
+            producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server, linger_ms=5, batch_size=1 << 18)
+            spark: Any = start_spark(directory / "spark.log", progress=print) if with_spark else None
+            try:
+                with StreamsGroupClient(broker.bootstrap_server) as client:
+                    yield Harness(broker, client, producer, spark, directory)
+            finally:
+                producer.close()
+                if spark:
+                    spark.stop()
+
+
+def group_id(number: int) -> str:
+    return f"group-{number:06d}"

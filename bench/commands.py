@@ -1,0 +1,73 @@
+"""The start of commands: `--help` beside an empty program, `list` beside a bare import of what it reads tables with."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.support.sample_groups import write_sample
+
+_COMMAND = ("-c", "from streaming_app.cli.main import main; main()")
+_PAIRS = {
+    "--help": ("-c pass", 5),
+    "list": ("-c import deltalake, pyarrow", 3),
+}
+"""By command: the program that it is compared with, and how many times as long it may take."""
+
+
+class Cost(NamedTuple):
+    """What a process took: processor seconds, of the system for it, too, and seconds on the clock."""
+
+    processor: float
+    wall: float
+
+
+def run(rounds: int = 15) -> None:
+    """Print the medians of both programs of each pair, started in turns, and their ratios."""
+    with tempfile.TemporaryDirectory() as directory:
+        warehouse = write_sample(Path(directory) / "w", datetime.now(timezone.utc), more=100, hostile=False)
+        programs: dict[str, Sequence[str]] = {}
+        for command, (bare, _) in _PAIRS.items():
+            programs[bare] = bare.split(" ", 1)
+            programs[command] = [*_COMMAND, command, *(() if command == "--help" else ("--warehouse", str(warehouse)))]
+        for program in programs.values():  # files are cached, modules compiled
+            cost_of(program)
+        costs: dict[str, list[Cost]] = {name: [] for name in programs}
+        for _ in range(rounds):
+            for name, program in programs.items():
+                costs[name].append(cost_of(program))
+    _print({name: Cost(*map(statistics.median, zip(*each, strict=True))) for name, each in costs.items()}, rounds)
+
+
+def cost_of(arguments: Sequence[str]) -> Cost:
+    """Run Python with these arguments, without its output. Raises AssertionError if it fails."""
+    begin = time.monotonic()
+    with Path(os.devnull).open("wb") as nowhere:
+        actions = [(os.POSIX_SPAWN_DUP2, nowhere.fileno(), 1)]
+        pid = os.posix_spawn(sys.executable, [sys.executable, *arguments], os.environ, file_actions=actions)
+        _, status, usage = os.wait4(pid, 0)
+    assert status == 0, f"{arguments}: status {status}"
+    return Cost(usage.ru_utime + usage.ru_stime, time.monotonic() - begin)
+
+
+def _print(medians: Mapping[str, Cost], rounds: int) -> None:
+    title = f"Start of commands, medians of {rounds} rounds in turns; load {os.getloadavg()[0]:.1f}"
+    table = Table(title=title)
+    for column in ("", "processor", "wall", "times the bare one", "at most"):
+        table.add_column(column, justify="right" if column else "left")
+    for command, (bare, most) in _PAIRS.items():
+        base, own = medians[bare], medians[command]
+        ratios = f"{own.processor / base.processor:.1f} and {own.wall / base.wall:.1f}"
+        table.add_row(f"python {bare}", f"{base.processor:.3f} s", f"{base.wall:.3f} s", "", "")
+        table.add_row(f"streams-groups {command}", f"{own.processor:.3f} s", f"{own.wall:.3f} s", ratios, str(most))
+    Console(width=120).print(table)

@@ -1,0 +1,114 @@
+"""Append to queryable row, against the engine's own floor, in turns in one session.
+
+The floor is a stream of the same topic with the same options and the same trigger whose batch appends one row to one
+Delta table: no filter, no fold, no second table. Of both, a row counts as visible when the file of its commit is there.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deltalake import DeltaTable
+from rich.console import Console
+from rich.table import Table
+
+from bench.bench_harness import PARTITIONS, Harness
+from bench.freshness import LONGEST_PAUSE_SECONDS, append, await_commit, await_groups, is_visible
+from streaming_app.job.stream_query import StreamQuery
+from streaming_app.kafka.offsets_topic import describe_offsets_topic
+from streaming_app.kafka.properties import client_properties
+from streaming_app.stream.source import read_stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ROUNDS, WARM_UP, APPENDS = 5, 5, 15
+FLOOR, JOB, ALONE = "the floor", "the job", "the job, without committed offsets"
+
+
+def run(harness: Harness, groups: int, rounds: int = ROUNDS) -> None:
+    """Print p50 and p95 of the floor and of the job with `groups` groups, and the ratios."""
+    topic = f"floor-{groups}"
+    harness.client.create_topic(topic, PARTITIONS)
+    harness.write_groups(topic, groups)
+    seconds: dict[str, list[float]] = {FLOOR: [], ALONE: [], JOB: []}
+    epoch = iter(range(3, 1 << 30))
+    for number in range(rounds):
+        for label, each in seconds.items():
+            each.extend(_round(harness, topic, groups, label, epoch))
+            print(f"round {number + 1} of {rounds}, {label}: p50 {statistics.median(each):.2f} s", flush=True)
+    table = Table(title=f"append to queryable row, {groups:,} groups, {rounds} rounds of {APPENDS} appends in turns")
+    for column in ("", "p50, s", "p95, s", "p50 / floor", "p95 / floor"):
+        table.add_column(column, justify="right" if column else "left")
+    floor = _quantiles(seconds[FLOOR])
+    for label, each in seconds.items():
+        p50, p95 = _quantiles(each)
+        table.add_row(label, f"{p50:.2f}", f"{p95:.2f}", f"{p50 / floor[0]:.2f}", f"{p95 / floor[1]:.2f}")
+    Console(width=120).print(table)
+
+
+def _quantiles(seconds: list[float]) -> tuple[float, float]:
+    return statistics.median(seconds), statistics.quantiles(seconds, n=20)[-1]
+
+
+def _round(harness: Harness, topic: str, groups: int, label: str, epochs: Iterator[int]) -> list[float]:
+    warehouse = harness.directory / topic
+    chance = random.Random(groups)  # noqa: S311 - no secret
+    measured = []
+    if label == FLOOR:
+        table, running = warehouse / "floor", _floor(harness, topic, warehouse / "floor")
+    else:
+        offsets = {"enabled": label == JOB}
+        table, running = warehouse / "groups", harness.running(topic, topic, lambda _line: None, offsets=offsets)
+    with running:
+        if label == FLOOR:
+            while not _has_all(harness, topic, table):
+                time.sleep(0.2)
+        else:
+            await_groups(warehouse, groups)
+        for _ in range(WARM_UP + APPENDS):
+            time.sleep(chance.uniform(0, LONGEST_PAUSE_SECONDS))
+            number = chance.randrange(groups)
+            offset, appended = append(harness, topic, number, next(epochs))
+            is_there = partial(_has_all, harness, topic, table)
+            if label != FLOOR:
+                is_there = partial(is_visible, warehouse, number, offset)
+            measured.append(await_commit(table, appended, is_there))
+    return measured[WARM_UP:]
+
+
+def _has_all(harness: Harness, topic: str, table: Path) -> bool:
+    """Return whether the batches of the floor have counted every record of the topic."""
+    if not DeltaTable.is_deltatable(str(table)):
+        return False
+    counted = DeltaTable(table).to_pyarrow_table()["records"].to_pylist()
+    return sum(counted) == sum(harness.client.end_offsets(topic).values())
+
+
+@contextmanager
+def _floor(harness: Harness, topic: str, table: Path) -> Iterator[None]:
+    """Run the stream that does next to nothing."""
+    config = harness.config(topic, topic)
+    properties = client_properties(config.bootstrap_server, None)
+    described = describe_offsets_topic(harness.spark, properties, topic)
+    stop = threading.Event()
+
+    def write(batch: DataFrame, _batch_id: int) -> None:
+        batch.selectExpr("count(*) AS records").coalesce(1).write.format("delta").mode("append").save(str(table))
+
+    records = read_stream(harness.spark, properties, described, config.max_offsets_per_trigger)
+    query = StreamQuery(f"{table}-checkpoint", stop).start(records, write, config.trigger)
+    try:
+        yield
+    finally:
+        time.sleep(2)  # the last batch is in the checkpoint then; one that is repeated would count its records twice
+        stop.set()
+        query.stop()

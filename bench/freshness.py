@@ -1,0 +1,109 @@
+"""How long it takes from a broker's acknowledgement of a group's records until a query can see the group's new row.
+
+The job runs as by default. A row counts as visible when the file of its Delta commit is there, which a query then
+confirms: the query's own time is not counted. Appends come at random moments, each of one rebalance of one group.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from bench.bench_harness import PARTITIONS, Harness, group_id
+from streaming_app.errors import WarehouseError
+from streaming_app.tables.reader import WarehouseReader, quote
+from tests.support.encoded import group_records
+
+WARM_UP, APPENDS = 10, 25
+LONGEST_PAUSE_SECONDS = 3.0
+_GIVE_UP_SECONDS = 60.0
+_CATCH_UP_SECONDS = 900.0
+
+
+def run(harness: Harness, groups: int) -> None:
+    """Print p50 and p95 over the appends, with `groups` groups in the table."""
+    name = f"freshness-{groups}"
+    harness.client.create_topic(name, PARTITIONS)
+    measured = sorted(measure(harness, groups, name))
+    print(
+        f"append to queryable row, {groups:,} groups, {APPENDS} appends after {WARM_UP} to warm up: "
+        f"p50 {statistics.median(measured):.2f} s, p95 {percentile_95(measured):.2f} s, most {measured[-1]:.2f} s",
+        flush=True,
+    )
+
+
+def percentile_95(seconds: list[float]) -> float:
+    """Return the value that 95 of 100 do not exceed."""
+    return sorted(seconds)[round(0.95 * len(seconds)) - 1]
+
+
+def measure(
+    harness: Harness, groups: int, name: str, warm_up: int = WARM_UP, appends: int = APPENDS, **settings: Any
+) -> list[float]:
+    """Return the seconds of each append after those that warm up, of a job that reads an existing topic.
+
+    `settings` are those of the job.
+    """
+    harness.write_groups(name, groups)
+    chance = random.Random(groups)  # noqa: S311 - no secret
+    warehouse = harness.directory / name
+    seconds = []
+    with harness.running(name, name, lambda _line: None, **settings):
+        started = time.monotonic()
+        await_groups(warehouse, groups)
+        print(f"first catch-up of {groups:,} groups: {time.monotonic() - started:.1f} s", flush=True)
+        for append in range(warm_up + appends):
+            time.sleep(chance.uniform(0, LONGEST_PAUSE_SECONDS))
+            seconds.append(_once(harness, name, warehouse, chance.randrange(groups), append + 3))
+    return seconds[warm_up:]
+
+
+def _once(harness: Harness, topic: str, warehouse: Path, number: int, epoch: int) -> float:
+    offset, appended = append(harness, topic, number, epoch)
+    return await_commit(warehouse / "groups", appended, lambda: is_visible(warehouse, number, offset))
+
+
+def append(harness: Harness, topic: str, number: int, epoch: int) -> tuple[int, float]:
+    """Append the records of a rebalance of a group; return the offset of the last one, and when it was acknowledged."""
+    sent = [
+        harness.producer.send(topic, key=key, value=value, partition=number % PARTITIONS)
+        for key, value in group_records(group_id(number), epoch)
+    ]
+    harness.producer.flush()
+    return sent[-1].get(30).offset, time.time()
+
+
+def is_visible(warehouse: Path, number: int, offset: int) -> bool:
+    """Return whether the row of a group has the record at `offset`."""
+    query = f"SELECT last_offset FROM groups WHERE group_id = {quote(group_id(number))}"
+    return bool(WarehouseReader(warehouse).rows(query)[0]["last_offset"] >= offset)
+
+
+def await_commit(table: Path, appended: float, has_row: Callable[[], bool]) -> float:
+    """Wait for the commit with which `has_row` becomes true; return the seconds from `appended` to it."""
+    looked_at: set[Path] = set()
+    while time.time() - appended < _GIVE_UP_SECONDS:
+        for commit in sorted(path for path in (table / "_delta_log").glob("*.json") if path not in looked_at):
+            looked_at.add(commit)
+            written = commit.stat().st_mtime
+            if written >= appended and has_row():
+                return written - appended
+        time.sleep(0.02)
+    raise TimeoutError("the records did not come through")
+
+
+def await_groups(warehouse: Path, groups: int) -> None:
+    """Wait until so many groups are in the table."""
+    ends = time.monotonic() + _CATCH_UP_SECONDS
+    while time.monotonic() < ends:
+        time.sleep(0.5)
+        with suppress(WarehouseError):  # its tables are still being made
+            counted = WarehouseReader(warehouse).rows("SELECT count(*) AS n FROM groups")
+            if counted[0]["n"] == groups:
+                return
+    raise TimeoutError(f"the job did not come to {groups} groups")

@@ -1,0 +1,106 @@
+"""What a job costs while nothing happens: processor time, commits, files and memory.
+
+Streams groups with a member each that only sends heartbeats, which leave no record, and groups that have committed
+offsets of topics with records. The job runs as by default: its passes over the lag, task copies, self-check, alerts and
+heartbeat go on. What its start takes is not counted.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from deltalake import DeltaTable
+
+from bench.background import repeating
+from bench.bench_harness import Harness
+from bench.file_sizes import file_sizes
+from bench.memory import format_megabytes, processor_seconds_by_process, proportional_by_process
+from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
+from tests.support.job_runner import STREAMS_GROUPS
+from tests.support.waiting import wait_until
+
+_STREAMS_GROUPS, _GROUPS = 20, 50
+_TOPICS, _PARTITIONS, _RECORDS = 10, 10, 100
+_SECONDS = 180.0  # to catch up
+_SETTLE_SECONDS = 120.0  # after which a job that has just started does what it does every hour
+_HEARTBEAT_SECONDS = 5.0
+
+
+class Totals(NamedTuple):
+    """What a job has used and written so far."""
+
+    at: float
+    processor: dict[str, float]
+    versions: dict[str, int]
+    files: int
+    files_mb: float
+
+
+def run(harness: Harness, minutes: float) -> None:
+    """Print what these minutes cost, as for an hour."""
+    members = _prepare(harness)
+    warehouse, log = harness.directory / "idle", harness.directory / "idle.log"
+    command = [*STREAMS_GROUPS, "run", "--bootstrap-server", harness.broker.bootstrap_server]
+    with repeating(lambda: _send_heartbeats(members), _HEARTBEAT_SECONDS), log.open("wb") as output:
+        with subprocess.Popen([*command, "--warehouse", str(warehouse)], stdout=output, stderr=output) as job:
+            try:
+                assert wait_until(lambda: log.read_text("utf-8").count("Caught up") == 2, _SECONDS)
+                time.sleep(_SETTLE_SECONDS)
+                before = _totals(job.pid, warehouse)
+                time.sleep(60 * minutes)
+                after = _totals(job.pid, warehouse)
+                memory = proportional_by_process(job.pid)
+            finally:
+                job.terminate()
+                job.wait()
+        print(*log.read_text("utf-8").splitlines()[-5:], sep="\n")
+    hours = (after.at - before.at) / 3600
+    used = {name: seconds - before.processor.get(name, 0.0) for name, seconds in after.processor.items()}
+    kinds = ", ".join(f"{name} {seconds / hours:,.0f} s" for name, seconds in used.items())
+    print(
+        f"{60 * hours:.0f} idle minutes, {_STREAMS_GROUPS} streams groups, "
+        f"{_GROUPS * _TOPICS * _PARTITIONS:,} committed offsets of {_TOPICS * _PARTITIONS} partitions; an hour takes "
+        f"{kinds} of processor time, {sum(used.values()) / hours / 36:.1f} % of a core"
+    )
+    written = {name: after.versions[name] - version for name, version in before.versions.items()}
+    print("commits an hour:", ", ".join(f"{name} {count / hours:,.0f}" for name, count in written.items() if count))
+    print(f"files: {before.files:,}, {before.files_mb:.1f} MB at its begin; {after.files:,}, {after.files_mb:.1f} MB")
+    print(f"memory (PSS): {format_megabytes(memory)}", flush=True)
+
+
+def _prepare(harness: Harness) -> list[SimulatedMember]:
+    names = [f"idle-{number}" for number in range(_TOPICS)]
+    for name in names:
+        harness.client.create_topic(name, _PARTITIONS)
+        for number in range(_RECORDS * _PARTITIONS):
+            harness.producer.send(name, b"x", partition=number % _PARTITIONS)
+    harness.producer.flush()
+    commits = {(name, partition): _RECORDS for name in names for partition in range(_PARTITIONS)}
+    for number in range(_GROUPS):
+        harness.client.commit_offsets(f"idle-commits-{number}", commits)
+    kind = topology(subtopology("0", source_topics=names[:1]))
+    members = [SimulatedMember(harness.client, f"idle-streams-{number}", kind) for number in range(_STREAMS_GROUPS)]
+    for member in members:
+        member.join()
+    settle(members)
+    return members
+
+
+def _send_heartbeats(members: list[SimulatedMember]) -> None:
+    for member in members:
+        member.step()
+
+
+def _totals(pid: int, warehouse: Path) -> Totals:
+    tables = sorted(log.parent for log in warehouse.glob("*/_delta_log"))
+    sizes = file_sizes(warehouse)
+    return Totals(
+        time.monotonic(),
+        processor_seconds_by_process(pid),
+        {table.name: DeltaTable(table).version() for table in tables},
+        len(sizes),
+        sum(sizes) / 1e6,
+    )

@@ -1,0 +1,224 @@
+"""From the start of a process until all committed offsets are known, against kminion, which reads them as well.
+
+Both read the same `__consumer_offsets`: many commits of groups whose topics do not exist, and those of groups that read
+topics of this broker, whose lag both show. kminion reads everything at each start: its reading is done when its own
+count of the records is complete, and `/ready` says so at the next of its steps of 15 s. The job is done when both of
+its streams have caught up, at its first start and at a later one. A process that starts Spark and only counts the
+records shows how much of that is Spark. At the end the lag of both is compared, partition by partition.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+from urllib.request import urlopen
+
+from kafka.admin import ConfigResource, ConfigResourceType
+
+from bench.bench_harness import Harness
+from bench.memory import proportional_by_process
+from bench.offsets import write_commits
+from bench.rounds import print_rounds
+from streaming_app.sandbox.process import reserve_port
+from streaming_app.tables.reader import WarehouseReader
+from tests.support.job_runner import STREAMS_GROUPS
+from tests.support.services import answers
+from tests.support.waiting import wait_until
+
+ROUNDS = 5
+PACKAGE = "github.com/cloudhut/kminion/v2@v2.3.5"
+TOPIC = "__consumer_offsets"
+_TOPICS, _PARTITIONS, _RECORDS = 10, 10, 1_000
+_GROUPS = 20
+_SECONDS = 600.0
+_STREAMS = 2  # of the job
+_COUNT = "Spark's bare count"
+_READING, _KMINION = "kminion, reading", "kminion, ready"
+_ADMIN = "__admin_client"  # the client id with which a broker lets clients write to internal topics
+_CONSUMED = re.compile(r"^kminion_exporter_offset_consumer_records_consumed_total (\S+)", re.MULTILINE)
+_POLL_SECONDS = 0.5
+_SERIES = re.compile(r"kminion_kafka_consumer_group_topic_partition_lag\{(.*?)\} (\S+)")
+Lag = dict[tuple[str, str, int], int]
+
+
+class Start(NamedTuple):
+    """A process, once it knew all commits."""
+
+    seconds: float
+    reading: float  # seconds of them until all records were read; only kminion says
+    megabytes: float
+    lag: Lag
+
+
+def run(harness: Harness, commits: int, keys: int) -> None:
+    """Print the seconds of both, of rounds in turns, the ratio, the memory at the end, and where the lag differs."""
+    program = _find_kminion(harness.directory)
+    if isinstance(program, str):
+        print(f"kminion: skipped, {program}", flush=True)
+        return
+    lag = _commit(harness)  # the first commit of all makes the broker create the topic
+    # Compaction would remove half of the records while others still have to read them.
+    _configure(harness, {"min.compaction.lag.ms": str(86_400_000)})
+    partitions = len(harness.client.end_offsets(TOPIC))
+    write_commits(harness, TOPIC, commits, keys, partitions=partitions, client_id=_ADMIN)
+    starts: dict[str, list[Start]] = {
+        _KMINION: [],
+        _COUNT: [],
+        "the job, first start": [],
+        "the job, started again": [],
+    }
+    for number in range(ROUNDS):
+        wanted = lag if number == ROUNDS - 1 else {}
+        for label, each in starts.items():
+            if label == _KMINION:
+                each.append(_start_kminion(harness, program, wanted))
+            elif label == _COUNT:
+                each.append(_start_count(harness))
+            else:
+                each.append(_start_job(harness, harness.directory / f"kminion-{number}", wanted))
+            print(f"round {number}, {label}: {each[-1].seconds:.1f} s", flush=True)
+    seconds = {_READING: [one.reading for one in starts[_KMINION]]}
+    seconds |= {label: [one.seconds for one in each] for label, each in starts.items()}
+    print_rounds(f"{commits:,} commits of {keys:,} keys", seconds, commits)
+    for label, each in starts.items():
+        if label == _COUNT:
+            continue
+        megabytes = statistics.median(one.megabytes for one in each)
+        wrong = {key: value for key, value in lag.items() if each[-1].lag.get(key) != value}
+        right = f"the lag of {len(lag) - len(wrong):,} of {len(lag):,} partitions is right"
+        print(f"{label}: {megabytes:,.0f} MB (PSS, median); {right}; {wrong or ''}", flush=True)
+
+
+def _find_kminion(directory: Path) -> Path | str:
+    """Return kminion's program: that on the PATH, or one that Go builds; or why there is none."""
+    if found := shutil.which("kminion"):
+        return Path(found)
+    if not shutil.which("go"):
+        return "neither kminion nor go is on the PATH"
+    built = subprocess.run(
+        ["go", "install", PACKAGE],
+        env={**os.environ, "GOBIN": str(directory)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = built.stderr.strip().splitlines()
+    return directory / "kminion" if built.returncode == 0 else f"go install {PACKAGE}: {lines[-1].strip()}"
+
+
+def _commit(harness: Harness) -> Lag:
+    """Let groups commit offsets of topics with records; return the lag of each partition."""
+    lag: Lag = {}
+    for topic in (f"kminion-{number}" for number in range(_TOPICS)):
+        harness.client.create_topic(topic, _PARTITIONS)
+        for partition in range(_PARTITIONS):
+            for _ in range(_RECORDS):
+                harness.producer.send(topic, b"x", partition=partition)
+    harness.producer.flush()
+    behind = count()
+    for group in (f"kminion-group-{number}" for number in range(_GROUPS)):
+        mine = {
+            (f"kminion-{topic}", partition): next(behind) % _RECORDS
+            for topic in range(_TOPICS)
+            for partition in range(_PARTITIONS)
+        }
+        harness.client.commit_offsets(group, {key: _RECORDS - lag_of for key, lag_of in mine.items()})
+        lag |= {(group, *key): lag_of for key, lag_of in mine.items()}
+    return lag
+
+
+def _configure(harness: Harness, configs: dict[str, str]) -> None:
+    harness.client.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, TOPIC, configs)])
+
+
+def _start_kminion(harness: Harness, program: Path, wanted: Lag) -> Start:
+    with reserve_port() as free:
+        port = free.getsockname()[1]
+    settings = {
+        "KAFKA_BROKERS": harness.broker.bootstrap_server,
+        "MINION_CONSUMERGROUPS_SCRAPEMODE": "offsetsTopic",
+        "EXPORTER_HOST": "127.0.0.1",
+        "EXPORTER_PORT": str(port),
+    }
+    url = f"http://127.0.0.1:{port}"
+    records = sum(harness.client.end_offsets(TOPIC).values())
+    started = time.monotonic()
+    with _running(harness.directory / "kminion.log", [str(program)], settings) as pid:
+        assert wait_until(lambda: answers(f"{url}/metrics"), _SECONDS)
+        assert wait_until(lambda: _consumed(url) >= records, _SECONDS, interval=_POLL_SECONDS)
+        reading = time.monotonic() - started
+        assert wait_until(lambda: answers(f"{url}/ready"), _SECONDS)
+        return Start(time.monotonic() - started, reading, _megabytes(pid), _their_lag(url) if wanted else {})
+
+
+def _start_count(harness: Harness) -> Start:
+    """Start a bare Spark session that reads the topic once."""
+    log, output = harness.directory / "kminion-count.log", harness.directory / "kminion-count.txt"
+    command = [sys.executable, "-m", "bench.bare_count", harness.broker.bootstrap_server, TOPIC, str(log)]
+    started = time.monotonic()
+    with _running(output, command, {}) as pid:
+        assert wait_until(lambda: any(word.isdigit() for word in output.read_bytes().split()), _SECONDS)
+        return Start(time.monotonic() - started, 0.0, _megabytes(pid), {})
+
+
+def _start_job(harness: Harness, warehouse: Path, wanted: Lag) -> Start:
+    log = harness.directory / "kminion-job.log"
+    command = [*STREAMS_GROUPS, "run", "--bootstrap-server", harness.broker.bootstrap_server]
+    started = time.monotonic()
+    with _running(log, [*command, "--warehouse", str(warehouse)], {}) as pid:
+        assert wait_until(lambda: log.read_text("utf-8").count("Caught up") == _STREAMS, _SECONDS)
+        seconds = time.monotonic() - started
+        return Start(seconds, 0.0, _megabytes(pid), _our_lag(warehouse, wanted) if wanted else {})
+
+
+@contextmanager
+def _running(log: Path, command: list[str], variables: dict[str, str]) -> Iterator[int]:
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, env={**os.environ, **variables}, stdout=output, stderr=output)
+        try:
+            yield process.pid
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _consumed(url: str) -> float:
+    with urlopen(f"{url}/metrics", timeout=60) as response:  # noqa: S310 - http on loopback
+        found = _CONSUMED.search(response.read().decode())
+    return float(found.group(1)) if found else 0.0
+
+
+def _their_lag(url: str) -> Lag:
+    lag: Lag = {}
+    with urlopen(f"{url}/metrics", timeout=60) as response:  # noqa: S310 - http on loopback
+        text = response.read().decode()
+    for labels, value in _SERIES.findall(text):
+        names = dict(re.findall(r'(\w+)="(.*?)"', labels))
+        lag[names["group_id"], names["topic_name"], int(names["partition_id"])] = int(float(value))
+    return lag
+
+
+def _our_lag(warehouse: Path, wanted: Lag) -> Lag:
+    """Wait for a pass over the lag."""
+    sql = "SELECT group_id, topic, partition, lag FROM lag WHERE group_id LIKE 'kminion-group-%' AND lag IS NOT NULL"
+
+    def find() -> Lag:
+        rows = WarehouseReader(warehouse).rows(sql)
+        return {(row["group_id"], row["topic"], row["partition"]): row["lag"] for row in rows}
+
+    assert wait_until(lambda: len(find()) == len(wanted), _SECONDS)
+    return find()
+
+
+def _megabytes(pid: int) -> float:
+    return sum(proportional_by_process(pid).values()) / 1e6

@@ -1,0 +1,100 @@
+"""How much memory and processor time a job takes: what the kernel counts for each of its processes.
+
+Pages that Python's workers share would be counted as resident (RSS) for each. The proportional size (PSS) divides them
+among the processes; reading it takes milliseconds.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tests.support.processes import process_name, process_tree, read_process_file, spark_jvms
+
+_JVM, _WORKERS = "Spark's JVM", "Spark's Python workers"
+_SAMPLE_SECONDS = 0.1
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def proportional_by_process(pid: int) -> Counter[str]:
+    """Return the proportional size in bytes by kind of process, of a job with this process id and all it started."""
+    sizes: Counter[str] = Counter()
+    for one in _tree(pid):
+        sizes[_kind(one, pid)] += _proportional(one)
+    return sizes
+
+
+def run_and_sample(command: Sequence[str]) -> tuple[str, float, Counter[str]]:
+    """Run a job to its end; return what it printed, its seconds, and the most bytes by kind of process and in `sum`."""
+    peak: Counter[str] = Counter()
+    started = time.monotonic()
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as job:
+        while job.poll() is None:
+            now = proportional_by_process(job.pid)
+            peak |= now | {"sum": sum(now.values())}
+            time.sleep(_SAMPLE_SECONDS)
+        seconds = time.monotonic() - started
+        printed = job.stdout.read().decode() if job.stdout else ""
+    assert job.returncode == 0, printed
+    return printed, seconds, peak
+
+
+def format_megabytes(sizes: Counter[str]) -> str:
+    """Return the sizes, the largest first."""
+    return ", ".join(f"{name} {size / 1e6:,.0f} MB" for name, size in sizes.most_common())
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the processor time of the job with this process id, and of all that it started and that still runs."""
+    return sum(processor_seconds_by_process(pid).values())
+
+
+def processor_seconds_by_process(pid: int) -> dict[str, float]:
+    """Return the same by kind of process."""
+    seconds: dict[str, float] = defaultdict(float)
+    for one in _tree(pid):
+        fields = read_process_file(one, "stat").rpartition(")")[2].split()
+        seconds[_kind(one, pid)] += sum(map(int, fields[11:13])) / _TICKS
+    return dict(seconds)
+
+
+def jvm_pid(pid: int) -> int | None:
+    """Return the process id of Spark's JVM, of the job with this process id."""
+    return next(iter(spark_jvms(pid)), None)
+
+
+def _tree(pid: int) -> Iterator[int]:
+    """Yield this process and all below it, but for those between fork and exec: their memory is that of the JVM."""
+    return process_tree(pid, leaving_out=lambda parent, child: _is_java(parent) and _is_java(child))
+
+
+def _is_java(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/exe").readlink().name == "java"
+    except OSError:  # it has just ended
+        return False
+
+
+def _kind(pid: int, job: int) -> str:
+    if pid == job:
+        return "the job's own Python"
+    name = _name(pid)
+    return "the page" if name == _WORKERS and _parent(pid) == job else name  # workers are started by the JVM
+
+
+def _parent(pid: int) -> int:
+    fields = read_process_file(pid, "stat").rpartition(")")[2].split()
+    return int(fields[1]) if fields else 0
+
+
+def _name(pid: int) -> str:
+    return {"java": _JVM}.get(process_name(pid), _WORKERS)
+
+
+def _proportional(pid: int) -> int:
+    lines = read_process_file(pid, "smaps_rollup").splitlines()
+    return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:"))

@@ -1,0 +1,284 @@
+"""The page: what a reading and an overview cost, 200 viewers, the layout of pictures, from a commit to the pixel."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx2
+from playwright.sync_api import Browser, sync_playwright
+from starlette.testclient import TestClient
+
+from bench.memory import processor_seconds
+from streaming_app.tables.location import Location
+from streaming_app.web.access import PageAccess
+from streaming_app.web.page import Page
+from streaming_app.web.snapshot import read_other_groups, read_streams_groups
+from streaming_app.web.source import CHECK_SECONDS, SnapshotSource
+from streaming_app.web.words import NO_LABELS
+from tests.support.browser import find_chromium, view
+from tests.support.sample_groups import RICH, group, part, replace_group, write_sample
+from tests.support.warehouses import append
+
+_FEW, _MANY = 100, 10_000
+_VIEWERS = 200
+_CHANGES = 20
+_PARTITIONS = 4  # with lag, of each group
+_NODES = (40, 120, 400)
+_IN_SUBTOPOLOGY = 10  # topics of each
+
+
+class Usage(NamedTuple):
+    """CPU seconds and resident megabytes of a process."""
+
+    cpu: float
+    megabytes: float
+
+
+def run_costs() -> None:
+    """Print what reading and rendering cost in processor time, without a browser."""
+    for groups in (_FEW, _MANY):
+        with _warehouse(groups) as warehouse:
+            _processor_time(groups, warehouse)
+
+
+def run() -> None:
+    """Print the figures."""
+    for groups in (_FEW, _MANY):
+        with _warehouse(groups) as warehouse, _server(warehouse) as (url, pid, started):
+            print(f"{groups:,} groups: the first overview {started:.2f} s after the start of the process")
+            _requests(url)
+            asyncio.run(_viewers(warehouse, url, pid))
+            if executable := find_chromium():
+                with sync_playwright() as playwright:
+                    browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+                    _in_browser(browser, warehouse, url)
+                    browser.close()
+
+
+@contextmanager
+def _warehouse(groups: int) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as directory:
+        warehouse = write_sample(Path(directory) / "w", datetime.now(timezone.utc), more=groups, hostile=False)
+        append(warehouse, "lag", *_lag(groups))
+        append(warehouse, "group_records", *_consumer_groups(groups))
+        append(warehouse, "offset_commits", *_commits(groups))
+        for nodes in _NODES:
+            append(warehouse, "groups", _topology(nodes))
+        yield warehouse
+
+
+def _processor_time(groups: int, warehouse: Path) -> None:
+    location = Location.of(warehouse)
+
+    def milliseconds(call: Callable[[], object]) -> str:
+        taken = []
+        for _ in range(7):
+            begin = time.process_time()
+            call()
+            taken.append(time.process_time() - begin)
+        return f"{1_000 * statistics.median(taken):.0f} ms"
+
+    now = datetime.now(timezone.utc)
+    streams = milliseconds(
+        lambda: read_streams_groups(location, "default", read_at=now, heartbeat=None, labels=NO_LABELS)
+    )
+    others = milliseconds(lambda: read_other_groups(location, "default", NO_LABELS))
+    print(f"{groups:,} groups: reading the streams groups {streams}, the others {others}")
+    source = SnapshotSource(warehouse, "default")
+    with TestClient(Page(source, PageAccess()).app, base_url="http://localhost") as client:
+        client.get("/")
+        time.sleep(3)  # the groups of other types
+        group_page = f"/group?id={RICH}&range=24h"
+        for path in ("/?", "/?q=application-00042", "/?type=consumer", "/?page=2", group_page, f"{group_page}&at=700m"):
+            numbers = itertools.count()
+            cost = milliseconds(lambda path=path, numbers=numbers: client.get(f"{path}&x={next(numbers)}"))
+            print(f"  {path}: {cost}, {int(client.get(path).headers['Content-Length']):,} bytes compressed")
+
+        def check() -> None:
+            source._checked_at = -CHECK_SECONDS
+            source.current()
+
+        print(f"  asking whether the tables have changed: {milliseconds(check)}")
+
+
+@contextmanager
+def _server(warehouse: Path) -> Iterator[tuple[str, int, float]]:
+    """Run `streams-groups web`; give its address, process id, and the seconds to its first answer."""
+    code = "from streaming_app.cli.main import main; main()"
+    command = [sys.executable, "-c", code, "web", "--warehouse", str(warehouse), "--listen", "127.0.0.1:0"]
+    begin = time.monotonic()
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+    ) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[4]
+        httpx2.get(url, timeout=60)
+        try:
+            yield url, process.pid, time.monotonic() - begin
+        finally:
+            process.terminate()
+
+
+def _requests(url: str) -> None:
+    group_page = "group?id=orders-enrichment"
+    paths = ("", "?q=application-00042", "?page=2", "?type=consumer", group_page, f"{group_page}&at=700m")
+    for path in paths:
+        seconds, size = [], 0
+        for number in range(15):
+            begin = time.monotonic()
+            response = httpx2.get(f"{url}{path}{'&' if '?' in path else '?'}range={number}", timeout=60)
+            seconds.append(time.monotonic() - begin)
+            size = int(response.headers["Content-Length"])
+        print(f"  /{path}: {1000 * statistics.median(seconds):.0f} ms, {size:,} bytes compressed")
+
+
+async def _viewers(warehouse: Path, url: str, pid: int) -> None:
+    """Let viewers watch the overview, change a group, and print what that costs the server."""
+    received: list[float] = []
+
+    async def watch(client: httpx2.AsyncClient, ready: asyncio.Semaphore) -> None:
+        async with client.stream("GET", f"{url}events") as response:
+            first = True
+            async for line in response.aiter_lines():
+                if line.startswith("data:"):
+                    await client.get(url)
+                    if first:
+                        ready.release()
+                    else:
+                        received.append(time.monotonic())
+                    first = False
+
+    limits = httpx2.Limits(max_connections=3 * _VIEWERS)
+    async with httpx2.AsyncClient(limits=limits, timeout=60) as client:
+        ready = asyncio.Semaphore(0)
+        viewers = [asyncio.create_task(watch(client, ready)) for _ in range(_VIEWERS)]
+        for _ in range(_VIEWERS):
+            await ready.acquire()
+        idle = _usage(pid)
+        await asyncio.sleep(10)
+        before = _usage(pid)
+        delays = []
+        for number in range(_CHANGES):
+            received.clear()
+            await asyncio.to_thread(_change, warehouse, number)
+            committed = time.monotonic()
+            while len(received) < _VIEWERS and time.monotonic() < committed + 30:  # noqa: ASYNC110 - a benchmark polls
+                await asyncio.sleep(0.05)
+            delays.append(max(received) - committed)
+        after = _usage(pid)
+        for viewer in viewers:
+            viewer.cancel()
+        await asyncio.gather(*viewers, return_exceptions=True)
+    print(
+        f"  {_VIEWERS} viewers: {10 * (before.cpu - idle.cpu):.1f} % of a core while nothing changes, "
+        f"{(after.cpu - before.cpu) / _CHANGES:.2f} CPU seconds for a change that all of them load, "
+        f"the last of them after {statistics.median(delays):.1f} s; {after.megabytes:.0f} MB"
+    )
+
+
+def _in_browser(browser: Browser, warehouse: Path, url: str) -> None:
+    with view(browser, url, own_context=True) as seen:
+        seen.open("/")
+        seen.page.wait_for_timeout(500)
+        paint, loaded = seen.page.evaluate(
+            "[performance.getEntriesByName('first-contentful-paint')[0].startTime, "
+            "performance.getEntriesByType('navigation')[0].loadEventEnd]"
+        )
+        print(f"  first contentful paint after {paint:.0f} ms, everything loaded after {loaded:.0f} ms")
+    _slowed(browser, url)
+    with view(browser, url, own_context=True) as seen:
+        seen.open("/?q=price-feed")
+        delays = []
+        for number in range(_CHANGES):
+            state = ("NotReady", "Empty")[number % 2]
+            replace_group(warehouse, group("price-feed", state, datetime.now(timezone.utc), 0))
+            committed = time.monotonic()
+            seen.page.wait_for_selector(f"tbody tr:has-text('price-feed'):has-text('{state}')", timeout=30_000)
+            delays.append(time.monotonic() - committed)
+        p95 = statistics.quantiles(delays, n=20)[-1]
+        print(f"  from a commit to the pixel: p50 {statistics.median(delays):.2f} s, p95 {p95:.2f} s")
+        for nodes in _NODES:
+            seen.open(f"/group?id=topology-{nodes}")
+            seen.wait_for_picture()
+            milliseconds = seen.page.locator(".picture-stage").get_attribute("data-layout-milliseconds")
+            drawn = seen.page.locator("#picture .node").count()
+            print(f"  layout of {drawn} nodes: {milliseconds} ms")
+
+
+_LONG_TASKS = (
+    "window.long = []; new PerformanceObserver((list) => list.getEntries().forEach("
+    "(one) => long.push(one.startTime + one.duration))).observe({type: 'longtask', buffered: true})"
+)
+
+
+def _slowed(browser: Browser, url: str) -> None:
+    """Print when the overview can be used on a processor that is four times slower: after the last task over 50 ms."""
+    found = []
+    for _ in range(6):  # the first one fills caches of the server
+        with view(browser, url, own_context=True) as seen:
+            seen.page.add_init_script(_LONG_TASKS)
+            seen.page.context.new_cdp_session(seen.page).send("Emulation.setCPUThrottlingRate", {"rate": 4})
+            seen.open("/")
+            seen.page.wait_for_timeout(2_500)
+            loaded = "performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd"
+            found.append(seen.page.evaluate(f"Math.max({loaded}, ...long)"))
+    print(f"  on a processor four times slower: to be used after {statistics.median(found[1:]):.0f} ms")
+
+
+def _lag(groups: int) -> Iterator[dict[str, object]]:
+    now = datetime.now(timezone.utc)
+    for number in range(groups * _PARTITIONS):
+        group_id, partition = f"application-{number // _PARTITIONS:05}", number % _PARTITIONS
+        ends = {"committed_offset": 1_000, "log_end_offset": 1_000 + number % 50, "lag": number % 50, "status": "OK"}
+        times = {"lag_seconds": float(number % 50), "lag_seconds_is_lower_bound": False, "observed_at": now}
+        yield {"cluster": "default", "group_id": group_id, "topic": "t", "partition": partition, **ends, **times}
+
+
+def _consumer_groups(groups: int) -> Iterator[dict[str, object]]:
+    """Yield the records of half as many consumer groups."""
+    now = datetime.now(timezone.utc)
+    for number in range(groups // 2):
+        for place, record_type in enumerate((3, 6, 5, 8)):
+            key = {"group_id": f"consumer-{number:05}", "record_type": record_type, "deleted": False}
+            value = {"epoch": 3, "member_state": 0, "member_id": "m" if place > 1 else ""}
+            where = {"cluster": "default", "recorded_at": now, "source_partition": 0, "last_offset": 4 * number + place}
+            yield {**key, **value, **where}
+
+
+def _commits(groups: int) -> Iterator[dict[str, object]]:
+    """Yield the committed offsets of these and of the streams groups."""
+    now = datetime.now(timezone.utc)
+    names = [f"application-{n:05}" for n in range(groups)] + [f"consumer-{n:05}" for n in range(groups // 2)]
+    for number, name in enumerate(names * _PARTITIONS):
+        key = {"cluster": "default", "group_id": name, "topic": "t", "partition": number // len(names)}
+        yield {**key, "committed_offset": 1_000, "recorded_at": now, "source_partition": 0, "last_offset": number}
+
+
+def _change(warehouse: Path, number: int) -> None:
+    replace_group(warehouse, group("clickstream-sessions", "Stable", datetime.now(timezone.utc), number))
+
+
+def _topology(nodes: int) -> dict[str, object]:
+    parts = []
+    for number in range(nodes // (_IN_SUBTOPOLOGY + 3)):
+        topics = [f"topic-{number}-{other}" for other in range(_IN_SUBTOPOLOGY)]
+        repartition = [f"r-{number - 1}"] if number else []
+        parts.append(part(str(number), topics, repartition, [f"r-{number}"], [f"store-{number}-changelog"]))
+    return group(f"topology-{nodes}", "Stable", datetime.now(timezone.utc), 1, subtopologies=parts)
+
+
+def _usage(pid: int) -> Usage:
+    pages = int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1])
+    return Usage(processor_seconds(pid), pages * os.sysconf("SC_PAGE_SIZE") / 1e6)

@@ -1,0 +1,74 @@
+"""How fast the job goes through offset commits to find the groups among them, against Spark's bare count of the topic.
+
+Both read the same topic with the same consumer settings in the same session, in turns. The job has a session that is
+warm, its tables are made, and it does not read committed offsets: `offsets` measures that. Its batches are timed as its
+lines tell, each up to the last commit into the tables; the run is timed from asking the cluster about the topic to the
+end of the stream, which a job does once.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+
+from bench.bench_harness import PARTITIONS, Harness
+from bench.rounds import print_rounds
+from offsets_decoder import encode
+from streaming_app.kafka.offsets_topic import describe_offsets_topic
+from streaming_app.kafka.properties import client_properties
+from streaming_app.tables.spark_writer import SparkWriter
+from tests.support.reading import read_once
+
+ROUNDS = 5
+TOPIC = "throughput"
+
+
+def run(harness: Harness, commits: int, groups: int) -> None:
+    """Print how long both take for `commits` offset commits and the records of `groups` groups, and the ratio."""
+    harness.client.create_topic(TOPIC, PARTITIONS)
+    _write_commits(harness, commits // 2)
+    written = harness.write_groups(TOPIC, groups)
+    _write_commits(harness, commits - commits // 2)
+    total = commits + written
+    _timed_job(harness, "warm-up")
+    timed: dict[str, list[float]] = {"Spark's bare count": [], "the job's batches": [], "the job's whole run": []}
+    for number in range(ROUNDS):
+        for label, seconds in zip(
+            timed, (_timed_count(harness, total), *_timed_job(harness, f"round-{number}")), strict=True
+        ):
+            timed[label].append(seconds)
+    print_rounds(f"{commits:,} offset commits, {written:,} records of {groups:,} groups", timed, total)
+
+
+def _write_commits(harness: Harness, count: int) -> None:
+    """Offset commits as 4.4 writes them, through Spark: Python would take minutes."""
+    where = {"group": "orders-aggregator-000", "topic": "payments-enriched", "partition": 0}
+    what = {"offset": 1 << 40, "commit_timestamp": 1_764_000_000_000, "topic_id": "9QzJcRrXS2uSnzlC6FqG3w"}
+    key, value = encode(1, where, what)
+    assert value is not None
+    rows = harness.spark.range(count).selectExpr(
+        f"concat(X'{key[:-4].hex()}', unhex(lpad(hex(id % 1000), 8, '0'))) AS key",
+        f"X'{value.hex()}' AS value",
+        f"CAST(id % {PARTITIONS} AS int) AS partition",
+    )
+    rows.write.format("kafka").options(
+        **{"kafka.bootstrap.servers": harness.broker.bootstrap_server, "kafka.batch.size": "262144", "topic": TOPIC}
+    ).save()
+
+
+def _timed_count(harness: Harness, total: int) -> float:
+    properties = client_properties(harness.broker.bootstrap_server, None)
+    started = time.monotonic()
+    topic = describe_offsets_topic(harness.spark, properties, TOPIC)
+    assert read_once(harness.spark, properties, topic).count() == total
+    return time.monotonic() - started
+
+
+def _timed_job(harness: Harness, warehouse: str) -> tuple[float, float]:
+    """Seconds in batches, and of the whole run."""
+    SparkWriter(harness.spark, str(harness.directory / warehouse), "default").prepare()
+    started = time.monotonic()
+    lines = harness.run_once(TOPIC, warehouse, offsets={"enabled": False})
+    seconds = time.monotonic() - started
+    print(*lines[1:-1], sep="\n", flush=True)
+    return sum(float(found) for line in lines for found in re.findall(r"^batch .* ([\d.]+) s,", line)), seconds

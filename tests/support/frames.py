@@ -1,0 +1,89 @@
+"""Batches as Spark's Kafka source passes them to the micro-batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from streaming_app.tables.which_writer import GROUPS, MOST
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    import pytest
+    from pyspark.sql import DataFrame, SparkSession
+
+_KAFKA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+
+_MOST_RECORDS = 1_000
+
+Pair = tuple[bytes, bytes | None]
+"""Key and value, as `encode` gives them."""
+Row = tuple[int, datetime, bytes | None, bytes | None]
+"""Offset, time, key, value: all are of partition 0 of topic `topic`."""
+
+_SESSION_CLASS = "org.apache.spark.sql.classic.SparkSession"
+
+
+def batch(spark: SparkSession, rows: Iterable[Row]) -> DataFrame:
+    """Return these records as a batch."""
+    return spark.createDataFrame([(key, value, "topic", 0, offset, at, 0) for offset, at, key, value in rows], _KAFKA)
+
+
+def write_offset_log(checkpoint: Path, ends: Iterable[int], first_batch: int = 0) -> None:
+    """Write what Spark writes of each batch before it begins: then the job knows how many records it has at most."""
+    (checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
+    for batch_id, end in enumerate(ends, first_batch):
+        (checkpoint / "offsets" / str(batch_id)).write_text(f'v1\n{{}}\n{{"topic":{{"0":{end}}}}}\n', "utf-8")
+
+
+def expect_few_records(warehouse: Path, batches: int = 100) -> None:
+    """Let the job know, as in production, that batches of cluster `default` have few records: the driver writes them.
+
+    Without it Spark writes them, as it does those of a catch-up.
+    """
+    write_offset_log(
+        warehouse / "_checkpoints" / "default", range(_MOST_RECORDS, batches * _MOST_RECORDS, _MOST_RECORDS)
+    )
+
+
+def limit_delta_rs(monkeypatch: pytest.MonkeyPatch, kind: str = GROUPS, **most: int) -> None:
+    """Let delta-rs write less than usual, and Spark the rest; with `records=0` Spark writes all."""
+    monkeypatch.setitem(MOST, kind, MOST[kind]._replace(**most))
+
+
+def assert_leaves_no_session(spark: SparkSession, write: Callable[[], None]) -> None:
+    """Assert that Spark's JVM has no more sessions after two calls than before; it may have fewer.
+
+    What earlier tests started may still end, and events of the calls still be delivered, which refer to a session.
+    """
+    before = live_objects(spark, _SESSION_CLASS)
+    while (settled := live_objects(spark, _SESSION_CLASS)) < before:
+        before = settled
+    assert before > 0
+    for _ in range(2):
+        write()
+    assert wait_until(lambda: live_objects(spark, _SESSION_CLASS) <= before, interval=1)
+
+
+def live_objects(spark: SparkSession, class_name: str) -> int:
+    """Return how many objects of a class Spark's JVM has that something refers to, as after a full collection."""
+    jvm, gateway = spark._jvm, spark.sparkContext._gateway
+
+    def array(kind: Any, *values: Any) -> Any:
+        made = gateway.new_array(kind, len(values))
+        for place, value in enumerate(values):
+            made[place] = value
+        return made
+
+    server = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
+    # By reflection: its own class is not open to others, such as Py4J.
+    methods = jvm.java.lang.Class.forName("javax.management.MBeanServer").getMethods()
+    (invoke,) = (method for method in methods if method.getName() == "invoke")
+    name = jvm.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")
+    no_options = array(jvm.java.lang.Object, array(jvm.java.lang.String))
+    types = array(jvm.java.lang.String, "[Ljava.lang.String;")
+    histogram = invoke.invoke(server, array(jvm.java.lang.Object, name, "gcClassHistogram", no_options, types))
+    lines = map(str.split, histogram.splitlines())
+    return sum(int(words[1]) for words in lines if class_name in words[3:4])

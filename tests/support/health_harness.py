@@ -1,0 +1,81 @@
+"""Facts about one group, made in short, and the verdict on them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.health.activity import activity
+from streaming_app.health.checks import CHECKS
+from streaming_app.health.history import GroupHistory, MemberChange, Reason, StateChange
+from streaming_app.health.verdict import DEFAULTS, Facts, Verdict, judge
+from streaming_app.lag.group_lag import GroupLag
+from streaming_app.lag.work import GroupWork, Unmoved
+from tests.support.healthy_group import healthy_group
+from tests.support.lag_harness import row
+
+NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
+LONG_AGO = NOW - timedelta(days=30)
+
+
+def ago(**duration: float) -> datetime:
+    return NOW - timedelta(**duration)
+
+
+def group(state: str = "Stable", since: datetime = LONG_AGO, **fields: Any) -> GroupSnapshot:
+    members = 0 if state == "Empty" else 3
+    values = {"state": state, "state_since": since, "member_count": members, "members_since": since, **fields}
+    return replace(healthy_group(LONG_AGO), **values)
+
+
+def states(*changes: tuple[datetime, str, str], reasons: tuple[Reason, ...] = ()) -> GroupHistory:
+    """Return a history of changes of the state: when, from and to."""
+    return GroupHistory([StateChange(at, n, old, new) for n, (at, old, new) in enumerate(changes)], reasons=[*reasons])
+
+
+def members(*changes: tuple[datetime, str, bool, str]) -> GroupHistory:
+    """Return a history of members: when, who, whether it joined, and where."""
+    return GroupHistory(
+        members=[MemberChange(at, n, who, joined, place) for n, (at, who, joined, place) in enumerate(changes)]
+    )
+
+
+def work(at: datetime = NOW, **fields: Any) -> GroupWork:
+    """Return what is known of work as of this pass: a group with twelve partitions to which nothing waits."""
+    values = {"partitions": 12, "has_commits": True, **fields}
+    times = {name: one.timestamp() for name, one in values.items() if isinstance(one, datetime)}
+    return GroupWork("payments", at.timestamp(), **{**values, **times})
+
+
+def waiting(since: datetime, at: datetime = NOW, **fields: Any) -> GroupWork:
+    """Return work of which the oldest record was written then."""
+    return work(at, **{"waiting": 12, "offsets": 7_200, "waits_since": since, "arrived_at": at, **fields})
+
+
+def unmoved(since: datetime, count: int = 1, **fields: Any) -> Unmoved:
+    one = row(member_id="m", task_id="0_0", client_host="10.0.0.1")
+    return Unmoved(
+        **{"since": since.timestamp(), "count": count, "unowned": 0, "offsets": 90, "named": (one,), **fields}
+    )
+
+
+def facts(
+    snapshot: GroupSnapshot,
+    of_work: GroupWork | None = None,
+    history: GroupHistory | None = None,
+    *,
+    at: datetime = NOW,
+    lag: GroupLag | None = None,
+    **fields: Any,
+) -> Facts:
+    return Facts(activity(snapshot, history, at), of_work, lag, **fields)
+
+
+def verdict(known: Facts, previous: Verdict | None = None, at: datetime = NOW) -> Verdict:
+    return judge(known, at, previous, CHECKS, DEFAULTS)
+
+
+def bad(name: str, since: datetime, **fields: Any) -> Verdict:
+    return Verdict(name, since, since, "why", "critical", **fields)

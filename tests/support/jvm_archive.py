@@ -1,0 +1,115 @@
+"""Makes what the tests' JVMs start from, once for a checkout: `python -m tests.support.jvm_archive`.
+
+Spark's is the one that users get, see `streaming_app.jvm.class_archive`. A broker loads 8,000 classes before it
+answers; its archive is made by a broker that does what those of the tests do, when it exits. Without them, or with one
+that does not fit, a JVM starts as it always does. With them comes the empty warehouse of `warehouse_template`, so that
+only tests that use Spark themselves start a session.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from filelock import FileLock
+
+from streaming_app.errors import SetupError
+from streaming_app.jvm import jars
+from streaming_app.jvm.class_archive import make_archive
+from streaming_app.jvm.jar_sets import find_jars, kafka_jars, spark_jars
+from streaming_app.jvm.java import identify
+from streaming_app.jvm.spark_installation import spark_java_home
+from streaming_app.jvm.spark_session import start_spark
+from tests.support.jvm_options import FAST
+from tests.support.warehouse_template import DIRECTORY, warehouse_template
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_EXIT_SECONDS = 300.0  # a JVM writes the archive when it exits
+
+
+def broker_archive() -> Path | None:
+    """Return the archive of a broker that fits Java and the jars of this machine; None if there is none."""
+    path = _broker_path() if any(DIRECTORY.glob("*.jsa")) else None
+    return path if path and path.exists() and path.stat().st_size else None
+
+
+def make_archives() -> None:
+    """Make the archives unless they exist."""
+    DIRECTORY.mkdir(parents=True, exist_ok=True)
+    with FileLock(DIRECTORY / "lock"), ThreadPoolExecutor() as pool:
+        spark = pool.submit(_make_spark_archive)
+        path = _broker_path()
+        if path is None or not path.exists():
+            print("Making archives of classes for the tests' JVMs (once, a minute) ...", flush=True)
+            _make_broker_archive()
+        spark.result()
+    warehouse_template(_session)
+
+
+def _session() -> SparkSession:
+    """Start the session that ends with this process."""
+    return start_spark(DIRECTORY / "spark.log", progress=print)
+
+
+def _make_spark_archive() -> None:
+    try:
+        make_archive(find_jars(spark_jars(), print))
+    except SetupError as error:  # such as a Java without an archive of its own classes
+        print(f"{error}: the tests do without", file=sys.stderr)
+
+
+def _make_broker_archive() -> None:
+    find_jars(kafka_jars(), print)
+    for old in DIRECTORY.glob("*.jsa"):
+        old.unlink()
+    with TemporaryDirectory(dir=DIRECTORY) as directory:
+        written = Path(directory, "archive")
+        _use_broker(Path(directory, "work"), f"-XX:ArchiveClassesAtExit={written}")
+        path = _broker_path()
+        assert path
+        if written.exists():
+            written.rename(path)
+        else:  # it is not tried again
+            path.touch()
+            print("This Java made no archive for brokers: the tests do without", file=sys.stderr)
+
+
+def cached_jars(*coordinates: str, exclude: Sequence[str] = ()) -> list[Path]:
+    """Return what `jars.resolve` returns without a download; none unless all jars are in the cache."""
+    return jars._read_class_path(jars._class_path_file(coordinates, exclude))
+
+
+def _broker_path() -> Path | None:
+    """Return where the archive is, or is to be; None while its jars are not on this machine."""
+    of_kafka = kafka_jars()
+    if not (cached := cached_jars(*of_kafka.coordinates, exclude=of_kafka.exclude)):
+        return None
+    parts = [identify(spark_java_home()), FAST, *cached]
+    return DIRECTORY / f"kafka-{hashlib.sha256(chr(10).join(map(str, parts)).encode()).hexdigest()[:16]}.jsa"
+
+
+def _use_broker(directory: Path, option: str) -> None:
+    """Load what a broker loads, in a JVM with this option that then exits."""
+    from streaming_app.kafka.client import StreamsGroupClient  # noqa: PLC0415 - as above
+    from streaming_app.sandbox import broker as broker_module  # noqa: PLC0415
+    from streaming_app.sandbox.broker import LocalBroker, SecureListeners  # noqa: PLC0415
+    from streaming_app.sandbox.demo_groups import create_demo_groups  # noqa: PLC0415
+
+    broker_module._GRACE_SECONDS = _EXIT_SECONDS
+    listeners = SecureListeners(java_options=[option])
+    with (
+        LocalBroker(directory / "broker", secure_listeners=listeners) as broker,
+        StreamsGroupClient(broker.bootstrap_server) as client,
+    ):
+        create_demo_groups(client).close()
+
+
+if __name__ == "__main__":
+    make_archives()

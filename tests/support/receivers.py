@@ -1,0 +1,380 @@
+"""The receivers of notifications in tests: real servers on the loopback, some of which fail on request.
+
+HTTP with http.server, SMTP with aiosmtpd, and Alertmanager itself, from PATH or from its Debian package.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import select
+import shutil
+import socket
+import socketserver
+import ssl
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
+from pydantic import ConfigDict, TypeAdapter
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
+from typing_extensions import Self
+from urllib3.exceptions import HTTPError
+
+from streaming_app.config.settings import SinkSettings
+from streaming_app.jvm.java import last_line
+from streaming_app.notify.sink import Sink
+from streaming_app.sandbox.process import Process, reserve_port
+from tests.support.tools import MissingToolError, debian_tool
+from tests.support.waiting import wait_until
+
+HOST = "127.0.0.1"
+_SINK = TypeAdapter[Any](SinkSettings, config=ConfigDict(hide_input_in_errors=True))
+OK = 200
+_DEBIAN_PACKAGE = "prometheus-alertmanager"
+_TEMPLATES = "/usr/share/prometheus/alertmanager"
+# Of the services that `HttpReceiver` is a proxy for.
+SERVICES = (
+    *("alert.victorops.com", "api.atlassian.com", "api.ilert.com", "api.incident.io", "api.opsgenie.com"),
+    *("api.pagertree.com", "api.squadcast.com", "api.telegram.org", "chat.example.com", "connect.signl4.com"),
+    *("discord.com", "events.pagerduty.com", "hooks.slack.com", "prod.westus.logic.azure.com"),
+    "signals.firehydrant.com",
+)
+_NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+
+
+def make_sink(**settings: Any) -> Sink:
+    """Return the sink of these settings, as in the configuration, but patient. Raises ValidationError."""
+    sink = make_settings(**{"timeout": 300, **settings}).sink()
+    assert isinstance(sink, Sink)
+    return sink
+
+
+def make_settings(**settings: Any) -> Any:
+    return _SINK.validate_python(settings)
+
+
+@dataclass
+class Request:
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+    host: str | None = None
+    """The host that the client means, if it takes the receiver for its proxy."""
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass
+class Response:
+    """The response to a request; with `hold` there is none until the receiver is closed, with `drop` never."""
+
+    status: int = OK
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b"ok"
+    hold: bool = False
+    drop: bool = False
+
+
+class HttpReceiver:
+    """Keeps every request; sends `responses` in turn, then `default`.
+
+    With `proxy_tls` it is a proxy that answers for every host itself: so a client whose addresses are fixed, such as
+    that of a public service, sends its real requests to it.
+    """
+
+    def __init__(
+        self,
+        tls: ssl.SSLContext | None = None,
+        at: socket.socket | None = None,
+        proxy_tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """Start it, on a port of its own or `at` a socket that is bound to one."""
+        self._proxy_tls = proxy_tls
+        self.requests: list[Request] = []
+        self.responses: deque[Response] = deque()
+        self.default = Response()
+        self._closing = threading.Event()
+        self._server = ThreadingHTTPServer((HOST, 0), self._handler(), bind_and_activate=at is None)
+        self._server.daemon_threads = True
+        if at:
+            self._server.socket.close()
+            self._server.socket, self._server.server_address = at, at.getsockname()
+            self._server.server_activate()
+        if tls:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
+        self.port: int = self._server.server_address[1]
+        self.url = f"{'https' if tls else 'http'}://{HOST}:{self.port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+
+    @property
+    def bodies(self) -> list[Any]:
+        return [request.json for request in self.requests]
+
+    def close(self) -> None:
+        self._closing.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _handler(receiver) -> type[BaseHTTPRequestHandler]:  # noqa: N805 - the handler has a self of its own
+        class Handler(BaseHTTPRequestHandler):
+            host: str | None = None
+
+            def do_CONNECT(self) -> None:
+                self.host = self.path.partition(":")[0]
+                self.send_response(OK)
+                self.end_headers()
+                assert receiver._proxy_tls
+                self.connection = receiver._proxy_tls.wrap_socket(self.connection, server_side=True)
+                self.rfile, self.wfile = self.connection.makefile("rb"), self.connection.makefile("wb", 0)
+                self.close_connection = False
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                response = receiver.responses.popleft() if receiver.responses else receiver.default
+                receiver.requests.append(Request(self.path, dict(self.headers), body, self.host))
+                if response.hold:
+                    receiver._closing.wait()
+                if response.hold or response.drop:
+                    self.close_connection = True
+                    return
+                self.send_response(response.status)
+                for name, value in {"Content-Length": str(len(response.body)), **response.headers}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(response.body)
+
+            def handle(self) -> None:
+                with contextlib.suppress(OSError):  # a client that disconnected, or rejected the certificate
+                    super().handle()
+
+            def finish(self) -> None:
+                super().finish()
+                self.connection.close()  # the server closes only what it accepted
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        return Handler
+
+
+@contextlib.contextmanager
+def serve_connections(behaviour: Callable[[socket.socket, threading.Event], None]) -> Iterator[int]:
+    """Serve a port and call `behaviour` with every connection and an event that ends it. Yields the port."""
+    closing = threading.Event()
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with contextlib.suppress(OSError):
+                behaviour(self.request, closing)
+
+    with socketserver.ThreadingTCPServer((HOST, 0), Handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        yield server.server_address[1]
+        closing.set()
+        server.shutdown()
+        thread.join()
+
+
+def send_slowly(greeting: bytes) -> Callable[[socket.socket, threading.Event], None]:
+    """Return a behaviour that sends the greeting, then a byte every 20 ms without end."""
+
+    def behaviour(connection: socket.socket, closing: threading.Event) -> None:
+        connection.sendall(greeting)
+        while not closing.is_set():
+            select.select((), (), (), 0.02)
+            connection.sendall(b"a")
+
+    return behaviour
+
+
+def hang(_connection: socket.socket, closing: threading.Event) -> None:
+    """Accept the connection and never send anything."""
+    closing.wait()
+
+
+class Certificates:
+    """An authority and its certificates for 127.0.0.1: `server`, `expired`, `client`, as PEM files with their key."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        subject = ("-subj", "/CN=Authority of the tests", "-addext", "keyUsage=critical,keyCertSign")
+        self._openssl("req", "-x509", *_NEW_KEY, "-keyout", "ca.key", "-out", "ca.pem", *subject)
+        self.authority = directory / "ca.pem"
+        self.server = self._issue("server", days=2)
+        self.expired = self._issue("expired", days=-1)
+        self.client = self._issue("client", days=2)
+
+    def server_context(self, certificate: Path) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        return context
+
+    def _issue(self, name: str, *, days: int) -> Path:
+        extensions, key, request = self._directory / "extensions", f"{name}.key", f"{name}.csr"
+        names = ",".join(["IP:127.0.0.1", *(f"DNS:{service}" for service in SERVICES)])
+        extensions.write_text(f"subjectAltName={names}\nauthorityKeyIdentifier=keyid\n")
+        arguments = (*_NEW_KEY, "-keyout", key, "-out", request, "-subj", f"/CN={name}")
+        self._openssl("req", *arguments)
+        issuer = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", str(extensions))
+        self._openssl("x509", "-req", "-in", request, *issuer, "-days", str(days), "-out", f"{name}.crt")
+        combined = self._directory / f"{name}.pem"
+        combined.write_text((self._directory / key).read_text() + (self._directory / f"{name}.crt").read_text())
+        return combined
+
+    def _openssl(self, *arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=self._directory, check=True, capture_output=True)
+
+
+class _SmtpController(Controller):
+    """On a port of its own, which it has before it listens; patient."""
+
+    def __init__(self, handler: SmtpReceiver, **settings: Any) -> None:
+        self._socket = reserve_port()
+        super().__init__(handler, HOST, self._socket.getsockname()[1], ready_timeout=300, **settings)
+
+    def _create_server(self) -> Any:
+        return self.loop.create_server(self._factory_invoker, sock=self._socket, ssl=self.ssl_context)
+
+
+class SmtpReceiver:
+    """Keeps every message; `error_replies` maps a command (`RCPT`, `DATA`) to the error that it gets."""
+
+    def __init__(
+        self, tls: ssl.SSLContext | None = None, login: tuple[str, str] | None = None, *, implicit_tls: bool = False
+    ) -> None:
+        self.envelopes: list[Envelope] = []
+        self.error_replies: dict[str, str] = {}
+        self._login = login
+        starttls = {"tls_context": tls, "require_starttls": True} if tls and not implicit_tls else {}
+        # aiosmtpd does not count implicit TLS as TLS
+        auth = {
+            "authenticator": self._authenticate,
+            "auth_required": not implicit_tls,
+            "auth_require_tls": not implicit_tls,
+        }
+        implicit = tls if implicit_tls else None
+        self._controller = _SmtpController(self, ssl_context=implicit, **starttls, **(auth if login else {}))
+        self._controller.start()
+        self.port: int = self._controller.port
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._controller.stop()
+
+    async def handle_RCPT(  # noqa: N802 - aiosmtpd's names
+        self, _server: SMTP, _session: Session, envelope: Envelope, address: str, _options: list[str]
+    ) -> str:
+        if "RCPT" in self.error_replies:
+            return self.error_replies["RCPT"]
+        envelope.rcpt_tos.append(address)
+        return "250 OK"
+
+    async def handle_DATA(self, _server: SMTP, _session: Session, envelope: Envelope) -> str:  # noqa: N802
+        if "DATA" in self.error_replies:
+            return self.error_replies["DATA"]
+        self.envelopes.append(envelope)
+        return "250 OK"
+
+    def _authenticate(self, _server: SMTP, _session: Session, _envelope: Envelope, _how: str, data: Any) -> AuthResult:
+        given = (data.login.decode(), data.password.decode()) if isinstance(data, LoginPassword) else None
+        return AuthResult(success=given == self._login, handled=False)
+
+
+class Alertmanager:
+    """A real Alertmanager, on the loopback, that notifies `receiver` of every alert without delay."""
+
+    def __init__(self, directory: Path, receiver: str, templates: Mapping[str, Any] | None = None) -> None:
+        """Start it, with further settings of it and of its receiver. Raises MissingToolError if it is not installed."""
+        program, working_directory = _alertmanager()
+        config = directory / "alertmanager.json"  # YAML holds JSON
+        route = {"receiver": "test", "group_by": ["..."], "group_wait": "0s", "group_interval": "1s"}
+        hook = {"url": receiver, "send_resolved": True}
+        receivers = [{"name": "test", "webhook_configs": [hook], **(templates or {}).get("receiver", {})}]
+        files = (templates or {}).get("files", [])
+        config.write_text(json.dumps({"route": route, "receivers": receivers, "templates": files}))
+        with reserve_port() as free:
+            port = free.getsockname()[1]
+        self.url = f"http://{HOST}:{port}"
+        command = [
+            "env",
+            f"--chdir={working_directory}",
+            program,
+            f"--config.file={config}",
+            f"--storage.path={directory / 'data'}",
+        ]
+        command += [f"--web.listen-address={HOST}:{port}", "--cluster.listen-address="]
+        self._process = Process(list(map(str, command)), directory / "alertmanager.log")
+        wait_until(lambda: self._ready() or self._process.exit_code is not None)
+        if not self._ready():
+            self.close()
+            raise RuntimeError(f"{program} did not start: {last_line(directory / 'alertmanager.log')}")
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """Return the active alerts from its API."""
+        return list(urllib3.request("GET", f"{self.url}/api/v2/alerts", timeout=60).json())
+
+    def close(self) -> None:
+        self._process.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ready(self) -> bool:
+        try:
+            return urllib3.request("GET", f"{self.url}/-/ready", timeout=60, retries=False).status == OK
+        except HTTPError:
+            return False
+
+
+def start_alertmanager(directory: Path, receiver: str, templates: Mapping[str, Any] | None = None) -> Alertmanager:
+    """Start one; skip the test if none is installed. Its port is free for a moment before it has it: then another."""
+    for attempt in Retrying(retry=retry_if_exception_type(RuntimeError), stop=stop_after_attempt(3), reraise=True):
+        with attempt:
+            try:
+                return Alertmanager(directory, receiver, templates)
+            except MissingToolError as missing:
+                pytest.skip(str(missing))
+    raise AssertionError
+
+
+def _alertmanager() -> tuple[Path, Path]:
+    """Return the program, and its working directory. Debian's build has a fixed path to its templates."""
+    if installed := shutil.which("alertmanager"):
+        return Path(installed), Path(installed).parent
+    program = debian_tool(_DEBIAN_PACKAGE, _DEBIAN_PACKAGE)
+    unpacked = program.parents[2]
+    patched = program.with_name("alertmanager")
+    if not patched.exists():  # a copy that reads them from its working directory, by a path of the same length
+        here = ".".ljust(len(_TEMPLATES), "/")
+        new = patched.with_suffix(".new")
+        new.write_bytes(program.read_bytes().replace(_TEMPLATES.encode(), here.encode()))
+        new.chmod(0o755)
+        new.replace(patched)
+    return patched, unpacked / _TEMPLATES.lstrip("/")

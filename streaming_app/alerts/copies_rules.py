@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import islice
 from operator import attrgetter
 
-from streaming_app.alerts.alert import INFO, Finding
+from streaming_app.alerts.problem import INFO, Finding
 from streaming_app.alerts.rule import (
     HOUR,
     MINUTE,

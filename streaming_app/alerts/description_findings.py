@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from streaming_app.alerts.alert import Finding
+from streaming_app.alerts.problem import Finding
 from streaming_app.alerts.rule import (
     EvaluationContext,
     Thresholds,

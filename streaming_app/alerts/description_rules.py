@@ -5,11 +5,8 @@ When each of those for a group fires is in `description_findings`.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from operator import attrgetter
 
-from streaming_app.alerts.alert import INFO, Finding
 from streaming_app.alerts.description_findings import (
     find_failed,
     find_lost,
@@ -18,22 +15,18 @@ from streaming_app.alerts.description_findings import (
     find_uncertain,
     find_unsolicited,
 )
+from streaming_app.alerts.problem import INFO
 from streaming_app.alerts.rule import (
     DAY,
     HOUR,
     MINUTE,
     NOT_DEAD,
-    ClusterRule,
-    EvaluationContext,
-    GroupFinding,
     GroupRule,
     Rule,
     Threshold,
-    Thresholds,
 )
 from streaming_app.alerts.survey import LostDescription
 from streaming_app.groups.state_rules import EMPTY, SOLICITABLE_STATUSES
-from streaming_app.text import first_of
 
 _MISSING, _NOT_SOLICITED = "StreamsGroupDescriptionMissing", "StreamsGroupDescriptionNotSolicited"
 _LOST = "StreamsGroupDescriptionLost"
@@ -169,7 +162,7 @@ DESCRIPTION_RULES = (
             "Only this group: its clients are older than Kafka 4.4 and do not support descriptions, or its "
             "configuration has `topology.description.push.enabled=false`, which no record shows, or they fail to send "
             "one: see the log of the application.",
-            "Many groups at once: see StreamsGroupsDescriptionsMissing, which then fires instead.",
+            "Many groups at once: the cause is with the brokers or their plugin.",
             "The cluster should not keep descriptions: set `descriptions: never`.",
         ),
     ),
@@ -190,77 +183,12 @@ DESCRIPTION_RULES = (
         queries={"What happened, and when?": _HISTORY, "What is the status now?": _STATUS},
         steps=(
             _CLIENT_LOG + " Once it works, the next push corrects the status, within about an hour.",
-            "Many groups at once: see StreamsGroupsDescriptionsMissing, which then fires instead.",
+            "Many groups at once: the cause is with the brokers or their plugin.",
         ),
     ),
 )
 """In the order of the runbook."""
 
-
-_GROUPS_IN_SUMMARY, _GROUPS_IN_DETAILS = 3, 50
-
-
-def _descriptions(
-    affected: Sequence[GroupFinding], _thresholds: Thresholds, context: EvaluationContext
-) -> Finding | None:
-    since = min(one.due_at for one in affected)
-    if since > context.now:
-        return None
-    names = sorted({one.group_id for one in affected})
-    only_missing = {one.rule for one in affected} <= {_MISSING, _NOT_SOLICITED}
-    return Finding(
-        since,
-        f"{len(names):,} groups have no current topology description: {first_of(names, _GROUPS_IN_SUMMARY)}",
-        {
-            "groups": names[:_GROUPS_IN_DETAILS],
-            "group_count": len(names),
-            "findings": dict(sorted(Counter(one.rule for one in affected).items())),
-        },
-        severity=INFO if only_missing else None,
-    )
-
-
-CLUSTER_RULES = (
-    ClusterRule(
-        name="StreamsGroupsDescriptionsMissing",
-        find=_descriptions,
-        thresholds={"groups": Threshold(5, "from so many groups on it is one alert for the cluster")},
-        replaces=frozenset(
-            {
-                "StreamsGroupDescriptionFailed",
-                _MISSING,
-                _NOT_SOLICITED,
-                _LOST,
-                "StreamsGroupDescriptionUncertain",
-            }
-        ),
-        meaning=(
-            "The topology descriptions of many groups are missing, uncertain, rejected or lost at once, so the "
-            "cause is with the brokers or their plugin and not with the applications. This alert takes the place of "
-            "those for the groups, and fires when the first of them would. It stays until no such group is left. It is "
-            "info while all of them are only missing. The groups themselves process as usual."
-        ),
-        queries={
-            "Which groups are affected?": (
-                "SELECT group_id, state, description_status, description_since FROM groups\n"
-                "WHERE description_status NOT IN ('CURRENT', 'NO_TOPOLOGY') AND member_count > 0\n"
-                "ORDER BY description_since"
-            ),
-        },
-        steps=(
-            "UNCERTAIN: the plugin's store is down. Compare `streams-group-topology-description-set-error` in the "
-            "metrics of the brokers, and search the logs of the applications for `Topology description push failed`: "
-            "the brokers log nothing.",
-            "NEVER_STORED or STALE: the brokers do not ask. Check that every broker has the plugin configured "
-            "(`group.streams.topology.description.plugin.class`); one without it does not ask the groups that it "
-            "coordinates.",
-            "FAILED: the plugin rejects descriptions that it accepted before: its configuration or version changed.",
-            "CURRENT, and the alert names them: the plugin lost its store, see StreamsGroupDescriptionLost.",
-            "The cluster should not keep descriptions: set `descriptions: never`.",
-        ),
-    ),
-)
-"""In the order of the runbook."""
 
 LOST_RULES: tuple[Rule[LostDescription], ...] = (
     Rule(

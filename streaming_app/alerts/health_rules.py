@@ -6,15 +6,16 @@ the settings of that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streaming_app.alerts.alert import CRITICAL, WARNING, Finding
+from streaming_app.alerts.problem import CRITICAL, HEALTH, WARNING, Finding
 from streaming_app.alerts.rule import EvaluationContext, Rule, RuleSettings, Threshold, Thresholds
-from streaming_app.health.incidents import Incident
+from streaming_app.groups.not_ready import missing_sources
 from streaming_app.health.verdict import (
     BEHIND,
+    BROKER_AWAY,
     DEFAULTS,
     DOWN,
     LOSING,
@@ -22,16 +23,20 @@ from streaming_app.health.verdict import (
     STALLED,
     UNSTABLE,
     HealthSettings,
+    Verdict,
 )
-from streaming_app.text import utc
 
 _PREFIX = "StreamsGroup"
+MISSING_TOPIC = "missing_topic"
+"""The kind of cause whose name is a topic; that of a broker is `BROKER_AWAY`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class HealthRule(Rule[Incident]):
-    """The rule of the incidents with one verdict; `find` gets what an incident is to one group."""
+class HealthRule(Rule[Verdict]):
+    """The rule of the problems with one verdict."""
 
+    find: Callable[[Verdict, Thresholds, EvaluationContext], Finding | None] = lambda *_: None
+    """Not called: the verdicts of a step are, see `AlertEngine`."""
     verdict: str
     settings: Mapping[str, str]
     """Threshold to field of `HealthSettings`."""
@@ -42,25 +47,28 @@ def rule_of(verdict: str) -> str:
     return f"{_PREFIX}{verdict}"
 
 
-def _find(incident: Incident, _thresholds: Thresholds, _context: EvaluationContext) -> Finding:
-    line = incident.newest
-    subject = line.group_id
-    details = {
-        "incident": incident.incident_id,
-        "cause": incident.cause,
-        "scope": incident.scope,
-        "verdict": line.verdict,
-        **line.evidence,
-    }
-    rule = rule_of(incident.verdict)
-    summary = f"{subject} is {line.verdict}: {line.why}"
-    if incident.ends_at:
-        worst = incident.worst
-        summary = (
-            f"{subject} is {line.verdict} since {utc(line.at)}, and was {worst.verdict} again and again; it is over if "
-            f"that lasts until {utc(incident.ends_at)}. {worst.verdict}: {worst.why}"
-        )
-    return Finding(incident.opened_at, summary, details, rule, incident.severity)
+def subject_of(rule: str) -> str:
+    """Return the subject of the problems of a rule: the rule, or `HEALTH`."""
+    return HEALTH if rule in _NAMES else rule
+
+
+def finding_of(group_id: str, verdict: Verdict) -> Finding:
+    """Return what a bad verdict on a group says to its owner."""
+    return Finding(
+        verdict.since,
+        f"{group_id} is {verdict.verdict}: {verdict.why}",
+        {"verdict": verdict.verdict, **verdict.evidence},
+        verdict.severity,
+        verdict.verdict,
+    )
+
+
+def causes_of(verdict: Verdict) -> Sequence[str]:
+    """Return what is proven to be the cause of a bad verdict, and may be that of other groups, too."""
+    if missing := missing_sources(str(verdict.evidence.get("reason", ""))):
+        return [f"{MISSING_TOPIC}:{topic}" for topic in missing]
+    broker = verdict.evidence.get(BROKER_AWAY)
+    return [f"{BROKER_AWAY}:{broker}"] if broker else []
 
 
 def health_settings(settings: Mapping[str, RuleSettings]) -> HealthSettings:
@@ -106,7 +114,6 @@ _LOST = (
 HEALTH_RULES = (
     HealthRule(
         name=rule_of(LOSING),
-        find=_find,
         verdict=LOSING,
         severity=CRITICAL,
         for_seconds=None,
@@ -117,7 +124,7 @@ HEALTH_RULES = (
             "retention or by somebody, before the group read them. They are gone. The group goes on as "
             "`auto.offset.reset` says. The starts of logs are asked for every five minutes, so a loss is not seen if "
             "the group commits again before that. It ends when offsets have advanced there, or with "
-            "`streams-groups incidents end --reason retired`."
+            "`streams-groups alerts end ID --reason retired`."
         ),
         queries={"How much, and where?": _LOST, "Which partitions are behind?": _LAG},
         steps=(
@@ -128,7 +135,6 @@ HEALTH_RULES = (
     ),
     HealthRule(
         name=rule_of(DOWN),
-        find=_find,
         verdict=DOWN,
         severity=CRITICAL,
         for_seconds=None,
@@ -169,7 +175,7 @@ HEALTH_RULES = (
             "common cause, such as a bad deployment, a lost host, expired credentials or a network partition. One "
             "after the other: each instance failed by itself, often at the same record. If it is meant to run at times "
             "only, add `running_hours` for it to the configuration; if another group takes over, `alerts.successors`; "
-            "if it is retired or planned: `streams-groups incidents end --incident ID --reason retired`.",
+            "if it is retired or planned: `streams-groups alerts end ID --reason retired`.",
             "`MISSING_SOURCE_TOPICS`: create the named topics, or correct the topic names in the application. Kafka's "
             "own client gives up after about two heartbeats: an application that nothing starts again must be "
             "restarted once the topics exist.",
@@ -198,7 +204,6 @@ HEALTH_RULES = (
     ),
     HealthRule(
         name=rule_of(STALLED),
-        find=_find,
         verdict=STALLED,
         severity=CRITICAL,
         for_seconds=None,
@@ -239,7 +244,6 @@ HEALTH_RULES = (
     ),
     HealthRule(
         name=rule_of(RESTORING),
-        find=_find,
         verdict=RESTORING,
         severity=WARNING,
         for_seconds=None,
@@ -260,7 +264,6 @@ HEALTH_RULES = (
     ),
     HealthRule(
         name=rule_of(BEHIND),
-        find=_find,
         verdict=BEHIND,
         severity=WARNING,
         for_seconds=None,
@@ -286,7 +289,6 @@ HEALTH_RULES = (
     ),
     HealthRule(
         name=rule_of(UNSTABLE),
-        find=_find,
         verdict=UNSTABLE,
         severity=WARNING,
         for_seconds=None,
@@ -323,6 +325,7 @@ HEALTH_RULES = (
     ),
 )
 """In the order of the runbook, which is that of the verdicts."""
+_NAMES = frozenset(rule.name for rule in HEALTH_RULES)
 RULES_BY_VERDICT: Mapping[str, HealthRule] = {rule.verdict: rule for rule in HEALTH_RULES}
 
 REPLACED = {

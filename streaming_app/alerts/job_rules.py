@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from streaming_app.alerts.alert import CRITICAL, Finding
+from streaming_app.alerts.problem import CRITICAL, Finding
 from streaming_app.alerts.rule import (
     DAY,
     HOUR,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from itertools import islice
 
-from streaming_app.alerts.alert import Finding
+from streaming_app.alerts.problem import Finding
 from streaming_app.alerts.rule import (
     MINUTE,
     EvaluationContext,

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, Delivery
+from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem
 
 _IN_ORDER = (FIRING, RESOLVED)
 _SENT_KEPT = 10_000  # sent notifications, which the caller may offer again until it has stored that they were sent
@@ -53,17 +53,17 @@ class Attempt(NamedTuple):
     """What one attempt sends: alerts with the same event, each with its delivery."""
 
     event: str
-    items: tuple[tuple[Alert, Delivery], ...]
+    items: tuple[tuple[Problem, Delivery], ...]
 
     @property
-    def alerts(self) -> tuple[Alert, ...]:
+    def alerts(self) -> tuple[Problem, ...]:
         """The alerts."""
         return tuple(alert for alert, _ in self.items)
 
 
 @dataclass
 class _QueuedAlert:
-    alert: Alert
+    alert: Problem
     due: dict[str, Delivery] = field(default_factory=dict)
     """By event; removed once sent."""
     not_before: float = 0.0
@@ -95,12 +95,12 @@ class NotificationQueue:
         """Return the number of notifications that are not sent yet."""
         return sum(len(queued.due) for queued in self._queued.values())
 
-    def add(self, alert: Alert, now: float) -> bool:
+    def add(self, alert: Problem, now: float) -> bool:
         """Queue what is due of an alert, and return whether anything is; the alert replaces its earlier version.
 
         What is queued already, or was just sent, is not queued twice.
         """
-        fingerprint = alert.fingerprint
+        fingerprint = alert.alert_id
         due = {
             delivery.event: delivery
             for delivery in alert.deliveries
@@ -116,11 +116,11 @@ class NotificationQueue:
             self._hold(self._queued[fingerprint].key, now)
         return bool(due)
 
-    def withdraw(self, wanted: Callable[[Alert], bool]) -> list[Alert]:
+    def withdraw(self, wanted: Callable[[Problem], bool]) -> list[Problem]:
         """Remove the alerts that are `wanted` from the queue, but for those that are being sent, and return them."""
         found = [one for one in self._queued.values() if not one.in_flight and wanted(one.alert)]
         for queued in found:
-            del self._queued[queued.alert.fingerprint]
+            del self._queued[queued.alert.alert_id]
         keys = {queued.key for queued in self._queued.values()}
         self._ready_at = {key: at for key, at in self._ready_at.items() if key in keys}
         return [queued.alert for queued in found]
@@ -165,9 +165,9 @@ class NotificationQueue:
         key = attempt.alerts[0].rule, attempt.event
         was_limited, self._most_together = self._most_together is not None, None
         for alert, delivery in attempt.items:
-            queued = self._queued.pop(alert.fingerprint)
+            queued = self._queued.pop(alert.alert_id)
             del queued.due[attempt.event]
-            self._remember_sent(alert.fingerprint, delivery)
+            self._remember_sent(alert.alert_id, delivery)
             if queued.due:  # behind the others
                 self._queue_again(queued)
                 self._hold(queued.key, now)
@@ -185,7 +185,7 @@ class NotificationQueue:
         With `retry_alone_at`, the sink has refused them for good: if it was one alert, it is not sent before that.
         """
         for (alert, _), delivery in zip(attempt.items, deliveries, strict=True):
-            queued = self._queued.pop(alert.fingerprint)
+            queued = self._queued.pop(alert.alert_id)
             queued.due[attempt.event] = delivery
             if retry_alone_at is not None and len(attempt.items) == 1:
                 queued.not_before = retry_alone_at
@@ -214,7 +214,7 @@ class NotificationQueue:
 
     def _queue_again(self, queued: _QueuedAlert) -> None:
         queued.in_flight = False
-        self._queued[queued.alert.fingerprint] = queued
+        self._queued[queued.alert.alert_id] = queued
 
     def _remember_sent(self, fingerprint: str, delivery: Delivery) -> None:
         self._sent[fingerprint, delivery.event, delivery.repeat] = None

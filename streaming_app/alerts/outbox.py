@@ -20,14 +20,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
-from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, Delivery
 from streaming_app.alerts.notification_queue import Attempt, Grouping, NotificationQueue
+from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem
 from streaming_app.job_status import FailingSink
 
 _MANY_FAILURES = 1_000  # enough for the longest pause
 _MAX_RETRY_AFTER_SECONDS = 3600.0  # for a receiver that asks for a longer pause
 
-IsMuted = Callable[[Alert], bool]
+IsMuted = Callable[[Problem], bool]
 """Tells whether an alert is muted now."""
 Results = Sequence[tuple[str, Delivery]]
 """What came of an attempt: each alert's fingerprint, and the delivery that replaces its former one."""
@@ -79,7 +79,7 @@ class SinkStatus:
 class Resend(NamedTuple):
     """A task: tell the sink again that these alerts fire."""
 
-    alerts: Sequence[Alert]
+    alerts: Sequence[Problem]
 
 
 Task = Attempt | Resend
@@ -111,28 +111,28 @@ class Outbox:
         # a sink that gets firing alerts again anyway is retried at least as often
         self._backoff = replace(backoff, max_seconds=min(backoff.max_seconds, sink.resend_seconds or math.inf))
         self._queue = NotificationQueue(sink.name, grouping if sink.groups else None)
-        self._firing: dict[str, Alert] = {}
+        self._firing: dict[str, Problem] = {}
         self._resend_at = math.inf
         self._paused_until = 0.0
         self._failures = 0
         self._busy = self._stopped = self._failing = False
         self._status = SinkStatus(sink.name)
 
-    def offer(self, alerts: Iterable[Alert], seconds: float) -> None:
+    def offer(self, alerts: Iterable[Problem], seconds: float) -> None:
         """Queue what is due of these alerts; one that is queued already is replaced by its latest state."""
         for alert in alerts:
             is_due = self._queue.add(alert, seconds)
             self._track_firing(alert, seconds, soon=not is_due)
 
-    def withdraw(self, wanted: IsMuted) -> dict[str, Alert]:
+    def withdraw(self, wanted: IsMuted) -> dict[str, Problem]:
         """Return the alerts that are `wanted`, and send none of them any more, except those that are just being sent.
 
         They are by fingerprint.
         """
-        withdrawn = {alert.fingerprint: alert for alert in self._firing.values() if wanted(alert)}
+        withdrawn = {alert.alert_id: alert for alert in self._firing.values() if wanted(alert)}
         for fingerprint in withdrawn:
             del self._firing[fingerprint]
-        return withdrawn | {alert.fingerprint: alert for alert in self._queue.withdraw(wanted)}
+        return withdrawn | {alert.alert_id: alert for alert in self._queue.withdraw(wanted)}
 
     def rank_groups(self, ranks: Mapping[str, int]) -> None:
         """Send what is about groups with a rank after everything else, the lowest first."""
@@ -187,16 +187,16 @@ class Outbox:
             results = self._attempted(task, failure, at, seconds)
         return Answer(results, self._record(failure, at, seconds))
 
-    def _track_firing(self, alert: Alert, seconds: float, *, soon: bool) -> None:
+    def _track_firing(self, alert: Problem, seconds: float, *, soon: bool) -> None:
         """Resend the alert while it fires, if the sink needs that; `soon` after a restart, when nothing else is due."""
         if not self._sink.resend_seconds:
             return
         if alert.state != FIRING:
-            self._firing.pop(alert.fingerprint, None)
+            self._firing.pop(alert.alert_id, None)
         else:
             if not self._firing:
                 self._resend_at = seconds + (0 if soon else self._sink.resend_seconds)
-            self._firing[alert.fingerprint] = alert
+            self._firing[alert.alert_id] = alert
         if not self._firing:
             self._resend_at = math.inf
 
@@ -217,7 +217,7 @@ class Outbox:
         else:
             self._queue.sent(attempt, seconds)
             self._status = replace(self._status, sent=self._status.sent + len(attempted))
-        return tuple(zip((alert.fingerprint for alert in attempt.alerts), attempted, strict=True))
+        return tuple(zip((alert.alert_id for alert in attempt.alerts), attempted, strict=True))
 
     def _record(self, failure: Failure | None, at: datetime, seconds: float) -> str | None:
         """Count the task, and pause after a failure; return a line for the operator."""
@@ -246,14 +246,14 @@ class Outboxes:
     def __init__(self, sinks: Iterable[SinkTraits], grouping: Grouping, backoff: Backoff) -> None:
         self.by_sink: Mapping[str, Outbox] = {sink.name: Outbox(sink, grouping, backoff) for sink in sinks}
         """The outbox of each sink, by its name."""
-        self._muted: dict[str, Alert] = {}
+        self._muted: dict[str, Problem] = {}
 
     def rank_groups(self, ranks: Mapping[str, int]) -> None:
         """Send what is about groups with a rank after everything else, the lowest first; see `groups.newcomers`."""
         for outbox in self.by_sink.values():
             outbox.rank_groups(ranks)
 
-    def settle(self, alerts: Iterable[Alert], is_muted: IsMuted | None) -> tuple[Alert, ...]:
+    def settle(self, alerts: Iterable[Problem], is_muted: IsMuted | None) -> tuple[Problem, ...]:
         """Return the alerts without the notifications that will never be sent: call it before they are stored.
 
         An alert that was resolved while it was muted is resolved only in those sinks that know that it fired.
@@ -264,14 +264,14 @@ class Outboxes:
             _without_unknown(alert) if alert.state == RESOLVED and is_muted(alert) else alert for alert in alerts
         )
 
-    def offer(self, alerts: Iterable[Alert], is_muted: IsMuted | None, seconds: float) -> None:
+    def offer(self, alerts: Iterable[Problem], is_muted: IsMuted | None, seconds: float) -> None:
         """Queue the `deliveries` of these alerts that have no `sent_at`, firing before resolved, unless muted.
 
         Offer every alert that changed, and after a restart every alert that is firing or has something to send: firing
         alerts are sent again to the sinks that require it. What is queued already, or was just sent, is not queued
         twice. Call it at every evaluation: what is no longer muted is then sent. Without mutes, `is_muted` is None.
         """
-        offered = self._muted | {alert.fingerprint: alert for alert in alerts if alert.opened_at}
+        offered = self._muted | {alert.alert_id: alert for alert in alerts if alert.opened_at}
         self._muted = {}
         if is_muted is not None:
             for outbox in self.by_sink.values():
@@ -286,7 +286,7 @@ class Outboxes:
         return tuple(outbox.status for outbox in self.by_sink.values())
 
 
-def _without_unknown(alert: Alert) -> Alert:
+def _without_unknown(alert: Problem) -> Problem:
     """Return a resolved alert without what is due to sinks that never heard of it, nor a firing one that is due."""
     known = {
         delivery.sink

@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Generic, NamedTuple, TypeVar
 
-from streaming_app.alerts.alert import WARNING, AlertKey, Finding
+from streaming_app.alerts.problem import WARNING, Finding, ProblemKey
 from streaming_app.alerts.survey import NO_SURVEY, ClusterSurvey, LostDescription
 from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD, STATES
 from streaming_app.health.history import GroupHistory
-from streaming_app.health.incidents import Incident
-from streaming_app.health.verdict import Verdict
 from streaming_app.job_status import DifferingGroup
 from streaming_app.lag.group_lag import GroupLag
 
@@ -43,10 +41,10 @@ class EvaluationContext:
     """Since when the cluster is known to keep topology descriptions, see `DescriptionSupport`; None if it is not."""
     descriptions_required: bool = False
     """Every group is to have a description, also one that never had any: `descriptions: always`."""
-    open_alerts: Container[AlertKey] = ()
-    """The alerts that are pending or firing."""
-    firing_alerts: Container[AlertKey] = ()
-    """Those of `open_alerts` that are not pending."""
+    open_problems: Container[ProblemKey] = ()
+    """Those that are pending or open."""
+    firing_problems: Container[ProblemKey] = ()
+    """Those of `open_problems` that are not pending."""
     differing_groups: Sequence[DifferingGroup] = ()
     """The groups that the self-check reports; they need not be in the tables."""
     copies: Sequence[GroupCopies] | None = ()
@@ -57,12 +55,8 @@ class EvaluationContext:
     """Of how many new groups there are findings: of the oldest."""
     left_out: set[str] = field(default_factory=set)
     """The new groups whose findings are left out; `evaluate` fills it."""
-    failed: set[AlertKey] = field(default_factory=set)
-    """Rules, or incidents, that could not be evaluated for a group; `evaluate` fills it."""
-    incidents: Sequence[Incident] = ()
-    """The open incidents."""
-    verdict_of: Callable[[str], Verdict | None] = lambda _group_id: None
-    """Returns the newest verdict on a group."""
+    failed: set[ProblemKey] = field(default_factory=set)
+    """Rules that could not be evaluated for a group; `evaluate` fills it."""
     lost_descriptions: Sequence[LostDescription] | None = ()
     """The descriptions that the plugin does not return; None before the job has looked."""
 
@@ -84,6 +78,9 @@ class RuleSettings(NamedTuple):
     thresholds: Thresholds
     while_catching_up: bool = False
 
+
+RuleSettingsLookup = Callable[[str | None], Mapping[str, RuleSettings]]
+"""Returns the settings of each rule that is enabled for a group, by the rule's name; for None, those for the job."""
 
 Snapshot = TypeVar("Snapshot")
 
@@ -141,26 +138,6 @@ class GroupRule(Rule[GroupSnapshot]):
     """Not checked on a cluster that does not keep topology descriptions."""
     hidden_by: frozenset[str] = frozenset()
     """Rules that say the same and more: with a finding of one of them for the group, this rule has none."""
-
-
-@dataclass(frozen=True)
-class GroupFinding:
-    """A finding of a rule for one group, and from when on it would fire."""
-
-    group_id: str
-    rule: str
-    finding: Finding
-    due_at: datetime
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClusterRule(Rule[Sequence[GroupFinding]]):
-    """A rule about many groups at once: with a finding, it takes the place of those of the rules in `replaces`.
-
-    `find` gets the findings of these rules for all groups, if there are any.
-    """
-
-    replaces: frozenset[str]
 
 
 NOT_DEAD = frozenset(STATES) - {DEAD}

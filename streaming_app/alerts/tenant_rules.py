@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from operator import attrgetter
 
-from streaming_app.alerts.alert import CRITICAL, AlertKey, Finding
+from streaming_app.alerts.problem import CRITICAL, Finding, ProblemKey
 from streaming_app.alerts.rule import (
     NOT_DEAD,
     EvaluationContext,
@@ -30,12 +30,12 @@ def _set_aside(group: GroupSnapshot, _thresholds: Thresholds, _context: Evaluati
     )
 
 
-def say_which_rows_are_old(findings: dict[AlertKey, Finding], groups: Iterable[GroupSnapshot]) -> None:
+def say_which_rows_are_old(findings: dict[ProblemKey, Finding], groups: Iterable[GroupSnapshot]) -> None:
     """Let every other finding about a group that is set aside say that its row is old."""
     old = {one.group_id for one in groups if one.set_aside_reason}
     for key, finding in findings.items():
-        if key.group_id in old and key.rule != "StreamsGroupSetAside":
-            findings[key] = replace(finding, details={**finding.details, "cut": _OLD_ROW})
+        if key.group_id in old and key.subject != "StreamsGroupSetAside":
+            findings[key] = replace(finding, evidence={**finding.evidence, "cut": _OLD_ROW})
 
 
 def rule_failed(group_id: str, rule: str, error: Exception) -> Finding:

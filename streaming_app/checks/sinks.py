@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 
-from streaming_app.alerts.alert import FIRING, INFO, RESOLVED, Alert
+from streaming_app.alerts.problem import FIRING, INFO, RESOLVED, Problem
 from streaming_app.checks.result import Result, failed, ok
 from streaming_app.errors import reason_of
 from streaming_app.notify.sink import BaseSettings, SinkError
@@ -58,8 +58,9 @@ def _send(settings: BaseSettings, cluster: str) -> Result:
     summary = "This is a test of `streams-groups check --send-test`: nothing is wrong."
     try:
         for event in (FIRING, RESOLVED):
-            resolved_at = now if event == RESOLVED else None
-            sink.send(Alert(cluster, None, TEST_RULE, INFO, event, now, now, resolved_at, summary, {}), event)
+            ended_at = now if event == RESOLVED else None
+            one = Problem("test", cluster, None, TEST_RULE, INFO, now, now, ended_at, None, None, {}, summary, {})
+            sink.send(one, event)
     except SinkError as error:
         return failed(check, str(error))
     finally:

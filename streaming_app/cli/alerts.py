@@ -1,4 +1,4 @@
-"""The command `alerts`, which shows the alerts, and `alerts mute`, which keeps those of some groups from being sent."""
+"""The command `alerts`, which shows the problems; `alerts end`, which ends one, and `alerts mute`, which sends none."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from streaming_app.cli.printing import echo, echo_error, echo_json, echo_rows
 from streaming_app.cli.process import user_name
 from streaming_app.cli.removed import CommandGroup
 from streaming_app.cli.warehouse import max_age_option, open_reader, report_staleness
+from streaming_app.errors import WarehouseError
 from streaming_app.tables.location import Location
 from streaming_app.text import count, escape, utc
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 @click.option("--muted", "count_muted", is_flag=True, help="With --check: muted alerts count, too.")
 @max_age_option
 @click.option("--pending", is_flag=True, help="Also alerts whose condition has not held long enough to fire.")
-@click.option("--resolved", is_flag=True, help="Also resolved alerts.")
+@click.option("--resolved", is_flag=True, help="Also those that ended.")
 @click.option("--json", "as_json", is_flag=True, help="Everything about them, as JSON.")
 @click.pass_context
 @handle_errors
@@ -46,41 +47,43 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
     as_json: bool,
 ) -> None:
     """Show the alerts that fire now."""
-    from streaming_app.alerts.alert import FIRING, PENDING, RESOLVED  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.alerts.problem import FIRING, HEALTH, PENDING, RESOLVED  # noqa: PLC0415 - not loaded by --help
     from streaming_app.notify.mutes import ActiveMutes  # noqa: PLC0415
-    from streaming_app.tables.alerts_table import read_alerts, to_json  # noqa: PLC0415
+    from streaming_app.tables.alerts_table import read_problems, to_json  # noqa: PLC0415
     from streaming_app.tables.reader import quote  # noqa: PLC0415
 
     if context.invoked_subcommand is not None:
         return
     states = [FIRING, *([PENDING] if pending else []), *([RESOLVED] if resolved else [])]
-    condition = f"cluster = {quote(cluster)} AND state IN ({', '.join(map(quote, states))})"
+    condition = f"cluster = {quote(cluster)}" + ("" if resolved else " AND ended_at IS NULL")
     reader, _ = open_reader(warehouse, cluster, "alerts")
-    found = sorted(read_alerts(reader, condition), key=lambda alert: alert.urgency)
+    found = [one for one in read_problems(reader, condition) if one.state in states]
+    found.sort(key=lambda alert: alert.urgency)
     mutes = ActiveMutes(warehouse, cluster, echo_error)
     mutes.refresh()
-    by = {alert.fingerprint: mutes.find(alert) for alert in found if alert.state != RESOLVED}
+    by = {alert.alert_id: mutes.find(alert) for alert in found if alert.state != RESOLVED}
     muted = {name: one for name, one in by.items() if one}
     if as_json:
-        echo_json([to_json(one) | {"muted": _to_json(muted.get(one.fingerprint))} for one in found])
+        echo_json([to_json(one) | {"muted": _to_json(muted.get(one.alert_id))} for one in found])
     elif found:
-        has_incidents = any(alert.incident_id for alert in found)
+        has_causes = any(alert.cause for alert in found)
         rows = [
             {
+                "ID": alert.alert_id,
                 "STATE": alert.state,
                 "SEVERITY": alert.severity,
                 "RULE": alert.rule,
                 "GROUP": alert.group_id,
-                **({"INCIDENT": alert.incident_id} if has_incidents else {}),
-                "SINCE": alert.pending_since,
+                **({"CAUSE": alert.cause} if has_causes else {}),
+                "SINCE": alert.since,
                 "UNSENT": ", ".join(f"{d.sink} ({d.error or 'waiting'})" for d in alert.deliveries if not d.sent_at),
-                **({"MUTED": _until(muted.get(alert.fingerprint))} if muted else {}),
+                **({"MUTED": _until(muted.get(alert.alert_id))} if muted else {}),
                 "SUMMARY": alert.summary,
             }
             for alert in found
         ]
         echo_rows(rows)
-        firing_ones = (alert.group_id for alert in found if alert.incident_id and alert.state == FIRING)
+        firing_ones = (alert.group_id for alert in found if alert.subject == HEALTH and alert.state == FIRING)
         if first := next(firing_ones, None):
             echo_error(f"Since when, why, and what will be lost: streams-groups why --group {shlex.quote(first)}")
     else:
@@ -90,7 +93,7 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
         echo_error(f"Muted until {utc(one.ends_at)} by {one.created_by}, {one.pattern.pattern}{why}")
     is_stale = report_staleness(warehouse, cluster, max_age)
     if check:
-        firing = [alert.fingerprint for alert in found if alert.state == FIRING]
+        firing = [alert.alert_id for alert in found if alert.state == FIRING]
         # As amtool: who mutes an alert does not want to be woken by it, by whatever calls this command either.
         ignored = set() if count_muted else muted.keys() & firing
         if ignored:
@@ -115,6 +118,36 @@ class _RefusedMute(click.UsageError):
         """Print the line."""
         self.ctx = None  # click prints the usage of a command that it knows
         super().show(file)
+
+
+@alerts.command()
+@warehouse_options
+@click.argument("alert_id", metavar="ID")
+@click.option(
+    "--reason",
+    type=click.Choice(["retired", "planned"]),
+    required=True,
+    help="Nobody runs the group any more, or it is meant to be so.",
+)
+@handle_errors
+def end(warehouse: Location, cluster: str, alert_id: str, reason: str) -> None:
+    """End the problem with the health of a group that has this ID.
+
+    The job notes it at its next evaluation, and tells the sinks.
+    """
+    from streaming_app.alerts.problem import HEALTH  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.tables.alerts_table import OPEN, read_problems  # noqa: PLC0415
+    from streaming_app.tables.health_tables import EndedProblems  # noqa: PLC0415
+    from streaming_app.tables.reader import quote  # noqa: PLC0415
+
+    files, (reader, _) = EndedProblems(warehouse, cluster), open_reader(warehouse, cluster, "alerts")
+    found = read_problems(reader, f"cluster = {quote(cluster)} AND {OPEN} AND alert_id = {quote(alert_id)}")
+    if not found or alert_id in files.reasons():
+        raise WarehouseError(f"No open alert {alert_id!r}: `streams-groups alerts` lists them")
+    if found[0].subject != HEALTH:
+        raise WarehouseError(f"{alert_id} is of the rule {found[0].rule}: it ends when its condition is over")
+    files.end(alert_id, reason, user_name(), datetime.now(timezone.utc))
+    echo(f"{alert_id} has ended: {reason}.")
 
 
 @alerts.command()
@@ -147,13 +180,12 @@ def mute(warehouse: Location, cluster: str, pattern: str, duration: str | None, 
 
 def _matches(warehouse: Location, cluster: str, new: Mute) -> str:
     """Return what the mute is about now, so that a pattern that matches too much, or nothing, is noticed."""
-    from streaming_app.alerts.alert import FIRING  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.tables.alerts_table import read_alerts  # noqa: PLC0415
+    from streaming_app.tables.alerts_table import OPEN, read_problems  # noqa: PLC0415 - not loaded by --help
     from streaming_app.tables.reader import WarehouseReader, quote  # noqa: PLC0415
 
     reader, own = WarehouseReader(warehouse), f"cluster = {quote(cluster)}"
     groups = reader.query(f"SELECT group_id FROM groups WHERE {own} AND deleted_at IS NULL")["group_id"].to_pylist()  # noqa: S608 - quoted
-    firing = read_alerts(reader, f"{own} AND state = {quote(FIRING)}")
+    firing = read_problems(reader, f"{own} AND {OPEN}")
     matching = sum(1 for group_id in groups if new.pattern.matches(group_id))
     muted = sum(1 for alert in firing if new.matches(alert))
     return f"{matching:,} of {len(groups):,} groups match, {muted:,} of {len(firing):,} firing alerts are muted"

@@ -15,7 +15,7 @@ COMMANDS = {
     "groups": ("list_groups", "describe", "history", "diff"),
     "lag": ("lag", "copies"),
     "alerts": ("alerts",),
-    "health": ("why", "incidents"),
+    "health": ("why",),
     "tables": ("status", "sql"),
     "quarantine": ("quarantine",),
     "verify": ("verify",),

@@ -24,21 +24,19 @@ from pydantic import (
 )
 from typing_extensions import Self
 
-from streaming_app.alerts.alert import CRITICAL, INFO, WARNING
 from streaming_app.alerts.evaluate import (
     RULES,
     RULES_FOR_COPIES,
     RULES_FOR_DIFFERING_GROUPS,
     RULES_FOR_GROUPS,
-    RULES_FOR_INCIDENTS,
+    RULES_FOR_HEALTH,
     RULES_FOR_LAG,
     AnyRule,
-    RuleSettingsLookup,
 )
 from streaming_app.alerts.health_rules import REPLACED
-from streaming_app.alerts.lifecycle import NotifyPolicy
 from streaming_app.alerts.notification_queue import Grouping
-from streaming_app.alerts.rule import MAX_NEW_GROUPS, RuleSettings
+from streaming_app.alerts.problem import CRITICAL, INFO, WARNING
+from streaming_app.alerts.rule import MAX_NEW_GROUPS, RuleSettings, RuleSettingsLookup
 from streaming_app.alerts.survey import DescriptionMode
 from streaming_app.config.running_hours import as_list
 from streaming_app.section import Duration, Pattern, PositiveDuration, Section
@@ -92,7 +90,7 @@ else:
     RuleSections = _make_sections("RuleSections", RULES.values(), partial=False)
     OverrideSections = _make_sections(
         "OverrideSections",
-        (*RULES_FOR_INCIDENTS, *RULES_FOR_GROUPS, *RULES_FOR_COPIES, *RULES_FOR_LAG, *RULES_FOR_DIFFERING_GROUPS),
+        (*RULES_FOR_HEALTH, *RULES_FOR_GROUPS, *RULES_FOR_COPIES, *RULES_FOR_LAG, *RULES_FOR_DIFFERING_GROUPS),
         partial=True,
     )
 
@@ -119,9 +117,6 @@ class AlertSettings(Section):
     """Whether the rules about lag are for streams groups only, or for groups of every type."""
     successors: Mapping[str, str] = Field(default_factory=dict)
     """Group to the one that takes over from it, whatever its topology, once its commits have passed."""
-    keep_firing_for: Duration = 0.0
-    repeat_after: PositiveDuration | None = None
-    """A firing notification is repeated this long after it was sent; default never."""
     group_wait: Duration = Grouping.group_wait
     """How long the first alert of a rule waits for others, in sinks that people read."""
     group_interval: Duration = Grouping.group_interval
@@ -144,10 +139,6 @@ class AlertSettings(Section):
         """Return the rules of earlier releases that have settings here, which do nothing, and what replaced them."""
         layers = (self.rules, *(override.rules for override in self.overrides))
         return {name: REPLACED[name] for layer in layers for name in getattr(layer, "_replaced", ())}
-
-    def notify_policy(self, sinks: Iterable[str]) -> NotifyPolicy:
-        """Return the policy for notifications to the sinks with these names."""
-        return NotifyPolicy(tuple(sinks), self.keep_firing_for, self.repeat_after)
 
     @property
     def grouping(self) -> Grouping:

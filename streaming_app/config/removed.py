@@ -12,10 +12,13 @@ _RULES = {
     "StreamsGroupTaskTwice": "`streams-groups verify`, or the table `task_copies`",
     "StreamsGroupWarmupStays": "`streams-groups copies`, or the metric streams_group_warmup_tasks",
     "StreamsGroupsDescriptionPlugin": "`streams-groups check`",
+    "StreamsGroupsDescriptionsMissing": "`StreamsGroupDescriptionMissing`, which each group has; one message names all",
     "StreamsGroupsFlood": "the metrics streams_groups_new and streams_groups_new_left_out",
     "StreamsGroupsSchemaDrift": "the metric streams_groups_unknown_tags_records_total",
 }
 REMOVED: Mapping[tuple[str, ...], str] = {
+    ("alerts", "keep_firing_for"): "`for` of the rule; a problem ends once it is over",
+    ("alerts", "repeat_after"): "`repeat_interval` of Alertmanager, or the repetition of the pager",
     ("metrics", "compatibility"): "the table of names of other exporters in docs/metrics.md",
     ("page", "listen"): "`streams-groups web --listen HOST:PORT`, a process of its own",
     ("page", "memory"): "a limit of the unit or container of `streams-groups web`",

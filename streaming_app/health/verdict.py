@@ -143,6 +143,11 @@ class Verdict:
     recheck_at: datetime | None = None
 
 
+def is_bad(verdict: Verdict) -> bool:
+    """Tell whether a verdict opens a problem."""
+    return verdict.verdict in BAD or (verdict.verdict == RESTORING and verdict.severity is not None)
+
+
 WORST_FIRST = (LOSING, DOWN, STALLED, BEHIND, UNSTABLE, RESTORING, UNKNOWN, OK, IDLE, OFF)
 _MOST_SEVERE_FIRST = (CRITICAL, WARNING)
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import ClassVar, NamedTuple, Protocol
 
-from streaming_app.alerts.alert import Alert
-from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed, StoredHealth
+from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
 from streaming_app.alerts.evaluate import watches_any
 from streaming_app.alerts.notification_queue import Grouping
 from streaming_app.alerts.outbox import Backoff, IsMuted, Outboxes, Results, SinkStatus
+from streaming_app.alerts.problem import Problem
 from streaming_app.alerts.survey import DescriptionSupport, LostDescription
 from streaming_app.errors import OtherOwnerError
 from streaming_app.groups.copies_status import GroupCopies
@@ -32,7 +32,7 @@ from streaming_app.notify.sink import Sink
 from streaming_app.report import Report
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.fence import Fence
-from streaming_app.tables.health_tables import EndedIncidents, HealthTables
+from streaming_app.tables.health_tables import EndedProblems, HealthTables
 from streaming_app.text import count
 
 _RETRY_SAVE_SECONDS = 10.0  # delta-rs logs a lot at each attempt when the disk is full
@@ -44,7 +44,7 @@ class Mutes(Protocol):
     def refresh(self) -> bool:
         """Read new mutes, and return whether any is active."""
 
-    def is_muted(self, alert: Alert) -> bool:
+    def is_muted(self, problem: Problem) -> bool:
         """Return whether an alert is muted now."""
 
 
@@ -95,7 +95,7 @@ class AlertService(Service):
         sources: Sources,
         store: AlertsTable,
         health: HealthTables,
-        ended: EndedIncidents,
+        ended: EndedProblems,
         sinks: Iterable[Sink],
         descriptions: DescriptionSupport,
         report: Report,
@@ -118,18 +118,18 @@ class AlertService(Service):
         self._health_tables, self._ended = health, ended
         self._engine = AlertEngine(
             config.engine,
-            store.alerts(),
+            store.problems(),
             outboxes,
             descriptions,
             is_muted=self._muted(),
-            health=StoredHealth(health.verdicts(), health.incidents(datetime.now(timezone.utc))),
+            verdicts=health.verdicts(),
         )
         self._dispatcher = Dispatcher(sinks, outboxes, self._delivered, report, max_named=config.grouping.max_named)
         self._queue()
 
-    def open_alerts(self) -> tuple[Alert, ...]:
-        """Return the alerts that are pending or firing, as of the last evaluation."""
-        return self._engine.open_alerts
+    def problems(self) -> tuple[Problem, ...]:
+        """Return the problems that are pending or open, as of the last evaluation."""
+        return self._engine.problems
 
     def sinks(self) -> tuple[SinkStatus, ...]:
         """Return the status of each sink."""
@@ -236,19 +236,18 @@ class AlertService(Service):
         self._store.maintain(self._config.retention_days)
 
     def _save_health(self) -> None:
-        """Write the verdicts and incidents that are not written yet; what cannot be written is tried again."""
+        """Write the verdicts that are not written yet; what cannot be written is tried again."""
         unsaved = self._engine.unsaved_health
-        if not (unsaved.verdicts or unsaved.changes or unsaved.incidents):
+        if not (unsaved.verdicts or unsaved.changes):
             return
         if time.monotonic() < self._retry_health_at:
             return
         self._retry_health_at = time.monotonic() + _RETRY_SAVE_SECONDS
-        tables, incident_of = self._health_tables, {}
+        tables, problem_of = self._health_tables, {}
         for group_id in unsaved.verdicts:
-            if incident := self._engine.incident_of(group_id):
-                incident_of[group_id] = incident.incident_id
-        tables.save_incidents(unsaved.incidents)
-        tables.save_verdicts(unsaved.verdicts, unsaved.gone, incident_of, datetime.now(timezone.utc))
+            if one := self._engine.problem_with(group_id):
+                problem_of[group_id] = one.alert_id
+        tables.save_verdicts(unsaved.verdicts, unsaved.gone, problem_of, datetime.now(timezone.utc))
         tables.append_changes(unsaved.changes)
         self._retry_health_at = 0.0
         self._engine.saved_health(unsaved)

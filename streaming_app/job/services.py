@@ -36,7 +36,7 @@ from streaming_app.metrics.collector import MetricSources, make_registry
 from streaming_app.notify.mutes import ActiveMutes
 from streaming_app.report import Report
 from streaming_app.tables.alerts_table import AlertsTable
-from streaming_app.tables.health_tables import EndedIncidents, HealthTables
+from streaming_app.tables.health_tables import EndedProblems, HealthTables
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
 from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.text import megabytes
@@ -168,7 +168,7 @@ def background_services(
             EngineSettings(
                 config.cluster,
                 config.alerts.rule_settings_of(),
-                config.alerts.notify_policy(sink.name for sink in config.sinks if sink.gets_alerts),
+                tuple(sink.name for sink in config.sinks if sink.gets_alerts),
                 lag_of_all_groups=config.alerts.lag_of == "all",
                 max_new_groups=config.alerts.max_new_groups,
                 late_seconds=_LATE_SECONDS + 2 * config.trigger,
@@ -194,7 +194,7 @@ def background_services(
         ),
         store,
         HealthTables(config.warehouse, config.cluster, fence),
-        EndedIncidents(config.warehouse, config.cluster),
+        EndedProblems(config.warehouse, config.cluster),
         [sink.sink() for sink in config.sinks if sink.gets_alerts],
         descriptions,
         report,
@@ -208,7 +208,7 @@ def background_services(
                 config.cluster,
                 group_cache,
                 health,
-                alerts.open_alerts,
+                alerts.problems,
                 alerts.sinks,
                 newest_lag,
                 copies.sums if copies else dict,

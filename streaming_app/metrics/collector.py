@@ -20,8 +20,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric as MetricFamily
 from prometheus_client.registry import Collector
 
-from streaming_app.alerts.alert import Alert
 from streaming_app.alerts.outbox import SinkStatus
+from streaming_app.alerts.problem import Problem
 from streaming_app.config.sections import MetricsSettings
 from streaming_app.groups.newcomers import NEW_FOR, is_newcomer, select
 from streaming_app.groups.snapshot import GroupSnapshot
@@ -59,7 +59,7 @@ class MetricSources:
     cluster: str
     groups: GroupSource
     health: Health
-    alerts: Callable[[], Iterable[Alert]] = tuple
+    alerts: Callable[[], Iterable[Problem]] = tuple
     """Returns the open alerts."""
     sinks: Callable[[], Sequence[SinkStatus]] = tuple
     lag: Callable[[], Sequence[LagRow] | None] = lambda: None

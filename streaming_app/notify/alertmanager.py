@@ -5,7 +5,7 @@ Alertmanager notifies only once. Other than Prometheus it gives an `endsAt` far 
 down, or an alert is muted here, resolves nothing there. Only the alert Watchdog ends soon, which is what it is for.
 
 Labels identify an alert there. When the verdict of an incident becomes worse, the alert has another name or severity:
-the one with the former labels is ended at the same moment. Which they were is stored with the alert (`alert.WAS`).
+the one with the former labels is ended at the same moment. Which they were is in the time line of the problem.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, Identity
+from streaming_app.alerts.problem import FIRING, RESOLVED, Identity, Problem
 from streaming_app.chunks import chunks
 from streaming_app.notify.http_post import AuthSettings, check_url, post, split_url
 from streaming_app.notify.message import dump_json, format_value
@@ -82,11 +82,11 @@ class AlertmanagerSink(Sink):
             self.beat_seconds: float | None = settings.resend
         self._skipped_until: dict[str, float] = {}
 
-    def send(self, alert: Alert, event: str) -> None:
+    def send(self, alert: Problem, event: str) -> None:
         """Send to every member. Raises SinkError if none accepted it."""
         self._post(self._to_api_alerts(alert, event))
 
-    def resend(self, alerts: Sequence[Alert]) -> None:
+    def resend(self, alerts: Sequence[Problem]) -> None:
         """Send the firing alerts again, in batches."""
         for batch in chunks(alerts, _BATCH_SIZE):
             self._post([one for alert in batch for one in self._to_api_alerts(alert, FIRING)])
@@ -113,29 +113,28 @@ class AlertmanagerSink(Sink):
             "generatorURL": self._settings.generator_url or "",
         }
 
-    def _to_api_alerts(self, alert: Alert, event: str) -> list[dict[str, Any]]:
+    def _to_api_alerts(self, alert: Problem, event: str) -> list[dict[str, Any]]:
         """Return the alert as it is, and the end of what it was before."""
         now = self._now()
-        ends_at = (
-            (alert.resolved_at or now) if event == RESOLVED else now + timedelta(seconds=self._settings.ends_after)
-        )
+        ends_at = (alert.ended_at or now) if event == RESOLVED else now + timedelta(seconds=self._settings.ends_after)
         return [
             *(self._to_api_alert(alert, one, min(now, ends_at)) for one in alert.was if one != alert.identity),
             self._to_api_alert(alert, alert.identity, ends_at),
         ]
 
-    def _to_api_alert(self, alert: Alert, identity: Identity, ends_at: datetime) -> dict[str, Any]:
+    def _to_api_alert(self, alert: Problem, identity: Identity, ends_at: datetime) -> dict[str, Any]:
         own_labels = {"alertname": identity.rule, "severity": identity.severity, "cluster": alert.cluster}
+        own_labels = {**alert.labels, **own_labels}
         if alert.group_id is not None:
             own_labels["group"] = alert.group_id
-        details = "\n".join(f"{name}: {format_value(value)}" for name, value in alert.details.items())
+        details = "\n".join(f"{name}: {format_value(value)}" for name, value in alert.evidence.items())
         annotations = {
             "summary": alert.summary,
             "details": shorten(details, _MAX_DETAILS),
             "runbook_url": self._settings.runbook_link(alert),
             "page_url": self._settings.page_link(alert),
         }
-        return self._api_alert(own_labels, annotations, alert.opened_at or alert.pending_since, ends_at)
+        return self._api_alert(own_labels, annotations, alert.opened_at or alert.since, ends_at)
 
     def _post(self, alerts: list[dict[str, Any]]) -> None:
         """Send to all members, but skip one that failed until the next resend: it must not delay the others."""

@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlencode
 from pydantic import PrivateAttr, SecretStr, model_validator
 from typing_extensions import Self
 
-from streaming_app.alerts.alert import CRITICAL, FIRING, RESOLVED, WARNING, Alert
+from streaming_app.alerts.problem import CRITICAL, FIRING, RESOLVED, WARNING, Problem
 from streaming_app.notify import apprise_program
 from streaming_app.notify import message as texts
 from streaming_app.notify.connection import CaSettings
@@ -126,7 +126,7 @@ class MessageSink(TextSink):
         super().__init__(settings.name)
         self._settings, self._most = settings, min(_MAX_CHARACTERS, int(limit * _ESCAPED))
 
-    def send(self, alert: Alert, event: str) -> None:
+    def send(self, alert: Problem, event: str) -> None:
         """Send a message about one alert. Raises SinkError."""
         _send(
             self._settings,
@@ -149,7 +149,7 @@ class IncidentSink(Sink):
         super().__init__(settings.name)
         self._settings, self._key = settings, key
 
-    def send(self, alert: Alert, event: str) -> None:
+    def send(self, alert: Problem, event: str) -> None:
         """Open the incident of an alert, or resolve it. Raises SinkError."""
         own = texts.notification_id(alert, FIRING)
         incident = {self._key: own, "action": "map"}  # resolved by a success, else opened
@@ -158,11 +158,11 @@ class IncidentSink(Sink):
         _send(self._settings, texts.format_title(alert, event), text, _kind(alert, event), incident, close)
 
 
-def _message(alert: Alert, event: str, settings: AppriseSettings) -> str:
+def _message(alert: Problem, event: str, settings: AppriseSettings) -> str:
     return texts.format_message(alert, event, settings.runbook_link(alert), settings.page_link(alert))
 
 
-def _kind(about: Alert | AlertGroup, event: str) -> str:
+def _kind(about: Problem | AlertGroup, event: str) -> str:
     return _RESOLVED if event == RESOLVED else _KINDS.get(about.severity, _OTHER)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from streaming_app.alerts.alert import RESOLVED, Alert, severity_rank
+from streaming_app.alerts.problem import BY_EVIDENCE, RESOLVED, Problem, severity_rank
 from streaming_app.text import and_more, count, digest, escape, first_of, shorten, utc_iso
 
 _MAX_ID, _MAX_SUMMARY, _MAX_VALUE = 200, 500, 10_000  # characters
@@ -28,7 +28,7 @@ _NO_WIDTH = "\u200b"
 # --- One alert --------------------------------------------------------------------------------------------------------
 
 
-def format_title(alert: Alert, event: str, show_id: Callable[[str], str] = str) -> str:
+def format_title(alert: Problem, event: str, show_id: Callable[[str], str] = str) -> str:
     """Return the title in one line: `[FIRING] StreamsGroupNotReady: payments (cluster default)`.
 
     `show_id` gets the group id, shortened, and returns what to show for it.
@@ -39,19 +39,24 @@ def format_title(alert: Alert, event: str, show_id: Callable[[str], str] = str) 
     return f"[{event.upper()}] {alert.rule}: {subject}"
 
 
-def format_summary(alert: Alert) -> str:
+def format_summary(alert: Problem) -> str:
     """Return the summary in one line."""
     return shorten(one_line(alert.summary), _MAX_SUMMARY)
 
 
-def format_message(alert: Alert, event: str, runbook: str | None, page: str | None = None) -> str:
+def format_message(alert: Problem, event: str, runbook: str | None, page: str | None = None) -> str:
     """Return the whole message in a few lines, the most important first."""
-    fields = {"severity": alert.severity, "since": utc_iso(alert.pending_since)}
+    fields = {"severity": alert.severity, "since": utc_iso(alert.since)}
     if alert.opened_at:
         fields["fired"] = utc_iso(alert.opened_at)
-    if event == RESOLVED and alert.resolved_at:
-        fields["resolved"] = utc_iso(alert.resolved_at)
-    for name, value in alert.details.items():
+    if event == RESOLVED and alert.ended_at:
+        fields["resolved"] = utc_iso(alert.ended_at)
+    if event == RESOLVED and alert.ended_by and alert.ended_by != BY_EVIDENCE:
+        fields["ended by"] = alert.ended_by
+    fields |= {name: one_line(value) for name, value in alert.labels.items()}
+    if alert.cause:
+        fields["cause"] = shorten(one_line(alert.cause), _MAX_ID)
+    for name, value in alert.evidence.items():
         fields[shorten(one_line(str(name)), _MAX_ID)] = shorten(one_line(format_value(value)), _MAX_VALUE)
     if runbook:
         fields["runbook"] = runbook
@@ -67,14 +72,14 @@ def format_message(alert: Alert, event: str, runbook: str | None, page: str | No
 class AlertGroup:
     """Two or more alerts of one rule with the same event, in the order in which they became due."""
 
-    alerts: tuple[Alert, ...]
+    alerts: tuple[Problem, ...]
     event: str
     """`firing` or `resolved`."""
     max_named: int = 20
     """How many of them a message names; of the others it says how many they are."""
 
     @property
-    def first(self) -> Alert:
+    def first(self) -> Problem:
         """The alert that became due first, for what all have in common: the rule and the cluster."""
         return self.alerts[0]
 
@@ -86,12 +91,12 @@ class AlertGroup:
     @property
     def since(self) -> datetime:
         """Since when the first of the conditions has held."""
-        return min(alert.pending_since for alert in self.alerts)
+        return min(alert.since for alert in self.alerts)
 
     @property
     def at(self) -> datetime:
         """When the last of them fired, or was resolved."""
-        times = ((alert.resolved_at if self.event == RESOLVED else alert.opened_at) for alert in self.alerts)
+        times = ((alert.ended_at if self.event == RESOLVED else alert.opened_at) for alert in self.alerts)
         return max((time for time in times if time), default=self.since)
 
     @property
@@ -127,7 +132,7 @@ def format_names(group: AlertGroup) -> str:
 def format_group_message(
     group: AlertGroup,
     runbook: str | None = None,
-    page_link: Callable[[Alert], str | None] = lambda _alert: None,
+    page_link: Callable[[Problem], str | None] = lambda _alert: None,
     max_characters: int | None = None,
 ) -> str:
     """Return the message: a line for each alert that is named, how many more there are, and what they have in common.
@@ -149,7 +154,7 @@ def format_group_message(
     return "\n".join([*lines, "", *common])
 
 
-def _alert_lines(group: AlertGroup, page_link: Callable[[Alert], str | None]) -> Iterator[str]:
+def _alert_lines(group: AlertGroup, page_link: Callable[[Problem], str | None]) -> Iterator[str]:
     for alert in group.alerts[: group.max_named]:
         link = page_link(alert)
         yield f"- {format_summary(alert)}" + (f" {link}" if link else "")
@@ -172,19 +177,19 @@ def dump_json(value: object) -> str:
     return json.dumps(value, default=_to_jsonable, separators=(",", ":"))
 
 
-def event_at(alert: Alert, event: str) -> datetime:
+def event_at(alert: Problem, event: str) -> datetime:
     """Return when the alert fired, or was resolved."""
-    return (alert.resolved_at if event == RESOLVED else alert.opened_at) or alert.pending_since
+    return (alert.ended_at if event == RESOLVED else alert.opened_at) or alert.since
 
 
-def repeat_number(alert: Alert, event: str, sink: str) -> int:
+def repeat_number(alert: Problem, event: str, sink: str) -> int:
     """Return how often this sink was notified of the event before, with `repeat_after`."""
     return next((d.repeat for d in alert.deliveries if (d.sink, d.event) == (sink, event)), 0)
 
 
-def notification_id(alert: Alert, event: str, repeat: int = 0) -> str:
+def notification_id(alert: Problem, event: str, repeat: int = 0) -> str:
     """Return an id that is the same for every attempt. A hash, because headers cannot contain every group name."""
-    return digest(f"{alert.fingerprint}/{event}/{repeat}", 32)
+    return digest(f"{alert.alert_id}/{event}/{repeat}", 32)
 
 
 def one_line(text: str) -> str:

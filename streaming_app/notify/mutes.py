@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import AliasChoices, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from typing_extensions import Self
 
-from streaming_app.alerts.alert import Alert
+from streaming_app.alerts.problem import Problem
 from streaming_app.errors import WarehouseError
 from streaming_app.regex import Regex
 from streaming_app.report import Report, ReportOnce
@@ -49,7 +49,7 @@ class Mute(BaseModel):
         """Return whether it has started and not ended."""
         return self.starts_at - _CLOCK_DIFFERENCE <= now < self.ends_at
 
-    def matches(self, alert: Alert) -> bool:
+    def matches(self, alert: Problem) -> bool:
         """Return whether the alert is muted while this is active. One about the job or the cluster never is."""
         return alert.group_id is not None and self.pattern.matches(alert.group_id)
 
@@ -201,10 +201,10 @@ class ActiveMutes:
                 self._report_error(f"mutes: {what}: `streams-groups alerts mute` is for every rule")
         return bool(self.active)
 
-    def find(self, alert: Alert) -> Mute | None:
+    def find(self, alert: Problem) -> Mute | None:
         """Return the active mute of an alert that ends last, as of the last `refresh`; None if it has none."""
         return next((one for one in reversed(self.active) if one.matches(alert)), None)
 
-    def is_muted(self, alert: Alert) -> bool:
+    def is_muted(self, alert: Problem) -> bool:
         """Return whether an alert is muted, as of the last `refresh`."""
         return self.find(alert) is not None

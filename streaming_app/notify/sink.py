@@ -14,7 +14,7 @@ from urllib.parse import quote
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 from typing_extensions import Self
 
-from streaming_app.alerts.alert import FIRING, Alert
+from streaming_app.alerts.problem import FIRING, Problem
 from streaming_app.errors import reason_of
 from streaming_app.notify.message import AlertGroup
 from streaming_app.secret_file import read_secret_file
@@ -50,10 +50,10 @@ class Sink(ABC):
         self.name = name
 
     @abstractmethod
-    def send(self, alert: Alert, event: str) -> None:
+    def send(self, alert: Problem, event: str) -> None:
         """Send a `firing` or `resolved` notification, and return once the receiver has it. Raises SinkError."""
 
-    def resend(self, alerts: Sequence[Alert]) -> None:
+    def resend(self, alerts: Sequence[Problem]) -> None:
         """Send alerts that still fire again, every `resend_seconds`. Raises SinkError."""
         for alert in alerts:
             self.send(alert, FIRING)
@@ -106,11 +106,11 @@ class BaseSettings(Section):
         """Return host and port of each receiver; empty for one that needs no connection. Raises SinkError."""
         return ()
 
-    def runbook_link(self, alert: Alert) -> str | None:
+    def runbook_link(self, alert: Problem) -> str | None:
         """Return the link to the runbook for this alert."""
         return self.runbook_url and self.runbook_url.replace("{rule}", quote(alert.rule))
 
-    def page_link(self, alert: Alert) -> str | None:
+    def page_link(self, alert: Problem) -> str | None:
         """Return the link to the page for this alert; None if it would need a group, or would be too long."""
         link = self.page_url
         if link is None or (alert.group_id is None and "{group}" in link):

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from streaming_app.alerts.alert import Alert
+from streaming_app.alerts.problem import Problem
 from streaming_app.notify.http_post import SecretUrlSettings, post
 from streaming_app.notify.sink import Sink
 from streaming_app.section import Duration
@@ -42,7 +42,7 @@ class WatchdogSink(Sink):
         self.beat_seconds: float = settings.interval
         self._settings = settings
 
-    def send(self, alert: Alert, event: str) -> None:
+    def send(self, alert: Problem, event: str) -> None:
         """Take a test notification of `check`: the URL is requested. Raises SinkError."""
         del event
         self.beat(alert.cluster, alert.summary)

@@ -7,8 +7,10 @@ The body, version 1:
      "timestamp": when it fired or was resolved,
      "data": {"fingerprint": identifies this alert; a later alert of the same rule and group has a different one,
               "cluster", "group_id": null for alerts about the job or the cluster, "rule", "severity", "state",
-              "pending_since", "opened_at", "resolved_at": null while it fires,
+              "pending_since": since when the condition holds, "opened_at", "resolved_at": null while it fires,
               "summary": one line, "details": an object with further context,
+              "labels": those declared for the group, "cause": what is proven to be one, or null,
+              "ended_by": null while it fires,
               "runbook_url", "page_url": null if there is none}}
 
 Times are ISO 8601 in UTC. Fields may be added; an incompatible change would increase the version. The header
@@ -29,7 +31,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import SecretStr, field_validator, model_validator
 from typing_extensions import Self
 
-from streaming_app.alerts.alert import Alert
+from streaming_app.alerts.problem import Problem
 from streaming_app.notify.http_post import AuthSettings, SecretUrlSettings, post
 from streaming_app.notify.message import dump_json, event_at, notification_id, repeat_number
 from streaming_app.notify.sink import Sink, SinkError, check_setting
@@ -88,7 +90,7 @@ class WebhookSink(Sink):
         self._settings = settings
         self._now = now
 
-    def send(self, alert: Alert, event: str) -> None:
+    def send(self, alert: Problem, event: str) -> None:
         """Post the notification. Raises SinkError unless the response status is 2xx."""
         links = self._settings.runbook_link(alert), self._settings.page_link(alert)
         body = dump_json(payload(alert, event, *links)).encode()
@@ -105,20 +107,23 @@ class WebhookSink(Sink):
         post(self._settings.read_url(), body, headers, self._settings)
 
 
-def payload(alert: Alert, event: str, runbook: str | None = None, page: str | None = None) -> dict[str, Any]:
+def payload(alert: Problem, event: str, runbook: str | None = None, page: str | None = None) -> dict[str, Any]:
     """Return the body for an alert, as documented in the module's docstring."""
     data = {
-        "fingerprint": alert.fingerprint,
+        "fingerprint": alert.alert_id,
         "cluster": alert.cluster,
         "group_id": alert.group_id,
         "rule": alert.rule,
         "severity": alert.severity,
         "state": alert.state,
-        "pending_since": utc_iso(alert.pending_since),
+        "pending_since": utc_iso(alert.since),
         "opened_at": alert.opened_at and utc_iso(alert.opened_at),
-        "resolved_at": alert.resolved_at and utc_iso(alert.resolved_at),
+        "resolved_at": alert.ended_at and utc_iso(alert.ended_at),
         "summary": alert.summary,
-        "details": dict(alert.details),
+        "details": dict(alert.evidence),
+        "labels": dict(alert.labels),
+        "cause": alert.cause,
+        "ended_by": alert.ended_by,
         "runbook_url": runbook,
         "page_url": page,
     }

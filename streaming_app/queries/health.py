@@ -1,24 +1,25 @@
-"""The verdicts and incidents as people read them: a line, ten lines, rows of a table, one HTML file."""
+"""The verdicts and problems as people read them: a line, ten lines, rows of a table."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 
-from streaming_app.alerts.health_rules import RULES_BY_VERDICT
+from streaming_app.alerts.health_rules import HEALTH_RULES
+from streaming_app.alerts.problem import BY_EVIDENCE, Problem
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.deployments import DEPLOYMENT
-from streaming_app.health.incidents import Incident
 from streaming_app.health.verdict import PLANNED, UNKNOWN, VERDICTS, Verdict, trouble
+from streaming_app.tables.alerts_table import read_problems
 from streaming_app.tables.definitions import table
-from streaming_app.tables.health_tables import HEALTH, HealthRow, read_health, read_incidents
+from streaming_app.tables.health_tables import HEALTH, HealthRow, read_health
 from streaming_app.tables.reader import Row, WarehouseReader, of_group, of_groups, quote, time_literal
-from streaming_app.text import ago, first_of, lasted, utc
+from streaming_app.text import ago, lasted, utc
 
 _BY_LOWER_CASE = {name.lower(): name for name in VERDICTS}
 _LINES = 2  # of a time line, in `why`
-_NAMED = 3
+_OF_HEALTH = f"rule IN ({', '.join(quote(rule.name) for rule in HEALTH_RULES)}) AND opened_at IS NOT NULL"
 
 
 def parse_verdicts(text: str) -> list[str]:
@@ -133,10 +134,10 @@ def verdicts_since(
 
 
 def quiet_since(reader: WarehouseReader, cluster: str) -> datetime | None:
-    """Return when the last incident ended; None if one is open, or there was none."""
+    """Return when the last problem with the health of a group ended; None if one is open, or there was none."""
     (row,) = reader.rows(
         "SELECT max(ended_at) AS at, sum(CASE WHEN ended_at IS NULL THEN 1 ELSE 0 END) AS open "  # noqa: S608 - quoted
-        f"FROM incidents WHERE cluster = {quote(cluster)}"
+        f"FROM alerts WHERE cluster = {quote(cluster)} AND {_OF_HEALTH}"
     )
     return None if row["open"] else row["at"]
 
@@ -147,45 +148,19 @@ def counts(reader: WarehouseReader, cluster: str) -> dict[str, int]:
     return {name: found.count(name) for name in VERDICTS if name in found}
 
 
-def find_incidents(
-    reader: WarehouseReader, cluster: str, ended: Mapping[str, str], *, with_ended: bool
-) -> list[Incident]:
-    """Return the incidents; without `with_ended` those that are open, and that nobody has just `ended`."""
-    found = read_incidents(reader, f"cluster = {quote(cluster)}")
-    return [one for one in found if with_ended or (one.ended_at is None and one.incident_id not in ended)]
+def problem_with(reader: WarehouseReader, cluster: str, group_id: str) -> Problem | None:
+    """Return the open problem with the health of a group, or else the last one."""
+    found = read_problems(reader, f"{of_group(cluster, group_id)} AND {_OF_HEALTH}")
+    return max(found, key=lambda one: (one.ended_at is None, one.opened_at), default=None)
 
 
-def incident_rows(incidents: Sequence[Incident]) -> list[Row]:
-    """Return the rows of the command `incidents`."""
-    return [
-        {
-            "INCIDENT": one.incident_id,
-            "SEVERITY": one.severity,
-            "VERDICT": one.verdict,
-            "OPENED": one.opened_at,
-            "ENDED": one.ended_at,
-            "BY": one.ended_by,
-            "GROUPS": first_of(one.groups, _NAMED),
-            "WHY": one.worst.why if one.ended_at else one.newest.why,
-        }
-        for one in incidents
-    ]
-
-
-def incident_of(row: HealthRow, incidents: Iterable[Incident]) -> Incident | None:
-    """Return the open incident of a group, or else the one that ended last."""
-    own = [one for one in incidents if row.group_id in one.groups]
-    open_one = next((one for one in own if one.incident_id == row.incident_id), None)
-    return open_one or max(own, key=lambda one: one.opened_at, default=None)
-
-
-def explain(row: HealthRow, incident: Incident | None, deployment: str | None, now: datetime) -> Iterator[str]:
+def explain(row: HealthRow, problem: Problem | None, deployment: str | None, now: datetime) -> Iterator[str]:
     """Yield at most ten lines that say how a group is, since when and why, what will be lost, and what to do."""
     verdict = row.verdict
     yield to_line(row.group_id, verdict)
     yield f"  {VERDICTS.get(verdict.verdict, '')} Severity: {verdict.severity or 'none'}."
     if verdict.evidence.get(PLANNED):
-        yield "  It is planned, as somebody said who ended its incident: another bad verdict is a new one."
+        yield "  It is planned, as somebody said who ended the problem: another bad verdict is a new one."
     if verdict.evidence.get("not_over"):
         yield f"  It is not over: {verdict.evidence['not_over']}."
     if verdict.caught_up_at:
@@ -193,19 +168,22 @@ def explain(row: HealthRow, incident: Incident | None, deployment: str | None, n
     known = f"as of {ago(verdict.facts_at, now)}" if verdict.facts_at else "not known"
     yield f"  What is said of its work is {known}."
     yield from filter(None, [deployment])
-    if incident and incident.ended_at:
+    if problem is None or problem.opened_at is None:
+        return
+    if problem.ended_at:
+        by = "" if problem.ended_by == BY_EVIDENCE else f" ({problem.ended_by})"
         yield (
-            f"  Its last incident, {incident.incident_id}, {incident.verdict}, ended at {utc(incident.ended_at)} after "
-            f"{lasted(incident.ended_at - incident.opened_at)} ({incident.ended_by}): {incident.worst.why}"
+            f"  Its last problem, {problem.alert_id}, {problem.rule}, ended at {utc(problem.ended_at)} after "
+            f"{lasted(problem.ended_at - problem.opened_at)}{by}: {problem.summary}"
         )
-    elif incident:
-        groups = first_of(incident.groups, _NAMED)
-        yield f"  Incident {incident.incident_id}, {incident.severity}, since {utc(incident.opened_at)}: {groups}."
-        yield from (f"  {utc(line.at)} {line.group_id} {line.verdict}" for line in incident.timeline[-_LINES:])
-        yield (
-            f"  What to do: the runbook, {RULES_BY_VERDICT[incident.verdict].name}. Evidence: `streams-groups why "
-            f"--group {shlex.quote(row.group_id)} --json`."
-        )
+        return
+    cause = f", cause {problem.cause}" if problem.cause else ""
+    yield f"  Alert {problem.alert_id}, {problem.severity}, open since {utc(problem.opened_at)}{cause}."
+    yield from (f"  {utc(line.at)} {line.verdict or line.rule}" for line in problem.timeline[-_LINES:])
+    yield (
+        f"  What to do: the runbook, {problem.rule}. Evidence: `streams-groups why "
+        f"--group {shlex.quote(row.group_id)} --json`."
+    )
 
 
 def health_json(row: HealthRow) -> Row:
@@ -214,9 +192,3 @@ def health_json(row: HealthRow) -> Row:
     values: Row = {"group_id": row.group_id, "incident_id": row.incident_id, "inputs_age": row.inputs_age}
     columns = [name for name in table(HEALTH).names if name not in {*values, "cluster"}]
     return values | {name: getattr(row.verdict, names.get(name, name)) for name in columns}
-
-
-def incident_json(one: Incident) -> Row:
-    """Return an incident as JSON."""
-    names = [name for name in table("incidents").names if name != "timeline"]
-    return {name: getattr(one, name) for name in names} | {"timeline": [line._asdict() for line in one.timeline]}

@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from streaming_app.alerts.alert import FIRING
 from streaming_app.errors import WarehouseError, reason_of
 from streaming_app.job_status import inputs
 from streaming_app.queries import health
@@ -18,7 +17,7 @@ from streaming_app.queries.brokers import Brokers, read_brokers
 from streaming_app.queries.facts import left_over_topics
 from streaming_app.queries.groups import groups_set_aside, quarantined_records
 from streaming_app.queries.warehouse import check_cluster
-from streaming_app.tables.alerts_table import read_alerts
+from streaming_app.tables.alerts_table import OPEN, read_problems
 from streaming_app.tables.arrow import to_arrow
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.heartbeat_file import read_heartbeat
@@ -37,7 +36,7 @@ def read_status(warehouse: Location | Path, cluster: str, now: datetime) -> dict
     heartbeat = read_heartbeat(location, cluster)
     of_cluster = f"WHERE cluster = {quote(cluster)}"
     by_state = f"SELECT state, count(*) AS n FROM groups {of_cluster} GROUP BY state ORDER BY n DESC, state"  # noqa: S608 - quoted
-    firing = read_alerts(reader, f"cluster = {quote(cluster)} AND state = {quote(FIRING)}")
+    firing = read_problems(reader, f"cluster = {quote(cluster)} AND {OPEN}")
     return {
         "cluster": cluster,
         "job": None
@@ -55,7 +54,7 @@ def read_status(warehouse: Location | Path, cluster: str, now: datetime) -> dict
                 "severity": alert.severity,
                 "rule": alert.rule,
                 "group_id": alert.group_id,
-                "pending_since": alert.pending_since,
+                "since": alert.since,
                 "opened_at": alert.opened_at,
                 "summary": alert.summary,
             }

@@ -1,9 +1,9 @@
-"""The tables of verdicts and incidents, read and written by delta-rs; and a person's requests to end an incident."""
+"""The tables of verdicts, read and written by delta-rs; and a person's requests to end a problem."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -16,7 +16,6 @@ from deltalake import DeltaTable
 from streaming_app.chunks import chunks
 from streaming_app.errors import WarehouseError
 from streaming_app.health.board import Change
-from streaming_app.health.incidents import REMEMBERED, Incident, Line
 from streaming_app.health.verdict import Verdict
 from streaming_app.tables.arrow import to_rows
 from streaming_app.tables.definitions import table
@@ -26,7 +25,7 @@ from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.tables.request_files import RequestFiles
 from streaming_app.tables.rust_table import Commit, RustTable, older_than
 
-HEALTH, HISTORY, INCIDENTS = "group_health", "group_health_history", "incidents"
+HEALTH, HISTORY = "group_health", "group_health_history"
 _SAME_CHANGE = " AND ".join(f"t.{name} = s.{name}" for name in table(HISTORY).key if name != "cluster")
 _SUFFIX = ".json"
 _WRITTEN = 20_000  # rows in a commit: a first evaluation has one for each group
@@ -43,11 +42,11 @@ class HealthRow(NamedTuple):
 
 
 class HealthTables:
-    """The verdicts and incidents of one cluster. Methods that write raise OSError."""
+    """The verdicts on the groups of one cluster. Methods that write raise OSError."""
 
     def __init__(self, warehouse: Location | Path, cluster: str, fence: Fence | None = None) -> None:
         self._warehouse, self._cluster = Location.of(warehouse), cluster
-        names = (HEALTH, HISTORY, INCIDENTS)
+        names = (HEALTH, HISTORY)
         self._tables = {name: RustTable(self._warehouse / name, cluster, fence) for name in names}
         self._schemas = {name: one.schema() for name, one in self._tables.items()}
         self._is_certain = False  # what an earlier run, or an append that failed, has written
@@ -55,11 +54,6 @@ class HealthTables:
     def verdicts(self) -> dict[str, Verdict]:
         """Return the stored verdicts by group. Raises WarehouseError."""
         return {row.group_id: row.verdict for row in _health(WarehouseReader(self._warehouse), self._own())}
-
-    def incidents(self, now: datetime) -> list[Incident]:
-        """Return the incidents that are open, or ended lately. Raises WarehouseError."""
-        lately = f"ended_at IS NULL OR ended_at > '{(now - REMEMBERED).isoformat()}'"
-        return read_incidents(WarehouseReader(self._warehouse), f"{self._own()} AND ({lately})")
 
     def save_verdicts(
         self, verdicts: Mapping[str, Verdict], gone: Collection[str], incident_of: Mapping[str, str], now: datetime
@@ -85,15 +79,10 @@ class HealthTables:
                 self._merge(HISTORY, rows, _SAME_CHANGE)
         self._is_certain = True
 
-    def save_incidents(self, incidents: Iterable[Incident]) -> None:
-        """Insert or update the rows of these incidents."""
-        self._merge(INCIDENTS, [_incident_row(one) for one in incidents], "t.incident_id = s.incident_id")
-
     def maintain(self, retention_days: float) -> None:
-        """Delete what ended before the retention, and keep the files few, if that is due."""
+        """Delete what is older than the retention, and keep the files few, if that is due."""
         self._tables[HEALTH].maintain()
         self._tables[HISTORY].maintain(older_than("at", retention_days))
-        self._tables[INCIDENTS].maintain(older_than("ended_at", retention_days))
 
     def _own(self) -> str:
         return self._tables[HEALTH].own_rows
@@ -143,24 +132,6 @@ def _health(warehouse: WarehouseReader, rest: str) -> Iterator[HealthRow]:
         )
 
 
-def read_incidents(warehouse: WarehouseReader, where: str) -> list[Incident]:
-    """Return the incidents that match this SQL condition, the oldest first."""
-    rows = _rows(warehouse, INCIDENTS, f"{where} ORDER BY opened_at, incident_id")
-    return [
-        Incident(
-            **{
-                **row,
-                "groups": tuple(row["groups"] or ()),
-                "open_groups": tuple(row["open_groups"] or ()),
-                "timeline": tuple(
-                    Line(**{**line, "evidence": json.loads(line["evidence"] or "{}")}) for line in row["timeline"] or ()
-                ),
-            }
-        )
-        for row in rows
-    ]
-
-
 def _rows(warehouse: WarehouseReader, name: str, rest: str) -> Iterator[dict[str, Any]]:
     columns = ", ".join(f'"{column}"' for column in table(name).names)
     for rows in warehouse.slices(f"SELECT {columns} FROM {name} WHERE {rest}"):  # noqa: S608 - our own names
@@ -191,30 +162,24 @@ def _health_row(group_id: str, one: Verdict, incident_of: Mapping[str, str], now
     }
 
 
-def _incident_row(one: Incident) -> dict[str, Any]:
-    lines = [{**line._asdict(), "evidence": json.dumps(line.evidence, default=str)} for line in one.timeline]
-    values = {name: getattr(one, name) for name in table(INCIDENTS).names if name != "cluster"}
-    return {**values, "groups": list(one.groups), "open_groups": list(one.open_groups), "timeline": lines}
-
-
-class EndedIncidents:
-    """The incidents that a person ended, each as a file whose name is the id of the incident."""
+class EndedProblems:
+    """The problems that a person ended, each as a file whose name is its id."""
 
     def __init__(self, warehouse: Location | Path, cluster: str) -> None:
         self._files = RequestFiles(warehouse, cluster, "incidents")
         self._known: dict[str, str] = {}
 
-    def end(self, incident_id: str, reason: str, by: str, at: datetime) -> None:
-        """Ask the job to end an incident. Raises WarehouseError."""
+    def end(self, alert_id: str, reason: str, by: str, at: datetime) -> None:
+        """Ask the job to end a problem. Raises WarehouseError."""
         text = json.dumps({"reason": reason, "by": by, "at": at.isoformat()})
-        self._files.write(f"{incident_id}{_SUFFIX}", f"{text}\n")
+        self._files.write(f"{alert_id}{_SUFFIX}", f"{text}\n")
 
     def reasons(self) -> Mapping[str, str]:
-        """Return by incident why it was ended; a file that cannot be read does not count."""
+        """Return by id why it was ended; a file that cannot be read does not count."""
         with suppress(WarehouseError):
             for name in sorted(name for name in self._files.names() or () if name.endswith(_SUFFIX)):
-                incident_id = name.removesuffix(_SUFFIX)
-                if incident_id not in self._known:
+                alert_id = name.removesuffix(_SUFFIX)
+                if alert_id not in self._known:
                     with suppress(WarehouseError, ValueError, KeyError, TypeError):
-                        self._known[incident_id] = json.loads(self._files.read(name) or "")["reason"]
+                        self._known[alert_id] = json.loads(self._files.read(name) or "")["reason"]
         return self._known

@@ -50,6 +50,7 @@ def prepare_tables(spark: SparkSession, warehouse: Location, files: Files, repor
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - only the job loads Spark
     from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
 
+    from streaming_app.tables.alerts_upgrade import upgrade_alerts  # noqa: PLC0415 - as above
     from streaming_app.tables.table_upgrade import add_columns, remove_deletion_vectors  # noqa: PLC0415 - as above
 
     try:
@@ -58,6 +59,8 @@ def prepare_tables(spark: SparkSession, warehouse: Location, files: Files, repor
         for definition in missing:
             _remove_empty_log(warehouse / definition.name, files)
             _create(warehouse / definition.name, definition)
+        if "alerts" in existing and upgrade_alerts(warehouse, existing["alerts"]):
+            existing["alerts"] = (warehouse / "alerts").delta_table()
         for name, opened in existing.items():
             add_columns(spark, warehouse / name, opened, table(name))
         remove_deletion_vectors(spark, [(warehouse / name, opened) for name, opened in existing.items()], report)

@@ -8,11 +8,10 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from streaming_app.alerts.alert import FIRING, Alert, severity_rank
 from streaming_app.alerts.evaluate import RULES
+from streaming_app.alerts.problem import FIRING, Problem, severity_rank
 from streaming_app.groups.snapshot import AWAY, AWAY_EPOCH
 from streaming_app.groups.task_copies import ACTIVE, TaskCopy, format_task
-from streaming_app.health.incidents import Incident
 from streaming_app.health.verdict import Verdict
 from streaming_app.lag.status import LEFT_OVER
 from streaming_app.lag.status import OK as IN_TIME
@@ -118,7 +117,7 @@ class History:
     rate_bins: int = 1
     owned: Mapping[str, Owned] | None = None
     """None: the events of assignments are too many."""
-    alerts: Sequence[Alert] = ()
+    alerts: Sequence[Problem] = ()
     mutes: Sequence[Mute] = ()
 
 
@@ -154,7 +153,7 @@ class GroupView:
     description: Meaning
     causes: str
     """Why it needs a new assignment."""
-    alerts: Sequence[tuple[Alert, RuleText | None]]
+    alerts: Sequence[tuple[Problem, RuleText | None]]
     matrix: Matrix
     members: Sequence[MemberRow]
     timeline: Timeline
@@ -196,7 +195,7 @@ def group_view(  # noqa: PLR0913 - what is known about a group
     *,
     events: Events,
     listed: tuple[Sequence[Row], int],
-    alerts: Iterable[Alert],
+    alerts: Iterable[Problem],
     lag: Sequence[Row],
     history: History,
     then: Then | None,
@@ -206,7 +205,6 @@ def group_view(  # noqa: PLR0913 - what is known about a group
     facts: GroupFacts | None = None,
     topics: Sequence[Topic] = (),
     health: tuple[Sequence[Row], Verdict | None] = ((), None),
-    incidents: Iterable[Incident] = (),
     changes: Sequence[Row] = (),
 ) -> GroupView:
     """Return the page of a row of `groups`.
@@ -218,7 +216,7 @@ def group_view(  # noqa: PLR0913 - what is known about a group
     judged = judgements(*health)
     task_of = tasks_by_partition(lag)
     copies = list(copies)
-    line = timeline(row, events, window, judged, incidents)
+    line = timeline(row, events, window, judged)
     charts = _charts(history, window)
     more = tracks(
         window,
@@ -326,7 +324,7 @@ class OtherGroupView:
     """Everything about a group that is not a streams group."""
 
     group: GroupSummary
-    alerts: Sequence[tuple[Alert, RuleText | None]]
+    alerts: Sequence[tuple[Problem, RuleText | None]]
     window: Window
     ticks: Sequence[Tick]
     lag: Sequence[Row]
@@ -339,7 +337,7 @@ class OtherGroupView:
 def other_group_view(  # noqa: PLR0913, PLR0917 - what is known about a group
     group: GroupSummary,
     window: Window,
-    alerts: Iterable[Alert],
+    alerts: Iterable[Problem],
     lag: Sequence[Row],
     history: History,
     members: Sequence[Row],
@@ -357,7 +355,7 @@ def other_group_view(  # noqa: PLR0913, PLR0917 - what is known about a group
     )
 
 
-def rule_text(alert: Alert) -> RuleText | None:
+def rule_text(alert: Problem) -> RuleText | None:
     """Return the runbook's section about an alert; None if this release has no such rule."""
     rule = RULES.get(alert.rule)
     if rule is None:
@@ -370,30 +368,30 @@ def rule_text(alert: Alert) -> RuleText | None:
 class AlertsOfRule:
     """The alerts of one rule and severity in one state, the oldest first."""
 
-    first: Alert
-    shown: Sequence[Alert]
+    first: Problem
+    shown: Sequence[Problem]
     total: int
     text: RuleText | None
     """With queries for the group if there is one alert; those of many are on the pages of the groups."""
 
 
-def alerts_by_rule(alerts: Iterable[Alert]) -> list[AlertsOfRule]:
+def alerts_by_rule(alerts: Iterable[Problem]) -> list[AlertsOfRule]:
     """Return alerts by rule: those that fire first, the most severe first; of each rule the oldest."""
-    found: dict[tuple[bool, int, str], list[Alert]] = {}
+    found: dict[tuple[bool, int, str], list[Problem]] = {}
     for alert in alerts:
         found.setdefault((alert.state != FIRING, severity_rank(alert.severity), alert.rule), []).append(alert)
     return [_alerts_of_rule(sorted(found[key], key=_begin_of)) for key in sorted(found)]
 
 
-def _alerts_of_rule(alerts: Sequence[Alert]) -> AlertsOfRule:
+def _alerts_of_rule(alerts: Sequence[Problem]) -> AlertsOfRule:
     text = rule_text(alerts[0])
     if text and len(alerts) > 1:
         text = replace(text, queries={})
     return AlertsOfRule(alerts[0], alerts[:SHOWN_ALERTS], len(alerts), text)
 
 
-def _begin_of(alert: Alert) -> tuple[datetime, str]:
-    return alert.opened_at or alert.pending_since, alert.group_id or ""
+def _begin_of(alert: Problem) -> tuple[datetime, str]:
+    return alert.opened_at or alert.since, alert.group_id or ""
 
 
 def hosts_of(row: Row) -> list[Row]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from streaming_app.alerts.alert import Alert
+from streaming_app.alerts.problem import HEALTH, Problem
 from streaming_app.groups.state_rules import DEAD
 from streaming_app.health.verdict import BAD, Verdict
 from streaming_app.health.verdict import UNKNOWN as UNKNOWN_HEALTH
@@ -38,7 +38,7 @@ class GroupSummary:
     tasks: int = 0
     moving: int = 0
     """Copies of tasks that members give up or take over, whichever are more: most do both."""
-    alerts: tuple[Alert, ...] = ()
+    alerts: tuple[Problem, ...] = ()
     """Those that fire, the most severe first."""
     lag: int | None = None
     """Offsets, the sum over all partitions of which it is known; None if it is of none."""
@@ -69,12 +69,17 @@ class GroupSummary:
         return self.health.verdict if self.health else UNKNOWN_HEALTH if self.group_type == STREAMS else None
 
     @property
+    def cause(self) -> str | None:
+        """What is proven to be the cause of the problem with its health."""
+        return next((one.cause for one in self.alerts if one.subject == HEALTH), None)
+
+    @property
     def is_troubled(self) -> bool:
         """Whether it does not process what it should."""
         return self.verdict in BAD
 
 
-def streams_summary(row: Row, tasks: Row, lag: Row, alerts: Sequence[Alert], labels: Labels) -> GroupSummary:
+def streams_summary(row: Row, tasks: Row, lag: Row, alerts: Sequence[Problem], labels: Labels) -> GroupSummary:
     """Return the summary of a row of `groups`; `tasks` and `lag` are sums over its tasks and partitions, if any."""
     return GroupSummary(
         group_id=row["group_id"],

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from streaming_app.alerts.alert import INFO, severity_rank
+from streaming_app.alerts.problem import INFO, severity_rank
 from streaming_app.groups.state_rules import DEAD
 from streaming_app.health.verdict import OK, VERDICTS, WORST_FIRST
 from streaming_app.health.verdict import UNKNOWN as UNKNOWN_HEALTH
@@ -57,8 +57,8 @@ class Query:
     """Empty: the one that the page is about by default."""
     verdicts: frozenset[str] = frozenset()
     """Empty: all, and groups without one."""
-    incident: str = ""
-    """Only groups of this incident."""
+    cause: str = ""
+    """Only groups whose problem has this cause."""
 
     @classmethod
     def parse(
@@ -78,7 +78,7 @@ class Query:
             verdicts=frozenset(verdicts) & VERDICTS.keys(),
             label=parameters.get("label", ""),
             cluster=parameters.get("cluster", ""),
-            incident=parameters.get("incident", ""),
+            cause=parameters.get("cause", ""),
             description=description,
             show=show if show in SHOW else "",
             sort=sort if sort in ORDERS else "trouble",
@@ -94,7 +94,7 @@ class Query:
             *(("type", one) for one in sorted(values["types"])),
             *(("health", one) for one in sorted(values["verdicts"])),
             ("label", values["label"]),
-            ("incident", values["incident"]),
+            ("cause", values["cause"]),
             *(("state", state) for state in sorted(values["states"])),
             ("description", values["description"]),
             ("show", values["show"]),
@@ -116,14 +116,14 @@ class Query:
         """Return the URL that also shows groups with this verdict, or no longer."""
         return self.url(verdicts=self.verdicts ^ {verdict})
 
-    def with_incident(self, incident_id: str) -> str:
-        """Return the URL of the groups of an incident."""
-        return Query(cluster=self.cluster, incident=incident_id).url()
+    def with_cause(self, cause: str) -> str:
+        """Return the URL of the groups whose problems have this cause."""
+        return Query(cluster=self.cluster, cause=cause).url()
 
     @property
     def folds(self) -> bool:
-        """Whether the groups of an incident are one entry: what was searched for, and other orders, are shown as is."""
-        return self.sort == "trouble" and not self.text and not self.incident
+        """Whether groups with one cause are one entry: what was searched for, and other orders, are shown as is."""
+        return self.sort == "trouble" and not self.text and not self.cause
 
     @property
     def all_url(self) -> str:
@@ -141,28 +141,28 @@ class Query:
         return self != Query(sort=self.sort, page=self.page, cluster=self.cluster)
 
 
-SHOWN_OF_INCIDENT = 30
-"""Groups of an incident in its entry; a link has them all."""
+SHOWN_OF_CAUSE = 30
+"""Groups of a cause in its entry; a link has them all."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A group, or the groups of one incident: an open one that concerns several of those that are shown."""
+    """A group, or several of those that are shown whose problems have one cause."""
 
     groups: Sequence[GroupSummary]
-    """The worst first; of an incident at most `SHOWN_OF_INCIDENT`."""
+    """The worst first; of a cause at most `SHOWN_OF_CAUSE`."""
     total: int = 1
     lag: int | None = None
-    """The sum over all of an incident; None if it is of none known."""
+    """The sum over all of a cause; None if it is of none known."""
     lag_is_partial: bool = False
     lag_seconds: float | None = None
     members: int = 0
     tasks: int = 0
 
     @property
-    def incident_id(self) -> str | None:
-        """The incident; None of an entry that is one group."""
-        return self.groups[0].incident_id if self.total > 1 else None
+    def cause(self) -> str | None:
+        """The cause; None of an entry that is one group."""
+        return self.groups[0].cause if self.total > 1 else None
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ def overview(
         if (not text or text in one.group_id.casefold() or one.group_id in found)
         and (not query.description or one.description_status == query.description)
         and (not query.label or query.label in map(label_text, one.labels))
-        and (not query.incident or query.incident == one.incident_id)
+        and (not query.cause or query.cause == one.cause)
         and _is_shown(one, query.show)
     ]
     wanted = query.states or set(_STATES) - {DEAD}
@@ -286,11 +286,11 @@ def overview(
 
 
 def folded(ordered: Iterable[GroupSummary]) -> list[Entry]:
-    """Return the entries of groups in their order: those of one incident where the worst of them is."""
-    by_incident: dict[str, list[GroupSummary]] = {}
+    """Return the entries of groups in their order: those with one cause where the worst of them is."""
+    by_cause: dict[str, list[GroupSummary]] = {}
     for one in ordered:
-        by_incident.setdefault(one.incident_id or f"\0{one.group_id}", []).append(one)
-    return [_entry(those) for those in by_incident.values()]
+        by_cause.setdefault(one.cause or f"\0{one.group_id}", []).append(one)
+    return [_entry(those) for those in by_cause.values()]
 
 
 def _entry(groups: Sequence[GroupSummary]) -> Entry:
@@ -298,7 +298,7 @@ def _entry(groups: Sequence[GroupSummary]) -> Entry:
         return Entry(groups)
     known = [one.lag for one in groups if one.lag is not None]
     return Entry(
-        groups=groups[:SHOWN_OF_INCIDENT],
+        groups=groups[:SHOWN_OF_CAUSE],
         total=len(groups),
         lag=sum(known) if known else None,
         lag_is_partial=len(known) < len(groups) or any(one.lag_is_partial for one in groups),

@@ -162,8 +162,7 @@ class Page:
         strips = {group_id: strip(one, begin, now) for group_id, one in {**known, **verdicts}.items()}
         quiet_since = None if view.troubled else snapshot.quiet_since()
         deployed = snapshot.last_deployments([one.group_id for one in view.rows])
-        incidents = snapshot.open_incidents() if any(one.incident_id for one in view.entries) else {}
-        more: dict[str, Any] = {"quiet_since": quiet_since, "deployed": deployed, "incidents": incidents}
+        more: dict[str, Any] = {"quiet_since": quiet_since, "deployed": deployed}
         return self._html("overview.html", snapshot, now, view=view, strips=strips, **more)
 
     def _alerts(self, _: Request, snapshot: Snapshot, now: datetime) -> Response:
@@ -192,7 +191,6 @@ class Page:
             facts=snapshot.facts(group_id),
             topics=snapshot.topics(row),
             health=(snapshot.health_history(group_id, begin, end), summary.health if summary else None),
-            incidents=snapshot.incidents(group_id, begin, end),
             changes=snapshot.changes_before(group_id, _began(summary, row)),
         )
         return self._html("group.html", snapshot, now, view=view, row=row, summary=summary)

@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from streaming_app.alerts.alert import FIRING, PENDING, Alert, severity_rank
+from streaming_app.alerts.problem import FIRING, Problem, severity_rank
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.task_copies import TaskCopy
-from streaming_app.health.incidents import Incident
 from streaming_app.lag.status import LEFT_OVER, RANK, UNKNOWN
 from streaming_app.notify.mutes import Mute
 from streaming_app.queries.behind_series import BehindSeries, behind_series
@@ -32,8 +31,8 @@ from streaming_app.queries.rate_series import Rate, rate_series
 from streaming_app.queries.topics import Topic, read_topics
 from streaming_app.queries.topology_diff import KnownTopology, TopologyDiff, diff_topologies, topology_at
 from streaming_app.queries.warehouse import find_clusters, find_staleness
-from streaming_app.tables.alerts_table import read_alerts
-from streaming_app.tables.health_tables import HealthRow, read_incidents
+from streaming_app.tables.alerts_table import read_problems
+from streaming_app.tables.health_tables import HealthRow
 from streaming_app.tables.heartbeat_file import HeartbeatRecord
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, of_group, quote, time_literal
@@ -111,7 +110,7 @@ class Snapshot:
     problem: str | None = None
     """Why the tables could not be read, in one line; the rest is then what was read before, if anything."""
     groups: tuple[GroupSummary, ...] = ()
-    alerts: tuple[Alert, ...] = ()
+    alerts: tuple[Problem, ...] = ()
     """Those that are pending or firing, of groups, the cluster and the job."""
     mutes: tuple[Mute, ...] = ()
     """Those that have ended in the last 30 days or not yet."""
@@ -181,24 +180,9 @@ class Snapshot:
         """Return the ends of last deployments, as `queries.health` does. Raises WarehouseError."""
         return self._ask(last_deployments, self.cluster, tuple(group_ids), before={})
 
-    def open_incidents(self) -> Mapping[str, Incident]:
-        """Return the open incidents by id. Raises WarehouseError."""
-        where = f"cluster = {quote(self.cluster)} AND ended_at IS NULL"
-        return {one.incident_id: one for one in self._ask(read_incidents, where, before=[])}
-
     def quiet_since(self) -> datetime | None:
-        """Return when the last incident ended; None if one is open, or there was none. Raises WarehouseError."""
+        """Return when the last problem ended; None if one is open, or there was none. Raises WarehouseError."""
         return self._ask(quiet_since, self.cluster, before=None)
-
-    def incidents(self, group_id: str, begin: datetime | None, end: datetime | None) -> list[Incident]:
-        """Return the incidents that concern a group and were open in this time; None stands for ever.
-
-        Raises WarehouseError.
-        """
-        limits = [f"cluster = {quote(self.cluster)}", f"array_has(groups, {quote(group_id)})"]
-        limits += [f"(ended_at IS NULL OR ended_at >= {time_literal(begin)})"] if begin else []
-        limits += [f"opened_at <= {time_literal(end)}"] if end else []
-        return self._ask(read_incidents, " AND ".join(limits), before=[])
 
     def group_at(self, group_id: str, at: datetime) -> GroupAt | None:
         """Return the group as it was at a time; None if no event is that old. Raises WarehouseError."""
@@ -251,13 +235,13 @@ class Snapshot:
         """Return who had which task, as `queries` does; None if there are too many events. Raises WarehouseError."""
         return self._ask(_owned_tasks, self.cluster, group_id, begin, end, before={})
 
-    def alerts_of(self, group_id: str, begin: datetime, end: datetime) -> list[Alert]:
+    def alerts_of(self, group_id: str, begin: datetime, end: datetime) -> list[Problem]:
         """Return the alerts of a group that were open in this time. Raises WarehouseError."""
         where = (
-            f"{self._of(group_id)} AND pending_since <= {time_literal(end)} "
-            f"AND (resolved_at IS NULL OR resolved_at >= {time_literal(begin)})"
+            f"{self._of(group_id)} AND since <= {time_literal(end)} "
+            f"AND (ended_at IS NULL OR ended_at >= {time_literal(begin)})"
         )
-        return self._ask(read_alerts, where, before=[])
+        return self._ask(read_problems, where, before=[])
 
     def mutes_of(self, group_id: str) -> list[Mute]:
         """Return the mutes of alerts of a group."""
@@ -414,12 +398,12 @@ def read_streams_groups(  # noqa: PLR0913 - what a snapshot has
     """
     reader = WarehouseReader(warehouse)
     literal = quote(cluster)
-    alerts = read_alerts(reader, f"cluster = {literal} AND state IN ({quote(FIRING)}, {quote(PENDING)})")
+    alerts = read_problems(reader, f"cluster = {literal} AND ended_at IS NULL")
     if lag is None:
         lag = _by_group(reader.rows(_LAG.replace("{cluster}", literal)))
     verdicts = read_verdicts(reader, cluster)
     tasks = _by_group(reader.rows(_TASKS.replace("{cluster}", literal)))
-    firing: dict[str, list[Alert]] = {}
+    firing: dict[str, list[Problem]] = {}
     for alert in sorted(alerts, key=lambda one: severity_rank(one.severity)):
         if alert.state == FIRING and alert.group_id is not None:
             firing.setdefault(alert.group_id, []).append(alert)

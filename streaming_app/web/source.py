@@ -79,7 +79,7 @@ class OtherGroups:
 CHECK_SECONDS = 0.5
 """How long a snapshot is returned without asking whether the tables have changed."""
 _WATCHED = (
-    "groups", "alerts", "group_health", "group_events", "lag", "task_copies", "incidents", "broker_facts", "topologies",
+    "groups", "alerts", "group_health", "group_events", "lag", "task_copies", "broker_facts", "topologies",
     "descriptions",
 )  # fmt: skip
 """The tables whose versions are asked for: whatever the page shows of streams groups changes with one of them."""

@@ -13,7 +13,6 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from streaming_app.groups.state_rules import DEAD, EMPTY, STABLE
-from streaming_app.health.incidents import Incident
 from streaming_app.health.verdict import Verdict
 from streaming_app.text import duration, host_of, utc
 from streaming_app.web.window import Window
@@ -145,7 +144,6 @@ class Timeline:
     window: Window
     health: Sequence[Span]
     """The verdicts; nothing for a time of which none is known."""
-    incidents: Sequence[Span]
     states: Sequence[Span]
     descriptions: Sequence[Span]
     members: Sequence[Step]
@@ -171,9 +169,7 @@ class Events:
     """Members that have joined since the end of the window, less those that have left."""
 
 
-def timeline(
-    group: Row, events: Events, window: Window, judged: Sequence[Judged] = (), incidents: Iterable[Incident] = ()
-) -> Timeline:
+def timeline(group: Row, events: Events, window: Window, judged: Sequence[Judged] = ()) -> Timeline:
     """Return the timeline of a group in a window; `judged` are the verdicts, the oldest first."""
     known = sorted(
         (event for event in events.drawn if event["at"] and window.begin <= event["at"] <= window.end),
@@ -186,7 +182,6 @@ def timeline(
     return Timeline(
         window=window,
         health=list(_health(judged, scale)),
-        incidents=list(_incidents(incidents, scale)),
         states=list(values.spans("state", group["state"], group["state_since"])),
         descriptions=list(values.spans("description_status", group["description_status"], group["description_since"])),
         members=_steps(members),
@@ -237,13 +232,6 @@ def _lasting(values: Sequence[tuple[datetime, str, str]], scale: Scale) -> Itera
     for (begin, value, text), end in zip(values, ends, strict=False):
         if begin < end:
             yield from scale.span(begin, end, value, text)
-
-
-def _incidents(incidents: Iterable[Incident], scale: Scale) -> Iterable[Span]:
-    for one in incidents:
-        ended = f", ended {utc(one.ended_at)} ({one.ended_by})" if one.ended_at else ", open"
-        text = f"{one.severity} incident {one.incident_id}: {one.verdict}, since {utc(one.opened_at)}{ended}"
-        yield from scale.span(one.opened_at, one.ended_at or scale.end, one.severity, text)
 
 
 def _cause_kind(event: Row) -> str:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
-from streaming_app.alerts.alert import Alert
+from streaming_app.alerts.problem import Problem
 from streaming_app.groups.deployments import DEPLOYMENT
 from streaming_app.groups.task_copies import RESTORING, TaskCopy, format_task
 from streaming_app.notify.mutes import Mute
@@ -95,7 +95,7 @@ def tracks(  # noqa: PLR0913 - what the tables hold
     *,
     series: BehindSeries | None,
     owned: Mapping[str, Owned],
-    alerts: Iterable[Alert] = (),
+    alerts: Iterable[Problem] = (),
     mutes: Iterable[Mute] = (),
     events: Iterable[Row] = (),
     copies: Iterable[TaskCopy] = (),
@@ -203,12 +203,12 @@ def _during(begin: datetime, end: datetime) -> str:
 # --- Alerts, mutes, deployments ---------------------------------------------------------------------------------------
 
 
-def _alerts(alerts: Iterable[Alert], scale: Scale) -> Iterator[Span]:
+def _alerts(alerts: Iterable[Problem], scale: Scale) -> Iterator[Span]:
     for one in alerts:
-        begin = one.opened_at or one.pending_since
-        how = f"resolved {utc(one.resolved_at)}" if one.resolved_at else "pending" if not one.opened_at else "fires"
+        begin = one.opened_at or one.since
+        how = f"resolved {utc(one.ended_at)}" if one.ended_at else "pending" if not one.opened_at else "fires"
         text = f"{one.severity} {one.rule}, since {utc(begin)}, {how}: {one.summary}"
-        yield from scale.span(begin, one.resolved_at or scale.end, one.severity if one.opened_at else "pending", text)
+        yield from scale.span(begin, one.ended_at or scale.end, one.severity if one.opened_at else "pending", text)
 
 
 def _rows(spans: Sequence[Span]) -> list[list[Span]]:

@@ -1,0 +1,148 @@
+"""What a problem is: a rule and a group (or the job), from when it opens until it ends. Only data.
+
+A row of the table `alerts` is a problem. The rules, `alerts.problems`, the table and the sinks share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from streaming_app.text import digest, rank
+
+WARNING, CRITICAL, INFO = "warning", "critical", "info"
+_MOST_SEVERE_FIRST = (CRITICAL, WARNING, INFO)
+PENDING, FIRING, RESOLVED = "pending", "firing", "resolved"
+"""Of a problem that has not opened yet, that is open, and that has ended; the last two are events of sinks, too."""
+HEALTH = "health"
+"""The subject of all rules about the verdict on a group: a group has one problem with its health at a time."""
+BY_EVIDENCE, IGNORED, NOT_ENABLED = "evidence", "ignored", "not enabled"
+"""What ended a problem: its condition is over, or the configuration ignores the group, or disables the rule."""
+_ID_CHARACTERS = 12
+
+
+def severity_rank(severity: str | None) -> int:
+    """Return the place of a severity, the most severe first; one that only a later release has is the last."""
+    return rank(severity, _MOST_SEVERE_FIRST)
+
+
+class Identity(NamedTuple):
+    """What receivers route by, and which changes when a problem becomes worse."""
+
+    rule: str
+    severity: str
+
+
+class ProblemKey(NamedTuple):
+    """A subject, which is a rule or `HEALTH`, and a group. At most one problem with a key is open."""
+
+    subject: str
+    group_id: str | None
+    """None: the problem is of the job or the cluster."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A rule's condition holds: since when, and the context."""
+
+    since: datetime | None
+    """None: not known; it then counts from when it was first found."""
+    summary: str
+    """One line for an operator who was just woken: what is wrong, with what, and why."""
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    """Numbers, names, times as ISO 8601 text: as JSON. No value is null."""
+    severity: str | None = None
+    """What follows from it for whoever it is about, if that is not always as severe as the rule."""
+    verdict: str | None = None
+    """The verdict that it comes from."""
+    cause: str | None = None
+    """What is proven to be the cause, and may be that of other problems: `missing_topic:orders`, `broker_away:3`."""
+
+
+class Line(NamedTuple):
+    """A line of the time line of a problem: it opened, became worse or better, or ended."""
+
+    at: datetime
+    verdict: str | None
+    """The verdict on the group; None of a rule that is about something else."""
+    rule: str
+    severity: str
+    """Rule and severity are those of the problem from then on: the worst so far."""
+    why: str
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """The state of one notification of a problem to one sink; `event` is `firing` or `resolved`."""
+
+    sink: str
+    event: str
+    sent_at: datetime | None = None
+    attempts: int = 0
+    error: str | None = None
+    """Why the last attempt failed; None once it was sent."""
+    repeat: int = 0
+    """How often the problem had become worse before: 0 for the first notification."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A row of `alerts`."""
+
+    alert_id: str
+    """Identifies it across restarts and in every sink."""
+    cluster: str
+    group_id: str | None
+    rule: str
+    """The rule that it is of now: of the worst verdict so far, if it is about the health of a group."""
+    severity: str
+    """The worst so far."""
+    since: datetime
+    """Since when the condition holds: the broker's time, where the log has it."""
+    opened_at: datetime | None
+    """When it fired; None while it is pending."""
+    ended_at: datetime | None
+    ended_by: str | None
+    """`evidence`; `retired` or `planned` by a person; `ignored` or `not enabled` by the configuration."""
+    cause: str | None
+    labels: Mapping[str, str]
+    summary: str
+    evidence: Mapping[str, Any]
+    timeline: tuple[Line, ...] = ()
+    deliveries: tuple[Delivery, ...] = ()
+    subject: str = ""
+    """The rule, or `HEALTH`."""
+
+    @property
+    def state(self) -> str:
+        """`pending`, `firing` or `resolved`."""
+        return PENDING if self.opened_at is None else FIRING if self.ended_at is None else RESOLVED
+
+    @property
+    def identity(self) -> Identity:
+        """What receivers route it by now."""
+        return Identity(self.rule, self.severity)
+
+    @property
+    def was(self) -> tuple[Identity, ...]:
+        """What it was before while it was open, the first one first."""
+        before = dict.fromkeys(Identity(line.rule, line.severity) for line in self.timeline)
+        return tuple(one for one in before if one != self.identity)
+
+    @property
+    def key(self) -> ProblemKey:
+        """What it is about."""
+        return ProblemKey(self.subject, self.group_id)
+
+    @property
+    def urgency(self) -> tuple[Any, ...]:
+        """A sort key: what is open first, then the most severe, then what has lasted longest."""
+        state = (FIRING, PENDING, RESOLVED).index(self.state)
+        return (state, severity_rank(self.severity), self.since, self.rule, self.group_id or "")
+
+
+def make_id(cluster: str, key: ProblemKey, at: datetime) -> str:
+    """Return the id of a problem that was first found at this time."""
+    return digest(repr((cluster, *key, at.isoformat())), _ID_CHARACTERS)

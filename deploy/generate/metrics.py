@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from streaming_app.config.sections import MAX_GROUPS, MAX_LAG_SERIES
-from streaming_app.metrics.group_metrics import GROUP_METRICS
+from streaming_app.metrics.group_metrics import GROUP_METRICS, LABELS_METRIC
 from streaming_app.metrics.job_metrics import JOB_METRICS
 from streaming_app.metrics.lag_metrics import LAG_METRICS
 from streaming_app.metrics.metric import Metric
@@ -58,7 +58,7 @@ def page() -> str:
         + "## Job and cluster\n\n"
         + _table(JOB_METRICS, ())
         + "\n## Each group\n\n"
-        + _table(GROUP_METRICS, ("group",))
+        + _table((*GROUP_METRICS, LABELS_METRIC), ("group",))
         + "\n## Lag\n\n"
         + _LAG
         + _table(LAG_METRICS, ())

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from streaming_app.alerts.copies_rules import COPIES_RULES, MEMBER_RULES
-from streaming_app.alerts.description_rules import CLUSTER_RULES, DESCRIPTION_RULES, LOST_RULES
+from streaming_app.alerts.description_rules import DESCRIPTION_RULES, LOST_RULES
 from streaming_app.alerts.evaluate import AnyRule
 from streaming_app.alerts.health_rules import HEALTH_RULES, HealthRule
 from streaming_app.alerts.job_rules import JOB_RULES, SELF_CHECK_RULES
@@ -31,7 +31,7 @@ _OF_GROUPS: tuple[AnyRule, ...] = (
     *MEMBER_RULES,
     *TENANT_RULES,
 )
-_OF_DESCRIPTIONS: tuple[AnyRule, ...] = (*DESCRIPTION_RULES, *LOST_RULES, *CLUSTER_RULES)
+_OF_DESCRIPTIONS: tuple[AnyRule, ...] = (*DESCRIPTION_RULES, *LOST_RULES)
 
 # For each row of STATE_RULES, in the same order: when it applies, and what it means for the application.
 _STATES = (

@@ -122,8 +122,9 @@ class AlertEngine:
         *,
         is_muted: IsMuted | None = None,
         verdicts: Mapping[str, Verdict] = MappingProxyType({}),
+        labelled: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     ) -> None:
-        """Go on from the problems in the table, and the verdicts of an earlier run.
+        """Go on from the problems in the table, and the verdicts of an earlier run and the labels that they have there.
 
         What is not sent of the problems, and does not wait for a mute, is due.
         """
@@ -131,7 +132,11 @@ class AlertEngine:
         self._is_muted = is_muted
         self._watched = WatchedGroups()
         self._board = Board(self._health_settings, verdicts)
-        self._unsaved_verdicts: dict[str, Verdict] = {}
+        self._unsaved_verdicts = {
+            group_id: verdicts[group_id]
+            for group_id, labels in labelled.items()
+            if group_id in verdicts and labels != settings.labels_of(group_id)
+        }
         self._unsaved_changes: list[Change] = []
         self._unsaved: dict[str, tuple[Problem, bool]] = {}  # by id; True: its row is to be deleted
         self._without_alerts = 0

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from streaming_app.cli.options import handle_errors, warehouse_options
+from streaming_app.cli.options import config_sections, handle_errors, warehouse_options
 from streaming_app.cli.printing import echo, echo_error, echo_json, echo_rows
 from streaming_app.cli.process import user_name
 from streaming_app.cli.removed import CommandGroup
@@ -18,10 +18,12 @@ from streaming_app.tables.location import Location
 from streaming_app.text import count, escape, utc
 
 if TYPE_CHECKING:
+    from streaming_app.config.running_hours import GroupTimesSettings, NamedIntervals
     from streaming_app.notify.mutes import Mute
 
 
 @click.group(cls=CommandGroup, invoke_without_command=True)
+@config_sections("mute_times", "time_intervals")
 @warehouse_options
 @click.option(
     "--check",
@@ -45,9 +47,12 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
     pending: bool,
     resolved: bool,
     as_json: bool,
+    mute_times: tuple[GroupTimesSettings, ...] | None,
+    time_intervals: tuple[NamedIntervals, ...] | None,
 ) -> None:
     """Show the alerts that fire now."""
     from streaming_app.alerts.problem import FIRING, HEALTH, PENDING, RESOLVED  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.config.running_hours import make_times_of  # noqa: PLC0415 - not loaded by --help
     from streaming_app.notify.mutes import ActiveMutes  # noqa: PLC0415
     from streaming_app.tables.alerts_table import read_problems, to_json  # noqa: PLC0415
     from streaming_app.tables.reader import quote  # noqa: PLC0415
@@ -59,7 +64,8 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
     reader, _ = open_reader(warehouse, cluster, "alerts")
     found = [one for one in read_problems(reader, condition) if one.state in states]
     found.sort(key=lambda alert: alert.urgency)
-    mutes = ActiveMutes(warehouse, cluster, echo_error)
+    times_of = make_times_of(mute_times, time_intervals or ()) if mute_times else None
+    mutes = ActiveMutes(warehouse, cluster, echo_error, times_of=times_of)
     mutes.refresh()
     by = {alert.alert_id: mutes.find(alert) for alert in found if alert.state != RESOLVED}
     muted = {name: one for name, one in by.items() if one}

@@ -20,6 +20,7 @@ REMOVED: Mapping[tuple[str, ...], str] = {
     ("alerts", "keep_firing_for"): "`for` of the rule; a problem ends once it is over",
     ("alerts", "repeat_after"): "`repeat_interval` of Alertmanager, or the repetition of the pager",
     ("metrics", "compatibility"): "the table of names of other exporters in docs/metrics.md",
+    ("page", "labels"): "the section `labels`, which alerts, metrics and tables have, too",
     ("page", "listen"): "`streams-groups web --listen HOST:PORT`, a process of its own",
     ("page", "memory"): "a limit of the unit or container of `streams-groups web`",
     ("sinks", "summary"): "`streams-groups status`, or `streams-groups alerts --json` in a cron job",

@@ -1,4 +1,4 @@
-"""The sections `time_intervals` and `running_hours` of the configuration: they say when a group is meant to run."""
+"""The sections `time_intervals`, `running_hours` and `mute_times` of the configuration: times for groups."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ class NamedIntervals(Section):
     time_intervals: tuple[IntervalSettings, ...]
 
 
-class RunningHoursSettings(Section):
-    """An entry of `running_hours`: when groups are meant to run."""
+class GroupTimesSettings(Section):
+    """An entry of `running_hours` or `mute_times`: times for the groups whose whole id matches."""
 
     groups: Pattern
     time_intervals: Annotated[tuple[_Name, ...], BeforeValidator(as_list), Field(min_length=1)]
@@ -104,17 +104,17 @@ def _intervals(names: Sequence[str], known: Sequence[NamedIntervals]) -> tuple[T
     return tuple(one.interval() for named in known if named.name in names for one in named.time_intervals)
 
 
-def make_running_hours(
-    settings: Sequence[RunningHoursSettings], known: Sequence[NamedIntervals]
+def make_times_of(
+    settings: Sequence[GroupTimesSettings], known: Sequence[NamedIntervals]
 ) -> Callable[[str], tuple[TimeInterval, ...]]:
-    """Return the function that returns when a group is meant to run: by the first entry that matches, if any does."""
+    """Return the function that returns the times for a group: by the first entry that matches, if any does."""
     entries = [(one.groups, _intervals(one.time_intervals, known)) for one in settings]
 
     @lru_cache(_CACHED_GROUPS)
-    def running_hours_of(group_id: str) -> tuple[TimeInterval, ...]:
+    def times_of(group_id: str) -> tuple[TimeInterval, ...]:
         return next((intervals for groups, intervals in entries if groups.matches(group_id)), ())
 
-    return running_hours_of
+    return times_of
 
 
 def check_names(wanted: Collection[str], known: Collection[str], kind: str) -> None:

@@ -22,7 +22,6 @@ MAX_LAG_SERIES = 10_000
 LagSubject = Literal["group", "topic", "partition"]
 _Offsets = Annotated[int, Field(ge=0)]
 _BASE_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*/?")
-_LABEL = r"[A-Za-z_][A-Za-z0-9_.-]{0,62}"
 
 
 def check_base_path(text: str) -> str:
@@ -31,10 +30,6 @@ def check_base_path(text: str) -> str:
     if not _BASE_PATH.fullmatch(path):
         raise ValueError(f'must be a path of letters, digits and -._~, such as /streams, not "{text}"')
     return path.rstrip("/")
-
-
-_Name = Annotated[str, Field(pattern=f"^{_LABEL}$")]
-_Value = Annotated[str, Field(min_length=1, max_length=63)]
 
 
 class OffsetsSettings(Section):
@@ -148,5 +143,3 @@ class PageSettings(Section):
     """Names under which the page is reached, in addition to `localhost`, IP addresses and the host's own name."""
     auth_file: Path | None = None
     """Who may read it: lines `USER:PASSWORD` or `Bearer TOKEN`; None: everybody who reaches the address."""
-    labels: Mapping[_Name, Mapping[_Value, PatternText]] = {}
-    """Labels of groups: by name and value, the regular expression that the whole group id matches."""

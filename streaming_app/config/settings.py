@@ -20,7 +20,8 @@ from pydantic_core import PydanticCustomError
 
 from streaming_app.config import defaults
 from streaming_app.config.alerts import AlertSettings
-from streaming_app.config.running_hours import NamedIntervals, RunningHoursSettings, check_names
+from streaming_app.config.labels import LabelsSettings
+from streaming_app.config.running_hours import GroupTimesSettings, NamedIntervals, check_names
 from streaming_app.config.sections import (
     BrokerFactsSettings,
     DescriptionsSettings,
@@ -128,8 +129,12 @@ class Settings(Section):
     sinks: SinkList = ()
     time_intervals: tuple[NamedIntervals, ...] = ()
     """Times that recur, by name."""
-    running_hours: tuple[RunningHoursSettings, ...] = ()
+    running_hours: tuple[GroupTimesSettings, ...] = ()
     """When groups are meant to run; default always."""
+    mute_times: tuple[GroupTimesSettings, ...] = ()
+    """When alerts of groups are recorded and shown, and not sent; default never."""
+    labels: tuple[LabelsSettings, ...] = ()
+    """Labels of groups, on alerts, metrics, tables and the page."""
     metrics: MetricsSettings = MetricsSettings()
     group_budget: GroupBudgetSettings = GroupBudgetSettings()
     self_check: SelfCheckSettings = SelfCheckSettings()
@@ -145,11 +150,11 @@ class Settings(Section):
     def _have_names(cls, given: tuple[NamedIntervals, ...]) -> tuple[NamedIntervals, ...]:
         return _check_unique_names(given, "time intervals")
 
-    @field_validator("running_hours")
+    @field_validator("running_hours", "mute_times")
     @classmethod
     def _are_at_intervals(
-        cls, hours: tuple[RunningHoursSettings, ...], info: ValidationInfo
-    ) -> tuple[RunningHoursSettings, ...]:
+        cls, hours: tuple[GroupTimesSettings, ...], info: ValidationInfo
+    ) -> tuple[GroupTimesSettings, ...]:
         if "time_intervals" in info.data:
             known = [one.name for one in info.data["time_intervals"]]
             check_names([name for one in hours for name in one.time_intervals], known, "time interval")

@@ -32,7 +32,7 @@ from streaming_app.notify.sink import Sink
 from streaming_app.report import Report
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.fence import Fence
-from streaming_app.tables.health_tables import EndedProblems, HealthTables
+from streaming_app.tables.health_tables import EndedProblems, HealthRow, HealthTables
 from streaming_app.text import count
 
 _RETRY_SAVE_SECONDS = 10.0  # delta-rs logs a lot at each attempt when the disk is full
@@ -116,13 +116,15 @@ class AlertService(Service):
         sinks = list(sinks)
         outboxes = Outboxes(map(traits_of, sinks), config.grouping, jittered(config.backoff))
         self._health_tables, self._ended = health, ended
+        rows = health.rows()
         self._engine = AlertEngine(
             config.engine,
             store.problems(),
             outboxes,
             descriptions,
             is_muted=self._muted(),
-            verdicts=health.verdicts(),
+            verdicts={row.group_id: row.verdict for row in rows},
+            labelled={row.group_id: row.labels for row in rows},
         )
         self._dispatcher = Dispatcher(sinks, outboxes, self._delivered, report, max_named=config.grouping.max_named)
         self._queue()
@@ -243,15 +245,20 @@ class AlertService(Service):
         if time.monotonic() < self._retry_health_at:
             return
         self._retry_health_at = time.monotonic() + _RETRY_SAVE_SECONDS
-        tables, problem_of = self._health_tables, {}
-        for group_id in unsaved.verdicts:
-            if one := self._engine.problem_with(group_id):
-                problem_of[group_id] = one.alert_id
-        tables.save_verdicts(unsaved.verdicts, unsaved.gone, problem_of, datetime.now(timezone.utc))
+        tables, labels_of = self._health_tables, self._config.engine.labels_of
+        rows = [
+            HealthRow(group_id, verdict, self._problem_id(group_id), None, labels_of(group_id))
+            for group_id, verdict in unsaved.verdicts.items()
+        ]
+        tables.save(rows, unsaved.gone, datetime.now(timezone.utc))
         tables.append_changes(unsaved.changes)
         self._retry_health_at = 0.0
         self._engine.saved_health(unsaved)
         tables.maintain(self._config.retention_days)
+
+    def _problem_id(self, group_id: str) -> str | None:
+        problem = self._engine.problem_with(group_id)
+        return problem.alert_id if problem else None
 
     def verdicts(self) -> Mapping[str, Verdict]:
         """Return the newest verdict on each group."""

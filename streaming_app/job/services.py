@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from streaming_app.alerts.engine import EngineSettings
 from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.defaults import TOPIC
-from streaming_app.config.running_hours import make_running_hours
+from streaming_app.config.labels import make_labels
+from streaming_app.config.running_hours import make_times_of
 from streaming_app.errors import WarehouseError
 from streaming_app.health.history import WINDOW
 from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
@@ -145,7 +146,9 @@ def background_services(
     known_since = earlier.descriptions_since if earlier else None
     descriptions = DescriptionSupport(config.alerts.descriptions, known_since=known_since)
     heartbeat = Heartbeat(config, files, health, descriptions, fence)
-    mutes = ActiveMutes(config.warehouse, config.cluster, report)
+    mutes = ActiveMutes(
+        config.warehouse, config.cluster, report, times_of=make_times_of(config.mute_times, config.time_intervals)
+    )
     wanted = wanted_services(config)
     properties = client_properties(config.bootstrap_server, config.command_config)
 
@@ -163,6 +166,7 @@ def background_services(
     store = AlertsTable(config.warehouse, config.cluster, fence)
     watchdogs, disks = make_watchdogs(config, health, report), Disks(config)
 
+    labels_of = make_labels(config.labels)
     alerts = AlertService(
         AlertConfig(
             EngineSettings(
@@ -172,8 +176,9 @@ def background_services(
                 lag_of_all_groups=config.alerts.lag_of == "all",
                 max_new_groups=config.alerts.max_new_groups,
                 late_seconds=_LATE_SECONDS + 2 * config.trigger,
-                running_hours_of=make_running_hours(config.running_hours, config.time_intervals),
+                running_hours_of=make_times_of(config.running_hours, config.time_intervals),
                 successors=config.alerts.successors,
+                labels_of=labels_of,
             ),
             config.alerts.interval,
             config.retention_days,
@@ -216,6 +221,7 @@ def background_services(
                 alerts.verdicts,
                 lag.types if lag else dict,
                 alerts.newcomers_left_out,
+                labels_of,
             )
             registry = make_registry(sources, config.metrics)
             server = monitoring_server(

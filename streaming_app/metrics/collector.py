@@ -30,7 +30,7 @@ from streaming_app.groups.task_copies import CopiesSum
 from streaming_app.health.verdict import Verdict
 from streaming_app.job_status import DiskSpace
 from streaming_app.lag.model import LagRow
-from streaming_app.metrics.group_metrics import GROUP_METRICS, GroupScrape
+from streaming_app.metrics.group_metrics import GROUP_METRICS, LABELS_METRIC, GroupScrape
 from streaming_app.metrics.job_metrics import JOB_METRICS, JobScrape
 from streaming_app.metrics.lag_metrics import LAG_METRICS, LagScrape
 from streaming_app.metrics.metric import SUFFIXES, Metric, ScrapeT, has_short_id
@@ -73,6 +73,8 @@ class MetricSources:
     """Returns how many groups there are of each type; nothing while it is not known."""
     newcomers_left_out: Callable[[], Mapping[str, int]] = dict
     """Returns of how many new groups something is left out, see `AlertEngine.newcomers_left_out`."""
+    labels_of: Callable[[str], Mapping[str, str]] = lambda _group_id: {}
+    """Returns the labels that are declared for a group."""
 
 
 def make_registry(sources: MetricSources, settings: MetricsSettings) -> CollectorRegistry:
@@ -93,7 +95,7 @@ class _StreamsGroupsCollector(Collector):
 
     def describe(self) -> Iterator[MetricFamily]:
         """Yield the families without samples, by which a scrape with `?name[]=` selects."""
-        for metrics in (JOB_METRICS, GROUP_METRICS, LAG_METRICS):
+        for metrics in (JOB_METRICS, (*GROUP_METRICS, LABELS_METRIC), LAG_METRICS):
             yield from map(_family, metrics)
 
     def collect(self) -> Iterator[MetricFamily]:
@@ -132,6 +134,8 @@ class _StreamsGroupsCollector(Collector):
         labelled = [({"cluster": sources.cluster, "group": scrape.snapshot.group_id}, scrape) for scrape in scrapes]
         for group_metric in GROUP_METRICS:
             yield _with_samples(group_metric, labelled)
+        declared = [(sources.labels_of(own["group"]), own, scrape) for own, scrape in labelled]
+        yield _with_samples(LABELS_METRIC, [({**labels, **own}, scrape) for labels, own, scrape in declared if labels])
         yield from self._collect_lag()
 
     def _collect_lag(self) -> Iterator[MetricFamily]:

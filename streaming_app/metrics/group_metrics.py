@@ -41,6 +41,11 @@ def _health(group: GroupScrape) -> list[Sample]:
     return [] if one is None else [Sample(1, (one.verdict, one.severity or "none"))]
 
 
+LABELS_METRIC: Metric[GroupScrape] = Metric(
+    "streams_group_labels",
+    "1, with the labels that the configuration declares for the group: join it by `cluster` and `group`.",
+    lambda _group: [Sample(1)],
+)
 GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
     Metric(
         "streams_group_health",

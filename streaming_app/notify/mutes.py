@@ -7,7 +7,7 @@ lasts 0 s ends it. The directory is that of the silences of 0.2.0: those of ever
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from streaming_app.tables.location import Location
 from streaming_app.tables.reader import open_table
 from streaming_app.tables.request_files import RequestFiles
 from streaming_app.text import format_duration, parse_duration
+from streaming_app.time_intervals import TimeInterval, contain, next_change
 
 MAX_SECONDS = 30 * 86_400.0
 _MAX_REASON, _MAX_REGEX = 500, 1_000  # characters
@@ -30,6 +31,7 @@ _KEPT = timedelta(days=30)  # after its end, for the page
 _CLOCK_DIFFERENCE = timedelta(minutes=5)  # between the machines of the command and the job
 _REPORTED_FILES = 1_000  # that cannot be read, of which each is reported once
 _KIND = "silences"
+_ANY = Regex(".*")
 _SUFFIX, _EXPIRED_SUFFIX = ".json", ".expired"  # the second one ended a silence of 0.2.0
 
 
@@ -179,15 +181,19 @@ class ActiveMutes:
         cluster: str,
         report: Report = lambda _line: None,
         now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+        times_of: Callable[[str], Sequence[TimeInterval]] | None = None,
     ) -> None:
-        """`report` gets a line, once, for each file that mutes nothing: the alerts are then sent."""
+        """`report` gets a line, once, for each file that mutes nothing: the alerts are then sent.
+
+        `times_of` returns the `mute_times` of a group; None: the configuration has none.
+        """
         self._reader = MuteReader(warehouse, cluster)
-        self._report_error, self._now = ReportOnce(report, _REPORTED_FILES), now
+        self._report_error, self._now, self._times_of = ReportOnce(report, _REPORTED_FILES), now, times_of
         self.active: tuple[Mute, ...] = ()
         """Those of the last `refresh`, the first to end first."""
 
     def refresh(self) -> bool:
-        """Read new mutes, and return whether any is active."""
+        """Read new mutes, and return whether any may be active."""
         self._reader.refresh()
         now = self._now()
         self.active = tuple(
@@ -199,11 +205,23 @@ class ActiveMutes:
             if now < one.ends_at:
                 what = f"the silence of {one.rule} for {one.pattern.pattern} does nothing"
                 self._report_error(f"mutes: {what}: `streams-groups alerts mute` is for every rule")
-        return bool(self.active)
+        return bool(self.active) or self._times_of is not None
 
     def find(self, alert: Problem) -> Mute | None:
         """Return the active mute of an alert that ends last, as of the last `refresh`; None if it has none."""
-        return next((one for one in reversed(self.active) if one.matches(alert)), None)
+        found = next((one for one in reversed(self.active) if one.matches(alert)), None)
+        return found or self._by_time(alert)
+
+    def _by_time(self, alert: Problem) -> Mute | None:
+        """Return the mute that the configuration has for this time of the day, or week."""
+        times = self._times_of(alert.group_id) if self._times_of and alert.group_id is not None else ()
+        now = self._now()
+        if not times or not contain(times, now):
+            return None
+        longest = now + timedelta(seconds=MAX_SECONDS)
+        ends_at = min(next_change(times, now) or longest, longest)
+        reason, by = "its mute_times", "the configuration"
+        return Mute(pattern=_ANY, starts_at=now, ends_at=ends_at, reason=reason, created_by=by)
 
     def is_muted(self, alert: Problem) -> bool:
         """Return whether an alert is muted, as of the last `refresh`."""

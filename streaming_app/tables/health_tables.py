@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -39,6 +40,7 @@ class HealthRow(NamedTuple):
     verdict: Verdict
     incident_id: str | None
     inputs_age: int | None
+    labels: Mapping[str, str] = MappingProxyType({})
 
 
 class HealthTables:
@@ -51,20 +53,15 @@ class HealthTables:
         self._schemas = {name: one.schema() for name, one in self._tables.items()}
         self._is_certain = False  # what an earlier run, or an append that failed, has written
 
-    def verdicts(self) -> dict[str, Verdict]:
-        """Return the stored verdicts by group. Raises WarehouseError."""
-        return {row.group_id: row.verdict for row in _health(WarehouseReader(self._warehouse), self._own())}
+    def rows(self) -> list[HealthRow]:
+        """Return the stored rows. Raises WarehouseError."""
+        return list(_health(WarehouseReader(self._warehouse), self._own()))
 
-    def save_verdicts(
-        self, verdicts: Mapping[str, Verdict], gone: Collection[str], incident_of: Mapping[str, str], now: datetime
-    ) -> None:
-        """Insert or update the rows of these groups; delete those of groups that are `gone`."""
-        for some in chunks(verdicts.items(), _WRITTEN):
-            rows = [
-                _health_row(group_id, replace(one, verdict=_REMOVED) if group_id in gone else one, incident_of, now)
-                for group_id, one in some
-            ]
-            self._merge(HEALTH, rows, "t.group_id = s.group_id", f"s.verdict = '{_REMOVED}'")
+    def save(self, rows: Iterable[HealthRow], gone: Collection[str], now: datetime) -> None:
+        """Insert or update these rows; delete those of groups that are `gone`."""
+        for some in chunks(rows, _WRITTEN):
+            new = [_to_row(one, now, is_gone=one.group_id in gone) for one in some]
+            self._merge(HEALTH, new, "t.group_id = s.group_id", f"s.verdict = '{_REMOVED}'")
 
     def append_changes(self, changes: Sequence[Change]) -> None:
         """Add changes of verdicts to the history, each once, also where an earlier call failed after it had written."""
@@ -129,6 +126,7 @@ def _health(warehouse: WarehouseReader, rest: str) -> Iterator[HealthRow]:
             ),
             row["incident_id"],
             row["inputs_age"],
+            row["labels"] or {},
         )
 
 
@@ -149,14 +147,16 @@ def _common(one: Verdict) -> dict[str, Any]:
     }
 
 
-def _health_row(group_id: str, one: Verdict, incident_of: Mapping[str, str], now: datetime) -> dict[str, Any]:
+def _to_row(row: HealthRow, now: datetime, *, is_gone: bool) -> dict[str, Any]:
+    one = row.verdict
     return {
-        "group_id": group_id,
-        **_common(one),
+        "group_id": row.group_id,
+        **_common(replace(one, verdict=_REMOVED) if is_gone else one),
         "judged_at": one.at,
         "caught_up_at": one.caught_up_at,
         "losing_at": one.losing_at,
-        "incident_id": incident_of.get(group_id),
+        "incident_id": row.incident_id,
+        "labels": list(row.labels.items()),
         "inputs_at": one.facts_at,
         "inputs_age": None if one.facts_at is None else max(0, round((now - one.facts_at).total_seconds())),
     }

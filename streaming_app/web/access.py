@@ -16,8 +16,8 @@ import binascii
 import hmac
 import ipaddress
 import socket
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -198,18 +198,20 @@ class PageAccess:
     allowed_hosts: frozenset[str] = frozenset()
     """Names that a request may address, in addition to `localhost` and every IP address."""
     credentials: Credentials | None = None
-    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """As `PageSettings` has them."""
+    labels_of: Callable[[str], Mapping[str, str]] = lambda _group_id: {}
+    """Returns the labels of a group."""
 
     @classmethod
-    def of(cls, config: PageSettings, listen: str) -> PageAccess:
+    def of(
+        cls, config: PageSettings, listen: str, labels_of: Callable[[str], Mapping[str, str]] = lambda _group_id: {}
+    ) -> PageAccess:
         """Return the settings of a configuration. Raises PageError if its file of users cannot be read."""
         return cls(
             listen=listen,
             base_path=config.base_path,
             allowed_hosts=frozenset(name.lower() for name in config.allowed_hosts),
             credentials=read_credentials(config.auth_file) if config.auth_file else None,
-            labels=config.labels,
+            labels_of=labels_of,
         )
 
     @property

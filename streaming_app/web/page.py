@@ -78,7 +78,7 @@ class Page:
         self._source, self._settings, self._clock = source, settings, clock
         self._sources = {source.cluster: source}
         self._report_error = ReportOnce(report)
-        self._renderer = Renderer(Labels(settings.labels))
+        self._renderer = Renderer(Labels(settings.labels_of))
         self._rendered: OrderedDict[tuple[str, str, int], asyncio.Task[Rendered]] = OrderedDict()
         self.live = LiveUpdates()
         routes = [
@@ -317,7 +317,7 @@ class PageServer(HttpServer):
     ) -> None:
         """Listen. `report` gets a line for each new error of a page. Raises SetupError if that is not possible."""
         self._settings = settings
-        source = SnapshotSource(warehouse, cluster, clock, Labels(settings.labels))
+        source = SnapshotSource(warehouse, cluster, clock, Labels(settings.labels_of))
         page = Page(source, settings, clock, report)
         super().__init__(
             settings.listen,

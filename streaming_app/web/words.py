@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 from urllib.parse import urlencode
 
@@ -17,7 +17,6 @@ from streaming_app.health.verdict import (
     UNSTABLE,
     VERDICTS,
 )
-from streaming_app.regex import compiled
 from streaming_app.text import digest, escape
 
 _MAX_SHOWN = 96  # characters of a name in a table
@@ -112,7 +111,7 @@ def number(value: float | None) -> str:
     return NOTHING if value is None else f"{round(value):,}"
 
 
-# --- Labels of groups, such as `team: payments`, as the configuration gives them by regular expressions ---------------
+# --- Labels of groups, such as `team: payments`, as the configuration declares them ---------------
 
 Label = tuple[str, str]
 """Name and value."""
@@ -121,20 +120,13 @@ Label = tuple[str, str]
 class Labels:
     """Which labels a group has."""
 
-    def __init__(self, rules: Mapping[str, Mapping[str, str]]) -> None:
-        """Take the section `page.labels`, the regular expression by value by name."""
-        self._rules = {
-            name: [(value, compiled(regex)) for value, regex in values.items()] for name, values in rules.items()
-        }
+    def __init__(self, labels_of: Callable[[str], Mapping[str, str]]) -> None:
+        """Take the labels of the configuration, see `config.labels`."""
+        self._labels_of = labels_of
 
     def of(self, group_id: str) -> tuple[Label, ...]:
-        """Return the labels of a group: of each name the first value whose expression matches the whole id."""
-        found = list[Label]()
-        for name, values in self._rules.items():
-            value = next((value for value, regex in values if regex.matches(group_id)), None)
-            if value is not None:
-                found.append((name, value))
-        return tuple(found)
+        """Return the labels of a group."""
+        return tuple(self._labels_of(group_id).items())
 
 
 def label_text(label: Label) -> str:
@@ -143,4 +135,4 @@ def label_text(label: Label) -> str:
     return f"{name}:{value}"
 
 
-NO_LABELS = Labels({})
+NO_LABELS = Labels(lambda _group_id: {})

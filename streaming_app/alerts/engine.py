@@ -157,6 +157,11 @@ class AlertEngine:
         return tuple(self._problems.open.values())
 
     @property
+    def calm_ends(self) -> tuple[datetime, ...]:
+        """When problems end if their groups go on to process."""
+        return self._problems.calm_ends
+
+    @property
     def newcomers_left_out(self) -> Mapping[str, int]:
         """How many new groups have no alerts, and how many no verdict yet, as of the last step: others came first."""
         return {"alerts": self._without_alerts, "verdicts": len(self._board.put_off)}

@@ -84,6 +84,11 @@ class Problems:
         """The problems that are pending or open."""
         return self._open
 
+    @property
+    def calm_ends(self) -> tuple[datetime, ...]:
+        """When problems end if their groups go on to process."""
+        return tuple(self._calm.values())
+
     def take_changes(self) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
         """Return the problems that changed since the last call, as they are now, and the pending ones that are gone."""
         changed, removed = tuple(self._changed.values()), tuple(self._removed.values())

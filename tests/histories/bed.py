@@ -17,13 +17,12 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from streaming_app.alerts.alert import FIRING, Alert
-from streaming_app.alerts.description_rules import CLUSTER_RULES
-from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed, StoredHealth
+from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
+from streaming_app.alerts.problem import FIRING, HEALTH, Problem
 from streaming_app.alerts.outbox import Backoff, Outboxes, SinkTraits
 from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.alerts import AlertSettings
-from streaming_app.config.running_hours import NamedIntervals, RunningHoursSettings, make_running_hours
+from streaming_app.config.running_hours import NamedIntervals, GroupTimesSettings, make_times_of
 from streaming_app.groups.budget import OverBudgetError
 from streaming_app.groups.clock import CorrectedSnapshot, WrittenBetween, correct_snapshot
 from streaming_app.groups.copies_status import GroupCopies, next_status
@@ -35,7 +34,6 @@ from streaming_app.groups.snapshot import group_snapshot
 from streaming_app.groups.state_rules import STABLE_MEMBER
 from streaming_app.health.board import Change
 from streaming_app.health.history import COLUMNS, WINDOW, GroupHistories
-from streaming_app.health.incidents import Incident
 from streaming_app.health.verdict import Verdict
 from streaming_app.time_intervals import TimeInterval
 from tests.histories.clients import START
@@ -49,7 +47,6 @@ STEP = 5.0
 _QUIET_STEP = 10 * MINUTE
 _READ_PLUGIN = HOUR
 _PAGER = "pager"
-_REPLACED = {name for rule in CLUSTER_RULES for name in rule.replaces}  # of which there is no pending alert
 _READ = 200  # members of a group, as in `job.group_cache`
 
 
@@ -71,10 +68,10 @@ class Outcome:
 
     fired: list[Fired] = field(default_factory=list)
     rules: set[str] = field(default_factory=set)
-    """The rules that fired at some time: an alert about an incident has that of its worst verdict."""
+    """The rules that fired at some time: a problem with the health of a group has that of its worst verdict."""
     notifications: int = 0
     evaluations: int = 0
-    incidents: list[Incident] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
 
 
@@ -84,10 +81,9 @@ class _Tables:
 
     states: dict[str, GroupState] = field(default_factory=dict)
     events: dict[str, list[Event]] = field(default_factory=dict)
-    alerts: dict[tuple[str, str | None, datetime], Alert] = field(default_factory=dict)
+    problems: dict[str, Problem] = field(default_factory=dict)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
-    incidents: dict[str, Incident] = field(default_factory=dict)
     ended: dict[str, str] = field(default_factory=dict)
     ends: int = 0
     messages: int = 0
@@ -107,12 +103,11 @@ class _Job:
         self._histories = GroupHistories(WINDOW)
         self._snapshots: dict[str, CorrectedSnapshot] = {}
         outboxes = Outboxes([SinkTraits(_PAGER, groups=True)], settings.grouping, Backoff())
-        policy = settings.notify_policy([_PAGER])
         engine = EngineSettings(
-            "default", self._rule_settings_of, policy, running_hours_of=hours_of, successors=settings.successors
+            "default", self._rule_settings_of, (_PAGER,), running_hours_of=hours_of, successors=settings.successors
         )
-        health = StoredHealth(tables.verdicts, tuple(tables.incidents.values()))
-        self.engine = AlertEngine(engine, tables.alerts.values(), outboxes, self._descriptions, health=health)
+        stored = tables.problems.values()
+        self.engine = AlertEngine(engine, stored, outboxes, self._descriptions, verdicts=tables.verdicts)
         self._plugin_read_at = -_READ_PLUGIN
         self._is_new = True
         self._copies: dict[str, GroupCopies] = {}
@@ -148,18 +143,16 @@ class _Job:
 
     def due(self) -> Iterator[datetime]:
         """Yield when pending alerts are to fire if nothing happens, verdicts may change, and windows end."""
-        for alert in self.engine.open_alerts:
+        for alert in self.engine.problems:
             if alert.state != FIRING:
                 settings = self._rule_settings_of(alert.group_id)[alert.rule]
-                yield alert.pending_since + timedelta(seconds=settings.for_seconds)
+                yield alert.since + timedelta(seconds=settings.for_seconds)
         for verdict in self.engine.verdicts.values():
             if verdict.recheck_at is not None:
                 yield verdict.recheck_at
-        yield from (one.ends_at for one in self.engine.incidents if one.ends_at)
+        yield from self.engine.calm_ends
         for group_id, one in self._snapshots.items():
             settings = self._rule_settings_of(group_id)
-            if since := one.corrected.description_since:
-                yield from (since + timedelta(seconds=settings[name].for_seconds) for name in _REPLACED)
             if pushed_at := one.corrected.last_unsolicited_push_at:
                 window = settings["StreamsGroupUnsolicitedDescription"].thresholds["window"]
                 yield pushed_at + timedelta(seconds=window)
@@ -235,7 +228,7 @@ class _Job:
         for ends_at, reason in self._simulation.incident_ends[self._tables.ends :]:
             if ends_at <= at:
                 self._tables.ends += 1
-                self._tables.ended |= {one.incident_id: reason for one in self.engine.incidents}
+                self._tables.ended |= {one.alert_id: reason for one in self.engine.problems if one.subject == HEALTH}
 
     def _evaluate(self, now: datetime, at: float) -> None:
         self._read_ended(at)
@@ -268,15 +261,13 @@ class _Job:
 
     def _save(self) -> None:
         unsaved, tables = self.engine.unsaved, self._tables
-        for alert in unsaved.removed:
-            del tables.alerts[alert.rule, alert.group_id, alert.pending_since]
-        for alert in unsaved.changed:
-            tables.alerts[alert.rule, alert.group_id, alert.pending_since] = alert
+        for one in unsaved.removed:
+            tables.problems.pop(one.alert_id, None)
+        tables.problems |= {one.alert_id: one for one in unsaved.changed}
         self.engine.saved(unsaved)
         health = self.engine.unsaved_health
         tables.verdicts |= health.verdicts
         tables.changes += health.changes
-        tables.incidents |= {one.incident_id: one for one in health.incidents}
         self.engine.saved_health(health)
 
 
@@ -333,16 +324,17 @@ def run(
         job.engine.outboxes.by_sink[_PAGER].release()
         job.send(_time(at), at)
     outcome.notifications, outcome.rules = tables.messages, tables.rules
-    outcome.incidents, outcome.changes = list(tables.incidents.values()), tables.changes
+    outcome.problems = [one for one in tables.problems.values() if one.subject == HEALTH]
+    outcome.changes = tables.changes
     return outcome
 
 
 def _running_hours(history: History) -> RunningHoursLookup:
     if history.running_hours is None:
-        return make_running_hours([], [])
+        return make_times_of([], [])
     named = {"name": "declared", "time_intervals": [history.running_hours]}
-    entry = RunningHoursSettings.model_validate({"groups": ".*", "time_intervals": "declared"})
-    return make_running_hours([entry], [NamedIntervals.model_validate(named)])
+    entry = GroupTimesSettings.model_validate({"groups": ".*", "time_intervals": "declared"})
+    return make_times_of([entry], [NamedIntervals.model_validate(named)])
 
 
 def _next_step(at: float, known: Iterable[float], answers: Iterable[float], due: Iterable[datetime]) -> float:
@@ -370,9 +362,9 @@ def _row(state: GroupState) -> dict[str, Any]:
 
 
 def _fired(tables: _Tables) -> Iterator[Fired]:
-    for alert in tables.alerts.values():
+    for alert in tables.problems.values():
         if alert.opened_at is not None:
-            resolved = (alert.resolved_at - START).total_seconds() if alert.resolved_at else None
+            resolved = (alert.ended_at - START).total_seconds() if alert.ended_at else None
             at = (alert.opened_at - START).total_seconds()
             yield Fired(alert.rule, alert.group_id, at, resolved, alert.summary, alert.severity)
 

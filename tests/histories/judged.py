@@ -53,18 +53,18 @@ def check_incident(history: History) -> None:
 
 
 def check_paces(history: History) -> None:
-    """Assert that the same facts open and end the same incidents at any pace, and with restarts."""
-    expected = _incidents(OUTCOMES[history.name])
+    """Assert that the same facts open and end the same problems at any pace, and with restarts."""
+    expected = _problems(OUTCOMES[history.name])
     for pace in _PACES:
         if "every_step" in pace and history.seconds > _LONG:
             continue
         if "restart_every" in pace and history.name.startswith(_LEARNT_AGAIN):
             continue
-        assert _incidents(run(history, **pace)) == expected, pace
+        assert _problems(run(history, **pace)) == expected, pace
 
 
-def _incidents(outcome: Outcome) -> list[tuple[object, ...]]:
+def _problems(outcome: Outcome) -> list[tuple[object, ...]]:
     return sorted(
-        (one.opened_at, one.cause, one.scope, str(one.ended_at), one.ended_by, one.severity, one.verdict)
-        for one in outcome.incidents
+        (one.opened_at, one.since, str(one.cause), str(one.ended_at), str(one.ended_by), one.severity, one.rule)
+        for one in outcome.problems
     )

@@ -103,5 +103,5 @@ def test_the_alert_of_a_crash_loop_is_resolved_once_the_application_has_stayed_u
     last_start = crashing.operations[-1].at
     assert fired.resolved_at is not None
     assert 10 * MINUTE <= fired.resolved_at - last_start <= 25 * MINUTE
-    (incident,) = outcome.incidents
-    assert (incident.ended_by, incident.timeline[-1].verdict) == ("evidence", "Ok")
+    (problem,) = outcome.problems
+    assert (problem.ended_by, problem.timeline[-1].verdict) == ("evidence", "Ok")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 from streaming_app.alerts import evaluate as evaluation
-from streaming_app.alerts.alert import Finding
+from streaming_app.alerts.problem import Finding
 
 
 class FailedRule(NamedTuple):

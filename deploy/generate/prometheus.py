@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import textwrap
 
-from streaming_app.alerts.health_rules import HEALTH_RULES, HealthRule
+from streaming_app.alerts.catalog import HEALTH_RULES, RULE_OF_VERDICT
 from streaming_app.health.verdict import VERDICTS
 
 NAME = "deploy/charts/streams-groups/files/streams-groups.rules.yml"
@@ -30,22 +30,23 @@ def page() -> str:
     return _HEAD + "".join(map(_verdict_rule, HEALTH_RULES)) + _open_alerts() + _job_absent()
 
 
-def _verdict_rule(rule: HealthRule) -> str:
+def _verdict_rule(rule: str) -> str:
+    verdicts = [verdict for verdict, name in RULE_OF_VERDICT.items() if name == rule]
     return _rule(
-        rule.name,
-        [f'streams_group_health{{verdict="{rule.verdict}", severity!="none"}} == 1'],
+        rule,
+        [f'streams_group_health{{verdict=~"{"|".join(verdicts)}", severity!="none"}} == 1'],
         '"{{ $labels.severity }}"',
-        f"{{{{ $labels.group }}}} is {rule.verdict}",
-        f"{VERDICTS[rule.verdict]} Run `streams-groups why --group {{{{ $labels.group }}}}` to see why.",
-        rule.name.lower(),
+        "{{ $labels.group }} is {{ $labels.verdict }}",
+        f"{VERDICTS[verdicts[0]]} Run `streams-groups why --group {{{{ $labels.group }}}}` to see why.",
+        rule.lower(),
     )
 
 
 def _open_alerts() -> str:
-    verdicts = "|".join(rule.name for rule in HEALTH_RULES)
+    verdicts = "|".join(HEALTH_RULES)
     return _rule(
         "StreamsGroupsAlerts",
-        [f'max by (cluster, rule, severity) (streams_groups_alerts{{state="firing", rule!~"{verdicts}"}}) > 0'],
+        [f'max by (cluster, rule, severity) (streams_groups_alerts{{rule!~"{verdicts}"}}) > 0'],
         '"{{ $labels.severity }}"',
         "{{ $value }} alerts of the rule {{ $labels.rule }} fire in cluster {{ $labels.cluster }}",
         "Run `streams-groups alerts` to see which groups they are about, and since when.",

@@ -8,30 +8,19 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from streaming_app.alerts.copies_rules import COPIES_RULES, MEMBER_RULES
-from streaming_app.alerts.description_rules import DESCRIPTION_RULES, LOST_RULES
-from streaming_app.alerts.evaluate import AnyRule
-from streaming_app.alerts.health_rules import HEALTH_RULES, HealthRule
-from streaming_app.alerts.job_rules import JOB_RULES, SELF_CHECK_RULES
-from streaming_app.alerts.lag_rules import LAG_RULES
-from streaming_app.alerts.tenant_rules import TENANT_RULES
+from streaming_app.alerts.catalog import Rule, rules
+from streaming_app.alerts.evaluate import GROUP_RULES
 from streaming_app.groups.state_rules import DESCRIPTION_STATUS_RULES as STATUS_RULES
 from streaming_app.groups.state_rules import NONE, SOLICITABLE_STATUSES, STATE_RULES, UNCERTAIN, is_unsolicited
 from streaming_app.text import format_duration
 
 PAGE = Path(__file__).parents[2] / "deploy" / "RUNBOOK.md"
 
-_OF_GROUPS: tuple[AnyRule, ...] = (
-    *HEALTH_RULES,
-    *LAG_RULES,
-    *COPIES_RULES,
-    *MEMBER_RULES,
-    *TENANT_RULES,
-)
-_OF_DESCRIPTIONS: tuple[AnyRule, ...] = (*DESCRIPTION_RULES, *LOST_RULES)
+_JOB, _DESCRIPTION = "StreamsGroups", "Description"
+
 
 # For each row of STATE_RULES, in the same order: when it applies, and what it means for the application.
 _STATES = (
@@ -97,40 +86,27 @@ def render_page(text: str) -> str:
 
 
 def _index() -> str:
-    rows = ((f"[{rule.name}](#{rule.name.lower()})", rule.severity, _fires_after(rule)) for rule in _all_rules())
+    rows = ((f"[{rule.name}](#{rule.name.lower()})", rule.severity, _fires_after(rule)) for rule in rules().values())
     return _table(("alert", "severity", "fires after"), rows)
 
 
-def _all_rules() -> tuple[AnyRule, ...]:
-    return (
-        *_OF_GROUPS,
-        *_OF_DESCRIPTIONS,
-        *JOB_RULES,
-        *SELF_CHECK_RULES,
+def _about(*, job: bool, descriptions: bool = False) -> str:
+    chosen = (
+        rule
+        for rule in rules().values()
+        if rule.name.startswith(_JOB) == job and (_DESCRIPTION in rule.name) == descriptions
     )
+    return "\n\n".join(map(_section, chosen))
 
 
-def _fires_after(rule: AnyRule) -> str:
-    if isinstance(rule, HealthRule):
-        after = rule.thresholds.get("after")
-        return format_duration(after.default) if after else "as below"
-    if rule.for_seconds is None:
-        window = format_duration(rule.thresholds["window"].default)
-        return f"at once; resolves {window} after the latest event" if len(rule.thresholds) == 1 else "at once"
+def _fires_after(rule: Rule) -> str:
     return format_duration(rule.for_seconds) if rule.for_seconds else "at once"
 
 
-def _sections(rules: Sequence[AnyRule]) -> str:
-    return "\n\n".join(_section(rule) for rule in rules)
-
-
-def _section(rule: AnyRule) -> str:
-    settings = [] if rule.for_seconds is None else [f"`for: {format_duration(rule.for_seconds)}`"]
-    for name, (default, about, seconds) in rule.thresholds.items():
-        settings.append(f"`{name}: {format_duration(default) if seconds else default}` ({about})")
+def _section(rule: Rule) -> str:
     queries = [f"{question}\n\n```sql\n{sql}\n```" for question, sql in rule.queries.items()]
     steps = "\n".join(_wrap(f"- {step}", "  ") for step in rule.steps)
-    head = ", ".join((f"**{rule.severity}**", *settings))
+    head = f"**{rule.severity}**, `for: {format_duration(rule.for_seconds)}`"
     return "\n\n".join((f"### {rule.name}", head, _wrap(rule.meaning), *queries, "What to do:", steps))
 
 
@@ -155,7 +131,7 @@ def _statuses() -> str:
 
 
 def _alerts_about(status: str) -> Iterable[str]:
-    return (f"[{r.name}](#{r.name.lower()})" for r in DESCRIPTION_RULES if r.statuses and status in r.statuses)
+    return (f"[{r.name}](#{r.name.lower()})" for r in GROUP_RULES if r.statuses and status in r.statuses)
 
 
 def _pushes() -> str:
@@ -175,9 +151,9 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 _PARTS: Mapping[str, Callable[[], str]] = {
     "index": _index,
-    "alerts-groups": lambda: _sections(_OF_GROUPS),
-    "alerts-descriptions": lambda: _sections(_OF_DESCRIPTIONS),
-    "alerts-job": lambda: _sections((*JOB_RULES, *SELF_CHECK_RULES)),
+    "alerts-groups": lambda: _about(job=False),
+    "alerts-descriptions": lambda: _about(job=False, descriptions=True),
+    "alerts-job": lambda: _about(job=True),
     "states": _states,
     "statuses": _statuses,
     "pushes": _pushes,

@@ -4,8 +4,8 @@ If the description of a group with members is not stored, at most one rule fires
 
 | | the broker would ask a member | it would ask none |
 |---|---|---|
-| NEVER_STORED, STALE | StreamsGroupDescriptionMissing | StreamsGroupDescriptionNotSolicited |
-| UNCERTAIN | StreamsGroupDescriptionUncertain | StreamsGroupDescriptionNotSolicited |
+| NEVER_STORED, STALE | StreamsGroupDescriptionMissing | StreamsGroupDescriptionMissing, unless members are stale |
+| UNCERTAIN | StreamsGroupDescriptionFailed | as above |
 | FAILED | | StreamsGroupDescriptionFailed |
 
 Clients before Kafka 4.4 are never asked, and the log does not contain the version of a client. So a group that never
@@ -21,7 +21,6 @@ from datetime import datetime, timedelta
 from streaming_app.alerts.problem import Finding
 from streaming_app.alerts.rule import (
     EvaluationContext,
-    Thresholds,
     format_time,
     is_recent,
     latest,
@@ -34,7 +33,10 @@ from streaming_app.groups.state_rules import NONE
 from streaming_app.text import count
 
 _NEARLY_ALL = 0.9  # of the groups
-_HAS = {"NOT_STORED": "does not have", "ERROR": "fails to return"}
+_PUSH_SHOWN = timedelta(hours=1)  # after an unsolicited push
+_UPGRADED_FOR = timedelta(days=7)  # since a group of the cluster got its first description
+_ASKED_TWICE = timedelta(minutes=70)  # the plugin is asked again once an hour
+NOT_RETURNED = {"NOT_STORED": "does not have", "ERROR": "fails to return"}
 
 
 def _details(group: GroupSnapshot) -> dict[str, object]:
@@ -49,10 +51,10 @@ def _details(group: GroupSnapshot) -> dict[str, object]:
     return {name: value for name, value in details.items() if value is not None}
 
 
-def find_unsolicited(group: GroupSnapshot, thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
+def find_unsolicited(group: GroupSnapshot, context: EvaluationContext) -> Finding | None:
     """A member pushed a description within the window that the broker had not asked for."""
     at = group.last_unsolicited_push_at
-    if at is None or not is_recent(at, thresholds["window"], context.now):
+    if at is None or not is_recent(at, _PUSH_SHOWN, context.now):
         return None
     descriptions = count(group.unsolicited_pushes, "description")
     return Finding(
@@ -63,58 +65,38 @@ def find_unsolicited(group: GroupSnapshot, thresholds: Thresholds, context: Eval
     )
 
 
-def find_not_solicited(group: GroupSnapshot, thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
-    """The description is expected and not stored, and the broker asks no member for it."""
-    if not group.member_count or not _is_expected(group, thresholds, context):
-        return None
-    epoch = group.topology_epoch
-    stale, members = group.stale_member_count, group.member_count
-    if stale >= members:
-        why = f"every member runs a topology older than epoch {epoch}, and the broker asks none of these"
-    elif not stale:
-        why = "every member is offline"
+def find_failed(group: GroupSnapshot, context: EvaluationContext) -> Finding | None:
+    """The broker's plugin rejected the description for good, or a call of it was announced and never ended."""
+    if group.description_status == "FAILED":
+        since = since_or_fallback(group.description_since, group)
+        what = f"the broker's plugin rejected the topology description of epoch {group.topology_epoch}"
+    elif group.solicitable and group.member_count and context.descriptions_since is not None:
+        since = _asked_since(group, context)
+        what = f"storing the topology description of epoch {group.topology_epoch} does not complete"
     else:
-        why = f"{stale:,} of {members:,} members run a topology older than epoch {epoch}, and the others are offline"
-    # The records have no time for the cause; it has held at least since the newest record.
-    return Finding(
-        since_or_fallback(group.updated_at, group),
-        f"{group.group_id}: the broker will ask no member for the topology description: {why}",
-        {**_details(group), "why": why},
-    )
-
-
-def find_failed(group: GroupSnapshot, _thresholds: Thresholds, _context: EvaluationContext) -> Finding:
-    """The broker's plugin rejected the description of the current topology epoch."""
-    return Finding(
-        since_or_fallback(group.description_since, group),
-        f"{group.group_id}: the broker's plugin rejected the topology description of epoch {group.topology_epoch}",
-        _details(group),
-    )
-
-
-def find_missing(group: GroupSnapshot, thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
-    """The description is expected and not stored, and there is a member that the broker asks."""
-    if not _is_expected(group, thresholds, context):
         return None
-    stored = group.stored_description_epoch
-    has = "none" if stored == NONE else f"only the one of epoch {stored}"
-    return Finding(
-        _asked_since(group, context),
-        f"{group.group_id}: no topology description of epoch {group.topology_epoch} arrives; the broker has {has}",
-        _details(group),
-    )
+    return Finding(since, f"{group.group_id}: {what}", _details(group))
 
 
-def find_uncertain(group: GroupSnapshot, _thresholds: Thresholds, context: EvaluationContext) -> Finding:
-    """The broker announced a call of its plugin and did not record how it ended."""
-    return Finding(
-        _asked_since(group, context),
-        f"{group.group_id}: storing the topology description of epoch {group.topology_epoch} does not complete",
-        _details(group),
-    )
+def find_missing(group: GroupSnapshot, context: EvaluationContext) -> Finding | None:
+    """The description is expected and not stored: the broker asks a member and gets none, or it asks no member."""
+    if not group.member_count or group.stale_member_count or not _is_expected(group, context):
+        return None  # of stale members StreamsGroupMembersStale says why none is asked
+    if not group.solicitable:
+        # The records have no time for the cause; it has held at least since the newest record.
+        since = since_or_fallback(group.updated_at, group)
+        what = "the broker will ask no member for the topology description: every member is offline"
+    elif group.description_status == "UNCERTAIN":
+        return None
+    else:
+        since = _asked_since(group, context)
+        stored = group.stored_description_epoch
+        has = "none" if stored == NONE else f"only the one of epoch {stored}"
+        what = f"no topology description of epoch {group.topology_epoch} arrives; the broker has {has}"
+    return Finding(since, f"{group.group_id}: {what}", _details(group))
 
 
-def _is_expected(group: GroupSnapshot, thresholds: Thresholds, context: EvaluationContext) -> bool:
+def _is_expected(group: GroupSnapshot, context: EvaluationContext) -> bool:
     """Tell whether the group's clients are known, or can be expected, to send a description when they are asked."""
     if context.descriptions_required or had_description(group):
         return True
@@ -127,7 +109,7 @@ def _is_expected(group: GroupSnapshot, thresholds: Thresholds, context: Evaluati
         and (asked_since := _asked_since(group, context)) is not None
         and pushed_at > asked_since
         and survey.described >= others * _NEARLY_ALL
-        and context.now - upgraded_at >= timedelta(seconds=thresholds["upgraded_for"])
+        and context.now - upgraded_at >= _UPGRADED_FOR
     )
 
 
@@ -140,11 +122,11 @@ def _asked_since(group: GroupSnapshot, context: EvaluationContext) -> datetime |
     return since_or_fallback(since, group)
 
 
-def find_lost(lost: LostDescription, _thresholds: Thresholds, _context: EvaluationContext) -> Finding:
+def find_lost(lost: LostDescription, _context: EvaluationContext) -> Finding:
     """The log says that a description is stored, and the plugin does not return it."""
     return Finding(
         lost.since,
-        f"{lost.group_id}: the brokers' plugin {_HAS[lost.status]} the topology description of epoch "
+        f"{lost.group_id}: the brokers' plugin {NOT_RETURNED[lost.status]} the topology description of epoch "
         f"{lost.topology_epoch}, which the log says is stored",
         {"status": lost.status, "topology_epoch": lost.topology_epoch or 0, "asked": to_iso(lost.since)},
     )

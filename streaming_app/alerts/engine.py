@@ -22,8 +22,9 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import NamedTuple
 
+from streaming_app.alerts.catalog import RULE_OF_VERDICT
 from streaming_app.alerts.evaluate import evaluate, is_unknown
-from streaming_app.alerts.health_rules import causes_of, finding_of, health_settings, rule_of
+from streaming_app.alerts.health_findings import causes_of, finding_of, health_settings
 from streaming_app.alerts.outbox import IsMuted, Outboxes, Results
 from streaming_app.alerts.problem import FIRING, HEALTH, Problem, ProblemKey
 from streaming_app.alerts.problems import Problems
@@ -215,7 +216,7 @@ class AlertEngine:
         elif is_bad(verdict) and not verdict.evidence.get(PLANNED):
             finding = finding_of(group_id, verdict)
             cause = self._problems.cause_of(causes_of(verdict))
-            self._problems.found(key, rule_of(verdict.verdict), replace(finding, cause=cause), at)
+            self._problems.found(key, RULE_OF_VERDICT[verdict.verdict], replace(finding, cause=cause), at)
 
     def _bad_without_problem(self, changes: Sequence[Change], now: datetime) -> list[Change]:
         """Return the bad verdicts of an earlier run that have no problem, such as of a group that was ignored then."""
@@ -326,8 +327,6 @@ class AlertEngine:
             descriptions_since=self._descriptions.since(survey),
             descriptions_required=self._descriptions.required,
             open_problems=known,
-            firing_problems={key for key, one in known.items() if one.state == FIRING},
-            differing_groups=observed.differing_groups,
             copies=observed.copies,
             lag=observed.lag,
             max_new_groups=self._settings.max_new_groups,

@@ -24,7 +24,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import takewhile
 
-from streaming_app.alerts.health_rules import HEALTH_RULES
+from streaming_app.alerts.catalog import HEALTH_RULES
 from streaming_app.alerts.problem import (
     BY_EVIDENCE,
     FIRING,
@@ -50,7 +50,6 @@ REMEMBERED = timedelta(days=30)
 """For how long a problem that ended has to be known."""
 _LONGEST_SUMMARY = 2_000  # characters; ids, which may have 32,000, are in it, and all open problems are in memory
 _LINES = 200
-_WORST_FIRST = [rule.name for rule in HEALTH_RULES]
 
 
 class Problems:
@@ -106,7 +105,7 @@ class Problems:
         if before is not None and before.state == FIRING:
             is_worse = severity_rank(one.severity) < severity_rank(before.severity)
             self._keep(self._told_again(one) if is_worse else one)
-        elif at - self._counts_from(one) >= timedelta(seconds=settings.for_seconds):
+        elif at - self._counts_from(one) >= timedelta(seconds=0 if key.subject == HEALTH else settings.for_seconds):
             line = Line(at, finding.verdict, one.rule, one.severity, one.summary)
             due = tuple(Delivery(sink, FIRING) for sink in self._sinks)
             self._keep(replace(one, opened_at=at, timeline=(line,), deliveries=due))
@@ -207,7 +206,7 @@ class Problems:
         if before.state == PENDING:
             since = since or min(before.since, at)
             return replace(before, severity=severity, since=since, summary=summary, evidence=evidence)
-        is_worse = rank(rule, _WORST_FIRST) < rank(before.rule, _WORST_FIRST)
+        is_worse = rank(rule, HEALTH_RULES) < rank(before.rule, HEALTH_RULES)
         one = replace(
             before,
             rule=rule if is_worse else before.rule,

@@ -1,7 +1,5 @@
 """The section `alerts:` of the configuration: which groups, which rules, and with which settings.
 
-The models of the rules are generated from the rules themselves, so every key belongs to a rule's entry.
-
 Overrides: all whose pattern matches the whole group id apply, in the order of the file, each one over those before it
 and key by key. So put general overrides first; the last one wins.
 """
@@ -10,34 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    Field,
-    ModelWrapValidatorHandler,
-    PrivateAttr,
-    create_model,
-    field_validator,
-    model_validator,
-)
-from typing_extensions import Self
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, field_validator
 
-from streaming_app.alerts.evaluate import (
-    RULES,
-    RULES_FOR_COPIES,
-    RULES_FOR_DIFFERING_GROUPS,
-    RULES_FOR_GROUPS,
-    RULES_FOR_HEALTH,
-    RULES_FOR_LAG,
-    AnyRule,
-)
-from streaming_app.alerts.health_rules import REPLACED
+from streaming_app.alerts.catalog import REPLACED, Rule, rules
 from streaming_app.alerts.notification_queue import Grouping
-from streaming_app.alerts.problem import CRITICAL, INFO, WARNING
 from streaming_app.alerts.rule import MAX_NEW_GROUPS, RuleSettings, RuleSettingsLookup
 from streaming_app.alerts.survey import DescriptionMode
+from streaming_app.config.key_path import closest_name
 from streaming_app.config.running_hours import as_list
 from streaming_app.section import Duration, Pattern, PositiveDuration, Section
 
@@ -45,61 +24,35 @@ _Count = Annotated[int, Field(ge=1, strict=True)]
 _CACHED_GROUPS = 1 << 18
 
 
-def _make_model(rule: AnyRule, *, partial: bool) -> type[BaseModel]:
-    """Return the model of one rule's keys, with its defaults; in a `partial` one all are None unless set."""
-    fields: dict[str, tuple[Any, Any]] = {
-        "enabled": (bool, True),
-        "severity": (Literal[INFO, WARNING, CRITICAL], rule.severity),
-    }
-    if rule.for_seconds is not None:
-        fields["for_"] = (Duration, rule.for_seconds)
-    for name, threshold in rule.thresholds.items():
-        fields[name] = (PositiveDuration if threshold.seconds else _Count, threshold.default)
-    definitions: dict[str, Any] = {
-        name: (kind | None if partial else kind, Field(None if partial else default, alias=name.rstrip("_")))
-        for name, (kind, default) in fields.items()
-    }
-    return create_model(rule.name, __base__=Section, **definitions)
+class RuleSection(Section):
+    """The settings of a rule; what is not set is as in the catalogue."""
 
-
-class _Sections(Section):
-    """Sections of rules. Those of rules that others have replaced are left out, so that old files can be read."""
-
-    _replaced: tuple[str, ...] = PrivateAttr(())
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _without_replaced(cls, given: Any, make: ModelWrapValidatorHandler[Self]) -> Self:  # noqa: ANN401 - any YAML value
-        replaced = tuple(name for name in given if name in REPLACED) if isinstance(given, Mapping) else ()
-        made = make({name: value for name, value in given.items() if name not in replaced} if replaced else given)
-        if replaced:
-            made._replaced = replaced  # noqa: SLF001 - its own
-        return made
-
-
-def _make_sections(name: str, rules: Iterable[AnyRule], *, partial: bool) -> type[BaseModel]:
-    models = {rule.name: _make_model(rule, partial=partial) for rule in rules}
-    fields: dict[str, Any] = {name: (model, model()) for name, model in models.items()}
-    return create_model(name, __base__=_Sections, **fields)
-
-
-if TYPE_CHECKING:
-    RuleSections = BaseModel
-    OverrideSections = BaseModel
-else:
-    RuleSections = _make_sections("RuleSections", RULES.values(), partial=False)
-    OverrideSections = _make_sections(
-        "OverrideSections",
-        (*RULES_FOR_HEALTH, *RULES_FOR_GROUPS, *RULES_FOR_COPIES, *RULES_FOR_LAG, *RULES_FOR_DIFFERING_GROUPS),
-        partial=True,
+    enabled: bool | None = None
+    severity: Literal["info", "warning", "critical"] | None = None
+    """How severe it is at most."""
+    for_: Duration | None = Field(
+        None, validation_alias=AliasChoices("for", "for_", "after"), serialization_alias="for"
     )
+    """How long the condition must hold; `after` in 0.2.0."""
+
+
+def _check_rules(given: Mapping[str, RuleSection]) -> Mapping[str, RuleSection]:
+    """Return the sections of rules. Those that others have replaced are left out, so that old files can be read."""
+    for name in given:
+        if name not in rules() and name not in REPLACED:
+            close = closest_name(name, rules())
+            raise ValueError(f'"{name}" is not the name of a rule' + (f"; did you mean {close}?" if close else ""))
+    return given
+
+
+RuleSections = Annotated[Mapping[str, RuleSection], AfterValidator(_check_rules)]
 
 
 class Override(Section):
     """Different settings for the groups whose whole id matches."""
 
     groups: Pattern
-    rules: OverrideSections
+    rules: RuleSections
 
 
 class AlertSettings(Section):
@@ -125,7 +78,8 @@ class AlertSettings(Section):
     """How many alerts a notification names there."""
     max_new_groups: _Count = MAX_NEW_GROUPS
     """Of how many groups of the last 24 hours there are alerts: of the oldest."""
-    rules: RuleSections = RuleSections()
+    rules: RuleSections = Field(default_factory=dict)
+    """Settings by the name of a rule."""
     overrides: tuple[Override, ...] = ()
 
     @field_validator("successors")
@@ -138,7 +92,7 @@ class AlertSettings(Section):
     def replaced_rules(self) -> Mapping[str, str]:
         """Return the rules of earlier releases that have settings here, which do nothing, and what replaced them."""
         layers = (self.rules, *(override.rules for override in self.overrides))
-        return {name: REPLACED[name] for layer in layers for name in getattr(layer, "_replaced", ())}
+        return {name: REPLACED[name] for layer in layers for name in layer if name in REPLACED}
 
     @property
     def grouping(self) -> Grouping:
@@ -172,14 +126,15 @@ class AlertSettings(Section):
     def _make_profile(self, overrides: Iterable[int]) -> Mapping[str, RuleSettings]:
         layers = [self.rules, *(self.overrides[index].rules for index in overrides)]
         profile = {}
-        for name, rule in RULES.items():
-            values: dict[str, Any] = {}
+        for name, rule in rules().items():
+            values = _defaults(rule)
             for layer in layers:
-                if section := getattr(layer, name, None):
+                if section := layer.get(name):
                     values |= section.model_dump(exclude_none=True)
             if values["enabled"]:
-                thresholds = {threshold: values[threshold] for threshold in rule.thresholds}
-                profile[name] = RuleSettings(
-                    values["severity"], values.get("for_", 0.0), thresholds, rule.while_catching_up
-                )
+                profile[name] = RuleSettings(values["severity"], values["for_"], rule.while_catching_up)
         return profile
+
+
+def _defaults(rule: Rule) -> dict[str, Any]:
+    return {"enabled": True, "severity": rule.severity, "for_": rule.for_seconds}

@@ -21,7 +21,7 @@ from prometheus_client.core import Metric as MetricFamily
 from prometheus_client.registry import Collector
 
 from streaming_app.alerts.outbox import SinkStatus
-from streaming_app.alerts.problem import Problem
+from streaming_app.alerts.problem import FIRING, Problem
 from streaming_app.config.sections import MetricsSettings
 from streaming_app.groups.newcomers import NEW_FOR, is_newcomer, select
 from streaming_app.groups.snapshot import GroupSnapshot
@@ -111,7 +111,7 @@ class _StreamsGroupsCollector(Collector):
             groups_left_out=len(matching) - len(selected),
             new_groups=sum(is_newcomer(group, at) for group in existing),
             newcomers_left_out=sources.newcomers_left_out(),
-            alerts=Counter((alert.rule, alert.severity, alert.state) for alert in sources.alerts()),
+            alerts=Counter(one.identity for one in sources.alerts() if one.state == FIRING),
             sinks=sources.sinks(),
             disks=sources.disks(),
             version=self._version,

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from offsets_decoder.definitions import record
 from streaming_app.alerts.outbox import SinkStatus
+from streaming_app.alerts.problem import Identity
 from streaming_app.groups.state_rules import DEAD, STATES
 from streaming_app.health.history import CALLS, REBALANCE
 from streaming_app.job_status import DiskSpace, JobStatus, OffsetsStatus, inputs
@@ -27,8 +28,8 @@ class JobScrape(NamedTuple):
     new_groups: int
     newcomers_left_out: Mapping[str, int]
     """How many of these are without `alerts`, and without `verdicts`."""
-    alerts: Mapping[tuple[str, str, str], int]
-    """Open alerts by rule, severity and state."""
+    alerts: Mapping[Identity, int]
+    """Open problems by rule and severity."""
     sinks: Sequence[SinkStatus]
     disks: Sequence[DiskSpace]
     version: str
@@ -241,9 +242,9 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     ),
     Metric(
         "streams_groups_alerts",
-        "Open alerts of the job's own rules; the state is `pending` or `firing`.",
+        "Open problems, by rule and severity.",
         lambda job: [Sample(count, labels) for labels, count in sorted(job.alerts.items())],
-        ("rule", "severity", "state"),
+        ("rule", "severity"),
     ),
     Metric(
         "streams_groups_notifications_total",

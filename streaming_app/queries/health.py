@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 
-from streaming_app.alerts.health_rules import HEALTH_RULES
+from streaming_app.alerts.catalog import HEALTH_RULES
 from streaming_app.alerts.problem import BY_EVIDENCE, Problem
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.deployments import DEPLOYMENT
@@ -19,7 +19,7 @@ from streaming_app.text import ago, lasted, utc
 
 _BY_LOWER_CASE = {name.lower(): name for name in VERDICTS}
 _LINES = 2  # of a time line, in `why`
-_OF_HEALTH = f"rule IN ({', '.join(quote(rule.name) for rule in HEALTH_RULES)}) AND opened_at IS NOT NULL"
+_OF_HEALTH = f"rule IN ({', '.join(quote(rule) for rule in HEALTH_RULES)}) AND opened_at IS NOT NULL"
 
 
 def parse_verdicts(text: str) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from streaming_app.alerts.evaluate import RULES
+from streaming_app.alerts.catalog import rules
 from streaming_app.config.settings import JobConfig
 from streaming_app.job.early_start import EarlyStart
 from streaming_app.job.run import run
@@ -55,13 +55,7 @@ _TABLES = (
         "ORDER BY severity, group_id",
     ),
 )
-_AT_ONCE = dict.fromkeys(("after", "not_ready_after"), 0.1)
-_WITHOUT_FOR = {
-    "rules": {
-        "StreamsGroupDown": _AT_ONCE,
-        **{rule.name: {"for": 0} for rule in RULES.values() if rule.for_seconds is not None},
-    }
-}
+_WITHOUT_FOR = {"rules": {name: {"for": 0} for name in rules()}}
 
 
 def run_demo(

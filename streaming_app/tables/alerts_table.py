@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from streaming_app.alerts.health_rules import subject_of
+from streaming_app.alerts.catalog import subject_of
 from streaming_app.alerts.problem import Delivery, Line, Problem
 from streaming_app.tables.definitions import table
 from streaming_app.tables.fence import Fence

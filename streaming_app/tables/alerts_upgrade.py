@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from streaming_app.alerts.health_rules import MISSING_TOPIC, REPLACED, rule_of, subject_of
+from streaming_app.alerts.catalog import REPLACED, RULE_OF_VERDICT, subject_of
+from streaming_app.alerts.health_findings import MISSING_TOPIC
 from streaming_app.alerts.problem import BY_EVIDENCE, NOT_ENABLED, Delivery, Line, Problem
-from streaming_app.health.verdict import BROKER_AWAY, VERDICTS
+from streaming_app.health.verdict import BROKER_AWAY
 from streaming_app.tables.alerts_table import to_row
 from streaming_app.tables.definitions import table
 
@@ -107,5 +108,5 @@ def _timeline(row: Mapping[str, Any], rule: str, incident: Mapping[str, Any]) ->
     if not own:
         yield Line(row["opened_at"], None, rule, row["severity"], row["summary"])
     for one in own:
-        its_rule = rule_of(one["verdict"]) if one["verdict"] in VERDICTS and one["severity"] else rule
+        its_rule = RULE_OF_VERDICT.get(one["verdict"], rule) if one["severity"] else rule
         yield Line(one["at"], one["verdict"], its_rule, one["severity"] or row["severity"], one["why"])

@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from streaming_app.alerts.evaluate import RULES
+from streaming_app.alerts.catalog import rules
 from streaming_app.alerts.problem import FIRING, Problem, severity_rank
 from streaming_app.groups.snapshot import AWAY, AWAY_EPOCH
 from streaming_app.groups.task_copies import ACTIVE, TaskCopy, format_task
@@ -357,7 +357,7 @@ def other_group_view(  # noqa: PLR0913, PLR0917 - what is known about a group
 
 def rule_text(alert: Problem) -> RuleText | None:
     """Return the runbook's section about an alert; None if this release has no such rule."""
-    rule = RULES.get(alert.rule)
+    rule = rules().get(alert.rule)
     if rule is None:
         return None
     queries = rule.queries_for(alert.group_id) if alert.group_id is not None else rule.queries

@@ -1,4 +1,4 @@
-"""The rule about offsets that go back, and how findings about partitions are worded. Data and its condition.
+"""When offsets went back, and how findings about partitions are worded.
 
 Whether a group processes, and loses records, is the verdict on it: see `streaming_app.health`.
 """
@@ -10,10 +10,7 @@ from itertools import islice
 
 from streaming_app.alerts.problem import Finding
 from streaming_app.alerts.rule import (
-    MINUTE,
     EvaluationContext,
-    Rule,
-    Thresholds,
     format_time,
 )
 from streaming_app.groups.state_rules import EMPTY
@@ -56,7 +53,8 @@ def to_details(wrong: WrongPartitions) -> dict[str, object]:
 _RESET_MINUTES = timedelta(minutes=10)  # from when a group has members again until its first commit
 
 
-def _rewound(group: GroupLag, _thresholds: Thresholds, context: EvaluationContext) -> Finding | None:
+def find_rewound(group: GroupLag, context: EvaluationContext) -> Finding | None:
+    """Offsets went back while the group had members."""
     wrong = group.wrong.get(REWOUND)
     if wrong is None or not group.has_tasks:
         return None  # whether a group of another type was reset is not known
@@ -80,29 +78,3 @@ def _was_reset(history: GroupHistory, at: datetime) -> bool:
     if changes and changes[-1].state == EMPTY:
         return True
     return any(change.old == EMPTY and at - change.at <= _RESET_MINUTES for change in changes)
-
-
-LAG_RULES: tuple[Rule[GroupLag], ...] = (
-    Rule(
-        name="StreamsGroupOffsetsRewound",
-        find=_rewound,
-        for_seconds=2 * MINUTE,
-        meaning=(
-            "The group committed a lower offset than before while it had members, and has not come to the old one "
-            "again: records are processed twice. Offsets that somebody resets with Kafka's tools are no finding, since "
-            "a group must have no members for that. The alert resolves when the old one is reached, or after an hour."
-        ),
-        queries={
-            "From where, and to where?": (
-                'SELECT topic, "partition", rewound_from, committed_offset, committed_at, task_id, client_host\n'
-                "FROM lag WHERE group_id = 'GROUP_ID' AND rewound_from IS NOT NULL"
-            ),
-        },
-        steps=(
-            "`auto.offset.reset` is `earliest`, and the offset was out of range: the log was truncated by an unclean "
-            "election of a leader (`unclean.leader.election.enable`), or the topic was emptied.",
-            "The application itself seeks, or a second application uses the same group id.",
-        ),
-    ),
-)
-"""In the order of the runbook. Their alerts stay as they are while the group rebalances."""

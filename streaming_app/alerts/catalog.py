@@ -1,0 +1,124 @@
+"""The catalogue of rules: what each means, when it fires, what to ask, and what to do; one TOML file for each rule.
+
+The runbook, the configuration, the page and the commands are made from it. When a rule's condition holds is code: of
+the health of groups in `health`, of the others in the modules that end in `_findings`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from streaming_app.alerts.problem import HEALTH
+from streaming_app.health.verdict import BEHIND, DOWN, LOSING, RESTORING, STALLED, UNSTABLE
+from streaming_app.text import parse_duration
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+GROUP_ID = "GROUP_ID"
+"""Placeholder for the group's id in the SQL of a rule."""
+_PREFIX = "StreamsGroup"
+RULE_OF_VERDICT: Mapping[str, str] = {
+    LOSING: f"{_PREFIX}Losing",
+    DOWN: f"{_PREFIX}Down",
+    STALLED: f"{_PREFIX}Stalled",
+    RESTORING: f"{_PREFIX}Losing",  # with a severity only if records will be lost before it ends
+    BEHIND: f"{_PREFIX}Behind",
+    UNSTABLE: f"{_PREFIX}Unstable",
+}
+"""The rules about the health of groups, by verdict, the worst first."""
+HEALTH_RULES = tuple(dict.fromkeys(RULE_OF_VERDICT.values()))
+_MAX_SECONDS = 30 * 86_400.0
+
+
+@dataclass(frozen=True)
+class Rule:
+    """An entry of the catalogue."""
+
+    name: str
+    order: int
+    severity: str
+    for_seconds: float
+    """How long, in seconds, the condition must hold before a problem opens."""
+    meaning: str
+    """What the alert means, in a few sentences, and the reasons for the defaults."""
+    queries: Mapping[str, str]
+    """Question to the SQL (DataFusion's) that answers it; `GROUP_ID` is the placeholder for the group's id."""
+    steps: tuple[str, ...]
+    """What to do, the most likely first."""
+    while_catching_up: bool = False
+    """It may fire before the job has caught up, because it does not read the groups."""
+
+    @property
+    def subject(self) -> str:
+        """The subject of its problems: the rule, or the health of a group."""
+        return HEALTH if self.name in HEALTH_RULES else self.name
+
+    def queries_for(self, group_id: str) -> dict[str, str]:
+        """Return `queries` for this group."""
+        return {question: sql.replace(GROUP_ID, group_id.replace("'", "''")) for question, sql in self.queries.items()}
+
+
+@cache
+def rules() -> Mapping[str, Rule]:
+    """Return every rule by its name, in the order of the runbook."""
+    directory = files(__package__ or "") / "catalog"
+    found = [
+        _rule(file.name.removesuffix(".toml"), tomllib.loads(file.read_text("utf-8")))
+        for file in directory.iterdir()
+        if file.name.endswith(".toml")
+    ]
+    return {one.name: one for one in sorted(found, key=lambda one: one.order)}
+
+
+def subject_of(rule: str) -> str:
+    """Return the subject of the problems of a rule; one that only another release has is its own."""
+    known = rules().get(rule)
+    return known.subject if known else rule
+
+
+def _rule(name: str, data: Mapping[str, Any]) -> Rule:
+    return Rule(
+        name,
+        data["order"],
+        data["severity"],
+        parse_duration(data["for"], _MAX_SECONDS),
+        _text(data["meaning"]),
+        {question: sql.strip() for question, sql in data["queries"].items()},
+        tuple(map(_text, data["steps"])),
+        data.get("while_catching_up", False),
+    )
+
+
+def _text(written: str) -> str:
+    return " ".join(written.split())
+
+
+REPLACED = {
+    "StreamsGroupNotReady": "StreamsGroupDown",
+    "StreamsGroupUnavailable": "StreamsGroupDown",
+    "StreamsGroupEmpty": "StreamsGroupDown",
+    "StreamsGroupRebalanceStuck": "StreamsGroupStalled",
+    "StreamsGroupRebalanceStorm": "StreamsGroupUnstable",
+    "StreamsGroupNoProgress": "StreamsGroupStalled",
+    "StreamsGroupLagHigh": "StreamsGroupBehind",
+    "StreamsGroupTaskUnowned": "StreamsGroupStalled",
+    "StreamsGroupOffsetsLost": "StreamsGroupLosing",
+    "StreamsGroupRestoring": "StreamsGroupLosing",
+    "StreamsGroupTopicRecreated": "StreamsGroupStalled",
+    "StreamsGroupTaskWithoutCopy": "StreamsGroupStandbyBehind",
+    "StreamsGroupDescriptionNotSolicited": "StreamsGroupDescriptionMissing",
+    "StreamsGroupDescriptionUncertain": "StreamsGroupDescriptionFailed",
+    "StreamsGroupDescriptionLost": "StreamsGroupDescriptionFailed",
+    "StreamsGroupsDescriptionsMissing": "StreamsGroupDescriptionMissing",
+    "StreamsGroupsOffsetsStopped": "StreamsGroupsJobStopped",
+    "StreamsGroupsLogTruncated": "StreamsGroupsUndecodableRecords",
+}
+"""The rules of releases up to 0.2, and what has taken their place."""

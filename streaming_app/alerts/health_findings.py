@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from streaming_app.alerts.catalog import RULE_OF_VERDICT
 from streaming_app.alerts.problem import Finding

@@ -29,7 +29,7 @@ _ALERT_COLUMNS = {
     "severity": "SEVERITY",
     "rule": "RULE",
     "group_id": "GROUP",
-    "pending_since": "SINCE",
+    "since": "SINCE",
     "summary": "SUMMARY",
 }
 """As `alerts` shows them."""

@@ -51,7 +51,7 @@ _TABLES = (
     ),
     (
         "Firing alerts (the demo sets `for` of every rule to 0; by default a group may be NotReady for five minutes)",
-        "SELECT severity, summary FROM alerts WHERE cluster = {cluster} AND state = 'firing' "
+        "SELECT severity, summary FROM alerts WHERE cluster = {cluster} AND opened_at IS NOT NULL AND ended_at IS NULL "
         "ORDER BY severity, group_id",
     ),
 )

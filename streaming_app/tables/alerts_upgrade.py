@@ -13,6 +13,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from deltalake import Schema, write_deltalake
+from pyspark.sql.types import StructType
 
 from streaming_app.alerts.catalog import REPLACED, RULE_OF_VERDICT, subject_of
 from streaming_app.alerts.health_findings import MISSING_TOPIC
@@ -33,12 +35,6 @@ _NOT_EVIDENCE = {"incident", "cause", "scope", "was", "ended", "cleared_at"}
 
 def upgrade_alerts(warehouse: Location, alerts: DeltaTable) -> bool:
     """Rewrite the table if it is of 0.2.0, and return whether it was. Raises DeltaError and OSError."""
-    from deltalake import (
-        Schema,
-        write_deltalake,
-    )
-    from pyspark.sql.types import StructType  # noqa: PLC0415 - only the job loads Spark
-
     if _OLD_COLUMN not in {field.name for field in alerts.schema().fields}:
         return False
     location = warehouse / "incidents"

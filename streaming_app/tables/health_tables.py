@@ -25,10 +25,11 @@ from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.tables.request_files import RequestFiles
 from streaming_app.tables.rust_table import Commit, RustTable, older_than
+from streaming_app.text import digest
 
 HEALTH, HISTORY = "group_health", "group_health_history"
 _SAME_CHANGE = " AND ".join(f"t.{name} = s.{name}" for name in table(HISTORY).key if name != "cluster")
-_SUFFIX = ".json"
+_SUFFIX, _NAME_CHARACTERS = ".json", 24
 _WRITTEN = 20_000  # rows in a commit: a first evaluation has one for each group
 _REMOVED = "removed"  # a verdict only in the source of the merge: the row is deleted
 
@@ -163,23 +164,25 @@ def _to_row(row: HealthRow, now: datetime, *, is_gone: bool) -> dict[str, Any]:
 
 
 class EndedProblems:
-    """The problems that a person ended, each as a file whose name is its id."""
+    """The problems that a person ended, each as a file with a digest of its id for a name."""
 
     def __init__(self, warehouse: Location | Path, cluster: str) -> None:
         self._files = RequestFiles(warehouse, cluster, "incidents")
         self._known: dict[str, str] = {}
+        self._read: set[str] = set()
 
     def end(self, alert_id: str, reason: str, by: str, at: datetime) -> None:
         """Ask the job to end a problem. Raises WarehouseError."""
-        text = json.dumps({"reason": reason, "by": by, "at": at.isoformat()})
-        self._files.write(f"{alert_id}{_SUFFIX}", f"{text}\n")
+        text = json.dumps({"alert_id": alert_id, "reason": reason, "by": by, "at": at.isoformat()})
+        self._files.write(f"{digest(alert_id, _NAME_CHARACTERS)}{_SUFFIX}", f"{text}\n")
 
     def reasons(self) -> Mapping[str, str]:
         """Return by id why it was ended; a file that cannot be read does not count."""
         with suppress(WarehouseError):
             for name in sorted(name for name in self._files.names() or () if name.endswith(_SUFFIX)):
-                alert_id = name.removesuffix(_SUFFIX)
-                if alert_id not in self._known:
+                if name not in self._read:
                     with suppress(WarehouseError, ValueError, KeyError, TypeError):
-                        self._known[alert_id] = json.loads(self._files.read(name) or "")["reason"]
+                        request = json.loads(self._files.read(name) or "")
+                        self._known[request["alert_id"]] = request["reason"]
+                        self._read.add(name)
         return self._known

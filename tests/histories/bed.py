@@ -151,11 +151,9 @@ class _Job:
             if verdict.recheck_at is not None:
                 yield verdict.recheck_at
         yield from self.engine.calm_ends
-        for group_id, one in self._snapshots.items():
-            settings = self._rule_settings_of(group_id)
+        for one in self._snapshots.values():
             if pushed_at := one.corrected.last_unsolicited_push_at:
-                window = settings["StreamsGroupUnsolicitedDescription"].thresholds["window"]
-                yield pushed_at + timedelta(seconds=window)
+                yield pushed_at + timedelta(hours=1)
 
     def next_answers(self) -> Iterator[float]:
         """Yield when the brokers next say something of plugins, copies and the ends of logs, and something is sent."""

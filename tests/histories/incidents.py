@@ -31,7 +31,7 @@ from tests.histories.twins import TWIN_INCIDENTS
 from tests.histories.verdict_histories import VERDICT_INCIDENTS
 
 STEADY_LOOP = (300.0,) * 100
-MANY_DESCRIPTIONS = "GroupsDescriptionsMissing"
+MANY_DESCRIPTIONS = "GroupDescriptionFailed"
 
 INCIDENTS = (
     *LAG_INCIDENTS,
@@ -268,7 +268,7 @@ INCIDENTS = (
     ),
     incident(
         "The plugin's store is down while one application starts",
-        "GroupDescriptionUncertain",
+        "GroupDescriptionFailed",
         do(0, "set_plugin", mode="failing"),
         start(names(2), BEGINS),
     ),
@@ -311,14 +311,14 @@ INCIDENTS = (
     ),
     incident(
         "Standby replicas are configured, and the assignor finds no place for them",
-        "GroupTaskWithoutCopy",
+        "GroupStandbyBehind",
         steady(3),
         do(BEGINS, "configure", num_standby_replicas="1"),
         copies(BEGINS + 60, BEGINS + HOUR, has_standbys=False),
     ),
     incident(
         "Two standbys are configured for three instances, and each task has one",
-        "GroupTaskWithoutCopy",
+        "GroupStandbyBehind",
         steady(3),
         do(BEGINS, "configure", num_standby_replicas="2"),
         copies(BEGINS + 60, BEGINS + HOUR),

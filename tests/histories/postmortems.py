@@ -277,7 +277,7 @@ POSTMORTEM_INCIDENTS = (
     ),
     incident(
         "A restore takes three hours, and the topic keeps records for one",
-        f"GroupRestoring {STALLED} GroupLosing",
+        f"GroupLosing {STALLED} GroupLosing",
         steady(2, **STATE),
         do(TRAFFIC, "read", restore_seconds=3 * HOUR, keeps_seconds=HOUR),
         start(["i2"], BEGINS, **STATE),
@@ -289,7 +289,7 @@ POSTMORTEM_INCIDENTS = (
     ),
     incident(
         "A restore makes no progress, as reports of the instance show",
-        f"{STALLED} GroupRestoring",
+        f"{STALLED} GroupLosing",
         steady(2, **STATE),
         do(TRAFFIC, "read", restore_seconds=DAY),
         start(["i2"], BEGINS, **STATE),

@@ -161,7 +161,7 @@ LAG_ORDINARY = (
         "A group that loads an archive, with an override",
         steady(1),
         do(TRAFFIC, "read", rate=60.0),
-        settings={"overrides": [{"groups": "app", "rules": {"StreamsGroupBehind": {"age": "7d"}}}]},
+        settings={"overrides": [{"groups": "app", "rules": {"StreamsGroupBehind": {"enabled": False}}}]},
     ),
 )
 LAG_INCIDENTS = (

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from streaming_app.errors import JobError, java_error_message
@@ -37,6 +38,7 @@ _REPLACED = {  # as a whole, every half minute or so: old versions would soon be
     "delta.deletedFileRetentionDuration": "interval 30 minutes",
 }
 _TABLE_PROPERTIES = dict.fromkeys(("broker_facts", "inputs", "lag", "log_ends", "task_copies"), _REPLACED)
+ALERTS = "alerts"
 _MISSING_FILE_SYSTEM = re.compile(r"Class \S*FileSystem\S* not found")
 _STATISTICS_COLUMNS = {"group_id"}  # queries filter by it; statistics of other columns only cost time
 
@@ -51,6 +53,7 @@ def prepare_tables(spark: SparkSession, warehouse: Location, files: Files, repor
     from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
 
     from streaming_app.tables.alerts_upgrade import upgrade_alerts  # noqa: PLC0415 - as above
+    from streaming_app.tables.arrow import arrow_schema  # noqa: PLC0415 - as above
     from streaming_app.tables.table_upgrade import add_columns, remove_deletion_vectors  # noqa: PLC0415 - as above
 
     try:
@@ -59,11 +62,13 @@ def prepare_tables(spark: SparkSession, warehouse: Location, files: Files, repor
         for definition in missing:
             _remove_empty_log(warehouse / definition.name, files)
             _create(warehouse / definition.name, definition)
-        if "alerts" in existing and upgrade_alerts(warehouse, existing["alerts"]):
-            existing["alerts"] = (warehouse / "alerts").delta_table()
+        remove_deletion_vectors(spark, [(warehouse / name, opened) for name, opened in existing.items()], report)
+        if ALERTS in existing:
+            alerts, schema = (warehouse / ALERTS).delta_table(), arrow_schema(table(ALERTS).ddl)
+            if upgrade_alerts(alerts, schema, datetime.now(timezone.utc)):
+                existing[ALERTS] = (warehouse / ALERTS).delta_table()
         for name, opened in existing.items():
             add_columns(spark, warehouse / name, opened, table(name))
-        remove_deletion_vectors(spark, [(warehouse / name, opened) for name, opened in existing.items()], report)
     except (PySparkException, Py4JJavaError) as error:
         raise JobError(f"Cannot write the warehouse {warehouse}: {_describe_java_error(error)}") from None
     except (DeltaError, OSError) as error:

@@ -1,0 +1,202 @@
+"""Problems open, become worse and end, and each sink is told: of `alerts.problems`, which decides it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from streaming_app.alerts.problem import CRITICAL, FIRING, HEALTH, RESOLVED, WARNING, Finding, Problem, ProblemKey
+from streaming_app.alerts.problems import AGAIN, CALM, Problems
+from streaming_app.alerts.rule import RuleSettings
+
+NOW = datetime(2026, 3, 2, 12, tzinfo=timezone.utc)
+DOWN, BEHIND, OTHER = "StreamsGroupDown", "StreamsGroupBehind", "StreamsGroupMembersStale"
+OF_HEALTH, OF_RULE = ProblemKey(HEALTH, "payments"), ProblemKey(OTHER, "payments")
+SETTINGS = {
+    DOWN: RuleSettings(CRITICAL, 300.0),
+    BEHIND: RuleSettings(WARNING, 900.0),
+    OTHER: RuleSettings(WARNING, 60.0),
+}
+
+
+def make(
+    stored: tuple[Problem, ...] = (),
+    settings: Mapping[str, RuleSettings] = SETTINGS,
+    sinks: tuple[str, ...] = ("pager", "chat"),
+    labels: Mapping[str, str] | None = None,
+) -> Problems:
+    """The problems of a cluster, of which every group has these settings."""
+    return Problems("prod", lambda _group_id: settings, sinks, stored, lambda _group_id: labels or {})
+
+
+def at(minutes: float) -> datetime:
+    """So many minutes after noon."""
+    return NOW + timedelta(minutes=minutes)
+
+
+def found(what: str = "wrong", severity: str | None = None, verdict: str | None = None, since: float = 0.0) -> Finding:
+    """What holds since so many minutes after noon."""
+    return Finding(at(since), what, {"n": 1}, severity, verdict)
+
+
+def told(one: Problem) -> list[tuple[str, str, int]]:
+    """What is due to the sinks."""
+    return [(each.sink, each.event, each.repeat) for each in one.deliveries if each.sent_at is None]
+
+
+def open_one(problems: Problems, key: ProblemKey = OF_HEALTH) -> Problem:
+    """Return the problem with a key."""
+    return problems.open[key]
+
+
+def sent(one: Problem) -> Problem:
+    """Return it with everything sent."""
+    return replace(one, deliveries=tuple(replace(each, sent_at=NOW) for each in one.deliveries))
+
+
+def test_a_condition_fires_once_it_has_held_for_long_enough_and_ends_when_it_is_over() -> None:
+    problems = make(labels={"team": "payments"})
+    problems.found(OF_RULE, OTHER, found(), at(0.5))
+    assert (open_one(problems, OF_RULE).state, told(open_one(problems, OF_RULE))) == ("pending", [])
+    problems.found(OF_RULE, OTHER, found(), at(1))
+    one = open_one(problems, OF_RULE)
+    assert (one.state, one.since, one.opened_at, one.labels) == (FIRING, at(0), at(1), {"team": "payments"})
+    assert told(one) == [("pager", FIRING, 0), ("chat", FIRING, 0)]
+    problems.over(OF_RULE, at(2))
+    changed, _ = problems.take_changes()
+    (ended,) = changed
+    assert (ended.state, ended.ended_at, ended.ended_by, problems.open) == (RESOLVED, at(2), "evidence", {})
+    assert told(ended)[2:] == [("pager", RESOLVED, 0), ("chat", RESOLVED, 0)]
+
+
+def test_a_condition_that_is_over_before_it_fires_is_forgotten() -> None:
+    problems = make()
+    problems.found(OF_RULE, OTHER, found(), at(0.5))
+    problems.take_changes()
+    problems.over(OF_RULE, at(0.7))
+    changed, removed = problems.take_changes()
+    assert (changed, [one.state for one in removed], problems.open) == ((), ["pending"], {})
+
+
+def test_without_a_time_a_condition_counts_from_when_it_was_first_found_also_after_a_restart() -> None:
+    problems = make()
+    problems.found(OF_RULE, OTHER, replace(found(), since=None), at(0))
+    (pending,), _ = problems.take_changes()
+    again = make((pending,))
+    again.found(OF_RULE, OTHER, replace(found(), since=None), at(1))
+    assert open_one(again, OF_RULE).opened_at == at(1)
+
+
+def test_what_held_before_the_last_problem_ended_does_not_count_again() -> None:
+    problems = make()
+    for minute in (0.0, 1.0):
+        problems.found(OF_RULE, OTHER, found(), at(minute))
+    problems.over(OF_RULE, at(2))
+    problems.found(OF_RULE, OTHER, found(), at(2.5))
+    assert open_one(problems, OF_RULE).state == "pending"
+    problems.found(OF_RULE, OTHER, found(), at(3))
+    assert (open_one(problems, OF_RULE).state, open_one(problems, OF_RULE).since) == (FIRING, at(0))
+
+
+def test_the_health_of_a_group_is_one_problem_with_the_rule_and_severity_of_its_worst_verdict() -> None:
+    problems = make()
+    problems.found(OF_HEALTH, BEHIND, found("slow", WARNING, "Behind"), at(0))
+    first = sent(open_one(problems))
+    problems.delivered(first)
+    problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(5))
+    worse = open_one(problems)
+    assert (worse.alert_id, worse.rule, worse.severity, worse.since) == (first.alert_id, DOWN, CRITICAL, at(0))
+    assert told(worse) == [("pager", FIRING, 1), ("chat", FIRING, 1)]
+    assert [one.rule for one in worse.was] == [BEHIND]
+    problems.delivered(sent(worse))
+    problems.found(OF_HEALTH, BEHIND, found("slow", WARNING, "Behind"), at(6))
+    better = open_one(problems)
+    assert (better.rule, better.severity, told(better)) == (DOWN, CRITICAL, [])
+    assert [line.verdict for line in better.timeline] == ["Behind", "Down", "Behind"]
+
+
+def test_a_severity_is_at_most_that_of_the_settings_and_a_restart_with_lower_ones_tells_nobody() -> None:
+    problems = make()
+    problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(0))
+    stored = sent(open_one(problems))
+    lower = make((stored,), {**SETTINGS, DOWN: RuleSettings(WARNING, 300.0)})
+    assert (open_one(lower).severity, told(open_one(lower))) == (WARNING, [])
+    lower.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(1))
+    assert (open_one(lower).severity, told(open_one(lower))) == (WARNING, [])
+
+
+@pytest.mark.parametrize(
+    ("settings", "by"),
+    [pytest.param({}, "ignored", id="the group"), pytest.param({OTHER: SETTINGS[OTHER]}, "not enabled", id="the rule")],
+)
+def test_what_the_configuration_leaves_out_ends_and_taking_it_back_opens_what_holds(
+    settings: Mapping[str, RuleSettings], by: str
+) -> None:
+    problems = make()
+    problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(0))
+    ignoring = make((sent(open_one(problems)),), settings)
+    ignoring.leave_out(at(1))
+    (ended,), _ = ignoring.take_changes()
+    assert (ended.ended_by, [event for _, event, _ in told(ended)]) == (by, [RESOLVED, RESOLVED])
+    back = make((ended,))
+    assert back.open == {}
+    back.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(3))
+    assert open_one(back).opened_at == at(3)
+
+
+def test_a_group_that_stands_still_again_within_an_hour_has_one_more_problem_that_ends_after_half_an_hour() -> None:
+    problems = make()
+    problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(0))
+    problems.over(OF_HEALTH, at(5), "Ok", "Offsets advance.")
+    ended, _ = problems.take_changes()
+    problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(20))
+    problems.over(OF_HEALTH, at(25), "Ok", "Offsets advance.")
+    restarted = make((*ended, open_one(problems)))
+    for one in (problems, restarted):
+        one.end_calm(at(54))
+        assert "it is over if that lasts until" in open_one(one).summary
+        one.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(54))
+        one.over(OF_HEALTH, at(60), "Ok", "Offsets advance.")
+        one.end_calm(at(60) + CALM)
+        (last, *_), _ = one.take_changes()
+        assert (last.state, last.ended_at) == (RESOLVED, at(60) + CALM)
+        assert one.open == {}
+
+
+def test_an_application_that_is_off_ends_its_problem_at_once_also_if_it_had_one_shortly_before() -> None:
+    problems = make()
+    for begin in (0.0, 20.0):
+        problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(begin))
+        problems.over(OF_HEALTH, at(begin + 5), "Off", "nothing waits")
+    assert problems.open == {}
+    assert timedelta(minutes=25) < AGAIN
+
+
+def test_a_person_ends_the_problem_with_the_health_of_a_group_and_no_other() -> None:
+    problems = make()
+    problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(0))
+    problems.found(OF_RULE, OTHER, found(since=-5), at(0))
+    ids = {key: one.alert_id for key, one in problems.open.items()}
+    assert problems.end(ids[OF_RULE], "retired", at(1)) is None
+    assert problems.end(ids[OF_HEALTH], "retired", at(1))
+    assert set(problems.open) == {OF_RULE}
+
+
+def test_a_sink_that_is_new_is_told_what_is_open_and_one_that_went_is_owed_nothing() -> None:
+    problems = make(sinks=("old",))
+    problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(0))
+    restarted = make((open_one(problems),), sinks=("new",))
+    assert told(open_one(restarted)) == [("new", FIRING, 0)]
+
+
+def test_a_cause_is_that_of_an_open_problem_if_one_has_it() -> None:
+    problems = make()
+    assert problems.cause_of([]) is None
+    assert problems.cause_of(["missing_topic:a", "missing_topic:b"]) == "missing_topic:a"
+    problems.found(OF_HEALTH, DOWN, replace(found(), cause="missing_topic:b"), at(0))
+    assert problems.cause_of(["missing_topic:a", "missing_topic:b"]) == "missing_topic:b"
+    problems.over(OF_HEALTH, at(1), "Ok")
+    assert problems.cause_of(["missing_topic:a", "missing_topic:b"]) == "missing_topic:a"

@@ -6,7 +6,7 @@ and key by key. So put general overrides first; the last one wins.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
@@ -117,6 +117,16 @@ class AlertSettings(Section):
             return profiles[matching]
 
         return rule_settings_of
+
+    def patience_of(self, rule: str, default: float) -> Callable[[str], float]:
+        """Return the lookup of the `for` of a rule for a group, in seconds; where it is disabled, the default."""
+        settings_of = self.rule_settings_of()
+
+        def patience(group_id: str) -> float:
+            settings = settings_of(group_id).get(rule)
+            return settings.for_seconds if settings else default
+
+        return patience
 
     def _includes(self, group_id: str) -> bool:
         if self.groups is not None and not self.groups.matches(group_id):

@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING
 
 from kafka.errors import KafkaError
 
+from streaming_app.alerts.catalog import RULE_OF_VERDICT
 from streaming_app.errors import UserError
+from streaming_app.health.verdict import STALLED
 from streaming_app.job.lag_pass import LagPass, PassResult, describe_errors
 from streaming_app.job.service import CLOSE_SECONDS, Service, describes_requests
 from streaming_app.kafka.connection import Admin, KeptConnection, connect
 from streaming_app.lag.group_lag import GroupLag, group_lags
 from streaming_app.lag.model import HISTORY_REST_SECONDS, LagRow, ReadUntil
 from streaming_app.lag.tracker import LATE_SECONDS
-from streaming_app.lag.work import GroupWork, observe_work
+from streaming_app.lag.work import STALLED_SECONDS, GroupWork, observe_work
 from streaming_app.report import Report, ReportOnce
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.text import escape
@@ -63,18 +65,20 @@ class LagService(Service):
         on_pass: Callable[[str | None, Mapping[str, datetime] | None], None] = lambda *_: None,
         read_until: Callable[[], ReadUntil] | None = None,
         late_seconds: float = LATE_SECONDS,
+        patience: Callable[[str], float] = lambda _group_id: STALLED_SECONDS,
     ) -> None:
         """Prepare. `connect` returns a connection to the brokers; `report` gets lines for the operator.
 
         `on_pass` is called after each pass, with the error of one that failed, else with the time at which each broker
         last answered about the ends of its logs.
 
-        `read_until` and `late_seconds` are as in `LagPass`.
+        `read_until` and `late_seconds` are as in `LagPass`, `patience` is as in `observe_work`.
 
         No pass begins unless `may_begin`: the job reads old records, or has itself reported that no broker answers.
         """
         super().__init__("lag", report, interval=settings.interval, describe_error=describe_error, may_tick=may_begin)
         self._settings, self._store, self._connection = settings, store, KeptConnection(connect)
+        self._patience = patience
         self._clock, self._on_pass = clock, on_pass
         self._pass = LagPass(store, settings.allowed_for, clock, read_until, late_seconds)
         self._is_restored = False
@@ -193,7 +197,8 @@ class LagService(Service):
         if self.stopping.is_set():
             return
         self._groups = group_lags(result.rows, self._groups, result.at)
-        self._work = observe_work(result.rows, result.groups, self._work, result.at, self._settings.allowed_for)
+        settings = self._settings.allowed_for, self._patience
+        self._work = observe_work(result.rows, result.groups, self._work, result.at, *settings)
         self._result = result
         self._report_gaps(result)
         self._write(result)
@@ -283,6 +288,7 @@ def make_lag_service(
         may_begin=lambda: health.status.caught_up and health.status.brokers_away_since is None,
         read_until=read_until,
         late_seconds=LATE_SECONDS + 2 * config.offsets.trigger,
+        patience=config.alerts.patience_of(RULE_OF_VERDICT[STALLED], STALLED_SECONDS),
     )
 
 

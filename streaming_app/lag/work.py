@@ -27,9 +27,6 @@ from streaming_app.lag.model import NO_TASKS, GroupTasks, LagRow, TopicPartition
 from streaming_app.lag.status import AHEAD, LEFT_OVER, LOST, MARKER, RECREATED, STALLED
 
 STALLED_SECONDS = 300.0
-_FIRST_COMMIT_SECONDS = 600.0
-_INTERVALS = 5  # of its own between two commits with work
-_TIMES_FIRST = 1.5  # what the first commit took, while no interval is known
 RESTORE_SECONDS = 1800.0
 _FORGETS = 0.99  # of the longest time between records, each time that records come
 _NAMED = 20
@@ -54,8 +51,6 @@ class Progress(NamedTuple):
     end: int | None
     is_stalled: bool = False
     restores: bool = False
-    first_took: float = 0.0
-    """Seconds from the first work to the first commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +114,18 @@ class GroupWork:
     tasks: GroupTasks = NO_TASKS
 
 
-def observe_work(
+def observe_work(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     rows: Iterable[LagRow],
     groups: Mapping[str, GroupTasks],
     before: Mapping[str, GroupWork],
     now: float,
     allowed_lag: Callable[[str], int] = lambda _group_id: 0,
+    patience: Callable[[str], float] = lambda _group_id: STALLED_SECONDS,
 ) -> dict[str, GroupWork]:
-    """Return the work of each group that has rows; `before` is the result for the pass before."""
+    """Return the work of each group that has rows; `before` is the result for the pass before.
+
+    `patience` returns for how many seconds no offset of a partition with work may move.
+    """
     by_group: defaultdict[str, list[LagRow]] = defaultdict(list)
     for row in rows:
         if row.status != LEFT_OVER:
@@ -137,7 +136,7 @@ def observe_work(
             those,
             groups.get(group_id, NO_TASKS),
             before.get(group_id),
-            _Pass(now, allowed_lag(group_id)),
+            _Pass(now, allowed_lag(group_id), patience(group_id)),
         )
         for group_id, those in by_group.items()
     }
@@ -146,6 +145,7 @@ def observe_work(
 class _Pass(NamedTuple):
     now: float
     allowed: int
+    patience: float
 
 
 def _group_work(
@@ -215,7 +215,6 @@ def _progress(row: LagRow, tasks: GroupTasks, before: Progress | None, seen: _Pa
     moved = offset is not None and offset != before.offset
     # One that restores, ends and is followed by others that restore again has the time of the first.
     is_first_owner = owner and owner != before.owner and before.owner_since <= before.moved_at
-    is_first = moved and before.offset is None and before.work_since is not None
     one = Progress(
         offset=before.offset if offset is None else offset,
         moved_at=now if moved else before.moved_at,
@@ -225,7 +224,6 @@ def _progress(row: LagRow, tasks: GroupTasks, before: Progress | None, seen: _Pa
         owner_since=now if is_first_owner else before.owner_since,
         first=offset if before.first is None else before.first,
         end=before.end if row.log_end_offset is None else row.log_end_offset,
-        first_took=now - work_since if is_first else before.first_took,
     )
     has_work = _has_work(row, one, seen.allowed, rests=before.end == row.log_end_offset)
     if has_work is None:  # not known at this pass: as it was
@@ -240,9 +238,7 @@ def _progress(row: LagRow, tasks: GroupTasks, before: Progress | None, seen: _Pa
     waits_since = max(work_since, one.moved_at)
     is_stateful = row.subtopology_id in tasks.stateful
     restores = is_stateful and one.owner_since >= one.moved_at and now - one.owner_since < RESTORE_SECONDS
-    return one._replace(
-        work_since=work_since, is_stalled=now - waits_since >= _patience(row, one.first_took), restores=restores
-    )
+    return one._replace(work_since=work_since, is_stalled=now - waits_since >= seen.patience, restores=restores)
 
 
 def _baseline(row: LagRow) -> int | None:
@@ -281,13 +277,6 @@ def _offsets(row: LagRow, one: Progress) -> int:
     if row.lag is not None:
         return row.lag
     return max(0, (one.end or 0) - (one.baseline or 0)) if one.offset is None else 0
-
-
-def _patience(row: LagRow, first_took: float) -> float:
-    if row.committed_offset is None:
-        return _FIRST_COMMIT_SECONDS
-    interval = row.commit_interval_seconds
-    return max(STALLED_SECONDS, _TIMES_FIRST * first_took if interval is None else _INTERVALS * interval)
 
 
 def _unmoved(found: Sequence[tuple[LagRow, Progress]]) -> Unmoved | None:

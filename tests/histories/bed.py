@@ -18,11 +18,11 @@ from operator import attrgetter
 from typing import Any
 
 from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
-from streaming_app.alerts.problem import FIRING, HEALTH, Problem
 from streaming_app.alerts.outbox import Backoff, Outboxes, SinkTraits
+from streaming_app.alerts.problem import FIRING, HEALTH, Problem
 from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.alerts import AlertSettings
-from streaming_app.config.running_hours import NamedIntervals, GroupTimesSettings, make_times_of
+from streaming_app.config.running_hours import GroupTimesSettings, NamedIntervals, make_times_of
 from streaming_app.groups.budget import OverBudgetError
 from streaming_app.groups.clock import CorrectedSnapshot, WrittenBetween, correct_snapshot
 from streaming_app.groups.copies_status import GroupCopies, next_status
@@ -113,7 +113,9 @@ class _Job:
         self._copies: dict[str, GroupCopies] = {}
         self._copies_read = 0
         self._copies_read_at = -STEP
-        self._lag = tables.lag = LagPasses(simulation.lag, tables.states, tables.lag)
+        self._lag = tables.lag = LagPasses(
+            simulation.lag, tables.states, tables.lag, settings.patience_of("StreamsGroupStalled", 300.0)
+        )
 
     def step(self, records: list[tuple[str, LogRecord]], at: float, earliest: float | None) -> None:
         """Read these records, which were written since `earliest`, and evaluate the rules."""

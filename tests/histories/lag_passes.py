@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 
 from streaming_app.groups.group import GroupState
@@ -19,10 +19,17 @@ from tests.histories.traffic import Seen
 class LagPasses:
     """Does as `job.lag_pass` does, with what is in `states`."""
 
-    def __init__(self, seen: Sequence[Seen], states: Mapping[str, GroupState], before: LagPasses | None) -> None:
+    def __init__(
+        self,
+        seen: Sequence[Seen],
+        states: Mapping[str, GroupState],
+        before: LagPasses | None,
+        patience: Callable[[str], float],
+    ) -> None:
         """Begin with what the passes of the run before left in the tables."""
         self._seen, self._states = seen, states
         self._next: int | None = None
+        self._patience = patience
         self._tracker = LagTracker()
         self._rows: list[LagRow] = []
         self._tasks: dict[str, tuple[int, GroupTasks]] = {}
@@ -54,7 +61,7 @@ class LagPasses:
         now = START.timestamp() + at
         self._rows = self._tracker.observe(commits, ends, tasks, now)
         self.groups = group_lags(self._rows, self.groups or {}, now)
-        self.work = observe_work(self._rows, tasks, self.work, now)
+        self.work = observe_work(self._rows, tasks, self.work, now, patience=self._patience)
 
     def next_at(self) -> float | None:
         """Return when the next pass is."""

@@ -20,7 +20,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 from streaming_app.alerts.problem import FIRING, RESOLVED, Identity, Problem
 from streaming_app.chunks import chunks
 from streaming_app.notify.http_post import AuthSettings, check_url, post, split_url
-from streaming_app.notify.message import dump_json, format_value
+from streaming_app.notify.message import dump_json, format_next, format_value
 from streaming_app.notify.sink import Sink, SinkError
 from streaming_app.section import Duration
 from streaming_app.text import DAY, shorten, utc_iso
@@ -130,6 +130,7 @@ class AlertmanagerSink(Sink):
         details = "\n".join(f"{name}: {format_value(value)}" for name, value in alert.evidence.items())
         annotations = {
             "summary": alert.summary,
+            "description": format_next(alert, FIRING),
             "details": shorten(details, _MAX_DETAILS),
             "runbook_url": self._settings.runbook_link(alert),
             "page_url": self._settings.page_link(alert),

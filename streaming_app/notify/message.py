@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from streaming_app.alerts.problem import BY_EVIDENCE, RESOLVED, Problem, severity_rank
-from streaming_app.text import and_more, count, digest, escape, first_of, shorten, utc_iso
+from streaming_app.alerts.problem import BY_EVIDENCE, HEALTH, RESOLVED, Problem, severity_rank
+from streaming_app.text import and_more, count, digest, escape, first_of, lasted, shorten, utc, utc_iso
 
 _MAX_ID, _MAX_SUMMARY, _MAX_VALUE = 200, 500, 10_000  # characters
 _MAX_NAME = 100  # of an id among others
@@ -39,9 +40,27 @@ def format_title(alert: Problem, event: str, show_id: Callable[[str], str] = str
     return f"[{event.upper()}] {alert.rule}: {subject}"
 
 
-def format_summary(alert: Problem) -> str:
-    """Return the summary in one line."""
-    return shorten(one_line(alert.summary), _MAX_SUMMARY)
+def format_summary(alert: Problem, event: str) -> str:
+    """Return one line: which group, what is wrong with it, and since when; or that it is over, and after how long."""
+    if event == RESOLVED and alert.ended_at:
+        subject = "" if alert.group_id is None else f"{shorten(one_line(alert.group_id), _MAX_NAME)}: "
+        by = "" if alert.ended_by in {None, BY_EVIDENCE} else f" ({alert.ended_by})"
+        after = lasted(alert.ended_at - (alert.opened_at or alert.ended_at))
+        return f"{subject}{alert.rule} is over since {utc(alert.ended_at)}, after {after}{by}"
+    summary = shorten(one_line(alert.summary), _MAX_SUMMARY)
+    return summary if " since " in summary else f"{summary} (since {utc(alert.since)})"
+
+
+def format_next(alert: Problem, event: str) -> str:
+    """Return one line: the next step of who is told; of a problem that is over, why it is."""
+    if event == RESOLVED:
+        last = alert.timeline[-1] if alert.timeline else None
+        is_of_group = last is not None and last.verdict is not None and last.at == alert.ended_at
+        return shorten(one_line(last.why), _MAX_SUMMARY) if last and is_of_group else "Its condition does not hold."
+    if alert.subject == HEALTH and alert.group_id is not None:
+        group = shorten(one_line(alert.group_id), _MAX_NAME)
+        return f"Next: streams-groups why --group {shlex.quote(group)} --cluster {alert.cluster}"
+    return f"Next: streams-groups alerts --cluster {alert.cluster}, and the runbook of {alert.rule}"
 
 
 def format_message(alert: Problem, event: str, runbook: str | None, page: str | None = None) -> str:
@@ -62,7 +81,14 @@ def format_message(alert: Problem, event: str, runbook: str | None, page: str | 
         fields["runbook"] = runbook
     if page:
         fields["page"] = page
-    return "\n".join([format_summary(alert), "", *(f"{name}: {value}" for name, value in fields.items())])
+    return "\n".join(
+        [
+            format_summary(alert, event),
+            format_next(alert, event),
+            "",
+            *(f"{name}: {value}" for name, value in fields.items()),
+        ]
+    )
 
 
 # --- Several alerts of one rule, which fire or are resolved at about the same time ------------------------------------
@@ -157,7 +183,7 @@ def format_group_message(
 def _alert_lines(group: AlertGroup, page_link: Callable[[Problem], str | None]) -> Iterator[str]:
     for alert in group.alerts[: group.max_named]:
         link = page_link(alert)
-        yield f"- {format_summary(alert)}" + (f" {link}" if link else "")
+        yield f"- {format_summary(alert, group.event)}" + (f" {link}" if link else "")
 
 
 # --- Details, ids, and escapes ----------------------------------------------------------------------------------------
@@ -183,7 +209,7 @@ def event_at(alert: Problem, event: str) -> datetime:
 
 
 def repeat_number(alert: Problem, event: str, sink: str) -> int:
-    """Return how often this sink was notified of the event before, with `repeat_after`."""
+    """Return how often this sink was notified of the event before: the problem became worse since."""
     return next((d.repeat for d in alert.deliveries if (d.sink, d.event) == (sink, event)), 0)
 
 

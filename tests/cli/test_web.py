@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from contextlib import closing
 from datetime import datetime, timezone
 from http.client import HTTPConnection
@@ -27,18 +26,6 @@ from tests.support.waiting import MINUTES
 def test_wrong_values_exit_with_2(arguments: list[str]) -> None:
     result = CliRunner().invoke(main, ["web", *arguments])
     assert (result.exit_code, "Error: must be" in result.output) == (2, True)
-
-
-def test_an_address_in_use_is_one_line() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        result = CliRunner().invoke(main, ["web", "--listen", address])
-    assert result.exit_code == 1
-    assert result.output == (
-        f"Error: Cannot serve the page at {address}: Address already in use; choose another address (--listen)\n"
-    )
 
 
 def test_a_file_of_users_is_read_and_its_errors_do_not_show_it(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -345,29 +346,30 @@ def test_a_page_catches_up_when_its_server_is_back(
     chromium: Browser, serve_page: Callable[..., str], sample: Path
 ) -> None:
     """As after a sleep: the connection is gone, and the tables have changed meanwhile."""
-    with reserve_port() as free:  # no port that the system gives to another connection meanwhile
-        listen = f"127.0.0.1:{free.getsockname()[1]}"
-    server = PageServer(sample, "default", PageAccess(listen=listen), clock=clock)
-    server.start()
-    assert wait_until(lambda: server.is_started)
-    with view(chromium, server.url) as seen:
-        beat(sample, NOW)
-        seen.open("/?q=payments-enrichment")
-        seen_at = NOW - timedelta(seconds=1)
-        beat(sample, seen_at)  # the stream of events brings it
-        times = seen.page.locator("#success time")
-        expect(times).to_have_attribute("datetime", re.compile(f"^{url_time(seen_at)[:-1]}"))
-        server.stop()
-        server.wait()
-        expect(seen.page.locator("#connection")).not_to_have_text("")
-        expect(seen.page.locator("main")).to_have_css("filter", re.compile("grayscale"))
-        replace_group(sample, group("payments-enrichment", "NotReady", NOW, 0))
-        beat(sample, NOW)
-        serve_page(sample, listen=listen)
-        seen.page.wait_for_selector("tbody tr:has-text('NotReady')")
-        expect(seen.page.locator("#connection")).to_have_text("")
-        expect(seen.page.locator("main")).to_have_css("filter", "none")
-        seen.problems = [one for one in seen.problems if "ERR_" not in one]
+    with reserve_port() as kept:  # and until the end nobody else gets it
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # but for the server
+        listen = f"127.0.0.1:{kept.getsockname()[1]}"
+        server = PageServer(sample, "default", PageAccess(listen=listen), clock=clock)
+        server.start()
+        assert wait_until(lambda: server.is_started)
+        with view(chromium, server.url) as seen:
+            beat(sample, NOW)
+            seen.open("/?q=payments-enrichment")
+            seen_at = NOW - timedelta(seconds=1)
+            beat(sample, seen_at)  # the stream of events brings it
+            times = seen.page.locator("#success time")
+            expect(times).to_have_attribute("datetime", re.compile(f"^{url_time(seen_at)[:-1]}"))
+            server.stop()
+            server.wait()
+            expect(seen.page.locator("#connection")).not_to_have_text("")
+            expect(seen.page.locator("main")).to_have_css("filter", re.compile("grayscale"))
+            replace_group(sample, group("payments-enrichment", "NotReady", NOW, 0))
+            beat(sample, NOW)
+            serve_page(sample, listen=listen)
+            seen.page.wait_for_selector("tbody tr:has-text('NotReady')")
+            expect(seen.page.locator("#connection")).to_have_text("")
+            expect(seen.page.locator("main")).to_have_css("filter", "none")
+            seen.problems = [one for one in seen.problems if "ERR_" not in one]
 
 
 def _wide() -> list[dict[str, object]]:

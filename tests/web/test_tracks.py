@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import html
-import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from starlette.testclient import TestClient
 
 from streaming_app.alerts.alert import Alert
 from streaming_app.groups.task_copies import RESTORING, TaskCopy
 from streaming_app.notify.mutes import Mute
 from streaming_app.queries.behind_series import Behind, BehindSeries
 from streaming_app.queries.history import Owned, group_at, owned_tasks, parse_tasks
-from streaming_app.web.access import PageAccess
-from streaming_app.web.page import Page
-from streaming_app.web.source import SnapshotSource
 from streaming_app.web.timeline import Events, Span, judgements, timeline
 from streaming_app.web.tracks import ALL_TASKS, SHOWN_TASKS, Tracks, heat_map, places, tracks
 from streaming_app.web.window import Window
-from tests.support.sample_groups import NOW, RICH, clock, group
+from tests.support.sample_groups import NOW, group
 
 HOUR = Window(NOW - timedelta(hours=1), NOW, "1h")
 TIMES = HOUR.begin, HOUR.end
@@ -227,23 +220,3 @@ def test_verdicts_states_and_members_are_at_each_moment_those_of_the_rows(
     x = 1_000 * minute / 60
     shown = next((step.members for step in line.members if step.x <= x < step.x + step.width), 0)
     assert shown == members_then
-
-
-# --- On the page ------------------------------------------------------------------------------------------------------
-
-
-def test_the_page_has_the_tracks_and_the_same_in_words(sample_template: Path) -> None:
-    app = Page(SnapshotSource(sample_template, "default", clock), PageAccess(), clock).app
-    text = html.unescape(TestClient(app, base_url="http://localhost").get(f"/group?id={RICH}&range=24h").text)
-    tracks_shown = re.findall(r'data-track="(\w+)"', text)
-    assert tracks_shown[:7] == ["health", "alerts", "behind", "rates", "tasks", "restores", "members"]
-    words = text[text.index('id="tracks"') :]
-    for expected in (
-        "critical StreamsGroupDown, since",
-        "alerts muted until",
-        "deployment of processes, from",
-        "1_3: nobody has it, ",
-        "1_0 restores its state on",
-    ):
-        assert expected in text, expected
-    assert "Tasks over time" in words

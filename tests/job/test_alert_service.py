@@ -164,17 +164,13 @@ def test_an_alert_is_stored_and_sent_once_when_it_fires_and_once_when_it_is_reso
     assert harness.lines == []
 
 
-def test_a_row_is_stored_before_its_notification_is_sent(harness: Harness) -> None:
+def test_a_row_is_stored_before_its_notification_is_sent_and_a_restart_sends_the_rest_and_nothing_twice(
+    harness: Harness,
+) -> None:
     harness.sink.open.clear()
     harness.groups.snapshots = {"g": failed_group()}
     assert wait_until(lambda: harness.service.sinks()[0].waiting == 1)
     assert [(alert.state, alert.deliveries) for alert in harness.stored()] == [(FIRING, (Delivery("page", FIRING),))]
-
-
-def test_a_restart_sends_what_was_not_sent_and_nothing_twice(harness: Harness) -> None:
-    harness.sink.open.clear()
-    harness.groups.snapshots = {"g": failed_group()}
-    assert wait_until(lambda: harness.service.sinks()[0].waiting == 1)
     before = harness.sink
     harness.restart(KeepingSink())  # the attempt that has begun is abandoned, as by a kill
     assert wait_until(lambda: harness.sink.events() == [FIRING])
@@ -258,43 +254,23 @@ def test_a_muted_alert_is_stored_and_not_sent_also_by_a_service_that_starts_with
     assert wait_until(lambda: harness.sink.events() == [FIRING])
 
 
-def sent_by_version(harness: Harness, first: int) -> list[set[str]]:
-    """Return the groups whose alerts were sent, at each version of the table from `first` on that changed them."""
-    table = DeltaTable(harness.path / "alerts")
-    found: list[set[str]] = []
-    for version in range(first, table.version() + 1):
-        table.load_as_version(version)
-        rows = table.to_pyarrow_table().to_pylist()
-        sent = {row["group_id"] for row in rows if any(one["sent_at"] for one in row["deliveries"])}
-        if not found or sent != found[-1]:
-            found.append(sent)
-    return found
-
-
 def test_alerts_of_one_rule_come_in_one_message_whose_results_are_stored_in_one_commit(harness: Harness) -> None:
     harness.grouping = Grouping(group_wait=600)
     harness.restart()
     harness.groups.snapshots = {name: failed_group(name) for name in ("a", "b", "c")}
     assert wait_until(lambda: len(harness.stored()) == 3)
-    before = DeltaTable(harness.path / "alerts").version()
+    table = DeltaTable(harness.path / "alerts")
+    before = table.version()
     harness.service.finish(600)
     ((_, alerts),) = harness.sink.sent
     assert [alert.group_id for alert in alerts] == ["a", "b", "c"]
-    assert all(delivery.sent_at for alert in harness.stored() for delivery in alert.deliveries)
-    assert [len(sent) for sent in sent_by_version(harness, before)] == [0, 3]
-    harness.start()
-
-
-def test_what_fires_only_when_the_job_ends_is_stored_and_sent(harness: Harness) -> None:
-    harness.stop()
-    harness.start()
-    harness.stop()
-    harness.groups.snapshots = {"g": failed_group()}
-    harness.sinks = (KeepingSink(),)
-    harness.start()
-    harness.service.finish(600)
-    assert harness.sink.events() == [FIRING]
-    assert harness.alert().deliveries[0].sent_at is not None
+    sent = []  # the alerts that were sent, at each version of the table
+    table.update_incremental()
+    for version in range(before, table.version() + 1):
+        table.load_as_version(version)
+        rows = table.to_pyarrow_table().to_pylist()
+        sent.append(sum(any(one["sent_at"] for one in row["deliveries"]) for row in rows))
+    assert set(sent) == {0, 3}
 
 
 def test_settings_that_leave_no_group_to_watch_are_reported_once(harness: Harness) -> None:
@@ -307,41 +283,37 @@ def test_settings_that_leave_no_group_to_watch_are_reported_once(harness: Harnes
     assert line.startswith("alerts: of the 1 group none has a rule that is enabled: check groups, ignore_groups")
 
 
-def test_nothing_fires_before_the_job_has_caught_up(harness: Harness) -> None:
+def test_nothing_fires_before_the_job_has_caught_up_and_what_fires_when_it_ends_is_stored_and_sent(
+    harness: Harness,
+) -> None:
     harness.job = replace(harness.job, caught_up=False)
     harness.groups.snapshots = {"g": failed_group()}
     harness.service.finish(600)
     assert harness.stored() == []
-    harness.start()
     harness.job = replace(harness.job, caught_up=True)
-    assert wait_until(lambda: harness.stored() != [])
+    harness.start()
+    harness.service.finish(600)
+    assert harness.sink.events() == [FIRING]
+    assert harness.alert().deliveries[0].sent_at is not None
 
 
-def test_evaluation_continues_after_groups_could_not_be_read(harness: Harness) -> None:
-    harness.groups.snapshots = {"g": failed_group()}
-    assert wait_until(lambda: harness.stored() != [])
-    harness.groups.broken = True
-    harness.groups.snapshots = {}
-    assert wait_until(lambda: harness.lines != [])
-    assert harness.stored()[0].state == FIRING
-    harness.groups.broken = False
-    assert wait_until(lambda: harness.stored()[0].state == RESOLVED)
-    assert harness.lines == ["alerts: No space left on device; trying again"]
-
-
-def test_an_evaluation_that_fails_again_and_again_is_reported_once_though_results_of_sinks_are_stored_in_between(
+def test_an_evaluation_that_fails_is_reported_once_though_results_of_sinks_are_stored_meanwhile_and_goes_on(
     harness: Harness,
 ) -> None:
     harness.sink.down = True
     harness.groups.snapshots = {"g": failed_group()}
     assert wait_until(lambda: harness.service.sinks()[0].failed > 0)
     harness.groups.broken = True
+    harness.groups.snapshots = {}
     assert wait_until(lambda: harness.service.health.failures > 0)
     since = harness.service.health.failing_since
     failed = harness.service.sinks()[0].failed
     assert wait_until(lambda: harness.service.health.failures > 5 and harness.service.sinks()[0].failed > failed + 5)
     assert harness.lines.count("alerts: No space left on device; trying again") == 1
     assert harness.service.health.failing_since == since
+    assert harness.stored()[0].state == FIRING
+    harness.groups.broken = False
+    assert wait_until(lambda: harness.stored()[0].state == RESOLVED)
 
 
 def test_a_notification_due_to_a_sink_that_was_removed_is_dropped(harness: Harness) -> None:
@@ -367,17 +339,10 @@ def test_a_sink_that_cannot_deliver_is_an_alert_through_the_others(harness: Harn
     assert wait_until(lambda: other.events() == [FIRING, FIRING, RESOLVED])
 
 
-@pytest.mark.parametrize(
-    ("free", "size", "fires"),
-    [(900 << 20, 20 << 30, True), (2 << 30, 20 << 30, False), (60 << 30, 2 << 40, False), (200 << 20, 1 << 30, True)],
-)
-def test_a_disk_without_space_is_an_alert_before_it_is_full(
-    harness: Harness, free: int, size: int, *, fires: bool
-) -> None:
+def test_a_disk_without_space_is_an_alert_before_it_is_full(harness: Harness) -> None:
     harness.settings = {"StreamsGroupsDiskAlmostFull": RULES["StreamsGroupsDiskAlmostFull"].default_settings}
-    harness.disks = (DiskSpace("/data/warehouse", free, size),)
+    harness.disks = (DiskSpace("/data/warehouse", 900 << 20, 20 << 30),)
     harness.restart()
     harness.service.finish(600)
-    assert harness.sink.events() == [FIRING] * fires
-    if fires:
-        assert harness.alert().summary.startswith("The disk of /data/warehouse is almost full: ")
+    assert harness.sink.events() == [FIRING]
+    assert harness.alert().summary.startswith("The disk of /data/warehouse is almost full: ")

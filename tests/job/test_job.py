@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 from kafka import KafkaProducer
 
 from offsets_decoder import encode
+from streaming_app.cli.main import main
 from streaming_app.errors import JobError
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
@@ -22,6 +24,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.broker
+
+ODD_IDS = (
+    "two  spaces",
+    'it\'s "quoted"',
+    "back\\slash",
+    "emoji 🎉",
+    "line\nbreak",
+    "per%cent",
+    "-dash",
+    "comma,dot.",
+    "ümlaut",
+)
 
 
 def test_tables_agree_with_the_broker_and_a_second_run_duplicates_nothing(
@@ -108,6 +122,31 @@ def test_a_record_that_cannot_be_decoded_is_quarantined_and_the_job_continues(
     assert [row["error_kind"] for row in kept[:4]] == ["UnknownRecordType"] * 2 + ["UnknownValueVersion"] * 2
     assert {row["error_kind"] for row in kept[4:]} == {"MalformedRecord"}
     assert opened.rows("SELECT group_id, assignment_epoch FROM groups") == [{"group_id": "g", "assignment_epoch": 7}]
+
+
+def test_groups_with_any_id_are_read_and_shown(
+    broker: Broker,
+    client: StreamsGroupClient,
+    unique: Callable[[str], str],
+    spark: SparkSession,
+    empty_warehouse: Path,
+) -> None:
+    source = unique("in")
+    client.create_topic(source, 1)
+    members = [SimulatedMember(client, one, topology(subtopology("0", source_topics=[source]))) for one in ODD_IDS]
+    for member in members:
+        member.join()
+    settle(members)
+
+    run_once(spark, broker.bootstrap_server, empty_warehouse)
+
+    listed = CliRunner().invoke(main, ["list", "--warehouse", str(empty_warehouse)]).stdout
+    for group in ODD_IDS:
+        options = ["--group", group, "--state", "--warehouse", str(empty_warehouse)]
+        header, described = CliRunner().invoke(main, ["describe", *options]).stdout.splitlines()[-2:]
+        assert header.startswith("GROUP ")
+        assert " Stable " in described
+        assert group.replace("\n", "\\n") in listed
 
 
 def test_a_topic_that_does_not_exist_is_a_one_line_error(

@@ -1,4 +1,4 @@
-"""SIGTERM ends the job, and with exit code 0, in every state; `test_errors` has the one of a job that just runs."""
+"""SIGTERM ends the job, and with exit code 0, in every state; `test_taken_over` has the one of a job that just runs."""
 
 from __future__ import annotations
 

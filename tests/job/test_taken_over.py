@@ -1,4 +1,7 @@
-"""Two jobs with a lock each, as with a warehouse in a store: the second one waits, and the first one, paused, ends."""
+"""Jobs that exclude each other, by a lock that they share, and with a lock each, as with a warehouse in a store.
+
+With a lock each, the second one waits, and the first one, paused, ends.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from streaming_app.cli.main import main
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.fencing import assert_fenced, terms
-from tests.support.job_runner import error_line, streams_groups
 from tests.support.offsets_topic import appending, epoch_records
 from tests.support.processes import process_tree
 from tests.support.running_job import RunningJob, running_job
@@ -47,12 +51,12 @@ def test_a_paused_job_ends_once_another_one_has_taken_over(
         append(topic, *epoch_records("g", 2))
         assert a.says("Caught up"), a.lines
         assert wait_until(lambda: epochs() == [2]), a.lines
-        refused = streams_groups(
-            "run", "--bootstrap-server", broker.bootstrap_server, "--warehouse", warehouse, *options("b")
-        )
-        assert f"Another job already writes cluster 'default' into this warehouse: process {a.process.pid} on" in (
-            error_line(refused)
-        )
+        others = ["run", "--bootstrap-server", broker.bootstrap_server, "--warehouse", str(warehouse)]
+        for of_lock in (options("a"), options("b")):
+            refused = CliRunner().invoke(main, [*others, *map(str, of_lock)])
+            assert f"Another job already writes cluster 'default' into this warehouse: process {a.process.pid} on" in (
+                refused.stderr
+            )
 
         with paused(a), running_job(broker.bootstrap_server, warehouse, *options("b")) as b:
             append(topic, *epoch_records("g", 3))
@@ -65,7 +69,8 @@ def test_a_paused_job_ends_once_another_one_has_taken_over(
             assert stderr.startswith(f"Error: {taken_over}")
             append(topic, *epoch_records("g", 4))
             assert wait_until(lambda: epochs() == [4]), b.lines
-            assert b.process.poll() is None
+            assert b.end(signal.SIGTERM) == (0, "")
+            assert b.lines[-1] == "Stopped.\n"
     assert_fenced(warehouse)
     assert {terms(warehouse, name)[-1] for name in ("groups", "alerts", "offset_commits")} == {2}
     query = "SELECT kind, new FROM group_events WHERE kind = 'group_epoch' ORDER BY at, new"

@@ -25,7 +25,7 @@ from streaming_app.groups.snapshot import COLUMNS, GroupSnapshot, group_snapshot
 from streaming_app.health.history import GroupHistory
 from streaming_app.job import alert_service
 from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
-from streaming_app.job_status import DiskSpace, JobStatus
+from streaming_app.job_status import JobStatus
 from streaming_app.notify.message import AlertGroup
 from streaming_app.notify.mutes import ActiveMutes, MuteStore, new_mute
 from streaming_app.notify.sink import SinkError, TextSink
@@ -89,7 +89,6 @@ class Harness:
     def __init__(self, path: Path) -> None:
         self.path, self.groups, self.lines = path, GroupsOfTest(), []
         self.job = JobStatus(NOW, caught_up=True)
-        self.disks: Sequence[DiskSpace] = ()
         self.settings: Mapping[str, Any] = SETTINGS
         self.grouping = Grouping(0, 0)
         self.sinks: Sequence[KeepingSink] = (KeepingSink(),)
@@ -106,7 +105,7 @@ class Harness:
         groups: Any = self.groups
         self.service = AlertService(
             AlertConfig(engine, 0.05, 30, self.grouping, Backoff(0.01, 0.05)),
-            Sources(groups, lambda: self.job, ActiveMutes(self.path, "default"), disks=lambda: self.disks),
+            Sources(groups, lambda: self.job, ActiveMutes(self.path, "default")),
             AlertsTable(self.path, "default"),
             HealthTables(self.path, "default"),
             EndedIncidents(self.path, "default"),
@@ -316,15 +315,6 @@ def test_an_evaluation_that_fails_is_reported_once_though_results_of_sinks_are_s
     assert wait_until(lambda: harness.stored()[0].state == RESOLVED)
 
 
-def test_a_notification_due_to_a_sink_that_was_removed_is_dropped(harness: Harness) -> None:
-    harness.sink.down = True
-    harness.groups.snapshots = {"g": failed_group()}
-    assert wait_until(lambda: harness.service.sinks()[0].failed > 0)
-    harness.restart(KeepingSink("other"))
-    assert wait_until(lambda: harness.stored()[0].deliveries == ())
-    assert harness.sink.sent == []
-
-
 def test_a_sink_that_cannot_deliver_is_an_alert_through_the_others(harness: Harness) -> None:
     rule = RULES["StreamsGroupsNotificationsFailing"].default_settings._replace(for_seconds=0)
     harness.settings = {**SETTINGS, "StreamsGroupsNotificationsFailing": rule}
@@ -337,12 +327,3 @@ def test_a_sink_that_cannot_deliver_is_an_alert_through_the_others(harness: Harn
     assert (first.group_id, second.group_id, second.summary) == ("g", None, "Alerts cannot be sent to pager: down")
     broken.down = False
     assert wait_until(lambda: other.events() == [FIRING, FIRING, RESOLVED])
-
-
-def test_a_disk_without_space_is_an_alert_before_it_is_full(harness: Harness) -> None:
-    harness.settings = {"StreamsGroupsDiskAlmostFull": RULES["StreamsGroupsDiskAlmostFull"].default_settings}
-    harness.disks = (DiskSpace("/data/warehouse", 900 << 20, 20 << 30),)
-    harness.restart()
-    harness.service.finish(600)
-    assert harness.sink.events() == [FIRING]
-    assert harness.alert().summary.startswith("The disk of /data/warehouse is almost full: ")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +21,6 @@ from streaming_app.kafka.protocol import GroupError
 from streaming_app.queries.groups import other_members
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
-from streaming_app.tables.checkpoint_offsets import commits_checkpoint_location
 from streaming_app.tables.reader import WarehouseReader, quote
 from tests.job.other_groups import GroupMember
 from tests.support.waiting import wait_until
@@ -58,28 +56,18 @@ def join(broker: Broker, group: str, topic: str) -> KafkaConsumer:
     return consumer
 
 
-def transactional_commit(
-    broker: Broker, group: str, partition: TopicPartition, offset: int, *, abort: bool = False
-) -> None:
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server, transactional_id=f"{group}-producer")
-    try:
-        producer.init_transactions()
-        producer.begin_transaction()
-        producer.send(partition.topic, b"x", partition=partition.partition)
-        producer.send_offsets_to_transaction({partition: OffsetAndMetadata(offset, "", -1)}, group)
-        if abort:
-            producer.abort_transaction()
-        else:
-            producer.commit_transaction()
-    finally:
-        producer.close()
-
-
 @retry(retry=retry_if_exception_type(GroupError), stop=stop_after_delay(60), wait=wait_fixed(0.3), reraise=True)
 def commit(client: StreamsGroupClient, group: str, offsets: dict[tuple[str, int], int], *member: Any) -> None:
     """Commit; the coordinator of a topic that was just created may still load its partition."""
     client.admin.forget_coordinators([group])
     client.commit_offsets(group, offsets, *member)
+
+
+def join_streams_group(client: StreamsGroupClient, group: str, topic: str) -> SimulatedMember:
+    member = SimulatedMember(client, group, topology(subtopology("0", source_topics=[topic])))
+    member.join()
+    settle([member])
+    return member
 
 
 def offsets_of(warehouse: Path, group: str) -> dict[tuple[str, int], int]:
@@ -102,9 +90,7 @@ def test_offsets_of_every_type_of_group_are_those_that_the_broker_returns(
     broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], read: Run, tmp_path: Path
 ) -> None:
     topic, other = unique("in"), unique("gone")
-    classic, consumer, streams, plain, transactional, share = map(
-        unique, ("classic", "consumer", "streams", "plain", "transactional", "share")
-    )
+    classic, consumer, streams, plain, share = map(unique, ("classic", "consumer", "streams", "plain", "share"))
     client.create_topic(topic, 2)
     client.create_topic(other, 1)
     with KafkaProducer(bootstrap_servers=broker.bootstrap_server, enable_idempotence=True) as producer:
@@ -112,12 +98,7 @@ def test_offsets_of_every_type_of_group_are_those_that_the_broker_returns(
             producer.send(topic, b"x", partition=number % 2).get(300)
     commits = {(topic, 0): 3, (topic, 1): 4}
     commit(client, plain, {**commits, (other, 0): 1})
-    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
-    transactional_commit(broker, transactional, first, 5)
-    transactional_commit(broker, transactional, second, 6, abort=True)
-    app = SimulatedMember(client, streams, topology(subtopology("0", source_topics=[topic])))
-    app.join()
-    settle([app])
+    app = join_streams_group(client, streams, topic)
     commit(client, streams, commits, app.member_id, app.epoch)
     new = GroupMember(client, "Consumer", consumer, topic)
     new.join()
@@ -125,22 +106,19 @@ def test_offsets_of_every_type_of_group_are_those_that_the_broker_returns(
     GroupMember(client, "Share", share, topic).join()
     with consuming(broker, classic, topic) as old:
         before = int(time.time())
-        old.commit({first: OffsetAndMetadata(8, "é", -1)})
+        old.commit({TopicPartition(topic, 0): OffsetAndMetadata(8, "é", -1)})
         after = time.time()
         read()
         listed = {group["group_id"]: group for group in client.admin.list_groups()}
     for group in (classic, consumer, streams, plain):
         assert offsets_of(tmp_path, group) == broker_offsets(client, group) != {}
-    # The log cannot tell that a transaction was aborted; the broker can.
-    assert offsets_of(tmp_path, transactional) == {(topic, 0): 5, (topic, 1): 6}
-    assert broker_offsets(client, transactional) == {(topic, 0): 5}
 
     reader = WarehouseReader(tmp_path)
     (row,) = reader.rows(f"SELECT * FROM offsets WHERE group_id = {quote(classic)}")
     assert (row["metadata"], row["topic_id"]) == ("é", topic_id(client, topic))
     assert before <= row["committed_at"].timestamp() <= after
 
-    ours = {classic, consumer, streams, plain, transactional, share}
+    ours = {classic, consumer, streams, plain, share}
     groups = {row["group_id"]: row for row in reader.rows("SELECT * FROM all_groups") if row["group_id"] in ours}
     assert groups.keys() == ours <= listed.keys()
     for group, row in groups.items():
@@ -159,33 +137,20 @@ def test_offsets_of_every_type_of_group_are_those_that_the_broker_returns(
     assert other_members(reader, "default", [classic, streams]) is None
     assert groups[consumer]["state"] == groups[share]["state"] == groups[streams]["state"] == "Stable"
 
+    old_id = topic_id(client, topic)
     new.leave()
     client.delete_topic(other)
+    client.delete_topic(topic)
+    client.create_topic(topic, 1)
+    commit(client, again := unique("again"), {(topic, 0): 2})
     client.delete_group(plain)
     read()
     assert offsets_of(tmp_path, plain) == {}
     state = f"SELECT group_id, state FROM all_groups WHERE group_id IN ({quote(plain)}, {quote(consumer)})"
     assert WarehouseReader(tmp_path).rows(state) == [{"group_id": consumer, "state": "Empty"}]
-
-
-def test_a_topic_that_is_deleted_and_created_again_has_the_offsets_of_the_new_one(
-    client: StreamsGroupClient, unique: Callable[[str], str], read: Run, tmp_path: Path
-) -> None:
-    topic, group = unique("in"), unique("group")
-    client.create_topic(topic, 2)
-    old_id = topic_id(client, topic)
-    commit(client, group, {(topic, 0): 500, (topic, 1): 600})
-    read()
-    assert offsets_of(tmp_path, group) == {(topic, 0): 500, (topic, 1): 600}
-    client.delete_topic(topic)
-    client.create_topic(topic, 1)
-    commit(client, group, {(topic, 0): 2})
-    read()
-    rows = WarehouseReader(tmp_path).rows(f"SELECT * FROM offsets WHERE group_id = {quote(group)}")
-    found = {row["partition"]: (row["topic_id"], row["committed_offset"]) for row in rows}
-    assert found[0] == (topic_id(client, topic), 2)
-    assert old_id != found[0][0]
-    assert broker_offsets(client, group) == {(topic, p): offset for p, (_, offset) in found.items()}
+    (row,) = WarehouseReader(tmp_path).rows(f"SELECT * FROM offsets WHERE group_id = {quote(again)}")
+    assert (row["topic_id"], row["committed_offset"]) == (topic_id(client, topic), 2)
+    assert row["topic_id"] != old_id
 
 
 def test_the_change_from_classic_to_streams_and_back_is_an_event_each(
@@ -196,10 +161,7 @@ def test_the_change_from_classic_to_streams_and_back_is_an_event_each(
     with consuming(broker, group, topic) as old:
         old.commit({TopicPartition(topic, 0): OffsetAndMetadata(0, "", -1)})
     read()
-    app = SimulatedMember(client, group, topology(subtopology("0", source_topics=[topic])))
-    app.join()
-    settle([app])
-    app.leave()
+    join_streams_group(client, group, topic).leave()
     read()
     with consuming(broker, group, topic):
         read()
@@ -211,19 +173,3 @@ def test_the_change_from_classic_to_streams_and_back_is_an_event_each(
     assert WarehouseReader(tmp_path).rows(query) == changes
     types = WarehouseReader(tmp_path).rows(f"SELECT group_type FROM all_groups WHERE group_id = {quote(group)}")
     assert types == [{"group_type": "classic"}]
-    shutil.rmtree(tmp_path / "group_events")
-    assert "lost or restored since: group_events; reading from the beginning" in read()
-    assert WarehouseReader(tmp_path).rows(query) == changes[-1:], "the log still proves it"
-    assert offsets_of(tmp_path, group) == {(topic, 0): 0}
-
-
-def test_without_offsets_nothing_is_read_a_second_time(
-    client: StreamsGroupClient, unique: Callable[[str], str], run: Callable[..., str], tmp_path: Path
-) -> None:
-    topic = unique("in")
-    client.create_topic(topic, 1)
-    commit(client, unique("group"), {(topic, 0): 1})
-    run("__consumer_offsets", offsets={"enabled": False})
-    assert not commits_checkpoint_location(tmp_path, "default").path.exists()
-    counted: list[dict[str, Any]] = WarehouseReader(tmp_path).rows("SELECT count(*) AS n FROM offset_commits")
-    assert counted == [{"n": 0}]

@@ -14,12 +14,10 @@ from streaming_app.groups.partition import partition_of
 from streaming_app.job.stream_query import StreamQuery
 from streaming_app.kafka import offsets_topic
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.lag_offsets import fetch_committed_offsets
 from streaming_app.kafka.offsets_topic import describe_offsets_topic
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.tables.reader import WarehouseReader
 from tests.long.hostile.requests import OFFSETS_TOPIC, internal_producer
-from tests.support.job_runner import run_once
 from tests.support.running_job import is_caught_up, job_in_thread
 from tests.support.waiting import wait_until
 
@@ -89,27 +87,6 @@ class Drivers:
     def _consumer(self, query: Any) -> int:
         source = query._jsq.streamingQuery().sources().apply(0)
         return int(self._hash(source.kafkaOffsetReader()._consumer()))
-
-
-def test_both_streams_read_while_the_coordinator_of_a_partition_cannot_load(
-    start_broker: Callable[..., LocalBroker],
-    spark: SparkSession,
-    create_warehouse: Callable[[Path], Path],
-    tmp_path: Path,
-) -> None:
-    partition = partition_of("g", PARTITIONS)
-    broker, warehouse = start_with_ill(start_broker, [partition]), create_warehouse(tmp_path / "warehouse")
-    properties = {"bootstrap.servers": broker.bootstrap_server}
-    with StreamsGroupClient(broker.bootstrap_server) as client:
-        asked = {number: fetch_committed_offsets(client.admin, [group_of(number)]) for number in range(PARTITIONS)}
-    assert [number for number, answer in asked.items() if answer.errors] == [partition]
-    chosen = {describe_offsets_topic(spark, properties, OFFSETS_TOPIC).group_id for _ in range(2)}
-    assert len(chosen) == 2  # executors keep consumers by it
-    assert partition not in {partition_of(one, PARTITIONS) for one in chosen}
-    for reset in (False, True):
-        run_once(spark, broker.bootstrap_server, warehouse, offsets={"enabled": True}, reset=reset)
-        found = WarehouseReader(warehouse).rows("SELECT group_id, topic FROM offsets")
-        assert [(one["group_id"], one["topic"]) for one in found] == [("g", "t")]
 
 
 def test_a_line_names_the_partitions_if_none_has_a_coordinator(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -23,7 +22,6 @@ from streaming_app.kafka.lag_offsets import (
     fetch_committed_offsets,
 )
 from streaming_app.lag.model import LagRow
-from streaming_app.lag.work import observe_work
 from streaming_app.sandbox.container import Broker
 from tests.support.lag_cluster import LagCluster
 from tests.support.offsets_log import RawRecord
@@ -143,18 +141,6 @@ def test_a_topic_that_was_created_again_is_recreated(
     client.commit_offsets(group_id, {(topic, 0): 100})
     cluster.read_log(group_id)
     assert cluster.rows(group_id)[topic, 0].status == "OK"
-
-
-def test_the_lag_on_a_source_topic_that_was_missing_is_known_at_the_next_pass(
-    cluster: LagCluster, produce: Callable[..., None], unique: Callable[[str], str], group_id: str
-) -> None:
-    topic, client = unique("orders"), cluster.client
-    cluster.replace("groups", [group_row(group_id, subtopologies=[subtopology_row("0", source_topics=[topic])])])
-    cluster.run()
-    client.create_topic(topic)
-    produce(topic, 10)
-    client.commit_offsets(group_id, {(topic, 0): 3})
-    assert cluster.rows(group_id, 30)[topic, 0].lag == 7
 
 
 def test_records_that_were_deleted_before_they_were_read_are_lost(
@@ -285,55 +271,6 @@ def test_a_group_that_committed_on_topics_that_do_not_exist_any_more_has_no_lag_
     assert (
         sum(isinstance(one, ListOffsetsRequest) for one in sent) == 2
     )  # the end and the last stable offset: what is missing is not asked for again
-
-
-@pytest.mark.parametrize(
-    ("idle_for", "since"), [(1_800, 1_800), (3 * 86_400, None)], ids=["in an outage", "idle until a minute ago"]
-)
-def test_a_job_that_starts_in_the_middle_knows_since_when_offsets_do_not_move(
-    cluster: LagCluster,
-    produce: Callable[..., None],
-    unique: Callable[[str], str],
-    group_id: str,
-    idle_for: float,
-    since: float | None,
-) -> None:
-    topic = unique("orders")
-    cluster.client.create_topic(topic)
-    for age in range(7_200, 0, -120) if since else (4 * 86_400, 40):
-        produce(topic, 1, timestamp=cluster.now - age)
-    committed_at = cluster.now - idle_for
-    at = datetime.fromtimestamp(committed_at, timezone.utc)
-    offset = 40 if since else 1
-    values = {"topic": topic, "partition": 0, "committed_offset": offset, "last_offset": 1, "committed_at": at}
-    cluster.client.commit_offsets(group_id, {(topic, 0): offset})
-    cluster.replace("offset_commits", [{"group_id": group_id, **values}])
-    result = cluster.run(0)
-    stalled = observe_work(result.rows, result.groups, {}, result.at)[group_id].stalled
-    assert (stalled and stalled.since) == (committed_at if since else None)
-
-
-def test_a_group_that_goes_on_is_neither_stopped_nor_lost_while_the_stream_of_commits_is_late(
-    cluster: LagCluster, produce: Callable[..., None], unique: Callable[[str], str], group_id: str
-) -> None:
-    topic, client = unique("orders"), cluster.client
-    client.create_topic(topic)
-    for number in range(10):
-        produce(topic, 10)
-        client.commit_offsets(group_id, {(topic, 0): 10 * (number + 1)})
-        cluster.read_log(group_id)
-        assert cluster.rows(group_id)[topic, 0].status == "OK"
-    cluster.commits_read_at = cluster.now
-
-    late = []
-    for number in range(10, 22):
-        produce(topic, 10)
-        client.commit_offsets(group_id, {(topic, 0): 10 * (number + 1)})
-        client.admin.delete_records({TopicPartition(topic, 0): 10 * number})
-        late.append(cluster.rows(group_id)[topic, 0])
-
-    assert {row.status for row in late} == {"OK"}
-    assert (late[-1].committed_offset, late[-1].lag, late[-1].log_start_offset) == (220, 0, 200)
 
 
 def test_a_partition_is_read_once_while_its_end_rests_and_read_on_where_one_answer_is_not_enough(

@@ -129,10 +129,3 @@ def test_why_spark_does_not_start_is_in_the_line_about_it(
     line = error_line(run_job(NO_BROKER, tmp_path / "warehouse"))
     assert line.startswith("Error: Spark did not start: ")
     assert cause.format(tmp_path=tmp_path) in line
-
-
-def test_without_assertions_a_command_says_that_it_does_not_work() -> None:
-    code = "from streaming_app.cli.main import main; main()"
-    ran = subprocess.run([sys.executable, "-O", "-c", code, "list"], capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr == ("Error: kafka-python does not work without assertions: unset PYTHONOPTIMIZE, or omit -O\n")

@@ -126,12 +126,6 @@ def test_a_service_without_an_interval_makes_one_tick_and_ends_by_itself(running
     assert (service.count, service.lines, service.left) == (1, ["ticks: broken"], True)
 
 
-def test_a_service_that_is_closed_before_its_first_tick_is_due_makes_none(running: Start) -> None:
-    service = running(Ticks(after=1_000.0))
-    assert service.close()
-    assert (service.count, service.left) == (0, True)
-
-
 def test_a_thread_that_ends_by_a_defect_is_noticed(running: Start) -> None:
     service = Ticks()
     service.pause = failing(TypeError("a defect"))

@@ -9,7 +9,7 @@ import pytest
 
 from streaming_app.job.watchdog import Watchdog
 from streaming_app.job_status import JobStatus
-from tests.support.receivers import HttpReceiver, Response, make_sink
+from tests.support.receivers import HttpReceiver, make_sink
 
 
 class Job:
@@ -66,22 +66,3 @@ def test_heartbeats_come_while_alerts_are_evaluated_and_end_when_they_are_not(
     job.evaluated()
     service.turn()
     assert len(receiver.requests) == 4
-
-
-def test_a_receiver_that_refuses_is_reported_in_one_line_without_the_secret_path(
-    service: Watchdog, receiver: HttpReceiver, lines: list[str], job: Job
-) -> None:
-    receiver.default = Response(404)
-    job.evaluated()
-    for _ in range(2):
-        service.turn()
-    assert len(receiver.requests) == 2
-    assert lines == [f"watchdog watchdog: {receiver.url} responded with status 404: check the URL"]
-
-
-def test_the_end_of_the_service_closes_the_sink(service: Watchdog, monkeypatch: pytest.MonkeyPatch) -> None:
-    closed: list[bool] = []
-    monkeypatch.setattr(service._sink, "close", lambda: closed.append(True))
-    service.start()
-    assert service.close()
-    assert closed == [True]

@@ -12,15 +12,13 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from streaming_app.alerts.alert import FIRING, PENDING, RESOLVED, Alert, Delivery
+from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, Delivery
 from streaming_app.alerts.engine import EngineSettings
 from streaming_app.alerts.evaluate import RULES
 from streaming_app.alerts.lifecycle import NotifyPolicy
 from streaming_app.alerts.notification_queue import Grouping
 from streaming_app.alerts.outbox import Backoff
 from streaming_app.alerts.survey import DescriptionSupport
-from streaming_app.config.alerts import AlertSettings
-from streaming_app.config.removed import REMOVED
 from streaming_app.groups.snapshot import COLUMNS, GroupSnapshot, group_snapshot
 from streaming_app.health.history import GroupHistory
 from streaming_app.job import alert_service
@@ -180,28 +178,6 @@ def test_a_row_is_stored_before_its_notification_is_sent_and_a_restart_sends_the
     assert harness.sink.events() == [RESOLVED]
     assert len(harness.stored()) == 1
     before.open.set()
-
-
-def test_open_alerts_of_rules_of_0_2_0_that_went_are_resolved_and_pending_ones_are_left_out(harness: Harness) -> None:
-    harness.stop()
-    harness.settings = AlertSettings().rule_settings_of()(None)
-    harness.job = JobStatus(datetime.now(timezone.utc), caught_up=True)  # no alert about a job that is behind
-    fired = Alert("default", None, "", "warning", FIRING, NOW, NOW, None, "", {}, (Delivery("page", FIRING, NOW),))
-    pending = replace(fired, state=PENDING, group_id="other", opened_at=None, deliveries=())
-    rules = sorted(path[-1] for path in REMOVED if path[:2] == ("alerts", "rules") and len(path) == 3)
-    assert len(rules) >= 7
-    groups = {rule: None if rule.startswith("StreamsGroups") else "g" for rule in rules}
-    open_alerts = [replace(fired, rule=rule, group_id=group_id) for rule, group_id in groups.items()]
-    AlertsTable(harness.path, "default").save([*open_alerts, *(replace(pending, rule=rule) for rule in rules)])
-    harness.groups.snapshots = {"g": replace(failed_group(), description_status="CURRENT")}
-    harness.start()
-    assert wait_until(lambda: all(len(one.deliveries) == 2 and one.deliveries[1].sent_at for one in harness.stored()))
-    assert {(one.rule, one.state, one.group_id) for one in harness.stored()} == {
-        (rule, RESOLVED, group_id) for rule, group_id in groups.items()
-    }
-    assert set(harness.sink.events()) == {RESOLVED}
-    assert harness.service.open_alerts() == ()
-    assert harness.lines == []
 
 
 def test_rows_that_could_not_be_stored_are_stored_with_what_came_of_them_since(

@@ -113,43 +113,56 @@ def test_what_is_read_once_gives_what_two_readings_give_and_the_job_goes_on_behi
     assert reads == [True, True]
 
 
-def test_each_stream_adds_what_its_batch_has_more_than_the_other_and_few_keys_need_be_known(
-    written: Written, expected: dict[str, list[str]], reads: list[bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(first_reading, "_MOST_KNOWN", 3)
+def failing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(first_reading, "read_range", lambda *_: 1 / 0)
+
+
+def two_keys_of_one_hash(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(first_reading, "_IS_ONE", "count(*) < 3")
+
+
+def an_election_while_it_is_read(patch: pytest.MonkeyPatch) -> None:
+    after_read, calls = LogPositions.after_read, list[None]()
+
+    def elected(*arguments: Any) -> bool:
+        calls.append(None)
+        return after_read(*arguments) and len(calls) > 2
+
+    patch.setattr(LogPositions, "after_read", elected)
+
+
+def more_in_each_batch_than_in_the_other(patch: pytest.MonkeyPatch) -> None:
+    """And fewer keys may be known than there are."""
+    patch.setattr(first_reading, "_MOST_KNOWN", 3)
     join = FirstReading._join
-    monkeypatch.setattr(
+    patch.setattr(
         FirstReading, "_join", lambda self, ends: join(self, {one: max(0, end - 7) for one, end in ends.items()})
     )
-    assert written() == expected
-    assert reads == [True, True]
 
 
-@pytest.mark.parametrize("reason", ["failure", "hash", "election"])
-def test_each_stream_reads_for_itself_where_it_cannot_be_read_once(
-    reason: str,
+@pytest.mark.parametrize(
+    ("happens", "is_read_once"),
+    [
+        (failing, False),
+        (two_keys_of_one_hash, False),
+        (an_election_while_it_is_read, True),
+        (more_in_each_batch_than_in_the_other, True),
+    ],
+)
+def test_each_stream_reads_for_itself_what_cannot_be_read_once(
     written: Written,
     expected: dict[str, list[str]],
     reads: list[bool],
     monkeypatch: pytest.MonkeyPatch,
+    happens: Callable[[pytest.MonkeyPatch], None],
+    *,
+    is_read_once: bool,
 ) -> None:
-    if reason == "failure":
-        monkeypatch.setattr(first_reading, "read_range", lambda *_: 1 / 0)
-    elif reason == "hash":
-        monkeypatch.setattr(first_reading, "_IS_ONE", "count(*) < 3")
-    else:
-        after_read, calls = LogPositions.after_read, list[None]()
-
-        def elected(*arguments: Any) -> bool:
-            calls.append(None)
-            return after_read(*arguments) and len(calls) > 2
-
-        monkeypatch.setattr(LogPositions, "after_read", elected)
+    happens(monkeypatch)
     assert written() == expected
-    assert reads == [reason == "election"] * 2
+    assert reads == [is_read_once] * 2
 
 
-@pytest.mark.parametrize("ends", ["with the job", "after a while"])
 def test_a_stream_that_comes_alone_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch, ends: str) -> None:
     stop = threading.Event()
     monkeypatch.setattr(first_reading, "_WAIT_SECONDS", 600.0 if ends == "with the job" else 0.1)

@@ -349,13 +349,11 @@ def test_two_batches_of_a_group_that_wait_are_applied_one_after_the_other(wareho
     cache.on_rows(folded(row("a", 1)))
     cache.refresh()
     behind = at(-60)  # by the broker's clock, which is wrong
-    details = {"state_since": behind, "assignment_epoch": 7}
-    members = [member("slow", "UNREVOKED_TASKS", 6, behind)]
-    cache.on_rows(folded(row("a", 2, "Reconciling", members=members, **details)))
+    details = {"state_since": behind, "assignment_epoch": 7, "members": [member("slow", "UNREVOKED_TASKS", 6, behind)]}
+    cache.on_rows(folded(row("a", 2, "Reconciling", **details)))
     clock.time = at(9)
-    cache.on_rows(folded(row("a", 3, "Reconciling", members=members, **details)))
+    cache.on_rows(folded(row("a", 3, "Reconciling", **details)))
     cache.refresh()
-
     assert (cache.groups()["a"].state_since, cache.groups()["a"].unsettled[0].updated_at) == (at(-0.1), at(-0.1))
 
 

@@ -14,7 +14,6 @@ from streaming_app.groups.partition import partition_of
 from streaming_app.job.stream_query import StreamQuery
 from streaming_app.kafka import offsets_topic
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.offsets_topic import describe_offsets_topic
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.tables.reader import WarehouseReader
 from tests.long.hostile.requests import OFFSETS_TOPIC, internal_producer
@@ -39,16 +38,6 @@ def group_of(partition: int) -> str:
     """Return the id of a group of this partition."""
     names = (f"group-{number}" for number in range(1000))
     return next(one for one in names if partition_of(one, PARTITIONS) == partition)
-
-
-def start_with_ill(start_broker: Callable[..., LocalBroker], partitions: Iterable[int]) -> LocalBroker:
-    """Start a broker that fails to load these partitions: the value of a record in each is cut off."""
-    broker = start_broker(properties={"offsets.topic.num.partitions": str(PARTITIONS), "log.cleaner.enable": "false"})
-    with StreamsGroupClient(broker.bootstrap_server) as client:
-        client.create_topic("t")
-        client.commit_offsets("g", {("t", 0): 1})
-    make_ill(broker, partitions)
-    return broker
 
 
 def make_ill(broker: LocalBroker, partitions: Iterable[int], meanwhile: Callable[[], bool] = lambda: True) -> None:
@@ -89,24 +78,18 @@ class Drivers:
         return int(self._hash(source.kafkaOffsetReader()._consumer()))
 
 
-def test_a_line_names_the_partitions_if_none_has_a_coordinator(
-    start_broker: Callable[..., LocalBroker], spark: SparkSession
-) -> None:
-    broker = start_with_ill(start_broker, range(PARTITIONS))
-    properties = {"bootstrap.servers": broker.bootstrap_server}
-    with pytest.raises(UnreachableError, match="partition 0, 1, 2 of __consumer_offsets"):
-        describe_offsets_topic(spark, properties, OFFSETS_TOPIC)
-    assert describe_offsets_topic(spark, properties, OFFSETS_TOPIC, to_read=False).partitions == PARTITIONS
-
-
-def test_a_running_job_reads_on_when_the_coordinator_of_its_consumers_stops_working(
+def test_a_running_job_reads_on_with_another_coordinator_and_a_line_names_the_partitions_if_none_is_well(
     start_broker: Callable[..., LocalBroker],
     spark: SparkSession,
     create_warehouse: Callable[[Path], Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    broker, warehouse = start_with_ill(start_broker, []), create_warehouse(tmp_path / "warehouse")
+    broker = start_broker(properties={"offsets.topic.num.partitions": str(PARTITIONS), "log.cleaner.enable": "false"})
+    warehouse = create_warehouse(tmp_path / "warehouse")
+    with StreamsGroupClient(broker.bootstrap_server) as client:
+        client.create_topic("t")
+        client.commit_offsets("g", {("t", 0): 1})
     chosen: set[int] = set()
     choose = offsets_topic._answering_group
 
@@ -135,3 +118,9 @@ def test_a_running_job_reads_on_when_the_coordinator_of_its_consumers_stops_work
             return group_of(healthy) in {row["group_id"] for row in read}
 
         assert wait_until(is_read), job.lines
+    make_ill(broker, [healthy])
+    properties = {"bootstrap.servers": broker.bootstrap_server}
+    with pytest.raises(UnreachableError, match="partition 0, 1, 2 of __consumer_offsets"):
+        offsets_topic.describe_offsets_topic(spark, properties, OFFSETS_TOPIC)
+    described = offsets_topic.describe_offsets_topic(spark, properties, OFFSETS_TOPIC, to_read=False)
+    assert described.partitions == PARTITIONS

@@ -123,6 +123,7 @@ def test_lag_is_known_after_an_election_and_a_line_names_the_broker_that_is_away
             rig.pass_is_due()  # in the moment between its last answer and the election, when nobody leads them
             assert wait_until(lambda: not {-1, victim} & {*leaders(admin, rig.topic)})
             assert wait_until(lambda: -1 in leaders(admin, rig.single))
+            assert wait_until(lambda: rig.has_lag(led)), "the election is news: the next pass is not waited for"
             rig.produce(others(three_brokers, victim), there)
             produced_at = time.time()
             assert wait_until(lambda: rig.has_lag(led, produced_at)), (rig.rows_since(0.0), rig.lines)

@@ -38,6 +38,14 @@ def cluster(
 
 
 @pytest.fixture
+def topic(client: StreamsGroupClient, unique: Callable[[str], str]) -> str:
+    """A topic with one partition."""
+    name = unique("orders")
+    client.create_topic(name)
+    return name
+
+
+@pytest.fixture
 def produce(broker: Broker) -> Iterator[Callable[..., None]]:
     with KafkaProducer(bootstrap_servers=broker.bootstrap_server) as producer:
 
@@ -91,13 +99,11 @@ def test_lag_is_what_the_admin_client_says_while_the_producer_goes_on(
 def test_the_age_of_the_lag_is_known_at_once_where_the_times_of_the_records_say_it(
     cluster: LagCluster,
     produce: Callable[..., None],
-    unique: Callable[[str], str],
+    topic: str,
     group_id: str,
     ages: Sequence[float | None],
     age: float | None,
 ) -> None:
-    topic = unique("orders")
-    cluster.client.create_topic(topic)
     for one in ages:
         produce(topic, 1, timestamp=-0.001 if one is None else cluster.now - one)
     cluster.client.commit_offsets(group_id, {(topic, 0): 30})
@@ -116,12 +122,11 @@ def test_the_age_of_the_lag_is_known_at_once_where_the_times_of_the_records_say_
 def test_a_topic_that_was_created_again_is_recreated(
     cluster: LagCluster,
     produce: Callable[..., None],
-    unique: Callable[[str], str],
+    topic: str,
     group_id: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    topic, client = unique("orders"), cluster.client
-    client.create_topic(topic)
+    client = cluster.client
     produce(topic, 10)
     client.commit_offsets(group_id, {(topic, 0): 5})
     cluster.read_log(group_id)
@@ -144,10 +149,9 @@ def test_a_topic_that_was_created_again_is_recreated(
 
 
 def test_records_that_were_deleted_before_they_were_read_are_lost(
-    cluster: LagCluster, produce: Callable[..., None], unique: Callable[[str], str], group_id: str
+    cluster: LagCluster, produce: Callable[..., None], topic: str, group_id: str
 ) -> None:
-    topic, client = unique("orders"), cluster.client
-    client.create_topic(topic)
+    client = cluster.client
     produce(topic, 100)
     client.commit_offsets(group_id, {(topic, 0): 10})
     cluster.read_log(group_id)
@@ -160,10 +164,8 @@ def test_records_that_were_deleted_before_they_were_read_are_lost(
 
 
 def test_markers_are_no_lag_open_transactions_hold_the_stable_offset_and_only_committed_offsets_are_in_rows(
-    cluster: LagCluster, transactions: KafkaProducer, unique: Callable[[str], str], group_id: str
+    cluster: LagCluster, transactions: KafkaProducer, topic: str, group_id: str
 ) -> None:
-    topic = unique("orders")
-    cluster.client.create_topic(topic)
 
     def begin(offset: int) -> None:
         transactions.begin_transaction()
@@ -197,13 +199,12 @@ def test_markers_and_aborted_records_at_the_end_of_a_partition_are_no_work_and_a
     cluster: LagCluster,
     produce: Callable[..., None],
     transactions: KafkaProducer,
-    unique: Callable[[str], str],
+    topic: str,
     group_id: str,
     count: int,
     records: int,
 ) -> None:
-    topic, client = unique("orders"), cluster.client
-    client.create_topic(topic)
+    client = cluster.client
     cluster.replace("groups", [group_row(group_id, subtopologies=[subtopology_row("0", source_topics=[topic])])])
     produce(topic, 1)
     client.commit_offsets(group_id, {(topic, 0): 1})
@@ -276,12 +277,10 @@ def test_a_group_that_committed_on_topics_that_do_not_exist_any_more_has_no_lag_
 def test_a_partition_is_read_once_while_its_end_rests_and_read_on_where_one_answer_is_not_enough(
     cluster: LagCluster,
     transactions: KafkaProducer,
-    unique: Callable[[str], str],
+    topic: str,
     group_id: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    topic = unique("orders")
-    cluster.client.create_topic(topic)
     cluster.client.commit_offsets(group_id, {(topic, 0): 0})
     cluster.read_log(group_id)
     cluster.run()
@@ -308,7 +307,7 @@ def test_a_partition_is_read_once_while_its_end_rests_and_read_on_where_one_answ
 def test_without_the_right_to_read_nothing_is_guessed_and_a_line_names_the_right(
     cluster: LagCluster,
     transactions: KafkaProducer,
-    unique: Callable[[str], str],
+    topic: str,
     group_id: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -316,8 +315,6 @@ def test_without_the_right_to_read_nothing_is_guessed_and_a_line_names_the_right
         return {key: FoundRecords(None, start, "TOPIC_AUTHORIZATION_FAILED") for key, start in starts.items()}
 
     monkeypatch.setattr(LogEndsClient, "find_records", deny)
-    topic = unique("orders")
-    cluster.client.create_topic(topic)
     cluster.client.commit_offsets(group_id, {(topic, 0): 0})
     cluster.read_log(group_id)
     cluster.run()

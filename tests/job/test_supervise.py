@@ -239,41 +239,35 @@ def test_a_stream_that_fails_four_times_in_a_row_ends_the_job(job: SupervisorHar
     assert len(job.starts) == 5
 
 
-def test_a_stream_that_writes_a_batch_after_each_failure_does_not_end_the_job(job: SupervisorHarness) -> None:
-    job.begin()
-    for number in range(1, 10):
-        assert job.runs(number)
-        job.health.batch_done(Batch(1, 1.0, {}, 0, 0, {}))
-        job.queries[-1].fail("a worker was killed")
-    assert job.runs(10)
-    assert len(job.lines) == 9
+def a_batch_is_written(job: SupervisorHarness) -> None:
+    job.health.batch_done(Batch(1, 1.0, {}, 0, 0, {}))
 
 
-def test_failures_while_no_broker_answers_do_not_count(job: SupervisorHarness) -> None:
+def no_broker_answers(job: SupervisorHarness) -> None:
+    job.checks = [UnreachableError("No broker.")] * 2
+
+
+@pytest.mark.parametrize("before", [a_batch_is_written, no_broker_answers])
+def test_failures_after_a_batch_and_while_no_broker_answers_do_not_end_the_job(
+    job: SupervisorHarness, before: Callable[[SupervisorHarness], None]
+) -> None:
     job.begin()
     for number in range(1, 8):
         assert job.runs(number)
-        job.checks = [UnreachableError("No broker.")] * 2
-        job.queries[-1].fail("TimeoutException")
+        before(job)
+        job.queries[-1].fail("a worker was killed")
     assert job.runs(8)
     assert job.error is None
 
 
-def test_the_job_stops_while_it_waits_for_a_broker(job: SupervisorHarness) -> None:
-    job.away = UnreachableError("No broker.")
-    job.begin()
-    assert wait_until(lambda: job.lines == ["No broker. Waiting for a broker."])
-    job.end()
-    assert (job.error, job.queries) == (None, [])
-
-
-def test_the_job_stops_while_a_start_hangs(job: SupervisorHarness) -> None:
+def test_the_job_stops_while_it_waits_for_a_broker_and_while_a_start_hangs(job: SupervisorHarness) -> None:
     hangs = threading.Event()
-    job.starts = [lambda: bool(hangs.wait()) and None]
+    job.starts = [UnreachableError("No broker."), lambda: bool(hangs.wait()) and None]
     job.begin()
     assert wait_until(lambda: not job.starts)
+    assert job.lines == ["No broker. Waiting for a broker."]
     job.end()  # which does not wait for the start
-    assert job.queries == []
+    assert (job.error, job.queries) == (None, [])
     hangs.set()
 
 

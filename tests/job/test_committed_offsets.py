@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,24 +26,7 @@ from tests.job.other_groups import GroupMember
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.broker
-Run = Callable[..., str]
 _JOIN_SECONDS = 90
-
-
-@pytest.fixture
-def read(run: Run) -> Run:
-    """Runs the job once, with committed offsets."""
-    return partial(run, "__consumer_offsets", offsets={"enabled": True})
-
-
-@contextmanager
-def consuming(broker: Broker, group: str, topic: str) -> Iterator[KafkaConsumer]:
-    """A classic consumer with an assignment."""
-    consumer = join(broker, group, topic)
-    try:
-        yield consumer
-    finally:
-        consumer.close()
 
 
 @retry(retry=retry_if_exception_type(TimeoutError), stop=stop_after_attempt(3), reraise=True)
@@ -63,13 +46,6 @@ def commit(client: StreamsGroupClient, group: str, offsets: dict[tuple[str, int]
     client.commit_offsets(group, offsets, *member)
 
 
-def join_streams_group(client: StreamsGroupClient, group: str, topic: str) -> SimulatedMember:
-    member = SimulatedMember(client, group, topology(subtopology("0", source_topics=[topic])))
-    member.join()
-    settle([member])
-    return member
-
-
 def offsets_of(warehouse: Path, group: str) -> dict[tuple[str, int], int]:
     query = f"SELECT topic, partition, committed_offset FROM offsets WHERE group_id = {quote(group)}"
     return {(r["topic"], r["partition"]): r["committed_offset"] for r in WarehouseReader(warehouse).rows(query)}
@@ -87,24 +63,26 @@ def topic_id(client: StreamsGroupClient, topic: str) -> str:
 
 
 def test_offsets_of_every_type_of_group_are_those_that_the_broker_returns(
-    broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], read: Run, tmp_path: Path
+    broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], run: Callable[..., str], tmp_path: Path
 ) -> None:
-    topic, other = unique("in"), unique("gone")
+    read = partial(run, "__consumer_offsets", offsets={"enabled": True})
+    topic = unique("in")
     classic, consumer, streams, plain, share = map(unique, ("classic", "consumer", "streams", "plain", "share"))
     client.create_topic(topic, 2)
-    client.create_topic(other, 1)
     with KafkaProducer(bootstrap_servers=broker.bootstrap_server, enable_idempotence=True) as producer:
         for number in range(20):
             producer.send(topic, b"x", partition=number % 2).get(300)
     commits = {(topic, 0): 3, (topic, 1): 4}
-    commit(client, plain, {**commits, (other, 0): 1})
-    app = join_streams_group(client, streams, topic)
+    commit(client, plain, commits)
+    app = SimulatedMember(client, streams, topology(subtopology("0", source_topics=[topic])))
+    app.join()
+    settle([app])
     commit(client, streams, commits, app.member_id, app.epoch)
     new = GroupMember(client, "Consumer", consumer, topic)
     new.join()
     commit(client, consumer, {(topic, 0): 7}, new.member_id, new.epoch)
     GroupMember(client, "Share", share, topic).join()
-    with consuming(broker, classic, topic) as old:
+    with closing(join(broker, classic, topic)) as old:
         before = int(time.time())
         old.commit({TopicPartition(topic, 0): OffsetAndMetadata(8, "é", -1)})
         after = time.time()
@@ -121,29 +99,25 @@ def test_offsets_of_every_type_of_group_are_those_that_the_broker_returns(
     ours = {classic, consumer, streams, plain, share}
     groups = {row["group_id"]: row for row in reader.rows("SELECT * FROM all_groups") if row["group_id"] in ours}
     assert groups.keys() == ours <= listed.keys()
-    for group, row in groups.items():
-        described = listed[group]
-        assert (row["group_type"], row["protocol_type"]) == (
-            described["group_type"].lower(),
-            described["protocol_type"],
-        )
-        assert row["state"] in (described["group_state"], None)
-    assert {group for group, row in groups.items() if row["state"] is None} == {classic}
+    assert {group: (row["group_type"], row["protocol_type"]) for group, row in groups.items()} == {
+        group: (listed[group]["group_type"].lower(), listed[group]["protocol_type"]) for group in ours
+    }
+    states = {group: row["state"] for group, row in groups.items()}
+    assert states == {group: listed[group]["group_state"] for group in ours} | {classic: None}
+    assert states[consumer] == states[share] == states[streams] == "Stable"
     members = [(other_members(reader, "default", [group]) or [{}])[0] for group in (classic, consumer)]
     assert [(one["HOST"], one["LEADER"], one["ASSIGNMENT"]) for one in members] == [
         ("127.0.0.1", "yes", f"{topic}(0,1)"),
         ("127.0.0.1", None, f"{topic}(0,1)"),
     ]
     assert other_members(reader, "default", [classic, streams]) is None
-    assert groups[consumer]["state"] == groups[share]["state"] == groups[streams]["state"] == "Stable"
 
     old_id = topic_id(client, topic)
     new.leave()
-    client.delete_topic(other)
+    client.delete_group(plain)
     client.delete_topic(topic)
     client.create_topic(topic, 1)
     commit(client, again := unique("again"), {(topic, 0): 2})
-    client.delete_group(plain)
     read()
     assert offsets_of(tmp_path, plain) == {}
     state = f"SELECT group_id, state FROM all_groups WHERE group_id IN ({quote(plain)}, {quote(consumer)})"
@@ -151,25 +125,3 @@ def test_offsets_of_every_type_of_group_are_those_that_the_broker_returns(
     (row,) = WarehouseReader(tmp_path).rows(f"SELECT * FROM offsets WHERE group_id = {quote(again)}")
     assert (row["topic_id"], row["committed_offset"]) == (topic_id(client, topic), 2)
     assert row["topic_id"] != old_id
-
-
-def test_the_change_from_classic_to_streams_and_back_is_an_event_each(
-    broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], read: Run, tmp_path: Path
-) -> None:
-    topic, group = unique("in"), unique("app")
-    client.create_topic(topic, 1)
-    with consuming(broker, group, topic) as old:
-        old.commit({TopicPartition(topic, 0): OffsetAndMetadata(0, "", -1)})
-    read()
-    join_streams_group(client, group, topic).leave()
-    read()
-    with consuming(broker, group, topic):
-        read()
-    query = f"SELECT old, new FROM group_events WHERE kind = 'group_type' AND group_id = {quote(group)} ORDER BY at"
-    changes = [{"old": "classic", "new": "streams"}, {"old": "streams", "new": "classic"}]
-    assert WarehouseReader(tmp_path).rows(query) == changes
-    assert offsets_of(tmp_path, group) == {(topic, 0): 0}
-    read(reset=True)
-    assert WarehouseReader(tmp_path).rows(query) == changes
-    types = WarehouseReader(tmp_path).rows(f"SELECT group_type FROM all_groups WHERE group_id = {quote(group)}")
-    assert types == [{"group_type": "classic"}]

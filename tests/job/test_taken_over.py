@@ -5,10 +5,9 @@ With a lock each, the second one waits, and the first one, paused, ends.
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ from streaming_app.sandbox.container import Broker
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.fencing import assert_fenced, terms
 from tests.support.offsets_topic import appending, epoch_records
-from tests.support.processes import process_tree
+from tests.support.processes import process_tree, send_signal
 from tests.support.running_job import RunningJob, running_job
 from tests.support.waiting import wait_until
 
@@ -80,8 +79,7 @@ def test_a_paused_job_ends_once_another_one_has_taken_over(
 @contextmanager
 def paused(job: RunningJob) -> Iterator[None]:
     """Stop every process of the job, until it is resumed or the block ends."""
-    for pid in list(process_tree(job.process.pid)):
-        os.kill(pid, signal.SIGSTOP)
+    send_signal(signal.SIGSTOP, list(process_tree(job.process.pid)))
     try:
         yield
     finally:
@@ -89,6 +87,4 @@ def paused(job: RunningJob) -> Iterator[None]:
 
 
 def resume(job: RunningJob) -> None:
-    for pid in list(process_tree(job.process.pid)):
-        with suppress(ProcessLookupError):  # it has ended
-            os.kill(pid, signal.SIGCONT)
+    send_signal(signal.SIGCONT, list(process_tree(job.process.pid)))

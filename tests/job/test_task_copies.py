@@ -34,13 +34,10 @@ class FakeBrokers:
         self.asked: list[list[str]] = []
         self.configs_asked: list[list[str]] = []
         self.failures: dict[str, GroupError] = {}
-        self.error: Exception | None = None
         self.standby_offset = 40
         self.stateless: set[str] = set()
 
     def describe(self, group_ids: Sequence[str]) -> Descriptions:
-        if self.error:
-            raise self.error
         self.asked.append(sorted(group_ids))
         groups = [self._group(group_id) for group_id in group_ids if group_id not in self.failures]
         return Descriptions(groups, {g: error for g, error in self.failures.items() if g in group_ids})

@@ -172,34 +172,23 @@ def test_what_is_wrong_is_an_error_of_one_line(run_in: Run, arguments: dict[str,
 
 
 def test_another_thread_stops_the_job_and_meanwhile_no_second_one_starts(
-    plain: SparkSession, broker: Broker, empty_warehouse: Path, group: str
+    plain: SparkSession, run_in: Run, empty_warehouse: Path, group: str
 ) -> None:
-    stop, lines = threading.Event(), []
-    caught_up = threading.Event()
+    stop, caught_up, lines = threading.Event(), threading.Event(), list[str]()
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
     def on_line(line: str) -> None:
         lines.append(line)
         if line.startswith("Caught up"):
-            assert {number: signal.getsignal(number) for number in handlers} == handlers
             caught_up.set()
 
-    thread = threading.Thread(
-        target=streaming_app.run,
-        args=(plain,),
-        kwargs={
-            "bootstrap_server": broker.bootstrap_server,
-            "warehouse": empty_warehouse,
-            "stop": stop,
-            "report": on_line,
-            **LITTLE,
-        },
-    )
+    thread = threading.Thread(target=run_in, kwargs={"stop": stop, "report": on_line})
     thread.start()
     try:
         assert caught_up.wait(300), lines
+        assert {number: signal.getsignal(number) for number in handlers} == handlers
         with pytest.raises(streaming_app.JobError, match="Another job already writes cluster 'default'"):
-            streaming_app.run(plain, bootstrap_server=broker.bootstrap_server, warehouse=empty_warehouse)
+            run_in()
     finally:
         stop.set()
         thread.join()

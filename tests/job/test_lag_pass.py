@@ -17,7 +17,6 @@ from streaming_app.job.lag_pass import describe_errors
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.lag_offsets import (
     CommittedOffsets,
-    FoundRecords,
     LogEndsClient,
     fetch_committed_offsets,
 )
@@ -302,29 +301,3 @@ def test_a_partition_is_read_once_while_its_end_rests_and_read_on_where_one_answ
     assert offsets == sorted(set(offsets))
     assert 1 < len(offsets) <= 21
     assert ([one.stalled for _, one in found], found[-1][0][0].status) == ([None] * 20, "OK")
-
-
-def test_without_the_right_to_read_nothing_is_guessed_and_a_line_names_the_right(
-    cluster: LagCluster,
-    transactions: KafkaProducer,
-    topic: str,
-    group_id: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def deny(_client: LogEndsClient, starts: dict[tuple[str, int], int], _topics: Any) -> Any:
-        return {key: FoundRecords(None, start, "TOPIC_AUTHORIZATION_FAILED") for key, start in starts.items()}
-
-    monkeypatch.setattr(LogEndsClient, "find_records", deny)
-    cluster.client.commit_offsets(group_id, {(topic, 0): 0})
-    cluster.read_log(group_id)
-    cluster.run()
-    abort(transactions, topic, 3)
-
-    found = cluster.passes_with_work(group_id, 20)
-    result = cluster.run()
-
-    assert [one.stalled for _, one in found] == [None] * 20
-    assert (found[-1][0][0].status, found[-1][0][0].lag, found[-1][1].is_blind) == ("UNKNOWN", 6, True)
-    line = describe_errors(result.errors, result.away)
-    assert line is not None
-    assert f"{topic}; grant Read on them" in line

@@ -1,6 +1,7 @@
 """Jobs that exclude each other, by a lock that they share, and with a lock each, as with a warehouse in a store.
 
-With a lock each, the second one waits, and the first one, paused, ends.
+With a lock each, the second one takes over from the first one, which is paused, and then ends. How long it waits before
+that, `test_owner` tells.
 """
 
 from __future__ import annotations
@@ -50,17 +51,15 @@ def test_a_paused_job_ends_once_another_one_has_taken_over(
         append(topic, *epoch_records("g", 2))
         assert a.says("Caught up"), a.lines
         assert wait_until(lambda: epochs() == [2]), a.lines
-        others = ["run", "--bootstrap-server", broker.bootstrap_server, "--warehouse", str(warehouse)]
-        for of_lock in (options("a"), options("b")):
-            refused = CliRunner().invoke(main, [*others, *map(str, of_lock)])
-            assert f"Another job already writes cluster 'default' into this warehouse: process {a.process.pid} on" in (
-                refused.stderr
-            )
+        with_its_lock = ["--warehouse", str(warehouse), *map(str, options("a"))]
+        refused = CliRunner().invoke(main, ["run", "--bootstrap-server", broker.bootstrap_server, *with_its_lock])
+        assert f"Another job already writes cluster 'default' into this warehouse: process {a.process.pid} on" in (
+            refused.stderr
+        )
 
         with paused(a), running_job(broker.bootstrap_server, warehouse, *options("b")) as b:
             append(topic, *epoch_records("g", 3))
             assert wait_until(lambda: epochs() == [3]), b.lines
-            assert any("waiting to see whether another follows" in line for line in b.lines)
             resume(a)
             code, stderr = a.end()
             assert code == 1
@@ -69,7 +68,7 @@ def test_a_paused_job_ends_once_another_one_has_taken_over(
             append(topic, *epoch_records("g", 4))
             assert wait_until(lambda: epochs() == [4]), b.lines
             assert b.end(signal.SIGTERM) == (0, "")
-            assert b.lines[-1] == "Stopped.\n"
+            assert "Stopping ...\n" in b.lines
     assert_fenced(warehouse)
     assert {terms(warehouse, name)[-1] for name in ("groups", "alerts", "offset_commits")} == {2}
     query = "SELECT kind, new FROM group_events WHERE kind = 'group_epoch' ORDER BY at, new"

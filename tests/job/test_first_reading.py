@@ -163,6 +163,7 @@ def test_each_stream_reads_for_itself_what_cannot_be_read_once(
     assert reads == [is_read_once] * 2
 
 
+@pytest.mark.parametrize("ends", ["with the job", "after a while"])
 def test_a_stream_that_comes_alone_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch, ends: str) -> None:
     stop = threading.Event()
     monkeypatch.setattr(first_reading, "_WAIT_SECONDS", 600.0 if ends == "with the job" else 0.1)

@@ -91,7 +91,6 @@ class Harness:
         self.grouping = Grouping(0, 0)
         self.sinks: Sequence[KeepingSink] = (KeepingSink(),)
         self.service: AlertService
-        self._killed: list[AlertService] = []
 
     @property
     def sink(self) -> KeepingSink:

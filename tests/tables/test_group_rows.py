@@ -268,6 +268,25 @@ def test_many_small_files_are_not_well_divided() -> None:
     assert not is_well_divided([file("a", "c", 500), file("b", "d", 500)])
 
 
+def test_a_commit_of_another_process_meanwhile_is_no_failure(
+    few: GroupRows, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = empty_warehouse
+    replace(few, path, {"a": "Empty", "b": "Empty"})
+    open_table, opened = Location.delta_table, []
+
+    def overtake(self: Location) -> DeltaTable:
+        opened.append(open_table(self))
+        if len(opened) == 1:
+            DeltaTable(path / "groups").update(updates={"state": "'Dead'"}, predicate="group_id = 'b'")
+        return opened[-1]
+
+    monkeypatch.setattr(Location, "delta_table", overtake)
+    replace(few, path, {"a": "Stable"})
+    assert len(opened) == 2
+    assert states(path) == [("a", "Stable"), ("b", "Dead")]
+
+
 def test_only_rows_of_the_own_cluster_say_how_far_the_history_reaches(
     spark: SparkSession, empty_warehouse: Path
 ) -> None:

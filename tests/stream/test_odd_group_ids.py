@@ -86,7 +86,7 @@ def state_of(group_id: str) -> str:
 
 def test_each_group_has_one_row_with_its_last_state_and_no_other_group_has_one(warehouse: Path) -> None:
     reader = WarehouseReader(warehouse)
-    rows = reader.rows("SELECT group_id, cluster, state, group_epoch FROM groups")
+    rows = reader.rows('SELECT group_id, "cluster", state, group_epoch FROM groups')
     assert sorted(tuple(row.values()) for row in rows) == sorted(
         (one, CLUSTER, state_of(one), 4) for one in ODD.values()
     )

@@ -67,7 +67,7 @@ def needed_files(table: RustTable) -> set[str]:
 def test_after_many_commits_the_files_are_those_of_the_versions_within_retention(
     table: RustTable, directory: Path
 ) -> None:
-    for number in range(200):
+    for number in range(130):
         table.replace(rows(number))
         table.maintain()
     left = data_files(directory) - needed_files(table)

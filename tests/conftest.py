@@ -23,8 +23,7 @@ from tests.order import CLUSTER, add_groups, check_groups, order_items
 from tests.support.failed_rules import FailedRule, note_failed_rules
 from tests.support.jvm_archive import broker_archive
 from tests.support.jvm_options import SHARED_SESSION, start_jvms_fast
-from tests.support.warehouse_template import warehouse_template
-from tests.support.warehouses import copy_warehouse
+from tests.support.warehouses import make_warehouse
 
 # On import, kafka-python 3.0 reads its definitions with a function that Python 3.11 and 3.12 deprecated.
 with warnings.catch_warnings():
@@ -224,25 +223,19 @@ def read_offsets() -> Callable[..., list[RawRecord]]:
 
 
 @pytest.fixture(scope="session")
-def create_warehouse(request: pytest.FixtureRequest) -> Callable[[Path], Path]:
-    """Creates a warehouse without rows in a directory, as the job creates it, and returns the directory.
-
-    It is a copy: Spark takes seconds to create all the tables.
-    """
-    template = warehouse_template(lambda: request.getfixturevalue("spark"))
-    return lambda directory: copy_warehouse(template, directory)
+def create_warehouse() -> Callable[[Path], Path]:
+    """Creates a warehouse without rows in a directory, as the job creates it, and returns the directory."""
+    return make_warehouse
 
 
 @pytest.fixture
-def empty_warehouse(create_warehouse: Callable[[Path], Path], tmp_path: Path) -> Path:
+def empty_warehouse(tmp_path: Path) -> Path:
     """A warehouse without rows."""
-    return create_warehouse(tmp_path / "empty_warehouse")
+    return make_warehouse(tmp_path / "empty_warehouse")
 
 
 @pytest.fixture
-def run(
-    broker: Broker, spark: SparkSession, tmp_path: Path, create_warehouse: Callable[[Path], Path]
-) -> Callable[..., str]:
+def run(broker: Broker, spark: SparkSession, tmp_path: Path) -> Callable[..., str]:
     """Runs the job once over the records of a topic, in the shared session, and returns its first line.
 
     Before the first run of a test the tables are there already, without rows.
@@ -252,7 +245,7 @@ def run(
     def once(topic: str, **settings: object) -> str:
         warehouse = settings.get("warehouse", tmp_path)
         if warehouse not in has_run and isinstance(warehouse, Path) and not (warehouse / "groups").exists():
-            create_warehouse(warehouse)
+            make_warehouse(warehouse)
         has_run.add(warehouse)
         return run_once(spark, broker.bootstrap_server, **{"warehouse": tmp_path, "topic": topic, **settings})[0]
 

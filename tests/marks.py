@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.warehouse_template import template_path
-
 NEEDED_BY_FIXTURE = {
     "broker": "broker",
     "start_broker": "broker",
     "three_brokers": "broker",
     "spark": "spark",
-    "create_warehouse": "spark",
     "oracles": "java",
     "kafka_reason": "java",
     "kafka_jar": "java",
@@ -23,8 +20,7 @@ NEEDED_BY_FIXTURE = {
     "chromium": "browser",
 }
 """Fixture to mark: a test that uses the fixture, directly or through another one, needs what the mark says.
-
-Jars need a JVM where they were not fetched yet, and an empty warehouse needs Spark where it is not there to be copied.
+Jars need a JVM where they were not fetched yet.
 """
 START_JVMS = frozenset({"broker", "spark", "java"})
 """The marks of tests that start JVMs."""
@@ -32,8 +28,7 @@ START_JVMS = frozenset({"broker", "spark", "java"})
 
 def add_marks(items: list[pytest.Item]) -> None:
     """Add the marks of the fixtures that each test uses."""
-    is_there = {"create_warehouse"} if template_path().exists() else set()
     for item in items:
         for fixture in getattr(item, "fixturenames", ()):
-            if (mark := NEEDED_BY_FIXTURE.get(fixture)) and fixture not in is_there:
+            if mark := NEEDED_BY_FIXTURE.get(fixture):
                 item.add_marker(mark)

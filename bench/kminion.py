@@ -16,8 +16,6 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
@@ -25,13 +23,12 @@ from urllib.request import urlopen
 
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from bench.bench_harness import Harness
+from bench.bench_harness import Harness, is_caught_up, process
 from bench.memory import proportional_by_process
 from bench.offsets import write_commits
 from bench.rounds import print_rounds
 from streaming_app.sandbox.process import reserve_port
 from streaming_app.tables.reader import WarehouseReader
-from tests.support.job_runner import STREAMS_GROUPS
 from tests.support.services import answers
 from tests.support.waiting import wait_until
 
@@ -41,7 +38,6 @@ TOPIC = "__consumer_offsets"
 _TOPICS, _PARTITIONS, _RECORDS = 10, 10, 1_000
 _GROUPS = 20
 _SECONDS = 600.0
-_STREAMS = 2  # of the job
 _COUNT = "Spark's bare count"
 _READING, _KMINION = "kminion, reading", "kminion, ready"
 _ADMIN = "__admin_client"  # the client id with which a broker lets clients write to internal topics
@@ -153,7 +149,7 @@ def _start_kminion(harness: Harness, program: Path, wanted: Lag) -> Start:
     url = f"http://127.0.0.1:{port}"
     records = sum(harness.client.end_offsets(TOPIC).values())
     started = time.monotonic()
-    with _running(harness.directory / "kminion.log", [str(program)], settings) as pid:
+    with process([str(program)], harness.directory / "kminion.log", settings) as pid:
         assert wait_until(lambda: answers(f"{url}/metrics"), _SECONDS)
         assert wait_until(lambda: _consumed(url) >= records, _SECONDS, interval=_POLL_SECONDS)
         reading = time.monotonic() - started
@@ -166,30 +162,18 @@ def _start_count(harness: Harness) -> Start:
     log, output = harness.directory / "kminion-count.log", harness.directory / "kminion-count.txt"
     command = [sys.executable, "-m", "bench.bare_count", harness.broker.bootstrap_server, TOPIC, str(log)]
     started = time.monotonic()
-    with _running(output, command, {}) as pid:
+    with process(command, output) as pid:
         assert wait_until(lambda: any(word.isdigit() for word in output.read_bytes().split()), _SECONDS)
         return Start(time.monotonic() - started, 0.0, _megabytes(pid), {})
 
 
 def _start_job(harness: Harness, warehouse: Path, wanted: Lag) -> Start:
     log = harness.directory / "kminion-job.log"
-    command = [*STREAMS_GROUPS, "run", "--bootstrap-server", harness.broker.bootstrap_server]
     started = time.monotonic()
-    with _running(log, [*command, "--warehouse", str(warehouse)], {}) as pid:
-        assert wait_until(lambda: log.read_text("utf-8").count("Caught up") == _STREAMS, _SECONDS)
+    with process(harness.run_command(warehouse), log) as pid:
+        assert wait_until(lambda: is_caught_up(log), _SECONDS)
         seconds = time.monotonic() - started
         return Start(seconds, 0.0, _megabytes(pid), _our_lag(warehouse, wanted) if wanted else {})
-
-
-@contextmanager
-def _running(log: Path, command: list[str], variables: dict[str, str]) -> Iterator[int]:
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, env={**os.environ, **variables}, stdout=output, stderr=output)
-        try:
-            yield process.pid
-        finally:
-            process.terminate()
-            process.wait()
 
 
 def _consumed(url: str) -> float:

@@ -1,4 +1,4 @@
-"""How much memory and processor time a job takes: what the kernel counts for each of its processes.
+"""How much memory, processor time and files a job takes: what the kernel counts for each of its processes.
 
 Pages that Python's workers share would be counted as resident (RSS) for each. The proportional size (PSS) divides them
 among the processes; reading it takes milliseconds.
@@ -11,9 +11,10 @@ import subprocess
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from tests.support.processes import process_name, process_tree, read_process_file, spark_jvms
+from tests.support.processes import process_name, process_tree, read_process_file
 
 _JVM, _WORKERS = "Spark's JVM", "Spark's Python workers"
 _SAMPLE_SECONDS = 0.1
@@ -62,9 +63,14 @@ def processor_seconds_by_process(pid: int) -> dict[str, float]:
     return dict(seconds)
 
 
-def jvm_pid(pid: int) -> int | None:
-    """Return the process id of Spark's JVM, of the job with this process id."""
-    return next(iter(spark_jvms(pid)), None)
+def file_sizes(warehouse: Path) -> list[int]:
+    """Return the bytes of each file below a directory, while a job writes and removes them."""
+    sizes = []
+    for file in warehouse.rglob("*"):
+        with suppress(FileNotFoundError):  # removed meanwhile
+            if file.is_file():
+                sizes.append(file.stat().st_size)
+    return sizes
 
 
 def _tree(pid: int) -> Iterator[int]:

@@ -13,7 +13,6 @@ from streaming_app.jvm.java import last_line
     ("log", "line"),
     [
         ("a\nan ERROR b\nc\n", "an ERROR b"),
-        ("a\n\nb\n\n", "b"),
         ("", "nothing was logged"),
         ("an Exception: why\n\tat Main.main(Main.java:1)\n\t... 3 more\n", "an Exception: why"),
     ],

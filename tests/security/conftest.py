@@ -44,6 +44,13 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecurityHarnes
         yield harness
 
 
+@pytest.fixture
+def without_acls(secured: SecurityHarness) -> Iterator[None]:
+    """Takes all ACLs away after the test."""
+    yield
+    secured.allow()
+
+
 def join_group(harness: SecurityHarness) -> None:
     """Make the group `g` NotReady again: the broker removes its member after a while, and later the group."""
     SimulatedMember(harness.client, "g", topology(subtopology("0", source_topics=["missing"]))).join()

@@ -99,9 +99,9 @@ def start_secure_broker(directory: Path) -> Iterator[SecurityHarness]:
     ca = create_authority()
     keys = Keys(ca, create_certificate(ca, USER), ec.generate_private_key(ec.SECP256R1()))
     certificates = {
-        "": create_certificate(ca, "broker", host="127.0.0.1"),
-        "listener.name.expired.": create_certificate(ca, "broker", host="127.0.0.1", expired=True),
-        "listener.name.wronghost.": create_certificate(ca, "broker", host="other.example"),
+        "": create_certificate(ca, "broker", hosts=("127.0.0.1",)),
+        "listener.name.expired.": create_certificate(ca, "broker", hosts=("127.0.0.1",), expired=True),
+        "listener.name.wronghost.": create_certificate(ca, "broker", hosts=("other.example",)),
     }
     key_set = directory / "keys.json"
     key_set.write_text(keys.key_set(), "utf-8")

@@ -143,47 +143,52 @@ UNKNOWN = {"state": "Unknown", "readiness_recorded": False}
 EPOCH_DIFFERS = "g group_epoch: 3 in the tables, 4 on the broker"
 
 
-@pytest.mark.parametrize(
-    ("values", "timeout", "found"),
-    [
-        ({"processed": [4], "rows": [row(3)], "descriptions": [description(4)]}, 5, BEHIND.format(6)),
-        ({"processed": [4], "rows": [row()], "descriptions": [description()]}, 5, None),
-        (
-            {"rows": [row(1)], "descriptions": [description(epoch) for epoch in range(2, 200)]},
-            5,
-            "g not compared: it changed during each comparison",
-        ),
-        ({"rows": [row(), row(state="Reconciling"), row()], "descriptions": [description()]}, 30, None),
-        ({"rows": [row(3)], "descriptions": [description(4)]}, 0, EPOCH_DIFFERS),
-        ({"ends": [10, 10, 20], "rows": [row(3)], "descriptions": [description(4)]}, 5, BEHIND.format(10)),
-        ({"rows": [None], "descriptions": [description()]}, 30, ONLY_BROKER),
-        ({"rows": [row(state="Dead")], "descriptions": [description()]}, 30, ONLY_BROKER),
-        (
-            {"listed": [[]], "rows": [row()], "descriptions": [NOT_FOUND]},
-            30,
-            "g group: Stable in the tables, absent on the broker",
-        ),
-        ({"rows": [None], "descriptions": [NOT_FOUND]}, 30, None),
-        ({"rows": [row(state="Dead")], "descriptions": [NOT_FOUND]}, 30, None),
-        ({"listed": [[]], "rows": [row(state="Dead")], "descriptions": []}, 30, None),
-        ({"rows": [row(3, **UNKNOWN)], "descriptions": [description(4, state="NotReady")]}, 30, EPOCH_DIFFERS),
-    ],
-    ids=[
-        "differs while the job is behind",
-        "equal while the job is behind",
-        "changes all the time",
-        "changed and changed back",
-        "differs just before the timeout",
-        "differs once, then the job falls behind",
-        "only the broker has it",
-        "only the broker has it, Dead in the tables",
-        "only the tables have it",
-        "neither side has it",
-        "neither side has it, Dead in the tables",
-        "Dead and not listed: not described",
-        "a state that a 4.1 log does not contain, and another difference",
-    ],
-)
+REPORTED = {
+    "differs while the job is behind": (
+        {"processed": [4], "rows": [row(3)], "descriptions": [description(4)]},
+        5,
+        BEHIND.format(6),
+    ),
+    "equal while the job is behind": ({"processed": [4], "rows": [row()], "descriptions": [description()]}, 5, None),
+    "changes all the time": (
+        {"rows": [row(1)], "descriptions": [description(epoch) for epoch in range(2, 200)]},
+        5,
+        "g not compared: it changed during each comparison",
+    ),
+    "changed and changed back": (
+        {"rows": [row(), row(state="Reconciling"), row()], "descriptions": [description()]},
+        30,
+        None,
+    ),
+    "differs just before the timeout": ({"rows": [row(3)], "descriptions": [description(4)]}, 0, EPOCH_DIFFERS),
+    "differs once, then the job falls behind": (
+        {"ends": [10, 10, 20], "rows": [row(3)], "descriptions": [description(4)]},
+        5,
+        BEHIND.format(10),
+    ),
+    "only the broker has it": ({"rows": [None], "descriptions": [description()]}, 30, ONLY_BROKER),
+    "only the broker has it, Dead in the tables": (
+        {"rows": [row(state="Dead")], "descriptions": [description()]},
+        30,
+        ONLY_BROKER,
+    ),
+    "only the tables have it": (
+        {"listed": [[]], "rows": [row()], "descriptions": [NOT_FOUND]},
+        30,
+        "g group: Stable in the tables, absent on the broker",
+    ),
+    "neither side has it": ({"rows": [None], "descriptions": [NOT_FOUND]}, 30, None),
+    "neither side has it, Dead in the tables": ({"rows": [row(state="Dead")], "descriptions": [NOT_FOUND]}, 30, None),
+    "Dead and not listed: not described": ({"listed": [[]], "rows": [row(state="Dead")], "descriptions": []}, 30, None),
+    "a state that a 4.1 log does not contain, and another difference": (
+        {"rows": [row(3, **UNKNOWN)], "descriptions": [description(4, state="NotReady")]},
+        30,
+        EPOCH_DIFFERS,
+    ),
+}
+
+
+@pytest.mark.parametrize(("values", "timeout", "found"), REPORTED.values(), ids=REPORTED)
 def test_what_is_reported(values: dict[str, Any], timeout: float, found: str | None) -> None:
     report = VerifyHarness(**values).verify(timeout)
     assert lines(report) == ([found] if found else [])

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from tests.support.processes import process_name, process_tree, read_process_file
 
-_JVM, _WORKERS = "Spark's JVM", "Spark's Python workers"
 _SAMPLE_SECONDS = 0.1
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -88,17 +87,7 @@ def _is_java(pid: int) -> bool:
 def _kind(pid: int, job: int) -> str:
     if pid == job:
         return "the job's own Python"
-    name = _name(pid)
-    return "the page" if name == _WORKERS and _parent(pid) == job else name  # workers are started by the JVM
-
-
-def _parent(pid: int) -> int:
-    fields = read_process_file(pid, "stat").rpartition(")")[2].split()
-    return int(fields[1]) if fields else 0
-
-
-def _name(pid: int) -> str:
-    return {"java": _JVM}.get(process_name(pid), _WORKERS)
+    return "Spark's JVM" if process_name(pid) == "java" else "Spark's Python workers"
 
 
 def _proportional(pid: int) -> int:

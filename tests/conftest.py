@@ -1,6 +1,6 @@
 """Fixtures for all tests: a shared broker, separate brokers for tests that break theirs, and a Spark session.
 
-HYPOTHESIS_PROFILE is how many examples a property is tried with: `fast`, the default, or `exhaustive`.
+HYPOTHESIS_PROFILE is how many examples a property is tried with: `quick` in `make test-fast`, `fast`, or `exhaustive`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.marks import START_JVMS, add_marks
-from tests.order import CLUSTER, add_groups, check_groups, order_items
+from tests.order import CLUSTER, add_groups, order_items
 from tests.support.failed_rules import FailedRule, note_failed_rules
 from tests.support.jvm_archive import broker_archive
 from tests.support.jvm_options import SHARED_SESSION, start_jvms_fast
@@ -46,13 +46,13 @@ _UNPERSIST_SECONDS = MINUTES  # streams that were stopped may end later, the mor
 # A machine that does much else takes longer than a user's.
 local_broker.START_SECONDS = member.SETTLE_SECONDS = MINUTES
 
-# Without limits of time: CI shares its cores. `fast` tries the same examples each time, `exhaustive` others.
-for _profile, _examples in (("fast", 150), ("exhaustive", 20_000)):
+# Without limits of time: CI shares its cores. Only `exhaustive` tries other examples each time.
+for _profile, _examples in (("quick", 20), ("fast", 150), ("exhaustive", 20_000)):
     settings.register_profile(
         _profile,
         max_examples=_examples,
         deadline=None,
-        derandomize=_profile == "fast",
+        derandomize=_profile != "exhaustive",
         suppress_health_check=[HealthCheck.too_slow],
     )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
@@ -79,8 +79,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         add_groups(items)
     yield
     if in_processes:
-        if config.getvalue("loadgroup"):
-            check_groups(items)
         order_items(items)
     if any(mark.name in START_JVMS for item in items for mark in item.iter_markers()):
         start_jvms_fast(broker_archive())

@@ -30,6 +30,10 @@ class ClientConfig(NamedTuple):
     listener: str
     properties: Mapping[str, str]
 
+    def at(self, harness: SecurityHarness) -> dict[str, str]:
+        """The properties with the address of the listener."""
+        return {**self.properties, "bootstrap.servers": harness.broker.address(self.listener)}
+
     def with_properties(self, **properties: str) -> ClientConfig:
         """The same with other properties: `ssl_keystore_type` for `ssl.keystore.type`."""
         changed = {name.replace("_", "."): value for name, value in properties.items()}

@@ -68,6 +68,7 @@ def at(listener: str, protocol: str | None = None) -> MakeConfig:
     return make
 
 
+_REJECTED = diagnose.CLIENT_CERTIFICATE_REJECTED
 CASES: Mapping[str, tuple[MakeConfig, str, str]] = {
     "wrong password": (with_wrong_password, "PLAIN", diagnose.CREDENTIALS_REJECTED),
     "wrong SCRAM password": (with_wrong_password, "SCRAM-SHA-512", diagnose.CREDENTIALS_REJECTED),
@@ -77,16 +78,8 @@ CASES: Mapping[str, tuple[MakeConfig, str, str]] = {
         "token from an endpoint",
         "returned no token: HTTP status 401",
     ),
-    "no client certificate": (
-        without_client_certificate,
-        "certificate in PEM",
-        diagnose.CLIENT_CERTIFICATE_REJECTED,
-    ),
-    "untrusted client certificate": (
-        with_untrusted_client_certificate,
-        "certificate in PEM",
-        diagnose.CLIENT_CERTIFICATE_REJECTED,
-    ),
+    "no client certificate": (without_client_certificate, "certificate in PEM", _REJECTED),
+    "untrusted client certificate": (with_untrusted_client_certificate, "certificate in PEM", _REJECTED),
     "expired certificate": (at("EXPIRED", "SSL"), "PLAIN", diagnose.CERTIFICATE_EXPIRED),
     "certificate of another host": (at("WRONGHOST", "SSL"), "PLAIN", diagnose.HOST_NAME_MISMATCH),
     "untrusted authority": (with_other_authority, "PLAIN", diagnose.UNTRUSTED_AUTHORITY),
@@ -178,7 +171,7 @@ def test_topic_metadata_warns_once_about_the_same_failure(
     config = with_wrong_password(client_configs, "SCRAM-SHA-512", tmp_path)
     address = secured.broker.address(config.listener)
     warnings: list[str] = []
-    topics = TopicMetadata({**config.properties, "bootstrap.servers": address}, warnings.append)
+    topics = TopicMetadata(config.at(secured), warnings.append)
     assert [topics(["orders"]), topics(["orders"])] == [None, None]
     (line,) = warnings
     assert "derived from the log alone, because topics cannot be described" in line

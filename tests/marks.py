@@ -1,4 +1,5 @@
-"""Marks every test by what it needs, so that `make test-fast` leaves out what starts a broker, Spark, JVM or browser.
+"""Marks every test by what it needs: `make test-fast` leaves out what starts a broker, Spark, JVM or browser,
+and what takes long.
 
 A test that starts one of these itself, without a fixture, carries the mark in its module.
 """
@@ -18,9 +19,13 @@ NEEDED_BY_FIXTURE = {
     "jars": "java",
     "release": "java",
     "chromium": "browser",
+    "sample": "slow",
+    "begun": "slow",
 }
 """Fixture to mark: a test that uses the fixture, directly or through another one, needs what the mark says.
-Jars need a JVM where they were not fetched yet.
+
+Jars need a JVM where they were not fetched yet. A page on a warehouse of its own, and each write that the next job
+overhauls, take half a second of processor time.
 """
 START_JVMS = frozenset({"broker", "spark", "java"})
 """The marks of tests that start JVMs."""

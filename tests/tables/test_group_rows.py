@@ -380,6 +380,7 @@ for number in range(20):
 """
 
 
+@pytest.mark.slow
 def test_two_processes_that_write_the_same_tables_lose_no_row(empty_warehouse: Path) -> None:
     command = [sys.executable, "-c", _REPLACE_AGAIN_AND_AGAIN, str(empty_warehouse)]
     clusters = [f"c{number}" for number in range(2)]

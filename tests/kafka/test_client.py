@@ -1,5 +1,7 @@
 import gc
 import logging
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -112,3 +114,17 @@ def test_an_error_has_kafkas_name_for_the_code_and_the_coordinators_message(code
     with pytest.raises(GroupError, match=f"^{name}: why$") as raised:
         raise_for_code(code, "why")
     assert (raised.value.code, raised.value.name, raised.value.message) == (code, name, "why")
+
+
+@pytest.mark.broker
+def test_requests_are_sent_where_warnings_are_errors(broker: LocalBroker) -> None:
+    """Warnings of kafka-python's own code are filtered where it is imported."""
+    program = (
+        "import sys; from streaming_app.kafka.client import StreamsGroupClient\n"
+        "with StreamsGroupClient(sys.argv[1]) as client:\n"
+        "    client.create_topic('of-a-strict-python')\n"
+        "    client.commit_offsets('of-a-strict-python', {('of-a-strict-python', 0): 1})\n"
+    )
+    command = [sys.executable, "-W", "error", "-c", program, broker.bootstrap_server]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -12,6 +12,7 @@ import re
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -223,13 +224,13 @@ def read_offsets() -> Callable[..., list[RawRecord]]:
 @pytest.fixture(scope="session")
 def create_warehouse() -> Callable[[Path], Path]:
     """Creates a warehouse without rows in a directory, as the job creates it, and returns the directory."""
-    return make_warehouse
+    return partial(make_warehouse, as_the_job=True)
 
 
 @pytest.fixture
 def empty_warehouse(tmp_path: Path) -> Path:
     """A warehouse without rows."""
-    return make_warehouse(tmp_path / "empty_warehouse")
+    return make_warehouse(tmp_path / "empty_warehouse", as_the_job=True)
 
 
 @pytest.fixture
@@ -243,7 +244,7 @@ def run(broker: Broker, spark: SparkSession, tmp_path: Path) -> Callable[..., st
     def once(topic: str, **settings: object) -> str:
         warehouse = settings.get("warehouse", tmp_path)
         if warehouse not in has_run and isinstance(warehouse, Path) and not (warehouse / "groups").exists():
-            make_warehouse(warehouse)
+            make_warehouse(warehouse, as_the_job=True)
         has_run.add(warehouse)
         return run_once(spark, broker.bootstrap_server, **{"warehouse": tmp_path, "topic": topic, **settings})[0]
 

@@ -56,6 +56,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_warehouse(tmp_path_factory.mktemp("sql") / "warehouse")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", REFUSED)
 def test_a_statement_that_is_no_query_is_refused_and_writes_nothing(
     query: str, warehouse: Path, tmp_path: Path

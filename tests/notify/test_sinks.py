@@ -85,10 +85,10 @@ def test_settings_do_not_print_secrets(tmp_path: Path, settings: dict[str, Any])
 
 
 def test_an_encrypted_key_is_an_error_and_openssl_does_not_prompt_for_a_password(certificates: Certificates) -> None:
-    certificates._openssl("pkey", "-in", "client.key", "-aes-256-cbc", "-passout", "pass:x", "-out", "encrypted")
-    key = certificates.authority.with_name("encrypted")
     with pytest.raises(ValidationError, match=r"cert_file .*, key_file"):
-        make_sink(type="webhook", url="https://hooks", cert_file=certificates.client, key_file=key)
+        make_sink(
+            type="webhook", url="https://hooks", cert_file=certificates.client, key_file=certificates.encrypted_key
+        )
 
 
 def test_a_message_has_the_most_important_first() -> None:

@@ -39,10 +39,8 @@ TOPIC = "__consumer_offsets"
 _TOPIC = ResourcePattern(ResourceType.TOPIC, TOPIC)
 DESCRIBE_TOPIC = (ACLOperation.DESCRIBE, _TOPIC)
 READ_TOPIC = (ACLOperation.READ, _TOPIC)
-DESCRIBE_OWN_GROUPS = (
-    ACLOperation.DESCRIBE,
-    ResourcePattern(ResourceType.GROUP, "streams-groups", ACLResourcePatternType.PREFIXED),
-)
+_OWN_GROUPS = ResourcePattern(ResourceType.GROUP, "streams-groups", ACLResourcePatternType.PREFIXED)
+DESCRIBE_OWN_GROUPS = (ACLOperation.DESCRIBE, _OWN_GROUPS)
 DESCRIBE_APPLICATIONS = (ACLOperation.DESCRIBE, ResourcePattern(ResourceType.TOPIC, "missing"))
 DESCRIBE_GROUPS = (ACLOperation.DESCRIBE, ResourcePattern(ResourceType.GROUP, "g"))
 JOB = (DESCRIBE_TOPIC, READ_TOPIC, DESCRIBE_OWN_GROUPS)
@@ -166,10 +164,8 @@ def test_the_job_names_the_acl_that_is_missing(
     message: str,
 ) -> None:
     secured.allow(*(acl for acl in JOB if acl is not missing and missing is not DESCRIBE_TOPIC))
-    client_config = client_configs["PLAIN"]
-    properties = {**client_config.properties, "bootstrap.servers": secured.broker.address(client_config.listener)}
     with pytest.raises(JobError, match=message) as raised:
-        describe_offsets_topic(spark, properties, TOPIC)
+        describe_offsets_topic(spark, client_configs["PLAIN"].at(secured), TOPIC)
     assert "\n" not in str(raised.value)
 
 
@@ -227,10 +223,8 @@ def test_topics_that_may_not_be_described_are_not_taken_for_missing(
     secured: SecurityHarness, client_configs: Mapping[str, ClientConfig]
 ) -> None:
     secured.allow(*JOB)
-    client_config, lines = client_configs["PLAIN"], []
-    topics = TopicMetadata(
-        {**client_config.properties, "bootstrap.servers": secured.broker.address(client_config.listener)}, lines.append
-    )
+    lines: list[str] = []
+    topics = TopicMetadata(client_configs["PLAIN"].at(secured), lines.append)
     assert topics(["missing"]) is None
     topics.close()
     assert lines == []

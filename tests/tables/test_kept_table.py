@@ -22,6 +22,7 @@ from tests.support.s3_server import S3Server, s3_server
 from tests.support.warehouses import arrow_schema, make_warehouse
 
 NAME = "log_ends"
+pytestmark = pytest.mark.slow  # a store, and other processes that write
 
 
 @pytest.fixture(scope="module")

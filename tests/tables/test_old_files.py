@@ -19,6 +19,7 @@ from tests.support.s3_server import S3Server, s3_server
 from tests.support.warehouses import arrow_schema, make_warehouse
 
 NAME = "lag"
+pytestmark = pytest.mark.slow  # hundreds of commits
 DAY = 24 * 3600
 
 

@@ -36,8 +36,9 @@ test-long: $(STAMP)
 	$(BIN)/python -m pytest $(PROCESSES:4=2) tests/long $(PYTEST_ARGS)
 
 # None of these waits for long, and each process takes five seconds of processor time until it has collected the tests.
+# A property is tried with fewer examples than in `make test`.
 test-fast: $(STAMP)
-	$(BIN)/python -m pytest $(PROCESSES:4=2) -m "not (broker or spark or java or browser or slow)" $(PYTEST_ARGS)
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest $(PROCESSES:4=2) -m "not (broker or spark or java or browser or slow)" $(PYTEST_ARGS)
 
 bench: $(STAMP)
 	$(BIN)/python -m bench $(BENCH_ARGS)

@@ -10,7 +10,6 @@ from bench import (
     commands,
     decode,
     floor,
-    freshness,
     idle,
     kminion,
     offsets,
@@ -32,11 +31,9 @@ ALONE: dict[str, Callable[[], object]] = {
 }
 WITH_A_BROKER: dict[str, Callable[[Harness, argparse.Namespace], object]] = {
     "throughput": lambda shared, asked: throughput.run(shared, asked.commits, asked.groups),
-    "freshness": lambda shared, _: [freshness.run(shared, groups) for groups in (100, 10_000)],
     "floor": lambda shared, _: [floor.run(shared, groups) for groups in (100, 10_000)],
     "startup": lambda shared, _: startup.run(shared),
     "catchup": lambda shared, _: catchup.run(shared, 10_000, 10),
-    "offsets": lambda shared, asked: offsets.run(shared, asked.commits, asked.keys),
     "kminion": lambda shared, asked: kminion.run(shared, asked.commits, asked.keys),
     "offsets-memory": lambda shared, _: offsets.run_memory(shared, 1_000_000),
     "idle": lambda shared, asked: idle.run(shared, asked.minutes),
@@ -50,10 +47,10 @@ _WITHOUT_SPARK = {"idle", "soak", "startup", "store-requests"}
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Return what is asked for; `which` are names of `EVERY`."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--commits", type=int, default=10_000_000, help="offset commits of throughput")
+    parser.add_argument("--commits", type=int, default=10_000_000, help="offset commits of throughput and kminion")
     parser.add_argument("--minutes", type=float, default=20, help="for how long idle and soak run")
     parser.add_argument("--groups", type=int, default=1_000, help="groups among them")
-    parser.add_argument("--keys", type=int, default=50_000, help="keys of the commits of offsets")
+    parser.add_argument("--keys", type=int, default=50_000, help="keys of the commits of kminion")
     parser.add_argument("which", nargs="*", metavar="BENCHMARK", help=", ".join(EVERY))
     asked = parser.parse_args(arguments)
     if unknown := set(asked.which) - set(EVERY):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +19,7 @@ from streaming_app.jvm.spark_session import start_spark
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker, select_broker
 from tests.support.encoded import FIRST_EPOCH, group_records
-from tests.support.job_runner import run_once
+from tests.support.job_runner import STREAMS_GROUPS, run_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,6 +59,11 @@ class Harness(NamedTuple):
             stop.set()
             job.join()
 
+    def run_command(self, warehouse: object, *options: str) -> list[str]:
+        """Return the command with which a user runs the job."""
+        where = ["--bootstrap-server", self.broker.bootstrap_server, "--warehouse", str(warehouse)]
+        return [*STREAMS_GROUPS, "run", *where, *options]
+
     def write_groups(self, topic: str, count: int, members: int = 3) -> int:
         """Write the records of `count` new groups with `members` members each; return the number of records."""
         written = 0
@@ -87,6 +94,41 @@ def open_harness(*, with_spark: bool = True) -> Iterator[Harness]:
                 producer.close()
                 if spark:
                     spark.stop()
+
+
+@contextmanager
+def process(command: Sequence[str], log: Path, variables: Mapping[str, str] | None = None) -> Iterator[int]:
+    """Run a command until the end of the block, with what it prints in a file; give its process id."""
+    with log.open("wb") as output:
+        started = subprocess.Popen(command, env={**os.environ, **(variables or {})}, stdout=output, stderr=output)
+        try:
+            yield started.pid
+        finally:
+            started.terminate()
+            started.wait()
+
+
+def is_caught_up(log: Path) -> bool:
+    """Return whether both streams of a job with this log have caught up."""
+    return log.read_text("utf-8").count("Caught up") == 2
+
+
+@contextmanager
+def repeating(call: Callable[[], None], seconds: float) -> Iterator[None]:
+    """Call it, with so many seconds in between, while the block runs."""
+    end = threading.Event()
+
+    def repeat() -> None:
+        while not end.wait(seconds):
+            call()
+
+    thread = threading.Thread(target=repeat)
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()
 
 
 def group_id(number: int) -> str:

@@ -5,13 +5,13 @@ Memory is the proportional size of all processes (PSS), sampled every tenth of a
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
+from pathlib import Path
 
-from bench.bench_harness import PARTITIONS, Harness
+from bench.bench_harness import PARTITIONS, Harness, is_caught_up, process
 from bench.memory import format_megabytes, processor_seconds, proportional_by_process, run_and_sample
-from tests.support.job_runner import STREAMS_GROUPS
+from tests.support.waiting import wait_until
 
 _SETTLE_SECONDS, _REST_SECONDS = 60.0, 60.0
 _START_SECONDS = 300.0
@@ -22,32 +22,23 @@ def run(harness: Harness, groups: int, members: int) -> None:
     topic = f"catchup-{groups}"
     harness.client.create_topic(topic, PARTITIONS)
     records = harness.write_groups(topic, groups, members)
-    where = ["--bootstrap-server", harness.broker.bootstrap_server, "--warehouse", str(harness.directory / topic)]
-    command = [*STREAMS_GROUPS, "run", "--topic", topic, *where]
+    command = harness.run_command(harness.directory / topic, "--topic", topic)
     printed, seconds, peak = run_and_sample([*command, "--once"])
     sys.stdout.writelines(line for line in printed.splitlines(keepends=True) if line.startswith("batch"))
     print(f"first catch-up of {groups:,} groups of {members} members ({records:,} records), start of Spark included:")
     print(f"{seconds:.1f} s, most memory: {format_megabytes(peak)}", flush=True)
-    _rest(command, groups)
+    _rest(command, harness.directory / "catchup.log", groups)
 
 
-def _rest(command: list[str], groups: int) -> None:
+def _rest(command: list[str], log: Path, groups: int) -> None:
     """Start the job again, and print what it takes while nothing happens."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as job:
-        try:
-            assert job.stdout is not None
-            until = time.monotonic() + _START_SECONDS
-            for line in job.stdout:
-                assert time.monotonic() < until, "the job did not catch up"
-                if "Caught up" in line:
-                    break
-            time.sleep(_SETTLE_SECONDS)
-            used = processor_seconds(job.pid)
-            time.sleep(_REST_SECONDS)
-            used = processor_seconds(job.pid) - used
-            sizes = proportional_by_process(job.pid)
-        finally:
-            job.terminate()
+    with process(command, log) as job:
+        assert wait_until(lambda: is_caught_up(log), _START_SECONDS), "the job did not catch up"
+        time.sleep(_SETTLE_SECONDS)
+        used = processor_seconds(job)
+        time.sleep(_REST_SECONDS)
+        used = processor_seconds(job) - used
+        sizes = proportional_by_process(job)
     sizes["sum"] = sum(sizes.values())
     taken = f"{format_megabytes(sizes)}, {used / _REST_SECONDS:.1%} of a core"
     print(f"started again and at rest with {groups:,} groups: {taken}", flush=True)

@@ -7,14 +7,12 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import NamedTuple
 
-from rich.console import Console
-from rich.table import Table
-
+from bench.rounds import print_table
 from tests.support.sample_groups import write_sample
 
 _COMMAND = ("-c", "from streaming_app.cli.main import main; main()")
@@ -46,7 +44,15 @@ def run(rounds: int = 15) -> None:
         for _ in range(rounds):
             for name, program in programs.items():
                 costs[name].append(cost_of(program))
-    _print({name: Cost(*map(statistics.median, zip(*each, strict=True))) for name, each in costs.items()}, rounds)
+    medians = {name: Cost(*map(statistics.median, zip(*each, strict=True))) for name, each in costs.items()}
+    rows = []
+    for command, (bare, most) in _PAIRS.items():
+        base, own = medians[bare], medians[command]
+        ratios = f"{own.processor / base.processor:.1f} and {own.wall / base.wall:.1f}"
+        rows.append((f"python {bare}", f"{base.processor:.3f} s", f"{base.wall:.3f} s", "", ""))
+        rows.append((f"streams-groups {command}", f"{own.processor:.3f} s", f"{own.wall:.3f} s", ratios, str(most)))
+    title = f"Start of commands, medians of {rounds} rounds in turns"
+    print_table(title, ("processor", "wall", "times the bare one", "at most"), rows)
 
 
 def cost_of(arguments: Sequence[str]) -> Cost:
@@ -58,16 +64,3 @@ def cost_of(arguments: Sequence[str]) -> Cost:
         _, status, usage = os.wait4(pid, 0)
     assert status == 0, f"{arguments}: status {status}"
     return Cost(usage.ru_utime + usage.ru_stime, time.monotonic() - begin)
-
-
-def _print(medians: Mapping[str, Cost], rounds: int) -> None:
-    title = f"Start of commands, medians of {rounds} rounds in turns; load {os.getloadavg()[0]:.1f}"
-    table = Table(title=title)
-    for column in ("", "processor", "wall", "times the bare one", "at most"):
-        table.add_column(column, justify="right" if column else "left")
-    for command, (bare, most) in _PAIRS.items():
-        base, own = medians[bare], medians[command]
-        ratios = f"{own.processor / base.processor:.1f} and {own.wall / base.wall:.1f}"
-        table.add_row(f"python {bare}", f"{base.processor:.3f} s", f"{base.wall:.3f} s", "", "")
-        table.add_row(f"streams-groups {command}", f"{own.processor:.3f} s", f"{own.wall:.3f} s", ratios, str(most))
-    Console(width=120).print(table)

@@ -7,19 +7,16 @@ clock, and every figure is the best of several short rounds that take turns: a b
 
 from __future__ import annotations
 
-import argparse
 import time
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rich.console import Console
-from rich.table import Table
-
+from bench.rounds import print_table
 from offsets_decoder import decode, encode, reference_decode
 from offsets_decoder.reference import key_construct, value_construct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 TASKS = (1, 20, 200)
 GROUP = "payments-enrichment"
@@ -43,69 +40,22 @@ class Rates(NamedTuple):
 
 
 def samples() -> list[Sample]:
-    """Records as a broker of 4.4 writes them: each of the streams types, those with tasks in three sizes."""
-    group, member = {"group_id": GROUP}, {"group_id": GROUP, "member_id": MEMBER}
+    """Records as a broker of 4.4 writes them: the most frequent one, and the largest in three sizes."""
     offset = {"group": GROUP, "topic": "payments", "partition": 7}
-    sized = [sample for tasks in TASKS for sample in _with_tasks(member, tasks)]
-    return [
-        Sample(
-            "1 OffsetCommit", 1, offset, {"offset": 1 << 40, "commit_timestamp": 1_764_000_000_000, "topic_id": UUID}
-        ),
-        Sample("17 Metadata", 17, group, _metadata()),
-        Sample("19 MemberMetadata", 19, member, _member_metadata()),
-        Sample("20 TargetMetadata", 20, group, {"assignment_epoch": 7, "assignment_timestamp": 1_764_000_000_000}),
-        *sized,
-        Sample("23 Topology, 4 subtopologies", 23, group, _topology()),
-    ]
+    committed = {"offset": 1 << 40, "commit_timestamp": 1_764_000_000_000, "topic_id": UUID}
+    return [Sample("1 OffsetCommit", 1, offset, committed), *map(_current_assignment, TASKS)]
 
 
-def _with_tasks(member: dict[str, Any], tasks: int) -> list[Sample]:
-    active = _tasks(tasks)
-    target = {"active_tasks": active, "standby_tasks": _tasks(tasks)}
-    with_epochs = [task | {"assignment_epochs": [7] * len(task["partitions"])} for task in active]
-    current = {"member_epoch": 7, "previous_member_epoch": 6, "state": 1, "active_tasks": with_epochs}
-    return [
-        Sample(f"21 TargetMember, {tasks} tasks", 21, member, target),
-        Sample(f"22 CurrentAssignment, {tasks} tasks", 22, member, current),
-    ]
-
-
-def _tasks(count: int) -> list[dict[str, Any]]:
+def _current_assignment(tasks: int) -> Sample:
     """Spread tasks over up to four subtopologies, as a topology of that size has them."""
-    width = min(4, count)
-    return [{"subtopology_id": str(i), "partitions": list(range(count // width))} for i in range(width)]
-
-
-def _metadata() -> dict[str, Any]:
-    configs = [{"key": "num.standby.replicas", "value": "1"}]
-    return {
-        "epoch": 7,
-        "metadata_hash": 0x2152202A89C42935,
-        "validated_topology_epoch": 0,
-        "last_assignment_configs": configs,
-        "stored_description_topology_epoch": 0,
-    }
-
-
-def _member_metadata() -> dict[str, Any]:
-    return {
-        "instance_id": None,
-        "rack_id": "eu-west-1a",
-        "client_id": "payments-enrichment-1-StreamThread-1-consumer",
-        "client_host": "/10.12.3.45",
-        "rebalance_timeout_ms": 300_000,
-        "process_id": MEMBER,
-        "user_endpoint": {"host": "payments-1.internal", "port": 8080},
-        "client_tags": [{"key": "zone", "value": "eu-west-1a"}],
-    }
-
-
-def _topology() -> dict[str, Any]:
-    configs = [{"key": "cleanup.policy", "value": "compact"}, {"key": "message.timestamp.type", "value": "CreateTime"}]
-    changelog = {"name": "payments-enrichment-store-changelog", "replication_factor": 3, "topic_configs": configs}
-    subtopology = {"source_topics": ["payments", "customers"], "state_changelog_topics": [changelog]}
-    copartitioned = {"copartition_groups": [{"source_topics": [0, 1]}]}
-    return {"subtopologies": [subtopology | copartitioned | {"subtopology_id": str(i)} for i in range(4)]}
+    width = min(4, tasks)
+    partitions = list(range(tasks // width))
+    active = [
+        {"subtopology_id": str(number), "partitions": partitions, "assignment_epochs": [7] * len(partitions)}
+        for number in range(width)
+    ]
+    value = {"member_epoch": 7, "previous_member_epoch": 6, "state": 1, "active_tasks": active}
+    return Sample(f"22 CurrentAssignment, {tasks} tasks", 22, {"group_id": GROUP, "member_id": MEMBER}, value)
 
 
 def measure(sample: Sample, seconds: float) -> Rates:
@@ -148,29 +98,12 @@ def _rate(function: Callable[[], object], seconds: float) -> float:
 
 def run(seconds: float = 1.5) -> None:
     """Print one line for each sample; `seconds` is the time given to each."""
-    table = Table(title="Decoding, records/s on one core (key and value)")
-    table.add_column("record")
-    for column in ("bytes", "interpreted", "compiled", "job", "job / interpreted", "job / compiled"):
-        table.add_column(column, justify="right")
+    rows = []
     for sample in samples():
         key, value = encode(sample.record_type, sample.key, sample.value)
         rates = measure(sample, seconds)
-        table.add_row(
-            sample.label,
-            f"{len(key) + len(value or b'')}",
-            *(f"{rate:,.0f}" for rate in rates),
-            f"{rates.job / rates.interpreted:.1f}",
-            f"{rates.job / rates.compiled:.1f}",
-        )
-    Console(width=120).print(table)
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Read `--seconds` and run."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=1.5, help="time for each record")
-    run(parser.parse_args(arguments).seconds)
-
-
-if __name__ == "__main__":
-    main()
+        ratios = (f"{rates.job / rival:.1f}" for rival in (rates.interpreted, rates.compiled))
+        size = f"{len(key) + len(value or b'')}"
+        rows.append((sample.label, size, *(f"{rate:,.0f}" for rate in rates), *ratios))
+    columns = ("bytes", "interpreted", "compiled", "job", "job / interpreted", "job / compiled")
+    print_table("Decoding, records/s on one core (key and value)", columns, rows)

@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
-from rich.console import Console
-from rich.table import Table
 
 from bench.bench_harness import PARTITIONS, Harness
 from bench.freshness import LONGEST_PAUSE_SECONDS, append, await_commit, await_groups, is_visible
+from bench.rounds import print_table
 from streaming_app.job.stream_query import StreamQuery
 from streaming_app.kafka.offsets_topic import describe_offsets_topic
 from streaming_app.kafka.properties import client_properties
@@ -45,14 +44,12 @@ def run(harness: Harness, groups: int, rounds: int = ROUNDS) -> None:
         for label, each in seconds.items():
             each.extend(_round(harness, topic, groups, label, epoch))
             print(f"round {number + 1} of {rounds}, {label}: p50 {statistics.median(each):.2f} s", flush=True)
-    table = Table(title=f"append to queryable row, {groups:,} groups, {rounds} rounds of {APPENDS} appends in turns")
-    for column in ("", "p50, s", "p95, s", "p50 / floor", "p95 / floor"):
-        table.add_column(column, justify="right" if column else "left")
-    floor = _quantiles(seconds[FLOOR])
+    floor, rows = _quantiles(seconds[FLOOR]), []
     for label, each in seconds.items():
         p50, p95 = _quantiles(each)
-        table.add_row(label, f"{p50:.2f}", f"{p95:.2f}", f"{p50 / floor[0]:.2f}", f"{p95 / floor[1]:.2f}")
-    Console(width=120).print(table)
+        rows.append((label, f"{p50:.2f}", f"{p95:.2f}", f"{p50 / floor[0]:.2f}", f"{p95 / floor[1]:.2f}"))
+    title = f"append to queryable row, {groups:,} groups, {rounds} rounds of {APPENDS} appends in turns"
+    print_table(title, ("p50, s", "p95, s", "p50 / floor", "p95 / floor"), rows)
 
 
 def _quantiles(seconds: list[float]) -> tuple[float, float]:

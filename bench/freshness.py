@@ -1,71 +1,29 @@
 """How long it takes from a broker's acknowledgement of a group's records until a query can see the group's new row.
 
-The job runs as by default. A row counts as visible when the file of its Delta commit is there, which a query then
-confirms: the query's own time is not counted. Appends come at random moments, each of one rebalance of one group.
+A row counts as visible when the file of its Delta commit is there, which a query then confirms: the query's own time is
+not counted. An append is of one rebalance of one group. `floor` and `soak` measure with it.
 """
 
 from __future__ import annotations
 
-import random
-import statistics
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from bench.bench_harness import PARTITIONS, Harness, group_id
 from streaming_app.errors import WarehouseError
 from streaming_app.tables.reader import WarehouseReader, quote
 from tests.support.encoded import group_records
 
-WARM_UP, APPENDS = 10, 25
 LONGEST_PAUSE_SECONDS = 3.0
 _GIVE_UP_SECONDS = 60.0
 _CATCH_UP_SECONDS = 900.0
 
 
-def run(harness: Harness, groups: int) -> None:
-    """Print p50 and p95 over the appends, with `groups` groups in the table."""
-    name = f"freshness-{groups}"
-    harness.client.create_topic(name, PARTITIONS)
-    measured = sorted(measure(harness, groups, name))
-    print(
-        f"append to queryable row, {groups:,} groups, {APPENDS} appends after {WARM_UP} to warm up: "
-        f"p50 {statistics.median(measured):.2f} s, p95 {percentile_95(measured):.2f} s, most {measured[-1]:.2f} s",
-        flush=True,
-    )
-
-
 def percentile_95(seconds: list[float]) -> float:
     """Return the value that 95 of 100 do not exceed."""
     return sorted(seconds)[round(0.95 * len(seconds)) - 1]
-
-
-def measure(
-    harness: Harness, groups: int, name: str, warm_up: int = WARM_UP, appends: int = APPENDS, **settings: Any
-) -> list[float]:
-    """Return the seconds of each append after those that warm up, of a job that reads an existing topic.
-
-    `settings` are those of the job.
-    """
-    harness.write_groups(name, groups)
-    chance = random.Random(groups)  # noqa: S311 - no secret
-    warehouse = harness.directory / name
-    seconds = []
-    with harness.running(name, name, lambda _line: None, **settings):
-        started = time.monotonic()
-        await_groups(warehouse, groups)
-        print(f"first catch-up of {groups:,} groups: {time.monotonic() - started:.1f} s", flush=True)
-        for append in range(warm_up + appends):
-            time.sleep(chance.uniform(0, LONGEST_PAUSE_SECONDS))
-            seconds.append(_once(harness, name, warehouse, chance.randrange(groups), append + 3))
-    return seconds[warm_up:]
-
-
-def _once(harness: Harness, topic: str, warehouse: Path, number: int, epoch: int) -> float:
-    offset, appended = append(harness, topic, number, epoch)
-    return await_commit(warehouse / "groups", appended, lambda: is_visible(warehouse, number, offset))
 
 
 def append(harness: Harness, topic: str, number: int, epoch: int) -> tuple[int, float]:

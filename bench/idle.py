@@ -7,19 +7,15 @@ heartbeat go on. What its start takes is not counted.
 
 from __future__ import annotations
 
-import subprocess
 import time
 from pathlib import Path
 from typing import NamedTuple
 
 from deltalake import DeltaTable
 
-from bench.background import repeating
-from bench.bench_harness import Harness
-from bench.file_sizes import file_sizes
-from bench.memory import format_megabytes, processor_seconds_by_process, proportional_by_process
+from bench.bench_harness import Harness, is_caught_up, process, repeating
+from bench.memory import file_sizes, format_megabytes, processor_seconds_by_process, proportional_by_process
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
-from tests.support.job_runner import STREAMS_GROUPS
 from tests.support.waiting import wait_until
 
 _STREAMS_GROUPS, _GROUPS = 20, 50
@@ -43,20 +39,17 @@ def run(harness: Harness, minutes: float) -> None:
     """Print what these minutes cost, as for an hour."""
     members = _prepare(harness)
     warehouse, log = harness.directory / "idle", harness.directory / "idle.log"
-    command = [*STREAMS_GROUPS, "run", "--bootstrap-server", harness.broker.bootstrap_server]
-    with repeating(lambda: _send_heartbeats(members), _HEARTBEAT_SECONDS), log.open("wb") as output:
-        with subprocess.Popen([*command, "--warehouse", str(warehouse)], stdout=output, stderr=output) as job:
-            try:
-                assert wait_until(lambda: log.read_text("utf-8").count("Caught up") == 2, _SECONDS)
-                time.sleep(_SETTLE_SECONDS)
-                before = _totals(job.pid, warehouse)
-                time.sleep(60 * minutes)
-                after = _totals(job.pid, warehouse)
-                memory = proportional_by_process(job.pid)
-            finally:
-                job.terminate()
-                job.wait()
-        print(*log.read_text("utf-8").splitlines()[-5:], sep="\n")
+    with (
+        repeating(lambda: _send_heartbeats(members), _HEARTBEAT_SECONDS),
+        process(harness.run_command(warehouse), log) as job,
+    ):
+        assert wait_until(lambda: is_caught_up(log), _SECONDS)
+        time.sleep(_SETTLE_SECONDS)
+        before = _totals(job, warehouse)
+        time.sleep(60 * minutes)
+        after = _totals(job, warehouse)
+        memory = proportional_by_process(job)
+    print(*log.read_text("utf-8").splitlines()[-5:], sep="\n")
     hours = (after.at - before.at) / 3600
     used = {name: seconds - before.processor.get(name, 0.0) for name, seconds in after.processor.items()}
     kinds = ", ".join(f"{name} {seconds / hours:,.0f} s" for name, seconds in used.items())

@@ -3,8 +3,8 @@
 Both read the same `__consumer_offsets`: many commits of groups whose topics do not exist, and those of groups that read
 topics of this broker, whose lag both show. kminion reads everything at each start: its reading is done when its own
 count of the records is complete, and `/ready` says so at the next of its steps of 15 s. The job is done when both of
-its streams have caught up, at its first start and at a later one. A process that starts Spark and only counts the
-records shows how much of that is Spark. At the end the lag of both is compared, partition by partition.
+its streams have caught up, at its first start and at a later one. At the end the lag of both is compared, partition by
+partition.
 """
 
 from __future__ import annotations
@@ -14,10 +14,7 @@ import re
 import shutil
 import statistics
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
@@ -25,13 +22,12 @@ from urllib.request import urlopen
 
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from bench.bench_harness import Harness
+from bench.bench_harness import Harness, is_caught_up, process
 from bench.memory import proportional_by_process
 from bench.offsets import write_commits
 from bench.rounds import print_rounds
 from streaming_app.sandbox.process import reserve_port
 from streaming_app.tables.reader import WarehouseReader
-from tests.support.job_runner import STREAMS_GROUPS
 from tests.support.services import answers
 from tests.support.waiting import wait_until
 
@@ -41,8 +37,6 @@ TOPIC = "__consumer_offsets"
 _TOPICS, _PARTITIONS, _RECORDS = 10, 10, 1_000
 _GROUPS = 20
 _SECONDS = 600.0
-_STREAMS = 2  # of the job
-_COUNT = "Spark's bare count"
 _READING, _KMINION = "kminion, reading", "kminion, ready"
 _ADMIN = "__admin_client"  # the client id with which a broker lets clients write to internal topics
 _CONSUMED = re.compile(r"^kminion_exporter_offset_consumer_records_consumed_total (\S+)", re.MULTILINE)
@@ -73,7 +67,6 @@ def run(harness: Harness, commits: int, keys: int) -> None:
     write_commits(harness, TOPIC, commits, keys, partitions=partitions, client_id=_ADMIN)
     starts: dict[str, list[Start]] = {
         _KMINION: [],
-        _COUNT: [],
         "the job, first start": [],
         "the job, started again": [],
     }
@@ -82,8 +75,6 @@ def run(harness: Harness, commits: int, keys: int) -> None:
         for label, each in starts.items():
             if label == _KMINION:
                 each.append(_start_kminion(harness, program, wanted))
-            elif label == _COUNT:
-                each.append(_start_count(harness))
             else:
                 each.append(_start_job(harness, harness.directory / f"kminion-{number}", wanted))
             print(f"round {number}, {label}: {each[-1].seconds:.1f} s", flush=True)
@@ -91,8 +82,6 @@ def run(harness: Harness, commits: int, keys: int) -> None:
     seconds |= {label: [one.seconds for one in each] for label, each in starts.items()}
     print_rounds(f"{commits:,} commits of {keys:,} keys", seconds, commits)
     for label, each in starts.items():
-        if label == _COUNT:
-            continue
         megabytes = statistics.median(one.megabytes for one in each)
         wrong = {key: value for key, value in lag.items() if each[-1].lag.get(key) != value}
         right = f"the lag of {len(lag) - len(wrong):,} of {len(lag):,} partitions is right"
@@ -153,7 +142,7 @@ def _start_kminion(harness: Harness, program: Path, wanted: Lag) -> Start:
     url = f"http://127.0.0.1:{port}"
     records = sum(harness.client.end_offsets(TOPIC).values())
     started = time.monotonic()
-    with _running(harness.directory / "kminion.log", [str(program)], settings) as pid:
+    with process([str(program)], harness.directory / "kminion.log", settings) as pid:
         assert wait_until(lambda: answers(f"{url}/metrics"), _SECONDS)
         assert wait_until(lambda: _consumed(url) >= records, _SECONDS, interval=_POLL_SECONDS)
         reading = time.monotonic() - started
@@ -161,35 +150,13 @@ def _start_kminion(harness: Harness, program: Path, wanted: Lag) -> Start:
         return Start(time.monotonic() - started, reading, _megabytes(pid), _their_lag(url) if wanted else {})
 
 
-def _start_count(harness: Harness) -> Start:
-    """Start a bare Spark session that reads the topic once."""
-    log, output = harness.directory / "kminion-count.log", harness.directory / "kminion-count.txt"
-    command = [sys.executable, "-m", "bench.bare_count", harness.broker.bootstrap_server, TOPIC, str(log)]
-    started = time.monotonic()
-    with _running(output, command, {}) as pid:
-        assert wait_until(lambda: any(word.isdigit() for word in output.read_bytes().split()), _SECONDS)
-        return Start(time.monotonic() - started, 0.0, _megabytes(pid), {})
-
-
 def _start_job(harness: Harness, warehouse: Path, wanted: Lag) -> Start:
     log = harness.directory / "kminion-job.log"
-    command = [*STREAMS_GROUPS, "run", "--bootstrap-server", harness.broker.bootstrap_server]
     started = time.monotonic()
-    with _running(log, [*command, "--warehouse", str(warehouse)], {}) as pid:
-        assert wait_until(lambda: log.read_text("utf-8").count("Caught up") == _STREAMS, _SECONDS)
+    with process(harness.run_command(warehouse), log) as pid:
+        assert wait_until(lambda: is_caught_up(log), _SECONDS)
         seconds = time.monotonic() - started
         return Start(seconds, 0.0, _megabytes(pid), _our_lag(warehouse, wanted) if wanted else {})
-
-
-@contextmanager
-def _running(log: Path, command: list[str], variables: dict[str, str]) -> Iterator[int]:
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, env={**os.environ, **variables}, stdout=output, stderr=output)
-        try:
-            yield process.pid
-        finally:
-            process.terminate()
-            process.wait()
 
 
 def _consumed(url: str) -> float:

@@ -1,4 +1,4 @@
-"""How much memory and processor time a job takes: what the kernel counts for each of its processes.
+"""How much memory, processor time and files a job takes: what the kernel counts for each of its processes.
 
 Pages that Python's workers share would be counted as resident (RSS) for each. The proportional size (PSS) divides them
 among the processes; reading it takes milliseconds.
@@ -11,11 +11,11 @@ import subprocess
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from tests.support.processes import process_name, process_tree, read_process_file, spark_jvms
+from tests.support.processes import process_name, process_tree, read_process_file
 
-_JVM, _WORKERS = "Spark's JVM", "Spark's Python workers"
 _SAMPLE_SECONDS = 0.1
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -62,9 +62,14 @@ def processor_seconds_by_process(pid: int) -> dict[str, float]:
     return dict(seconds)
 
 
-def jvm_pid(pid: int) -> int | None:
-    """Return the process id of Spark's JVM, of the job with this process id."""
-    return next(iter(spark_jvms(pid)), None)
+def file_sizes(warehouse: Path) -> list[int]:
+    """Return the bytes of each file below a directory, while a job writes and removes them."""
+    sizes = []
+    for file in warehouse.rglob("*"):
+        with suppress(FileNotFoundError):  # removed meanwhile
+            if file.is_file():
+                sizes.append(file.stat().st_size)
+    return sizes
 
 
 def _tree(pid: int) -> Iterator[int]:
@@ -82,17 +87,7 @@ def _is_java(pid: int) -> bool:
 def _kind(pid: int, job: int) -> str:
     if pid == job:
         return "the job's own Python"
-    name = _name(pid)
-    return "the page" if name == _WORKERS and _parent(pid) == job else name  # workers are started by the JVM
-
-
-def _parent(pid: int) -> int:
-    fields = read_process_file(pid, "stat").rpartition(")")[2].split()
-    return int(fields[1]) if fields else 0
-
-
-def _name(pid: int) -> str:
-    return {"java": _JVM}.get(process_name(pid), _WORKERS)
+    return "Spark's JVM" if process_name(pid) == "java" else "Spark's Python workers"
 
 
 def _proportional(pid: int) -> int:

@@ -58,7 +58,6 @@ def run() -> None:
     for groups in (_FEW, _MANY):
         with _warehouse(groups) as warehouse, _server(warehouse) as (url, pid, started):
             print(f"{groups:,} groups: the first overview {started:.2f} s after the start of the process")
-            _requests(url)
             asyncio.run(_viewers(warehouse, url, pid))
             if executable := find_chromium():
                 with sync_playwright() as playwright:
@@ -129,19 +128,6 @@ def _server(warehouse: Path) -> Iterator[tuple[str, int, float]]:
             yield url, process.pid, time.monotonic() - begin
         finally:
             process.terminate()
-
-
-def _requests(url: str) -> None:
-    group_page = "group?id=orders-enrichment"
-    paths = ("", "?q=application-00042", "?page=2", "?type=consumer", group_page, f"{group_page}&at=700m")
-    for path in paths:
-        seconds, size = [], 0
-        for number in range(15):
-            begin = time.monotonic()
-            response = httpx2.get(f"{url}{path}{'&' if '?' in path else '?'}range={number}", timeout=60)
-            seconds.append(time.monotonic() - begin)
-            size = int(response.headers["Content-Length"])
-        print(f"  /{path}: {1000 * statistics.median(seconds):.0f} ms, {size:,} bytes compressed")
 
 
 async def _viewers(warehouse: Path, url: str, pid: int) -> None:

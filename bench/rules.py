@@ -12,9 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from itertools import islice
 
-from rich.console import Console
-from rich.table import Table
-
+from bench.rounds import print_table
 from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
 from streaming_app.alerts.notification_queue import Grouping
 from streaming_app.alerts.outbox import Backoff, Outboxes
@@ -73,9 +71,7 @@ def run(groups: int = 100_000) -> None:
     engine = AlertEngine(engine_settings, (), outboxes, DescriptionSupport("auto"))
     everything = {group.group_id: group for group in facts(groups)}
     histories = {group_id: restarted_lately() for group_id in islice(everything, 1, None, WRONG_EVERY)}
-    table = Table(title=f"One evaluation of {groups:,} groups, {groups // WRONG_EVERY:,} with a problem, in seconds")
-    for column in ("evaluation", "seconds", "alerts written"):
-        table.add_column(column, justify="right")
+    rows = []
     for number, label in enumerate(("first", "second", "third", f"{CHANGED} groups changed"), 1):
         now = NOW + timedelta(seconds=5 * number)
         if number > 3:
@@ -84,11 +80,8 @@ def run(groups: int = 100_000) -> None:
         job = JobStatus(started_at=AGO, caught_up=True, caught_up_at=now, last_success_at=now)
         start = time.process_time()
         changed = engine.step(Observed(everything, histories, job), now)
-        table.add_row(label, f"{time.process_time() - start:.3f}", f"{len(changed):,}")
+        rows.append((label, f"{time.process_time() - start:.3f}", f"{len(changed):,}"))
         engine.saved(engine.unsaved)
         engine.saved_health(engine.unsaved_health)
-    Console(width=120).print(table)
-
-
-if __name__ == "__main__":
-    run()
+    title = f"One evaluation of {groups:,} groups, {groups // WRONG_EVERY:,} with a problem"
+    print_table(title, ("seconds", "alerts written"), rows)

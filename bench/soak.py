@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import random
 import statistics
-import subprocess
 import time
 from itertools import count, cycle, islice
 from pathlib import Path
 
-from bench.background import repeating
-from bench.bench_harness import PARTITIONS, Harness
-from bench.file_sizes import file_sizes
+from bench.bench_harness import PARTITIONS, Harness, is_caught_up, process, repeating
 from bench.freshness import append, await_commit, await_groups, is_visible, percentile_95
-from bench.memory import format_megabytes, processor_seconds, proportional_by_process
+from bench.memory import file_sizes, format_megabytes, processor_seconds, proportional_by_process
 from offsets_decoder import encode
-from tests.support.job_runner import STREAMS_GROUPS
 from tests.support.waiting import wait_until
 
 GROUPS, COMMITS_PER_SECOND, KEYS = 10_000, 5_000, 50_000
@@ -37,33 +33,28 @@ def run(harness: Harness, minutes: float) -> None:
         harness.client.create_topic(f"in-{number}", _PARTITIONS)
     harness.write_groups(topic, GROUPS)
     warehouse, log = harness.directory / topic, harness.directory / "soak.log"
-    command = [*STREAMS_GROUPS, "run", "--bootstrap-server", harness.broker.bootstrap_server, "--topic", topic]
-    with log.open("wb") as output, subprocess.Popen([*command, "--warehouse", str(warehouse)], stdout=output) as job:
-        try:
-            await_groups(warehouse, GROUPS)
-            assert wait_until(lambda: log.read_text("utf-8").count("Caught up") == 2, _CATCH_UP_SECONDS)
-            keys = cycle(enumerate(_commit_keys()))
-            epochs, chance = count(3), random.Random(GROUPS)  # noqa: S311 - no secret
-            with repeating(lambda: _commit(harness, topic, keys), 1.0):
-                _measure_freshness(harness, topic, warehouse, epochs, chance, _WARM_UP)
-                began = time.monotonic()
-                for number in range(_ROUNDS):
-                    time.sleep(max(0.0, began + 60 * minutes * number / (_ROUNDS - 1) - time.monotonic()))
-                    used, at = processor_seconds(job.pid), time.monotonic()
-                    seconds = sorted(_measure_freshness(harness, topic, warehouse, epochs, chance, _APPENDS))
-                    busy = (processor_seconds(job.pid) - used) / (time.monotonic() - at)
-                    sizes, memory = file_sizes(warehouse), proportional_by_process(job.pid)
-                    memory["sum"] = sum(memory.values())
-                    print(
-                        f"after {(time.monotonic() - began) / 60:.0f} minutes: append to queryable row "
-                        f"p50 {statistics.median(seconds):.2f} s, p95 {percentile_95(seconds):.2f} s; "
-                        f"{format_megabytes(memory)} (PSS); {len(sizes):,} files, {sum(sizes) / 1e6:,.0f} MB; "
-                        f"{busy:.0%} of a core",
-                        flush=True,
-                    )
-        finally:
-            job.terminate()
-            job.wait()
+    with process(harness.run_command(warehouse, "--topic", topic), log) as job:
+        await_groups(warehouse, GROUPS)
+        assert wait_until(lambda: is_caught_up(log), _CATCH_UP_SECONDS)
+        keys = cycle(enumerate(_commit_keys()))
+        epochs, chance = count(3), random.Random(GROUPS)  # noqa: S311 - no secret
+        with repeating(lambda: _commit(harness, topic, keys), 1.0):
+            _measure_freshness(harness, topic, warehouse, epochs, chance, _WARM_UP)
+            began = time.monotonic()
+            for number in range(_ROUNDS):
+                time.sleep(max(0.0, began + 60 * minutes * number / (_ROUNDS - 1) - time.monotonic()))
+                used, at = processor_seconds(job), time.monotonic()
+                seconds = sorted(_measure_freshness(harness, topic, warehouse, epochs, chance, _APPENDS))
+                busy = (processor_seconds(job) - used) / (time.monotonic() - at)
+                sizes, memory = file_sizes(warehouse), proportional_by_process(job)
+                memory["sum"] = sum(memory.values())
+                print(
+                    f"after {(time.monotonic() - began) / 60:.0f} minutes: append to queryable row "
+                    f"p50 {statistics.median(seconds):.2f} s, p95 {percentile_95(seconds):.2f} s; "
+                    f"{format_megabytes(memory)} (PSS); {len(sizes):,} files, {sum(sizes) / 1e6:,.0f} MB; "
+                    f"{busy:.0%} of a core",
+                    flush=True,
+                )
     print(*log.read_text("utf-8").splitlines()[-3:], sep="\n")
 
 

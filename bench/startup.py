@@ -13,18 +13,16 @@ from itertools import count
 from pathlib import Path
 
 from deltalake import DeltaTable
-from rich.console import Console
-from rich.table import Table
 
 from bench.bench_harness import PARTITIONS, Harness
 from bench.freshness import append
+from bench.rounds import print_table
 from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
 from tests.support.encoded import FIRST_EPOCH
 
 ROUNDS, GROUPS = 6, 100
 _APPENDS = 5  # groups whose rebalance is new: each has 8 records
 BARE, JOB = "a bare session", "the job"
-_COMMAND = "from streaming_app.cli.main import main; main()"
 
 
 def run(harness: Harness, rounds: int = ROUNDS) -> None:
@@ -42,26 +40,24 @@ def run(harness: Harness, rounds: int = ROUNDS) -> None:
             if number:
                 each.append(taken)
             print(f"round {number} of {rounds}, {label}: {taken:.1f} s", flush=True)
-    table = Table(title=f"process start to 40 new records in the tables, {rounds} rounds in turns")
-    for column in ("", "median, s", "longest, s", "ratio"):
-        table.add_column(column, justify="right" if column else "left")
-    floor = statistics.median(seconds[BARE])
-    for label, each in seconds.items():
-        median = statistics.median(each)
-        table.add_row(label, f"{median:.1f}", f"{max(each):.1f}", f"{median / floor:.2f}")
-    Console(width=120).print(table)
+    medians = {label: statistics.median(each) for label, each in seconds.items()}
+    rows = [
+        (label, f"{median:.1f}", f"{max(seconds[label]):.1f}", f"{median / medians[BARE]:.2f}")
+        for label, median in medians.items()
+    ]
+    title = f"process start to 40 new records in the tables, {rounds} rounds in turns"
+    print_table(title, ("median, s", "longest, s", "ratio"), rows)
 
 
 def _start(harness: Harness, topic: str, label: str) -> float:
     """Start the process, wait until everything is in its tables, and end it; return how long it took."""
     directory, server = harness.directory / topic, harness.broker.bootstrap_server
     bare = [sys.executable, "-m", "bench.bare_start", server, topic, str(directory / "bare")]
-    options = ["run", "--bootstrap-server", server, "--topic", topic, "--warehouse", str(directory / "job")]
     directory.mkdir(exist_ok=True)
     ends = harness.client.end_offsets(topic)
     with (directory / "output.log").open("ab") as log:
         started = time.monotonic()
-        command = bare if label == BARE else [sys.executable, "-c", _COMMAND, *options]
+        command = bare if label == BARE else harness.run_command(directory / "job", "--topic", topic)
         with subprocess.Popen(command, stdout=log, stderr=log) as process:
             done = _bare_is_done if label == BARE else _job_is_done
             while not done(directory, ends):

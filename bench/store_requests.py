@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import threading
 import time
 from collections import Counter
@@ -18,12 +17,10 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
-from bench.background import repeating
-from bench.bench_harness import Harness
+from bench.bench_harness import Harness, is_caught_up, process, repeating
 from bench.memory import processor_seconds
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from tests.support import stores
-from tests.support.job_runner import STREAMS_GROUPS
 from tests.support.waiting import wait_until
 
 _GROUPS, _TOPIC, _PARTITIONS = 20, "stored", 10
@@ -60,23 +57,15 @@ def run(harness: Harness, minutes: float) -> None:
                 again.leave()
 
     with stores.s3(harness.directory, moto) as endpoint, repeating(go_on, 1.0):
-        command = [*STREAMS_GROUPS, "run", "--bootstrap-server", harness.broker.bootstrap_server]
-        command += ["--warehouse", f"s3a://{stores.BUCKET}/w"]
-        for name, value in stores.s3a_settings(endpoint).items():
-            command += ["--conf", f"{name}={value}"]
-        environment = {**os.environ, **stores.S3_ENVIRONMENT, "AWS_ENDPOINT_URL": endpoint}
+        settings = [f"--conf={name}={value}" for name, value in stores.s3a_settings(endpoint).items()]
+        command = harness.run_command(f"s3a://{stores.BUCKET}/w", *settings)
         log = harness.directory / "stored.log"
-        with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output, env=environment) as job:
-            try:
-                caught_up = wait_until(lambda: log.read_text("utf-8").count("Caught up") == 2, _START_SECONDS)
-                assert caught_up, log.read_text("utf-8")
-                time.sleep(_SETTLE_SECONDS)
-                _count("idle", harness.directory / "s3.log", job.pid, minutes)
-                is_busy.set()
-                _count("busy", harness.directory / "s3.log", job.pid, minutes)
-            finally:
-                job.terminate()
-                job.wait()
+        with process(command, log, {**stores.S3_ENVIRONMENT, "AWS_ENDPOINT_URL": endpoint}) as job:
+            assert wait_until(lambda: is_caught_up(log), _START_SECONDS), log.read_text("utf-8")
+            time.sleep(_SETTLE_SECONDS)
+            _count("idle", harness.directory / "s3.log", job, minutes)
+            is_busy.set()
+            _count("busy", harness.directory / "s3.log", job, minutes)
 
 
 def _commit(harness: Harness, offset: int) -> None:

@@ -12,8 +12,8 @@ import re
 import time
 
 from bench.bench_harness import PARTITIONS, Harness
+from bench.offsets import write_commits
 from bench.rounds import print_rounds
-from offsets_decoder import encode
 from streaming_app.kafka.offsets_topic import describe_offsets_topic
 from streaming_app.kafka.properties import client_properties
 from streaming_app.tables.spark_writer import SparkWriter
@@ -21,14 +21,15 @@ from tests.support.reading import read_once
 
 ROUNDS = 5
 TOPIC = "throughput"
+_KEYS = 50_000
 
 
 def run(harness: Harness, commits: int, groups: int) -> None:
     """Print how long both take for `commits` offset commits and the records of `groups` groups, and the ratio."""
     harness.client.create_topic(TOPIC, PARTITIONS)
-    _write_commits(harness, commits // 2)
+    write_commits(harness, TOPIC, commits // 2, _KEYS)
     written = harness.write_groups(TOPIC, groups)
-    _write_commits(harness, commits - commits // 2)
+    write_commits(harness, TOPIC, commits - commits // 2, _KEYS)
     total = commits + written
     _timed_job(harness, "warm-up")
     timed: dict[str, list[float]] = {"Spark's bare count": [], "the job's batches": [], "the job's whole run": []}
@@ -38,22 +39,6 @@ def run(harness: Harness, commits: int, groups: int) -> None:
         ):
             timed[label].append(seconds)
     print_rounds(f"{commits:,} offset commits, {written:,} records of {groups:,} groups", timed, total)
-
-
-def _write_commits(harness: Harness, count: int) -> None:
-    """Offset commits as 4.4 writes them, through Spark: Python would take minutes."""
-    where = {"group": "orders-aggregator-000", "topic": "payments-enriched", "partition": 0}
-    what = {"offset": 1 << 40, "commit_timestamp": 1_764_000_000_000, "topic_id": "9QzJcRrXS2uSnzlC6FqG3w"}
-    key, value = encode(1, where, what)
-    assert value is not None
-    rows = harness.spark.range(count).selectExpr(
-        f"concat(X'{key[:-4].hex()}', unhex(lpad(hex(id % 1000), 8, '0'))) AS key",
-        f"X'{value.hex()}' AS value",
-        f"CAST(id % {PARTITIONS} AS int) AS partition",
-    )
-    rows.write.format("kafka").options(
-        **{"kafka.bootstrap.servers": harness.broker.bootstrap_server, "kafka.batch.size": "262144", "topic": TOPIC}
-    ).save()
 
 
 def _timed_count(harness: Harness, total: int) -> float:

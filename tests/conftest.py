@@ -1,6 +1,6 @@
 """Fixtures for all tests: a shared broker, separate brokers for tests that break theirs, and a Spark session.
 
-HYPOTHESIS_PROFILE is how many examples a property is tried with: `fast`, the default, or `exhaustive`.
+HYPOTHESIS_PROFILE is how many examples a property is tried with: `quick` in `make test-fast`, `fast`, or `exhaustive`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +20,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.marks import START_JVMS, add_marks
-from tests.order import CLUSTER, add_groups, check_groups, order_items
+from tests.order import CLUSTER, add_groups, order_items
 from tests.support.failed_rules import FailedRule, note_failed_rules
 from tests.support.jvm_archive import broker_archive
 from tests.support.jvm_options import SHARED_SESSION, start_jvms_fast
-from tests.support.warehouse_template import warehouse_template
-from tests.support.warehouses import copy_warehouse
+from tests.support.warehouses import make_warehouse
 
 # On import, kafka-python 3.0 reads its definitions with a function that Python 3.11 and 3.12 deprecated.
 with warnings.catch_warnings():
@@ -47,13 +47,13 @@ _UNPERSIST_SECONDS = MINUTES  # streams that were stopped may end later, the mor
 # A machine that does much else takes longer than a user's.
 local_broker.START_SECONDS = member.SETTLE_SECONDS = MINUTES
 
-# Without limits of time: CI shares its cores. `fast` tries the same examples each time, `exhaustive` others.
-for _profile, _examples in (("fast", 150), ("exhaustive", 20_000)):
+# Without limits of time: CI shares its cores. Only `exhaustive` tries other examples each time.
+for _profile, _examples in (("quick", 20), ("fast", 150), ("exhaustive", 20_000)):
     settings.register_profile(
         _profile,
         max_examples=_examples,
         deadline=None,
-        derandomize=_profile == "fast",
+        derandomize=_profile != "exhaustive",
         suppress_health_check=[HealthCheck.too_slow],
     )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
@@ -80,8 +80,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         add_groups(items)
     yield
     if in_processes:
-        if config.getvalue("loadgroup"):
-            check_groups(items)
         order_items(items)
     if any(mark.name in START_JVMS for item in items for mark in item.iter_markers()):
         start_jvms_fast(broker_archive())
@@ -224,25 +222,19 @@ def read_offsets() -> Callable[..., list[RawRecord]]:
 
 
 @pytest.fixture(scope="session")
-def create_warehouse(request: pytest.FixtureRequest) -> Callable[[Path], Path]:
-    """Creates a warehouse without rows in a directory, as the job creates it, and returns the directory.
-
-    It is a copy: Spark takes seconds to create all the tables.
-    """
-    template = warehouse_template(lambda: request.getfixturevalue("spark"))
-    return lambda directory: copy_warehouse(template, directory)
+def create_warehouse() -> Callable[[Path], Path]:
+    """Creates a warehouse without rows in a directory, as the job creates it, and returns the directory."""
+    return partial(make_warehouse, as_the_job=True)
 
 
 @pytest.fixture
-def empty_warehouse(create_warehouse: Callable[[Path], Path], tmp_path: Path) -> Path:
+def empty_warehouse(tmp_path: Path) -> Path:
     """A warehouse without rows."""
-    return create_warehouse(tmp_path / "empty_warehouse")
+    return make_warehouse(tmp_path / "empty_warehouse", as_the_job=True)
 
 
 @pytest.fixture
-def run(
-    broker: Broker, spark: SparkSession, tmp_path: Path, create_warehouse: Callable[[Path], Path]
-) -> Callable[..., str]:
+def run(broker: Broker, spark: SparkSession, tmp_path: Path) -> Callable[..., str]:
     """Runs the job once over the records of a topic, in the shared session, and returns its first line.
 
     Before the first run of a test the tables are there already, without rows.
@@ -252,7 +244,7 @@ def run(
     def once(topic: str, **settings: object) -> str:
         warehouse = settings.get("warehouse", tmp_path)
         if warehouse not in has_run and isinstance(warehouse, Path) and not (warehouse / "groups").exists():
-            create_warehouse(warehouse)
+            make_warehouse(warehouse, as_the_job=True)
         has_run.add(warehouse)
         return run_once(spark, broker.bootstrap_server, **{"warehouse": tmp_path, "topic": topic, **settings})[0]
 

@@ -1,4 +1,5 @@
-"""Marks every test by what it needs, so that `make test-fast` leaves out what starts a broker, Spark, JVM or browser.
+"""Marks every test by what it needs: `make test-fast` leaves out what starts a broker, Spark, JVM or browser,
+and what takes long.
 
 A test that starts one of these itself, without a fixture, carries the mark in its module.
 """
@@ -7,24 +8,24 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.warehouse_template import template_path
-
 NEEDED_BY_FIXTURE = {
     "broker": "broker",
     "start_broker": "broker",
     "three_brokers": "broker",
     "spark": "spark",
-    "create_warehouse": "spark",
     "oracles": "java",
     "kafka_reason": "java",
     "kafka_jar": "java",
     "jars": "java",
     "release": "java",
     "chromium": "browser",
+    "sample": "slow",
+    "begun": "slow",
 }
 """Fixture to mark: a test that uses the fixture, directly or through another one, needs what the mark says.
 
-Jars need a JVM where they were not fetched yet, and an empty warehouse needs Spark where it is not there to be copied.
+Jars need a JVM where they were not fetched yet. A page on a warehouse of its own, and each write that the next job
+overhauls, take half a second of processor time.
 """
 START_JVMS = frozenset({"broker", "spark", "java"})
 """The marks of tests that start JVMs."""
@@ -32,8 +33,7 @@ START_JVMS = frozenset({"broker", "spark", "java"})
 
 def add_marks(items: list[pytest.Item]) -> None:
     """Add the marks of the fixtures that each test uses."""
-    is_there = {"create_warehouse"} if template_path().exists() else set()
     for item in items:
         for fixture in getattr(item, "fixturenames", ()):
-            if (mark := NEEDED_BY_FIXTURE.get(fixture)) and fixture not in is_there:
+            if mark := NEEDED_BY_FIXTURE.get(fixture):
                 item.add_marker(mark)

@@ -41,12 +41,6 @@ def add_groups(items: Iterable[pytest.Item]) -> None:
         item.add_marker(pytest.mark.xdist_group(group))
 
 
-def check_groups(items: Iterable[pytest.Item]) -> None:
-    """Raise UsageError if pytest-xdist does not know the groups: each process would start everything once more."""
-    if any(not item.nodeid.endswith(f"@{_group(item)}") for item in items):
-        raise pytest.UsageError("This pytest-xdist does not pass on the groups of tests with this pytest")
-
-
 def order_items(items: list[pytest.Item]) -> None:
     """Order marked tests, in place: groups stay together, and tests of a group stay in their order."""
     starting = {_group(item) for item in items if any(mark.name in _STARTS for mark in item.iter_markers())}

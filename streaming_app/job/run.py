@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streaming_app.config.settings import JobConfig
-from streaming_app.job.early_start import EarlyStart
 from streaming_app.job.lock import JobLock, hold_lock_of
 from streaming_app.job.owner import Ownership, owner_location, owning
 from streaming_app.job.stopping import StopRequestedError, run_until_signal
@@ -31,33 +30,28 @@ if TYPE_CHECKING:
 STOPPED = "Stopped."
 
 
-def run(
-    config: JobConfig,
-    report: Callable[[str], None],
-    stop: threading.Event | None = None,
-    early: EarlyStart | None = None,
-) -> None:
+def run(config: JobConfig, report: Callable[[str], None], stop: threading.Event | None = None) -> None:
     """Run the job until `stop` is set or a signal arrives; with `once`, until all available records are processed.
 
-    `report` is called with one line at a time. After a signal the job ends within `STOP_SECONDS`. What has an `early`
-    start is taken over. Raises JobError or SetupError, whose text is a line for the user, and SystemExit if the job had
-    to be abandoned after a signal.
+    `report` is called with one line at a time. After a signal the job ends within `STOP_SECONDS`. Raises
+    JobError or SetupError, whose text is a line for the user, and SystemExit if the job had to be abandoned after a
+    signal.
     """
     stop = stop or threading.Event()
-    jvm = early.jvm if early else SparkJvm()
-    run_until_signal(partial(_run_locked, config, report, stop, jvm, early), stop, report, jvm)
+    jvm = SparkJvm()
+    run_until_signal(partial(_run_locked, config, report, stop, jvm), stop, report, jvm)
 
 
 @contextmanager
 def hold_locks(
-    config: JobConfig, report: Callable[[str], None], stop: threading.Event, early: EarlyStart | None = None
+    config: JobConfig, report: Callable[[str], None], stop: threading.Event
 ) -> Iterator[tuple[JobLock, Ownership]]:
     """Exclude other jobs until the end of the block.
 
     Raises JobError if another job writes the same cluster, or the warehouse or the client properties are no good, and
     StopRequestedError.
     """
-    with early.lock() if early else hold_lock_of(config) as lock:
+    with hold_lock_of(config) as lock:
         own = (owner_location(config.warehouse, config.cluster), *(config.warehouse / one.name for one in tables()))
         mend_logs(own, report)
         # Checked again with Spark; without it an error is found in a second.
@@ -67,13 +61,7 @@ def hold_locks(
             yield lock, owner
 
 
-def _run_locked(
-    config: JobConfig,
-    report: Callable[[str], None],
-    stop: threading.Event,
-    jvm: SparkJvm,
-    early: EarlyStart | None,
-) -> None:
+def _run_locked(config: JobConfig, report: Callable[[str], None], stop: threading.Event, jvm: SparkJvm) -> None:
     """Run the job while holding its lock."""
 
     def poll() -> None:
@@ -85,14 +73,9 @@ def _run_locked(
         report(line)
 
     try:
-        with hold_locks(config, report, stop, early) as (lock, owner):
+        with hold_locks(config, report, stop) as (lock, owner):
             progress("Starting Spark ...")
-            session = (
-                early.session(poll)
-                if early
-                else logged_session(lock.log_file, conf=config.conf, progress=progress, poll=poll, jvm=jvm)
-            )
-            with session as spark:
+            with logged_session(lock.log_file, conf=config.conf, progress=progress, poll=poll, jvm=jvm) as spark:
                 run_with(spark, config, report, stop, lock.log_file, owner)
     except Exception:
         if not stop.is_set():

@@ -118,7 +118,11 @@ def start_spark(
     again and again while jars are downloaded, and before the session starts; it may raise to end that. Raises
     SetupError when there is no Java or the jars cannot be fetched, JobError when Spark does not start.
     """
-    jars = find_spark_jars(progress, poll)
+    os.environ["JAVA_HOME"] = str(spark_java_home())
+    for warning in filter(None, (version_warning(), use_spark_home())):
+        if progress:
+            progress(f"Warning: {warning}")
+    jars = find_jars(spark_jars(), progress, poll)
     log_file.parent.mkdir(parents=True, exist_ok=True)
     # Spark creates this directory, and nothing is written there.
     unused = {"spark.sql.warehouse.dir": str(log_file.parent.absolute() / "spark-warehouse")}
@@ -147,20 +151,6 @@ def start_spark(
         return builder.getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
         raise JobError(f"Spark did not start: {_cause(error, log_file, log_start)} (see {log_file})") from None
-
-
-def find_spark_jars(
-    progress: Callable[[str], None] | None = None, poll: Callable[[], None] | None = None
-) -> list[Path]:
-    """Return the jars of a session, fetched where they are missing, and let this process use our Java and our Spark.
-
-    `progress` gets warnings and what the download prints. Raises SetupError as `start_spark`.
-    """
-    os.environ["JAVA_HOME"] = str(spark_java_home())
-    for warning in filter(None, (version_warning(), use_spark_home())):
-        if progress:
-            progress(f"Warning: {warning}")
-    return find_jars(spark_jars(), progress, poll)
 
 
 def _cause(error: Exception, log_file: Path, log_start: int) -> str:

@@ -14,13 +14,11 @@ from rich.console import Console
 
 from streaming_app.alerts.catalog import rules
 from streaming_app.config.settings import JobConfig
-from streaming_app.job.early_start import EarlyStart
 from streaming_app.job.run import run
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.queries.output import terminal_table
 from streaming_app.sandbox.container import select_broker
 from streaming_app.sandbox.demo_groups import DemoGroups, create_demo_groups
-from streaming_app.sandbox.process import HOST
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.text import MAX_NAME_CHARACTERS
@@ -76,30 +74,26 @@ def run_demo(
     name = f"{cluster[: MAX_NAME_CHARACTERS - 20]}-{os.getpid()}" if is_used else cluster
     if is_used:
         progress(f"{warehouse} has a cluster {cluster!r} already: this one is {name!r}")
-    config = JobConfig.model_validate(
-        {
-            "bootstrap_server": f"{HOST}:1",  # nothing reads it before the broker's is known
-            "warehouse": warehouse,
-            "cluster": name,
-            "once": page is None,
-            "alerts": _WITHOUT_FOR,
-        }
-    )
-    with (
-        tempfile.TemporaryDirectory(prefix="streams-groups-demo-") as directory,
-        EarlyStart(config, progress) as early,
-    ):
+    with tempfile.TemporaryDirectory(prefix="streams-groups-demo-") as directory:
         progress("Starting a Kafka broker ...")
         with select_broker(Path(directory), progress=progress) as broker:
-            config = config.model_copy(update={"bootstrap_server": broker.bootstrap_server})
             progress(f"Kafka is ready at {broker.bootstrap_server}. Creating streams groups ...")
+            config = JobConfig.model_validate(
+                {
+                    "bootstrap_server": broker.bootstrap_server,
+                    "warehouse": warehouse,
+                    "cluster": name,
+                    "once": page is None,
+                    "alerts": _WITHOUT_FOR,
+                }
+            )
             with StreamsGroupClient(broker.bootstrap_server) as client:
                 groups = create_demo_groups(client, progress)
                 with ExitStack() as stack:
                     stack.enter_context(_heartbeats(groups))
                     stack.enter_context(_page(config, page, progress))
                     try:
-                        run(config, progress, early=early)
+                        run(config, progress)
                     except SystemExit:  # abandoned, as it did not end in time after a signal: the rest is stopped, too
                         extra_seconds = 0.0
                     if extra_seconds:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -14,7 +14,6 @@ from streaming_app.alerts.outbox import Backoff, Failure, Outboxes, SinkTraits
 from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.time_intervals import TimeInterval
 from tests.support.healthy_group import healthy_group
 
 START = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
@@ -37,10 +36,8 @@ class Rig:
 
     settings: dict[str, Any] = field(default_factory=dict)
     table: dict[tuple[AlertKey, datetime], Alert] = field(default_factory=dict)
-    sent: list[tuple[str, str | None]] = field(default_factory=list)
-    descriptions: DescriptionSupport = field(default_factory=lambda: DescriptionSupport("always"))
+    received: list[tuple[str, Alert]] = field(default_factory=list)
     lag_of_all_groups: bool = False
-    running_hours_of: Callable[[str], Sequence[TimeInterval]] = lambda _group_id: ()
     engine: AlertEngine = field(init=False)
 
     def __post_init__(self) -> None:
@@ -54,11 +51,10 @@ class Rig:
             known.rule_settings_of(),
             known.notify_policy([PAGER]),
             lag_of_all_groups=self.lag_of_all_groups,
-            running_hours_of=self.running_hours_of,
         )
         outboxes = Outboxes([SinkTraits(PAGER, groups=True)], known.grouping, Backoff())
         self.engine = AlertEngine(
-            engine, self.table.values(), outboxes, self.descriptions, is_muted=is_muted, health=health
+            engine, self.table.values(), outboxes, DescriptionSupport("always"), is_muted=is_muted, health=health
         )
         self.engine.queue(0)
 
@@ -78,7 +74,7 @@ class Rig:
         while task := outbox.take(seconds):
             assert isinstance(task, Attempt)
             if failure is None:
-                self.sent += ((task.event, alert.group_id) for alert in task.alerts)
+                self.received += ((task.event, alert) for alert in task.alerts)
             self.engine.delivered(outbox.answered(task, failure, at(seconds), seconds).results)
 
     def cycle(self, seconds: float, *groups: GroupSnapshot, **observed: Any) -> None:
@@ -88,6 +84,11 @@ class Rig:
         self.engine.queue(seconds)
         self.send(seconds)
         self.save()
+
+    @property
+    def sent(self) -> list[tuple[str, str | None]]:
+        """What the pager was told: event and group."""
+        return [(event, alert.group_id) for event, alert in self.received]
 
     def open_rules(self) -> set[str]:
         return {alert.rule for alert in self.engine.open_alerts}

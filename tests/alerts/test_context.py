@@ -7,6 +7,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+import pytest
+
 from streaming_app.alerts.alert import AlertKey, Finding
 from streaming_app.alerts.evaluate import RULES, evaluate
 from streaming_app.alerts.rule import EvaluationContext, RuleSettings
@@ -54,44 +56,56 @@ def missing(*groups: GroupSnapshot, **context: Any) -> set[str | None]:
     return {key.group_id for key in evaluate_groups(*groups, **context) if key.rule == MISSING}
 
 
-def test_no_description_is_missing_while_clients_are_upgraded_one_after_the_other() -> None:
-    assert missing(undescribed()) == set()
-    assert missing(undescribed(), *described(9, ago(days=6))) == set()
-    assert missing(undescribed(), undescribed("older"), *described(8, ago(days=20))) == set()  # 8 of 9 others
+PUSHED = replace(
+    HEALTHY,
+    group_id="new",
+    description_status="STALE",
+    description_since=ago(days=99),
+    first_described_at=ago(days=98),
+)
+"""A group whose description is of an older epoch, and which pushed one that nobody asked for."""
 
 
-def test_the_last_group_without_a_description_is_found_a_week_after_the_upgrade_of_the_others() -> None:
-    assert missing(undescribed(), *described(9, ago(days=8))) == {"old"}
-    assert missing(undescribed(), *described(1, ago(days=8))) == {"old"}
-    assert missing(undescribed(), undescribed("older"), *described(20, ago(days=8))) == {"old", "older"}
-
-
-def test_groups_without_members_are_no_sign_that_clients_were_upgraded() -> None:
-    idle = [replace(one, member_count=0) for one in described(9, ago(days=8))]
-    running = undescribed("running")
-    assert missing(undescribed(), running, *idle) == set()
-    assert missing(undescribed(), *idle, *described(1, ago(days=8))) == {"old"}
-    assert missing(undescribed(), replace(running, member_count=0), *described(1, ago(days=8))) == {"old", "running"}
-
-
-def test_a_push_that_nobody_asked_for_shows_that_the_others_can() -> None:
-    times = {"description_since": ago(days=99), "first_described_at": ago(days=98)}
-    pushed = replace(HEALTHY, group_id="new", description_status="STALE", **times)
-    assert missing(undescribed(), pushed) == set()
-    assert missing(undescribed(), replace(pushed, last_unsolicited_push_at=ago(hours=2))) == {"old"}
-
-
-def test_no_description_is_missing_if_none_was_pushed_since_the_group_started() -> None:
-    assert missing(undescribed(members_since=ago(days=1)), *described(9, ago(days=8))) == set()
-
-
-def test_a_group_that_had_a_description_is_to_have_one() -> None:
-    for had in ({"first_described_at": ago(days=99)}, {"failed_description_epoch": 3}, {"unsolicited_pushes": 1}):
-        assert missing(undescribed(**had)) == {"old"}
-
-
-def test_every_group_is_to_have_one_if_the_configuration_says_so() -> None:
-    assert missing(undescribed(), descriptions_required=True) == {"old"}
+@pytest.mark.parametrize(
+    ("groups", "found"),
+    [
+        pytest.param([undescribed()], set(), id="no other one has a description"),
+        pytest.param([undescribed(), *described(9, ago(days=6))], set(), id="the others were upgraded this week"),
+        pytest.param(
+            [undescribed(), undescribed("b"), *described(8, ago(days=20))], set(), id="one of ten others lacks it"
+        ),
+        pytest.param([undescribed(), *described(9, ago(days=8))], {"old"}, id="all others were upgraded"),
+        pytest.param(
+            [undescribed(), undescribed("b"), *described(20, ago(days=8))], {"old", "b"}, id="nine of ten were"
+        ),
+        pytest.param(
+            [undescribed(), undescribed("b"), *(replace(one, member_count=0) for one in described(9, ago(days=8)))],
+            set(),
+            id="those that were have no members",
+        ),
+        pytest.param(
+            [undescribed(), replace(undescribed("b"), member_count=0), *described(1, ago(days=8))],
+            {"old", "b"},
+            id="one without members and description does not count",
+        ),
+        pytest.param([undescribed(), PUSHED], set(), id="another one has an older description"),
+        pytest.param(
+            [undescribed(), replace(PUSHED, last_unsolicited_push_at=ago(hours=2))],
+            {"old"},
+            id="another one pushed one",
+        ),
+        pytest.param(
+            [undescribed(members_since=ago(days=1)), *described(9, ago(days=8))], set(), id="it has just started"
+        ),
+        pytest.param([undescribed(first_described_at=ago(days=99))], {"old"}, id="it had one"),
+        pytest.param([undescribed(failed_description_epoch=3)], {"old"}, id="one was rejected"),
+        pytest.param([undescribed(unsolicited_pushes=1)], {"old"}, id="it pushed one"),
+    ],
+)
+def test_a_description_is_missing_where_the_group_or_nearly_all_others_have_had_one_for_a_week(
+    groups: list[GroupSnapshot], found: set[str]
+) -> None:
+    assert missing(*groups) == found
 
 
 def many(number: int, minutes: float) -> list[GroupSnapshot]:
@@ -126,18 +140,6 @@ def test_the_alert_for_the_cluster_stays_until_the_last_group_has_recovered() ->
     assert evaluate_groups(HEALTHY, open_alerts={MANY}) == {}
 
 
-def test_without_the_rule_for_the_cluster_each_group_has_its_own_alert() -> None:
-    enabled = {name: rule for name, rule in rule_settings_of(None).items() if name != MANY.rule}
-    context = EvaluationContext(NOW, descriptions_since=LONG_AGO)
-    assert len(evaluate(many(9, 30), None, context, lambda _group: enabled)) == 9
-
-
-def test_a_rejected_description_is_one_alert() -> None:
-    failed = {"description_status": "FAILED", "failed_description_epoch": 0, "stored_description_epoch": -2}
-    found = evaluate_groups(replace(HEALTHY, **failed, description_since=ago(days=1)))
-    assert {key.rule for key in found} == {"StreamsGroupDescriptionFailed"}
-
-
 # What the brokers' plugin returns
 
 LOST = "StreamsGroupDescriptionLost"
@@ -158,13 +160,3 @@ def test_a_description_that_the_plugin_does_not_return_is_a_finding_of_its_group
     assert found[AlertKey(LOST, "s1")].details == {"status": "NOT_STORED", **asked}
     assert "plugin does not have the topology description of epoch 3" in found[AlertKey(LOST, "s1")].summary
     assert "plugin fails to return the topology description of epoch 3" in found[AlertKey(LOST, "s3")].summary
-
-
-def test_those_of_many_groups_are_one_alert_for_the_cluster_when_the_first_is_due() -> None:
-    found = evaluate_groups(*STORED, lost_descriptions=[lost(number, 90 + number) for number in range(5)])
-    assert {key: (one.since, one.details["findings"]) for key, one in found.items()} == {
-        MANY: (ago(minutes=4), {LOST: 5})
-    }
-    assert found[MANY].severity is None
-    early = [lost(number, 80 + number) for number in range(5)]
-    assert evaluate_groups(*STORED, lost_descriptions=early) == {}

@@ -97,14 +97,6 @@ def test_standbys_that_are_behind_are_named_with_their_hosts() -> None:
     assert (found.details["standbys"][0], found.details["acceptable_lag"]) == (named, 10_000)
 
 
-def test_a_copy_whose_client_is_not_known_is_named_without_it() -> None:
-    found = find(follow(pair(50_000, client_host=None, process_id=None)), BEHIND)
-    assert found
-    assert "0_0 at unknown host" in found.summary
-    (one,) = found.details["standbys"]
-    assert (one["host"], one["process_id"]) == ("", "")
-
-
 ALONE = [copy("a", "active"), copy("b", "active", 1), copy("a", "standby", 1, 0)]
 
 
@@ -154,20 +146,3 @@ def test_fewer_standbys_than_are_asked_for_while_there_are_processes_for_them_is
     if finding and found:
         assert (finding.since, finding.severity) == (at(0), found[0])
         assert found[1] in finding.summary
-
-
-def test_a_group_without_tasks_has_no_findings() -> None:
-    for status in (follow([], []), follow(pair(50_000), [])):
-        assert [rule for rule in (BEHIND, UNCOPIED) if find(status, rule)] == []
-
-
-def restore(lag: int | None, process: str = "a") -> list[TaskCopy]:
-    return [copy(process, "restoring" if lag else "active", lag=lag)]
-
-
-def test_a_restore_ends_by_its_own_pace_and_begins_again_at_another_member() -> None:
-    (found,) = follow(restore(900), restore(600), restore(600)).restoring.values()
-    assert (found.since, found.first_lag, found.lag, found.fell_at, found.ends_at) == (at(0), 900, 600, at(1), at(3))
-    (again,) = follow(restore(900), restore(600), restore(900, "b")).restoring.values()
-    assert (again.since, again.first_lag, again.ends_at) == (at(2), 900, None)
-    assert follow(restore(900), restore(None)).restoring == {}

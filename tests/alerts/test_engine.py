@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.alerts.alert import FIRING, RESOLVED
+from streaming_app.alerts.alert import FIRING, PENDING, RESOLVED, Alert, Delivery
 from streaming_app.alerts.engine import NO_HEALTH, StoredHealth
 from streaming_app.alerts.outbox import Failure
-from streaming_app.alerts.survey import DescriptionSupport, LostDescription
+from streaming_app.alerts.survey import LostDescription
+from streaming_app.config.removed import REMOVED
 from streaming_app.groups.copies_status import next_status
 from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.health.board import Change
@@ -24,7 +25,7 @@ from streaming_app.job_status import DifferingGroup, JobStatus
 from streaming_app.lag.group_lag import group_lags
 from streaming_app.lag.model import GroupTasks
 from streaming_app.lag.work import observe_work
-from tests.alerts.engine_rig import FAILED, OLD, START, Rig, at, group
+from tests.alerts.engine_rig import FAILED, OLD, PAGER, START, Rig, at, group
 from tests.support.lag_harness import row
 
 
@@ -41,9 +42,9 @@ def lag(status: str, **fields: Any) -> Any:
     return group_lags([one], {}, START.timestamp())
 
 
-def lost(group_id: str = "payments") -> Any:
-    one = row(group_id=group_id, status="LOST", status_since=OLD.timestamp(), lost_offsets=700, **TASK)
-    return observe_work([one], {}, {}, START.timestamp())
+def lost(*group_ids: str) -> Any:
+    fields = {"status": "LOST", "status_since": OLD.timestamp(), "lost_offsets": 700}
+    return observe_work([row(group_id=one, **fields, **TASK) for one in group_ids], {}, {}, START.timestamp())
 
 
 TASK = {"subtopology_id": "0", "task_id": "0_0", "member_id": "m", "process_id": "p", "client_host": "10.0.0.1"}
@@ -62,7 +63,7 @@ STORM = {
         ({"differing_groups": (DIFFERING,)}, "StreamsGroupsSelfCheckFailed"),
         ({"copies": (uncopied(),)}, "StreamsGroupTaskWithoutCopy"),
         ({"lag": lag("REWOUND", **TASK)}, "StreamsGroupOffsetsRewound"),
-        ({"work": lost()}, "StreamsGroupLosing"),
+        ({"work": lost("payments")}, "StreamsGroupLosing"),
         ({"histories": STORM}, "StreamsGroupUnstable"),
         ({"lost_descriptions": [LOST]}, "StreamsGroupDescriptionLost"),
     ],
@@ -93,64 +94,47 @@ def test_what_is_not_known_leaves_alerts_as_they_are() -> None:
     assert rig.engine.open_alerts == ()
 
 
-def test_before_the_job_has_caught_up_nothing_about_groups_fires() -> None:
-    rig = Rig()
-    rig.step(0, group("FAILED", -3600), job=replace(JOB, caught_up=False))
-    assert rig.engine.open_alerts == ()
-    rig.step(5, group("FAILED", -3600), job=JOB)
-    assert rig.open_rules() == {FAILED}
+def test_a_muted_alert_is_due_when_its_mute_ends_also_after_a_restart() -> None:
+    def is_muted(alert: Alert) -> bool:
+        return alert.group_id == "payments"
+
+    rig = Rig({"group_wait": "0s"})
+    broken = (group("FAILED", -3600), group("FAILED", -3600, "other"))
+    rig.cycle(0, *broken, is_muted=is_muted)
+    rig.restart(is_muted)
+    rig.cycle(10, *broken, is_muted=is_muted)
+    assert rig.sent == [(FIRING, "other")]
+    rig.cycle(70, *broken)
+    assert rig.sent == [(FIRING, "other"), (FIRING, "payments")]
 
 
-def test_a_missing_description_counts_where_the_cluster_keeps_descriptions() -> None:
-    undescribed = replace(
-        group(since=-9e6),
-        description_status="NEVER_STORED",
-        stored_description_epoch=-1,
-        first_described_at=None,
-        solicitable=True,
-    )
-    for mode, rules in (("never", set()), ("always", {"StreamsGroupDescriptionMissing"})):
-        rig = Rig(descriptions=DescriptionSupport(mode))  # type: ignore[arg-type]
-        rig.step(0, undescribed)
-        assert rig.open_rules() == rules
-
-
-def test_nothing_is_due_before_queue_is_called() -> None:
+def test_what_was_not_sent_to_a_sink_that_is_not_configured_any_more_is_dropped() -> None:
     rig = Rig({"group_wait": "0s"})
     rig.step(0, group("FAILED", -3600))
-    rig.send(0)
-    assert rig.sent == []
-    rig.engine.queue(0)
-    rig.send(0)
-    assert rig.sent == [(FIRING, "payments")]
+    rig.save()
+    ((key, alert),) = rig.table.items()
+    accepted = Delivery("mail", FIRING, START, 1)
+    rig.table[key] = replace(alert, deliveries=(*alert.deliveries, accepted, Delivery("chat", FIRING)))
+    rig.restart()
+    (changed,) = rig.engine.unsaved.changed
+    assert [one.sink for one in changed.deliveries] == [PAGER, "mail"]
 
 
-def test_alerts_of_one_rule_wait_for_each_other_and_for_the_interval() -> None:
-    rig = Rig({"group_wait": "10s", "group_interval": "60s"})
-    broken = [group("FAILED", -3600, name) for name in ("a", "b", "c")]
-    rig.cycle(0, *broken[:2])
-    rig.cycle(5, *broken[:2])
-    assert rig.sent == []
-    rig.cycle(10, *broken)
-    assert rig.sent == [(FIRING, "a"), (FIRING, "b"), (FIRING, "c")]
-    rig.cycle(15, *broken, group("FAILED", -3600, "d"))
-    rig.cycle(65, *broken, group("FAILED", -3600, "d"))
-    assert len(rig.sent) == 3
-    rig.cycle(70, *broken, group("FAILED", -3600, "d"))
-    assert rig.sent[3:] == [(FIRING, "d")]
-
-
-def test_a_muted_alert_is_due_when_its_mute_ends_also_after_a_restart() -> None:
+def test_open_alerts_of_rules_of_0_2_0_that_went_are_resolved_and_pending_ones_are_removed() -> None:
+    rules = sorted(path[-1] for path in REMOVED if path[:2] == ("alerts", "rules") and len(path) == 3)
+    sent = (Delivery(PAGER, FIRING, START, 1),)
+    fired = Alert("prod", "payments", "", "warning", FIRING, OLD, OLD, None, "", {}, sent)
+    pending = replace(fired, state=PENDING, group_id="other", opened_at=None, deliveries=())
     rig = Rig({"group_wait": "0s"})
-    broken = group("FAILED", -3600)
-    rig.cycle(0, broken, is_muted=lambda alert: alert.group_id == "payments")
-    rig.cycle(5, broken, group("FAILED", -3600, "other"), is_muted=lambda alert: alert.group_id == "payments")
-    assert rig.sent == [(FIRING, "other")]
-    rig.restart(lambda alert: alert.group_id == "payments")
-    rig.cycle(10, broken, group("FAILED", -3600, "other"), is_muted=lambda alert: alert.group_id == "payments")
-    assert rig.sent == [(FIRING, "other")]
-    rig.cycle(70, broken, group("FAILED", -3600, "other"))
-    assert rig.sent == [(FIRING, "other"), (FIRING, "payments")]
+    alerts = [replace(one, rule=rule) for one in (fired, pending) for rule in rules]
+    rig.table = {(one.key, one.pending_since): one for one in alerts}
+    rig.restart()
+    rig.cycle(0, group(since=-90))
+    assert [(one.rule, one.state, one.group_id) for one in rig.table.values()] == [
+        (rule, RESOLVED, "payments") for rule in rules
+    ]
+    assert set(rig.sent) == {(RESOLVED, "payments")}
+    assert rig.engine.open_alerts == ()
 
 
 def test_a_failed_attempt_is_stored_and_repeated_after_a_pause() -> None:
@@ -298,52 +282,6 @@ def test_what_fires_of_verdicts_is_what_is_open_in_incidents(
             ended |= {next(iter(opened)): "retired"}
 
 
-def test_a_severity_or_a_rule_that_was_changed_while_the_job_was_away_pages_nobody_and_says_why_it_ends() -> None:
-    def rules(**settings: Any) -> dict[str, Any]:
-        return {"rules": {"StreamsGroupDown": settings}}
-
-    (incident,) = Incidents("prod").step([Change("payments", Verdict("Down", OLD, OLD, "why", "critical"), OLD)], START)
-    rig = Rig(settings=rules(severity="warning"))
-    rig.restart(health=StoredHealth({}, [incident]))
-    rig.cycle(0)
-    rig.cycle(30)
-    rig.settings = rules(severity="critical")
-    rig.restart(health=StoredHealth({}, [incident]))
-    rig.cycle(60)
-    rig.send(119)
-    (alert,) = rig.table.values()
-    assert alert.summary == "payments is Down: why"
-    assert "groups" not in alert.details
-    assert (alert.severity, alert.details["was"]) == ("critical", ["StreamsGroupDown warning"])
-    assert rig.sent == [("firing", "payments")]
-    rig.settings = rules(enabled=False)
-    rig.restart(health=StoredHealth({}, [incident]))
-    rig.cycle(120)
-    rig.send(180)
-    (alert,) = rig.table.values()
-    assert (alert.state, alert.details["ended"]) == (
-        "resolved",
-        "the configuration does not enable this rule any more",
-    )
-    assert rig.sent == [("firing", "payments"), ("resolved", "payments")]
-
-
-def test_what_the_facts_made_worse_while_the_job_was_away_is_notified_again() -> None:
-    incidents = Incidents("prod")
-    verdict = Verdict("Stalled", OLD, OLD, "why", "warning")
-    (stored,) = incidents.step([Change("payments", verdict, OLD)], START)
-    rig = Rig()
-    rig.restart(health=StoredHealth({}, [stored]))
-    rig.cycle(0)
-    rig.cycle(30)
-    (worse,) = incidents.step([Change("payments", replace(verdict, severity="critical"), START)], START)
-    rig.restart(health=StoredHealth({}, [stored]))
-    rig.engine._incidents = Incidents("prod", [worse])  # as a step with new facts makes it
-    rig.cycle(60)
-    rig.send(120)
-    assert rig.sent == [("firing", "payments")] * 2
-
-
 def test_an_incident_fires_for_each_of_its_groups_whose_rule_is_on() -> None:
     missing = {"reason": "MISSING_SOURCE_TOPICS: Source topics orders are missing."}
     bad = [Change(name, Verdict("Down", OLD, OLD, "why", "critical", missing), OLD) for name in ("a", "b")]
@@ -356,3 +294,94 @@ def test_an_incident_fires_for_each_of_its_groups_whose_rule_is_on() -> None:
     assert (alert.incident_id, alert.group_id) == (incident.incident_id, "b")
     assert (alert.details["cause"], alert.details["scope"]) == ("missing_topic", "orders")
     assert alert.summary.startswith("b is Down")
+
+
+LATE = 120.0
+READ = JobStatus(OLD, caught_up=True, caught_up_at=START)
+
+
+def stored(health: StoredHealth, rig: Rig) -> StoredHealth:
+    """Return what is stored after an engine has given what was not, and note that it is."""
+    unsaved = rig.engine.unsaved_health
+    rig.engine.saved_health(unsaved)
+    verdicts = {**health.verdicts, **unsaved.verdicts}
+    incidents = {one.incident_id: one for one in (*health.incidents, *unsaved.incidents)}
+    return StoredHealth({name: verdicts[name] for name in verdicts.keys() - unsaved.gone}, tuple(incidents.values()))
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_the_row_of_an_alert_that_never_fired_is_removed_once_its_cause_is_gone(restarts: bool) -> None:
+    rig = Rig({"rules": {FAILED: {"for": "60s"}}})
+    rig.cycle(0, group("FAILED", 0))
+    assert [alert.state for alert in rig.table.values()] == [PENDING]
+    assert rig.engine.unsaved == ((), ())
+    if restarts:
+        rig.restart()
+    rig.cycle(30, group(since=30))
+    assert rig.table == {}
+    assert rig.engine.unsaved == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("job", "is_judged"),
+    [
+        pytest.param(None, True, id="no job"),
+        pytest.param(replace(READ, caught_up_at=at(-LATE)), True, id="read two minutes ago"),
+        pytest.param(replace(READ, caught_up_at=at(-LATE - 1)), False, id="read longer ago"),
+        pytest.param(replace(READ, caught_up_at=at(30)), True, id="the clock was set back"),
+        pytest.param(replace(READ, caught_up=False), False, id="not caught up since the start"),
+        pytest.param(replace(READ, caught_up_at=None), False, id="no time yet"),
+    ],
+)
+def test_groups_are_judged_by_records_that_are_read_up_to_now(job: JobStatus | None, is_judged: bool) -> None:
+    rig = Rig()
+    rig.step(0, group(), job=job, work=lost("payments"))
+    verdicts = {name: one.verdict for name, one in rig.engine.verdicts.items()}
+    assert verdicts == ({"payments": "Losing"} if is_judged else {})
+    assert [one.group_id for one in rig.engine.unsaved_health.changes] == ["payments"] * is_judged
+    incident = rig.engine.incident_of("payments")
+    assert list(rig.engine.incidents) == [incident] * is_judged
+
+
+def test_an_incident_stays_open_while_records_are_read_late() -> None:
+    rig = Rig()
+    rig.cycle(0, group(), job=READ, work=lost("payments"))
+    before = rig.engine.incidents
+    assert before
+    well = observe_work([row(lag=0)], {}, {}, at(9_000).timestamp())
+    rig.cycle(9_000, group(), job=READ, work=well)
+    assert rig.engine.incidents == before
+    assert rig.engine.verdicts["payments"].verdict == "Losing"
+
+
+def test_the_verdict_of_a_group_that_is_gone_is_removed_and_no_other_one() -> None:
+    rig = Rig()
+    rig.cycle(0, group(), group(group_id="other"))
+    health = stored(NO_HEALTH, rig)
+    assert health.verdicts.keys() == {"payments", "other"}
+    rig.cycle(5, replace(group(), deleted_at=at(5), state="Dead"), group(group_id="other"))
+    health = stored(health, rig)
+    rig.cycle(9e6, group(group_id="other"))
+    health = stored(health, rig)
+    assert health.verdicts.keys() == rig.engine.verdicts.keys() == {"other"}
+
+
+def test_what_changed_of_health_while_it_was_stored_is_still_unsaved() -> None:
+    rig = Rig()
+    rig.step(0, group(), work=lost("payments"))
+    storing = rig.engine.unsaved_health
+    (incident,) = rig.engine.incidents
+    rig.step(5, group(), work=lost("payments"), ended={incident.incident_id: "retired"})
+    rig.engine.saved_health(storing)
+    unsaved = rig.engine.unsaved_health
+    assert [one.ended_by for one in unsaved.incidents] == ["retired"]
+    assert list(unsaved.verdicts) == [one.group_id for one in unsaved.changes] == ["payments"]
+    rig.engine.saved_health(unsaved)
+    assert rig.engine.unsaved_health == type(unsaved)(changes=())
+
+
+def test_what_is_about_new_groups_with_alerts_is_sent_after_everything_else() -> None:
+    rig = Rig({"group_wait": "0s"})
+    new = [replace(group("FAILED", -3600, name), first_seen_at=at(-age)) for name, age in (("b", 60), ("a", 3600))]
+    rig.cycle(0, *new, group("FAILED", -3600, "z"))
+    assert [name for _, name in rig.sent] == ["z", "a", "b"]

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from streaming_app.alerts import evaluate as evaluation
-from streaming_app.alerts.alert import FIRING, AlertKey, Finding
-from streaming_app.alerts.evaluate import evaluate, is_held
-from streaming_app.alerts.lifecycle import AlertState, NotifyPolicy, advance
+from streaming_app.alerts.alert import AlertKey, Finding
+from streaming_app.alerts.evaluate import evaluate
 from streaming_app.alerts.rule import EvaluationContext
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.health.history import GroupHistory, StateChange
@@ -68,11 +67,6 @@ def find(
     return one
 
 
-def since(lag: Mapping[str, GroupLag], rule: str, **context: Any) -> datetime | None:
-    found = find(lag, rule, **context)
-    return found and found.since
-
-
 @pytest.mark.parametrize(
     ("states", "found"),
     [
@@ -106,41 +100,6 @@ def test_offsets_that_go_back_are_found_unless_somebody_reset_them(
     )
 
 
-def test_a_group_that_the_settings_ignore_has_no_findings() -> None:
-    known = follow([owned("REWOUND", 57, rewound_from=1_000, committed_offset=90)])
-    assert find(known, REWOUND)
-    assert find(known, REWOUND, settings={"ignore_groups": "pay.*"}) is None
-
-
-def test_while_the_lag_is_not_known_nothing_fires_and_nothing_resolves() -> None:
-    settings = AlertSettings().rule_settings_of()
-    state = AlertState()
-    lag: Mapping[str, GroupLag] | None
-    states = []
-    rewound = follow([owned("REWOUND", 59)])
-    for minute, lag in ((60, rewound), (70, None), (71, rewound), (72, None), (73, {})):
-        context = EvaluationContext(at(minute), lag=lag)
-        state = advance(
-            state,
-            evaluate([], None, context, settings),
-            cluster="c",
-            now=at(minute),
-            rule_settings_of=settings,
-            notify_policy=NotifyPolicy(),
-            caught_up=True,
-            is_held=lambda key, context=context: is_held(key, context),
-        ).state
-        states.append([alert.state for alert in state.open.values()])
-    assert states == [["pending"], ["pending"], [FIRING], [FIRING], []]
-
-
-def test_copies_are_not_known_before_the_first_description() -> None:
-    key = AlertKey("StreamsGroupStandbyBehind", GROUP)
-    assert is_held(key, EvaluationContext(at(0), copies=None))
-    assert not is_held(key, EvaluationContext(at(0)))
-    assert not is_held(AlertKey("NoSuchRule", GROUP), EvaluationContext(at(0), copies=None))
-
-
 def rewound(**fields: Any) -> LagRow:
     return owned("REWOUND", 57, **{"rewound_from": 1_000, "committed_offset": 90, **fields})
 
@@ -168,18 +127,6 @@ def test_an_alert_about_offsets_that_went_back_stays_while_nothing_is_known(rows
     assert open_after(follow(rows)) == ({REWOUND} if stays else set())
 
 
-def test_alerts_of_other_rules_do_not_wait_for_a_partition_whose_broker_is_away() -> None:
-    rig = Rig()
-    away = follow([owned("UNKNOWN", committed_offset=90)])
-    rig.cycle(0, group("FAILED", -3_600), lag=away)
-    rig.cycle(60, group(since=60), lag=away)
-    assert rig.open_rules() == set()
-
-
-def test_a_group_of_another_type_may_go_back() -> None:
-    assert find(group_lags([row(status="REWOUND", rewound_from=1_000)], {}, seconds(60)), REWOUND) is None
-
-
 def test_a_rule_that_fails_for_the_lag_of_a_group_keeps_its_alert_and_those_of_other_groups(
     monkeypatch: pytest.MonkeyPatch, failed_rules: list[FailedRule]
 ) -> None:
@@ -201,22 +148,3 @@ def test_a_rule_that_fails_for_the_lag_of_a_group_keeps_its_alert_and_those_of_o
     }
     assert set(failed_rules) == {(REWOUND, GROUP)}
     failed_rules.clear()
-
-
-def test_details_name_the_task_and_where_it_runs_if_that_is_known() -> None:
-    one = find(follow([rewound(), rewound(partition=1, **dict.fromkeys(OWNED), committed_offset=None)]), REWOUND)
-    assert one
-    assert one.details["partition_count"] == 2
-    known, unknown = one.details["partitions"]
-    assert known == {
-        "topic": "orders",
-        "partition": 0,
-        "status": "REWOUND",
-        "task": "0_0",
-        "member_id": "m",
-        "process_id": "p",
-        "host": "10.0.0.1",
-        "committed_offset": 90,
-    }
-    place = {"topic": "orders", "partition": 1, "status": "REWOUND"}
-    assert unknown == {**place, **dict.fromkeys(("task", "member_id", "process_id", "host"), "")}

@@ -1,11 +1,14 @@
-"""An outbox on a clock that the test moves: when it gives out what, and what it says of a sink that fails."""
+"""What a sink is sent, together with what and when, on a clock that the test moves, whatever the sink answers.
+
+The threads that carry it out are tested in `tests/notify/test_dispatcher.py`, all of it in `tests/job/test_alerts.py`.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -20,6 +23,8 @@ from tests.alerts.examples import make_alert
 
 START = datetime(2026, 11, 26, 3, tzinfo=timezone.utc)
 PLAIN = SinkTraits("chat")
+GROUPED = SinkTraits("chat", groups=True)
+GROUPING = Grouping(group_wait=10, group_interval=60)
 DOWN, REFUSED = Failure("503"), Failure("401", retry=False)
 RESEND = SinkTraits("chat", resend_seconds=60)
 
@@ -36,6 +41,7 @@ class Sending:
     grouping: Grouping = field(default_factory=Grouping)
     backoff: Backoff = field(default_factory=Backoff)
     given: list[tuple[float, str, tuple[str | None, ...]]] = field(default_factory=list)
+    accepted: list[tuple[float, str, str, str]] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     now: float = 0
 
@@ -46,19 +52,22 @@ class Sending:
         self.now = second
         self.outbox.offer(alerts, second)
 
-    def run(self, second: float, failure: Failure | None = None) -> None:
-        """Give the sink all that is due, each of which it accepts or, with a failure, does not."""
+    def run(self, second: float, failure: Failure | None = None, poison: str | None = None) -> None:
+        """Give the sink all that is due; it accepts nothing with a failure, and never what has the group `poison`."""
         self.now = second
         while task := self.outbox.take(second):
-            alerts = task.alerts
+            groups = tuple(alert.group_id for alert in task.alerts)
             what = task.event if isinstance(task, Attempt) else type(task).__name__
-            self.given.append((second, what, tuple(alert.group_id for alert in alerts)))
-            self.answers.append(self.outbox.answered(task, failure, at(second), second))
+            self.given.append((second, what, groups))
+            answer = REFUSED if poison in groups else failure
+            if answer is None and isinstance(task, Attempt):
+                self.accepted += ((second, one.rule, str(one.group_id), task.event) for one in task.alerts)
+            self.answers.append(self.outbox.answered(task, answer, at(second), second))
 
-    def run_until(self, second: float, failure: Failure | None = None) -> None:
+    def run_until(self, second: float, failure: Failure | None = None, poison: str | None = None) -> None:
         """Run whenever the outbox says that it has something, until this time."""
         while (now := self.outbox.wakes_at()) <= second:
-            self.run(max(now, self.now), failure)
+            self.run(max(now, self.now), failure, poison)
 
     @property
     def times(self) -> list[float]:
@@ -71,6 +80,63 @@ class Sending:
 
 def of(group_id: str, **other: Any) -> Alert:
     return make_alert("chat", group_id=group_id, **other)
+
+
+@pytest.mark.parametrize(
+    ("offers", "given"),
+    [
+        ([(0, "a"), (9, "bc")], [(10, "abc")]),
+        ([(0, "a"), (20, "b"), (50, "c")], [(10, "a"), (70, "bc")]),
+        ([(0, "ab"), (5, "a", "stuck")], [(10, "ab"), (15, "a")]),
+        ([(second, "abcdefgh"[second // 10]) for second in range(0, 80, 10)], [(10, "a"), (70, "bcdefg"), (130, "h")]),
+    ],
+    ids=["within the wait", "then after the interval", "each rule by itself", "one after the other"],
+)
+def test_people_get_the_alerts_of_a_rule_together_after_a_wait_and_then_at_intervals(
+    offers: list[tuple[Any, ...]], given: list[tuple[float, str]]
+) -> None:
+    sending = Sending(GROUPED, GROUPING)
+    for second, groups, *rule in offers:
+        sending.run_until(second)
+        sending.offer(second, *(of(one, rule=rule[0] if rule else "not-ready") for one in groups))
+    sending.run_until(1_000)
+    assert sending.given == [(second, FIRING, tuple(groups)) for second, groups in given]
+
+
+def test_a_receiver_that_groups_by_itself_gets_each_alert_at_once_and_its_end_after_it() -> None:
+    sending = Sending()
+    sending.offer(0, of("a", resolved=True), of("b"))
+    sending.run(0)
+    assert sorted(sending.given) == [(0, FIRING, ("a",)), (0, FIRING, ("b",)), (0, RESOLVED, ("a",))]
+    assert sending.given.index((0, FIRING, ("a",))) < sending.given.index((0, RESOLVED, ("a",)))
+
+
+def test_while_an_alert_is_sent_a_mute_takes_back_only_others_and_what_comes_waits_for_the_interval() -> None:
+    sending = Sending(GROUPED, GROUPING)
+    sending.offer(0, of("a"))
+    task = sending.outbox.take(10)
+    assert task is not None
+    sending.offer(11, of("b"))
+    assert [one.group_id for one in sending.outbox.withdraw(lambda _: True).values()] == ["b"]
+    assert sending.outbox.take(11) is None
+    sending.outbox.answered(task, None, at(12), 12)
+    sending.offer(12, of("b"))
+    sending.run_until(200)
+    assert sending.given == [(72, FIRING, ("b",))]
+
+
+@pytest.mark.parametrize("traits", [PLAIN, GROUPED], ids=["alone", "together"])
+def test_an_alert_that_a_sink_refuses_keeps_no_other_one_from_being_sent(traits: SinkTraits) -> None:
+    sending = Sending(traits, GROUPING)
+    sending.offer(0, *map(of, "abcdefgh"))
+    sending.run_until(200, poison="c")
+    assert sorted(group for _, _, group, _ in sending.accepted) == list("abdefgh")
+    sending.offer(200, *map(of, "xy"))
+    sending.run_until(400, poison="c")
+    assert sorted(group for _, _, group, _ in sending.accepted) == list("abdefghxy")
+    assert sending.outbox.status.waiting == 1
+    sending.run_until(1_000)
+    assert sending.outbox.status.waiting == 0
 
 
 def test_pauses_double_while_a_sink_fails_and_are_short_again_after_it_has_accepted_something() -> None:
@@ -87,27 +153,12 @@ def test_pauses_double_while_a_sink_fails_and_are_short_again_after_it_has_accep
     assert sending.times[7:] == [45, 50, 51, 53, 57]
 
 
-def test_jitter_shortens_each_pause() -> None:
-    sending = Sending(backoff=Backoff(8, 100, jitter=lambda: 0.5))
-    sending.offer(0, of("a"))
-    sending.run_until(13, DOWN)
-    assert sending.times == [0, 4, 12]
-
-
 @pytest.mark.parametrize(("asked", "pause"), [(0.5, 1), (600, 600), (86_400, 3_600), (None, 1)])
 def test_a_sink_that_asks_for_a_longer_pause_gets_it_up_to_an_hour(asked: float | None, pause: float) -> None:
     sending = Sending()
     sending.offer(0, of("a"))
     sending.run(0, Failure("429", after_seconds=asked))
     assert sending.outbox.next_at() == pause
-
-
-def test_a_sink_that_gets_what_fires_again_anyway_is_retried_as_often() -> None:
-    sending = Sending(RESEND, backoff=Backoff(40, 300))
-    sending.offer(0, of("a"))
-    sending.run(0, DOWN)
-    sending.run(40, DOWN)
-    assert sending.outbox.next_at() == 100
 
 
 def test_the_operator_reads_one_line_when_a_sink_fails_and_one_when_it_works_again() -> None:
@@ -123,19 +174,6 @@ def test_the_operator_reads_one_line_when_a_sink_fails_and_one_when_it_works_aga
     sending.run_until(40, REFUSED)
     assert len(sending.lines) == 3
     assert sending.lines[2] == "Alerts cannot be sent to chat: 401. Fix the cause; it is retried every few minutes."
-
-
-def test_a_sink_does_not_work_again_while_what_it_refused_still_waits() -> None:
-    sending = Sending()
-    sending.offer(0, of("poison"))
-    sending.run(0, REFUSED)
-    sending.offer(10, of("a"))
-    sending.run(10)
-    assert sending.given == [(0, FIRING, ("poison",)), (10, FIRING, ("a",))]
-    assert len(sending.lines) == 1
-    assert sending.outbox.next_at() == 300
-    sending.run(300)
-    assert sending.lines[1:] == ["Alerts are sent to chat again."]
 
 
 def test_the_status_has_since_when_a_sink_fails_and_counts_what_it_accepted() -> None:
@@ -166,13 +204,6 @@ def test_the_results_are_the_deliveries_with_their_attempts() -> None:
     ]
 
 
-def test_attempts_continue_from_the_number_in_the_table() -> None:
-    sending = Sending()
-    sending.offer(0, of("a", deliveries=(Delivery("chat", FIRING, attempts=7, error="503"),)))
-    sending.run(0)
-    assert [one.attempts for answer in sending.answers for _, one in answer.results] == [8]
-
-
 def test_what_waits_to_be_tried_again_is_sent_with_its_newest_summary() -> None:
     sending = Sending()
     sending.offer(0, of("a", summary="old"))
@@ -181,13 +212,6 @@ def test_what_waits_to_be_tried_again_is_sent_with_its_newest_summary() -> None:
     task = sending.outbox.take(1)
     assert task is not None
     assert [alert.summary for alert in task.alerts] == ["new"]
-
-
-def test_a_pending_alert_is_not_sent() -> None:
-    sending = Sending(RESEND)
-    sending.offer(0, of("a", state="pending", opened_at=None, deliveries=()))
-    sending.run_until(1_000)
-    assert sending.given == []
 
 
 SENT = (Delivery("chat", FIRING, START, 1),)
@@ -221,69 +245,28 @@ def test_after_a_restart_what_fires_is_sent_again_at_once() -> None:
     assert sending.given == [(100, "Resend", ("a",)), (160, "Resend", ("a",))]
 
 
-def test_what_was_never_accepted_is_no_repetition() -> None:
-    sending = Sending(RESEND, backoff=Backoff(50, 50))
+@pytest.mark.parametrize(
+    ("traits", "failure", "given"),
+    [
+        (GROUPED, None, [(1, FIRING, ("a", "b"))]),
+        (GROUPED, DOWN, [(10, FIRING, ("a",))]),
+        (PLAIN, None, []),
+    ],
+    ids=["what was held back for others", "nothing at a sink that is down", "the next run sends the rest"],
+)
+def test_once_stopped_it_gives_out_only_what_was_held_back_for_others(
+    traits: SinkTraits, failure: Failure | None, given: list[Any]
+) -> None:
+    sending = Sending(traits)
     sending.offer(0, of("a"))
-    sending.run(0, DOWN)
-    sending.offer(1, of("b", deliveries=SENT))
-    sending.run(60)
-    assert sending.given[1:] == [(60, "Resend", ("b",)), (60, FIRING, ("a",))]
-
-
-def test_a_sink_without_the_need_for_it_gets_nothing_again() -> None:
-    sending = Sending()
-    sending.offer(0, of("a", deliveries=SENT))
-    assert sending.outbox.wakes_at() == math.inf
-
-
-GROUPED = SinkTraits("chat", groups=True)
-
-
-def test_once_stopped_it_gives_out_only_what_was_held_back_for_others() -> None:
-    sending = Sending(GROUPED)
-    sending.offer(0, of("a"), of("b"))
-    assert not sending.outbox.is_done
+    if failure:
+        sending.run(10, failure)
+    sending.offer(0, of("b"))
     sending.outbox.stop()
-    assert not sending.outbox.is_done
-    sending.run(1)
-    assert sending.given == [(1, FIRING, ("a", "b"))]
+    assert sending.outbox.is_done is (given == [] or failure is not None)
+    sending.run(100 if failure else 1)
+    assert sending.given == given
     assert sending.outbox.is_done
-
-
-def test_once_stopped_nothing_is_tried_at_a_sink_that_is_down() -> None:
-    sending = Sending(GROUPED)
-    sending.offer(0, of("a"))
-    sending.run(10, DOWN)
-    sending.offer(10, of("b"))
-    sending.outbox.stop()
-    assert sending.outbox.is_done
-    sending.run(100)
-    assert sending.times == [10]
-
-
-def test_once_stopped_what_is_queued_for_a_sink_that_groups_nothing_is_left_for_the_next_run() -> None:
-    sending = Sending()
-    sending.offer(0, of("a"))
-    sending.outbox.stop()
-    assert sending.outbox.is_done
-    sending.run(0)
-    assert sending.given == []
-
-
-def test_groups_with_a_rank_come_last() -> None:
-    outboxes = Outboxes([SinkTraits("chat"), SinkTraits("mail")], Grouping(), Backoff())
-    outboxes.rank_groups({"new-2": 2, "new-1": 1})
-    outboxes.offer([make_alert("chat", "mail", group_id=one) for one in ("new-2", "new-1", "old")], None, 0)
-    for outbox in outboxes.by_sink.values():
-        assert list(_taken(outbox)) == ["old", "new-1", "new-2"]
-    assert [(one.name, one.sent) for one in outboxes.status()] == [("chat", 3), ("mail", 3)]
-
-
-def _taken(outbox: Outbox, second: float = 0) -> Iterator[str | None]:
-    while task := outbox.take(second):
-        assert isinstance(task, (Attempt, Resend))
-        yield from (alert.group_id for alert in task.alerts)
-        outbox.answered(task, None, at(second), second)
 
 
 MUTED_THEN_RESOLVED = [
@@ -308,38 +291,46 @@ def test_what_is_resolved_in_a_mute_is_resolved_where_it_is_known(
     assert outboxes.settle([firing], lambda _: True) == (firing,)
 
 
-@dataclass(frozen=True)
-class _Step:
-    pause: float
-    group: str
-    answer: Failure | None
-
-
-_FAILURES = st.sampled_from([None, None, DOWN, REFUSED, Failure("429", after_seconds=90)])
-_STEPS = st.lists(st.builds(_Step, st.sampled_from([0.0, 1.0, 7.0, 70.0]), st.sampled_from("abcd"), _FAILURES))
+_ANSWERS = st.sampled_from([None, None, DOWN, REFUSED, Failure("429", after_seconds=90)])
+_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from([0.0, 1.0, 7.0, 70.0]),
+        st.sampled_from("abcd"),
+        st.sampled_from(["stuck", "lag"]),
+        st.booleans(),
+        _ANSWERS,
+    ),
+    max_size=30,
+)
 
 
 @given(_STEPS, st.sampled_from([PLAIN, GROUPED, RESEND]))
-def test_whatever_a_sink_answers_each_notification_is_accepted_once(steps: list[_Step], traits: SinkTraits) -> None:
-    sending, offered, second = Sending(traits), {}, 0.0
-    accepted: list[str | None] = []
-    for step in steps:
-        second += step.pause
-        if step.group not in offered:
-            offered[step.group] = of(step.group)
+def test_whatever_a_sink_answers_it_accepts_each_notification_once_and_the_end_after_the_begin(
+    steps: list[tuple[float, str, str, bool, Failure | None]], traits: SinkTraits
+) -> None:
+    sending, offered, second = Sending(traits, GROUPING), dict[tuple[str, str], Alert](), 0.0
+    for pause, group, rule, resolved, answer in steps:
+        second += pause
+        before = offered.get((rule, group))
+        is_over = resolved or (before is not None and before.state == RESOLVED)
+        offered[rule, group] = of(group, rule=rule, resolved=is_over)
         sending.offer(second, *offered.values())  # an evaluation may offer what waits once more
-        before = len(sending.given)
-        sending.run(second, step.answer)
-        if step.answer is None:
-            accepted += [one for _, what, groups in sending.given[before:] if what == FIRING for one in groups]
-        if traits is RESEND:
-            offered = {name: replace(alert, summary="newer") for name, alert in offered.items()}
-    before = len(sending.given)
+        sending.run(second, answer)
     sending.run_until(second + 4_000)
-    accepted += [one for _, what, groups in sending.given[before:] if what == FIRING for one in groups]
-    assert sorted(map(str, accepted)) == sorted(offered)
-    assert sending.outbox.status.waiting == 0
-    assert sending.outbox.status.sent == len(offered)
+    expected = [
+        (rule, group, event)
+        for (rule, group), alert in offered.items()
+        for event in ((FIRING, RESOLVED) if alert.state == RESOLVED else (FIRING,))
+    ]
+    accepted = [one[1:] for one in sending.accepted]
+    assert sorted(accepted) == sorted(expected)
+    for rule, group, event in expected:
+        assert event == FIRING or accepted.index((rule, group, FIRING)) < accepted.index((rule, group, RESOLVED))
+    assert (sending.outbox.status.waiting, sending.outbox.status.sent) == (0, len(expected))
+    if traits is GROUPED and REFUSED not in {one[-1] for one in steps}:
+        for key in {(rule, event) for rule, _, event in accepted}:
+            times = sorted({at for at, rule, _, event in sending.accepted if (rule, event) == key})
+            assert all(later - earlier >= GROUPING.group_interval for earlier, later in pairwise(times))
 
 
 def test_a_mute_of_another_alert_changes_nothing_of_when_what_fires_is_sent_again() -> None:

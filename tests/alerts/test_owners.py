@@ -10,22 +10,15 @@ from typing import Any
 import pytest
 
 from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, Delivery
-from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed, StoredHealth
-from streaming_app.alerts.outbox import Backoff, Outboxes, SinkTraits
-from streaming_app.alerts.survey import DescriptionSupport
-from streaming_app.config.alerts import AlertSettings
+from streaming_app.alerts.engine import NO_HEALTH, StoredHealth
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.board import Change
 from streaming_app.health.history import GroupHistory, MemberChange, StateChange
 from streaming_app.health.incidents import Incident, Incidents, Line
-from streaming_app.health.verdict import DOWN, OK, STALLED, Verdict
+from streaming_app.health.verdict import DOWN, OK, Verdict
 from tests.alerts.engine_rig import OLD, Rig, at
-from tests.health.test_incidents import change
 from tests.support.health_harness import waiting
 from tests.support.healthy_group import healthy_group
-from tests.support.receivers import HttpReceiver, make_sink
-
-HOOK = "hook"
 
 
 def not_ready(group_id: str, *topics: str) -> GroupSnapshot:
@@ -37,86 +30,65 @@ def healthy(group_id: str) -> GroupSnapshot:
     return replace(healthy_group(OLD), group_id=group_id)
 
 
-class Teams:
-    """An engine and its receiver, which tells the alerts of two teams apart by the id of the group."""
+AT_ONCE = {"group_wait": "0s", "group_interval": "0s"}
 
-    def __init__(self, health: StoredHealth | None = None, settings: dict[str, Any] | None = None) -> None:
-        known = AlertSettings.model_validate(settings or {})
-        outboxes = Outboxes([SinkTraits(HOOK)], known.grouping, Backoff())
-        policy = known.notify_policy([HOOK])
-        engine = EngineSettings("prod", known.rule_settings_of(), policy)
-        self.engine = AlertEngine(
-            engine, (), outboxes, DescriptionSupport("never"), **({"health": health} if health else {})
-        )
-        self.received: list[tuple[str, Alert]] = []
 
-    def cycle(self, seconds: float, *groups: GroupSnapshot, **observed: Any) -> None:
-        self.engine.step(Observed({one.group_id: one for one in groups}, work={}, **observed), at(seconds))
-        self.engine.queue(seconds)
-        outbox = self.engine.outboxes.by_sink[HOOK]
-        while task := outbox.take(seconds):
-            self.received += [(task.event, alert) for alert in task.alerts]
-            self.engine.delivered(outbox.answered(task, None, at(seconds), seconds).results)
+def rig_with(health: StoredHealth = NO_HEALTH, **settings: Any) -> Rig:
+    """Return a rig that sends at once, whose pager is that of two rig: the ids of their groups begin with it."""
+    rig = Rig({**AT_ONCE, **settings})
+    rig.restart(health=health)
+    return rig
 
-    def alerts(self, team: str, event: str = FIRING) -> list[Alert]:
-        return [alert for kind, alert in self.received if kind == event and str(alert.group_id).startswith(team)]
 
-    def groups(self, team: str, event: str = FIRING) -> list[str]:
-        return sorted(str(alert.group_id) for alert in self.alerts(team, event))
+def alerts(rig: Rig, team: str, event: str = FIRING) -> list[Alert]:
+    return [alert for kind, alert in rig.received if kind == event and str(alert.group_id).startswith(team)]
+
+
+def groups(rig: Rig, team: str, event: str = FIRING) -> list[str]:
+    return sorted(str(alert.group_id) for alert in alerts(rig, team, event))
 
 
 def texts(alerts: Iterator[Alert] | list[Alert]) -> str:
     return "\n".join(f"{alert.summary} {dict(alert.details)}" for alert in alerts)
 
 
-def test_three_topics_deleted_under_six_groups_of_two_teams_reach_each_owner_about_its_groups_only() -> None:
-    teams = Teams()
+def test_three_topics_deleted_under_six_groups_of_two_rig_reach_each_owner_about_its_groups_only() -> None:
+    rig = rig_with()
     pairs = [(f"pay-{topic}", f"shop-{topic}", topic) for topic in ("a", "b", "c")]
-    groups = [not_ready(name, topic) for pay, shop, topic in pairs for name in (pay, shop)]
-    teams.cycle(0, *groups)
-    assert teams.groups("pay-") == ["pay-a", "pay-b", "pay-c"]
-    assert teams.groups("shop-") == ["shop-a", "shop-b", "shop-c"]
-    assert "shop-" not in texts(teams.alerts("pay-"))
-    assert "pay-" not in texts(teams.alerts("shop-"))
-    for alert in teams.alerts("pay-"):
+    rig.cycle(0, *(not_ready(name, topic) for pay, shop, topic in pairs for name in (pay, shop)), work={})
+    assert groups(rig, "pay-") == ["pay-a", "pay-b", "pay-c"]
+    assert groups(rig, "shop-") == ["shop-a", "shop-b", "shop-c"]
+    assert "shop-" not in texts(alerts(rig, "pay-"))
+    assert "pay-" not in texts(alerts(rig, "shop-"))
+    for alert in alerts(rig, "pay-"):
         topic = str(alert.group_id).removeprefix("pay-")
         assert (alert.details["cause"], alert.details["scope"]) == ("missing_topic", topic)
         assert f"Source topics {topic} are missing" in alert.summary
-    assert len(teams.engine.incidents) == 3
+    assert len(rig.engine.incidents) == 3
 
 
 def test_a_group_that_is_mended_is_resolved_for_its_owner_though_others_of_the_incident_are_not() -> None:
-    teams = Teams()
+    rig = rig_with()
     broken = [not_ready("pay-a", "a"), not_ready("shop-a", "a")]
-    teams.cycle(0, *broken)
-    teams.cycle(60, healthy("pay-a"), broken[1])
-    assert (teams.groups("pay-", RESOLVED), teams.groups("shop-", RESOLVED)) == (["pay-a"], [])
+    rig.cycle(0, *broken, work={})
+    rig.cycle(60, healthy("pay-a"), broken[1], work={})
+    assert (groups(rig, "pay-", RESOLVED), groups(rig, "shop-", RESOLVED)) == (["pay-a"], [])
 
 
 def test_a_mute_for_one_group_of_an_incident_mutes_that_one_only() -> None:
-    teams = Teams()
+    rig = rig_with()
     broken = [not_ready("pay-a", "a"), not_ready("pay-b", "a")]
-    teams.cycle(0, *broken, is_muted=lambda alert: alert.group_id == "pay-a")
-    assert teams.groups("pay-") == ["pay-b"]
+    rig.cycle(0, *broken, is_muted=lambda alert: alert.group_id == "pay-a", work={})
+    assert groups(rig, "pay-") == ["pay-b"]
 
 
 def test_a_group_that_joins_an_incident_a_day_later_is_an_alert() -> None:
-    teams = Teams()
-    teams.cycle(0, not_ready("pay-a", "a"))
+    rig = rig_with()
+    rig.cycle(0, not_ready("pay-a", "a"), work={})
     day = timedelta(days=1).total_seconds()
     late = replace(not_ready("shop-a", "a"), state_since=at(day - 900))
-    teams.cycle(day, not_ready("pay-a", "a"), late)
-    assert teams.groups("shop-") == ["shop-a"]
-
-
-def test_deaths_on_one_host_are_incidents_of_their_own_each_with_its_reason() -> None:
-    incidents = Incidents("prod")
-    for minutes, (name, verdict) in enumerate((("a", DOWN), ("b", STALLED), ("c", DOWN))):
-        host = {"client_host": "10.0.0.7"}
-        incidents.step([change(verdict, at(180 * minutes), name, "critical", evidence=host)], at(600))
-    assert [(one.cause, one.scope, one.groups) for one in incidents.open()] == [
-        ("group", name, (name,)) for name in "abc"
-    ]
+    rig.cycle(day, not_ready("pay-a", "a"), late, work={})
+    assert groups(rig, "shop-") == ["shop-a"]
 
 
 @pytest.mark.parametrize("first", [("a",), ("a", "b")])
@@ -124,31 +96,31 @@ def test_groups_that_miss_one_of_the_same_topics_have_one_cause_whatever_else_th
     first: tuple[str, ...],
 ) -> None:
     second = ("a", "b") if first == ("a",) else ("a",)
-    teams = Teams()
-    teams.cycle(0, not_ready("pay-a", *first))
-    teams.cycle(60, not_ready("pay-a", *first), not_ready("shop-a", *second))
-    (incident,) = teams.engine.incidents
+    rig = rig_with()
+    rig.cycle(0, not_ready("pay-a", *first), work={})
+    rig.cycle(60, not_ready("pay-a", *first), not_ready("shop-a", *second), work={})
+    (incident,) = rig.engine.incidents
     assert incident.groups == ("pay-a", "shop-a")
-    assert teams.groups("shop-") == ["shop-a"]
+    assert groups(rig, "shop-") == ["shop-a"]
 
 
 def test_an_incident_of_a_group_that_is_ignored_from_now_on_ends_and_taking_that_back_opens_what_still_is_so() -> None:
-    before = Teams()
-    before.cycle(0, not_ready("pay-a", "a"), not_ready("shop-a", "b"))
+    before = rig_with()
+    before.cycle(0, not_ready("pay-a", "a"), not_ready("shop-a", "b"), work={})
     stored = before.engine.unsaved_health
-    ignoring = Teams(StoredHealth(stored.verdicts, stored.incidents), {"ignore_groups": ["pay-.*"]})
-    ignoring.cycle(60, not_ready("pay-a", "a"), not_ready("shop-a", "b"))
+    ignoring = rig_with(StoredHealth(stored.verdicts, stored.incidents), ignore_groups=["pay-.*"])
+    ignoring.cycle(60, not_ready("pay-a", "a"), not_ready("shop-a", "b"), work={})
     assert [one.groups for one in ignoring.engine.incidents] == [("shop-a",)]
     (ended,) = (one for one in ignoring.engine.unsaved_health.incidents if one.ended_at)
     assert (ended.groups, ended.ended_by) == (("pay-a",), "ignored")
 
     verdicts = {**stored.verdicts, **ignoring.engine.unsaved_health.verdicts}
     kept = [one for one in stored.incidents if one.incident_id != ended.incident_id]
-    watching = Teams(StoredHealth(verdicts, [*kept, ended]))
-    watching.cycle(120, not_ready("pay-a", "a"), not_ready("shop-a", "b"))
+    watching = rig_with(StoredHealth(verdicts, [*kept, ended]))
+    watching.cycle(120, not_ready("pay-a", "a"), not_ready("shop-a", "b"), work={})
     assert sorted(tuple(one.groups) for one in watching.engine.incidents) == [("pay-a",), ("shop-a",)]
-    over = Teams(StoredHealth(verdicts, [*kept, ended]))
-    over.cycle(120, healthy("pay-a"), not_ready("shop-a", "b"))
+    over = rig_with(StoredHealth(verdicts, [*kept, ended]))
+    over.cycle(120, healthy("pay-a"), not_ready("shop-a", "b"), work={})
     assert [one.groups for one in over.engine.incidents] == [("shop-a",)]
     assert over.engine.verdicts["pay-a"].verdict in {OK, "Idle"}
 
@@ -176,7 +148,6 @@ def test_one_more_missing_description_resolves_no_alert_of_another_group() -> No
 
 
 MISSES_A = {"reason": "MISSING_SOURCE_TOPICS: Source topics a are missing."}
-AT_ONCE = {"group_wait": "0s", "group_interval": "0s"}
 
 
 def misses_a(name: str, seconds: float, severity: str = "critical") -> Change:
@@ -204,7 +175,7 @@ def test_three_deaths_within_ten_minutes_on_a_host_where_others_live_are_three_m
         joined = MemberChange(at(-9_000), 1, "m", joined=True, place=place)
         histories[name] = GroupHistory(members=[joined])
     empty = {"state": "Empty", "member_count": 0, "first_seen_at": OLD}
-    groups = {
+    snapshots = {
         "crashed": replace(healthy("crashed"), state_since=at(left["crashed"]), **empty),
         "gave-up": replace(healthy("gave-up"), state_since=at(left["gave-up"]), not_ready_reason="b is away", **empty),
         "no-topic": not_ready("no-topic", "c"),
@@ -213,64 +184,15 @@ def test_three_deaths_within_ten_minutes_on_a_host_where_others_live_are_three_m
     }
     work = {name: replace(waiting(at(-660), at(0)), group_id=name) for name in left}
     rig = Rig(AT_ONCE)
-    rig.step(0, *groups.values(), histories=histories, work=work)
+    rig.cycle(0, *snapshots.values(), histories=histories, work=work)
     assert all(len(one.groups) == 1 for one in rig.engine.incidents)
-    with HttpReceiver() as receiver:
-        sink = make_sink(type="webhook", url=receiver.url)
-        for alert in rig.engine.open_alerts:
-            if alert.state == FIRING:
-                sink.send(alert, FIRING)
-        sink.close()
-        bodies = {body["data"]["group_id"]: body["data"] for body in receiver.bodies}
-        assert len(receiver.bodies) == len(bodies) == 3
-    assert "no members since" in bodies["crashed"]["summary"]
-    assert "gave up, as it was NotReady (b is away)" in bodies["gave-up"]["summary"]
-    assert "Source topics c are missing" in bodies["no-topic"]["summary"]
-    for name, data in bodies.items():
-        assert not [one for one in groups if one != name and one in str(data)]
-
-
-def test_a_cause_that_many_groups_have_twice_within_an_hour_ends_no_evaluation() -> None:
-    """The time line then lacks the bad lines of some, and their alerts stay as they are until the incident ends."""
-    names = [f"app-{number}" for number in range(250)]
-    incidents, stored = Incidents("prod"), dict[str, Incident]()
-    for seconds, make in ((0, misses_a), (600, processes), (1_200, misses_a)):
-        found = incidents.step([make(name, seconds) for name in names], at(seconds))
-        stored |= {one.incident_id: one for one in found}
-    rig = Rig(AT_ONCE)
-    bad = {name: misses_a(name, 1_200).verdict for name in names}
-    rig.restart(health=StoredHealth(bad, list(stored.values())))
-    rig.cycle(1_200)
-    assert sorted(rig.sent) == sorted((FIRING, name) for name in names)
-    found = incidents.step([processes(name, 3_300) for name in names], at(3_300))
-    stored |= {one.incident_id: one for one in found}
-    rig.restart(health=StoredHealth({name: processes(name, 3_300).verdict for name in names}, list(stored.values())))
-    rig.cycle(3_600, *map(healthy, names))
-    assert [one.ended_at for one in rig.engine.incidents] == [None]
-    assert len(rig.engine.open_alerts) == len(rig.sent) == len(names)
-    rig.cycle(5_100, *map(healthy, names))
-    assert (rig.engine.incidents, rig.engine.open_alerts) == ([], ())
-
-
-def test_what_is_said_of_a_group_is_its_newest_verdict_though_the_time_line_lacks_it() -> None:
-    incidents = Incidents("prod")
-    incidents.step([misses_a("keeps it open", -9_000), misses_a("x", -9_000)], at(-9_000))
-    incidents.step([processes("x", -8_900)], at(-8_900))
-    incidents.step([misses_a(f"early-{number}", -8_800) for number in range(120)], at(-8_800))
-    incidents.step([misses_a("x", -8_700)], at(-8_700))
-    incidents.step([misses_a(f"late-{number}", -8_600) for number in range(150)], at(-8_600))
-    (one,) = incidents.open()
-    assert [line.verdict for line in one.timeline if line.group_id == "x"] == [DOWN, OK]
-    verdicts = {"x": misses_a("x", -8_700).verdict}
-    (own,) = (own for own in one.by_group(verdicts.get) if own.groups == ("x",))
-    assert (own.newest.verdict, own.newest.at) == (DOWN, at(-8_700))
-
-
-def test_a_group_of_which_neither_a_line_nor_a_verdict_is_known_is_not_told_the_reason_of_another() -> None:
-    (one,) = Incidents("prod").step([misses_a("a", -900)], at(-900))
-    parts = {own.groups: own for own in replace(one, groups=("a", "b"), open_groups=("a", "b")).by_group({}.get)}
-    assert parts["a",].newest.why == "why a"
-    assert (parts["b",].newest.why, parts["b",].newest.evidence) == ("", {})
+    told = {str(alert.group_id): alert for _, alert in rig.received}
+    assert len(rig.received) == len(told) == 3
+    assert "no members since" in told["crashed"].summary
+    assert "gave up, as it was NotReady (b is away)" in told["gave-up"].summary
+    assert "Source topics c are missing" in told["no-topic"].summary
+    for name, alert in told.items():
+        assert not [one for one in snapshots if one != name and one in texts([alert])]
 
 
 def test_a_restart_gives_no_group_the_severity_of_another_and_hides_nothing_that_became_worse_meanwhile() -> None:
@@ -282,9 +204,7 @@ def test_a_restart_gives_no_group_the_severity_of_another_and_hides_nothing_that
     rig.cycle(0)
     rig.restart(health=StoredHealth(verdicts, [stored]))
     assert severities(rig) == {"a": "critical", "b": "warning"}
-    (worse,) = incidents.step([misses_a("b", 10)], at(10))
-    rig.engine._incidents = Incidents("prod", [worse])  # as a step with new facts makes it
-    rig.cycle(30)
+    rig.cycle(30, not_ready("a", "a"), not_ready("b", "a"))
     assert severities(rig) == {"a": "critical", "b": "critical"}
     assert sorted(rig.sent) == [(FIRING, "a"), (FIRING, "b"), (FIRING, "b")]
 
@@ -326,15 +246,6 @@ def test_an_incident_that_release_0_2_merged_by_host_goes_on_with_an_alert_for_e
         assert (alert.summary, "groups" in alert.details) == (f"{name} is Down: why {name}", False)
     if "a" in still_open:
         assert fires["a"].fingerprint == old.fingerprint
-
-
-def test_the_scope_in_the_message_of_a_group_has_only_topics_that_it_misses() -> None:
-    teams = Teams()
-    teams.cycle(0, not_ready("pay-a", "a", "b"))
-    teams.cycle(60, not_ready("pay-a", "a", "b"), not_ready("shop-a", "b"))
-    assert len(teams.engine.incidents) == 1
-    (own,), (other,) = teams.alerts("pay-"), teams.alerts("shop-")
-    assert (own.details["scope"], other.details["scope"]) == ("a, b", "b")
 
 
 def test_an_alert_that_fires_is_not_resolved_as_another_rule_begins_to_say_the_same_and_more() -> None:

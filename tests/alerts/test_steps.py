@@ -32,7 +32,6 @@ from streaming_app.notify import message, webhook
 from streaming_app.notify.message import AlertGroup
 from streaming_app.queries import output
 from tests.alerts.examples import make_alert
-from tests.alerts.test_hostile_ids import HOSTILE
 from tests.alerts.test_rules import WRONG
 from tests.long.hostile import STORED
 from tests.support.healthy_group import healthy_group
@@ -48,7 +47,10 @@ MOST = 1.25 * LONG / SHORT
 """Times as many steps for the longer text."""
 SLACK = 2_000
 """Steps that do not depend on the text, and may be counted for one of the two only."""
-PARTS = [*dict.fromkeys(one[:2] for one in HOSTILE), STORED, "\x1b[2J", "@channel", "[a](b)", "{{.}}", "\n", "aaaaa-1"]
+PARTS = [
+    *("1", "1_", "-1", "v1.", "blue", "-blue", "aaaaa-1", "(", "[a-", "\\", "%", "${", "é"),
+    *("@channel", "[a](b)", "{{.}}", "\u202e", "\x1b[2J", "\n", STORED),
+]
 SETTINGS = AlertSettings(descriptions="always").rule_settings_of()
 
 
@@ -80,18 +82,6 @@ def grows_too_fast(call: Callable[[str], Any], part: str) -> tuple[int, int] | N
     return None if long <= MOST * short + SLACK else (short, long)
 
 
-def test_what_takes_the_square_of_the_length_is_found() -> None:
-    def compare(text: str) -> int:
-        equal = 0
-        for one in text:
-            for other in text[:50] if len(text) < LONG else text[:200]:
-                equal += one == other
-        return equal
-
-    assert grows_too_fast(compare, "a") is not None
-    assert grows_too_fast(lambda text: [compare("a") for _ in text], "a") is None
-
-
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: ascii(part[:8])[1:-1])
 def test_rules_take_steps_in_proportion_to_the_text(part: str) -> None:
     wrong = [case for cases in WRONG.values() for case, _, _ in cases]
@@ -105,7 +95,8 @@ def test_rules_take_steps_in_proportion_to_the_text(part: str) -> None:
         groups = [replace(one, set_aside_reason=text) for one in groups]
         rivals = [replace(one, group_id=f"{text}-v{n}", first_seen_at=NOW) for n, one in enumerate(groups)]
         every: list[GroupSnapshot] = [*groups, *rivals]
-        evaluate(every, None, EvaluationContext(NOW, survey=survey_cluster(every)), SETTINGS)
+        found = evaluate(every, None, EvaluationContext(NOW, survey=survey_cluster(every)), SETTINGS)
+        assert {key.group_id for key in found} == {one.group_id for one in every}
 
     assert grows_too_fast(call, part) is None
 
@@ -197,11 +188,6 @@ def nested_repeats(parsed: Any, *, inside: bool = False) -> bool:
             if any(nested_repeats(one, inside=inside) for one in inner):
                 return True
     return False
-
-
-@pytest.mark.parametrize(("pattern", "is_nested"), [("(a+)+", True), ("(?:x|(y*))*", True), ("a+b*", False)])
-def test_a_repeat_within_a_repeat_is_found(pattern: str, *, is_nested: bool) -> None:
-    assert nested_repeats(sre_parser.parse(pattern)) is is_nested
 
 
 def test_no_expression_that_meets_text_from_the_log_can_take_exponential_time() -> None:

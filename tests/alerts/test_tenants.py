@@ -51,21 +51,6 @@ def test_an_alert_that_is_open_is_not_resolved_since_other_groups_came() -> None
     assert key in find(flood, max_new_groups=10, open_alerts={key})
 
 
-def test_new_groups_without_findings_take_no_place_of_those_with_some() -> None:
-    quiet = [replace(stuck(f"!{number:04}", 5), set_aside_reason=None) for number in range(100)]
-    found = find([*quiet, *(stuck(f"g{number:02}", 1) for number in range(11))], max_new_groups=10)
-    assert sum(key.rule == SET_ASIDE for key in found) == 10
-
-
-def test_as_many_new_groups_as_may_have_alerts_all_have_theirs() -> None:
-    groups = [stuck(f"g{number:02}", 1) for number in range(20)]
-    for most, left_out in ((20, set()), (19, {"g19"})):
-        context = EvaluationContext(NOW, max_new_groups=most)
-        found = evaluate(groups, None, context, SETTINGS)
-        assert context.left_out == left_out
-        assert {key.group_id for key in found} == {one.group_id for one in groups} - left_out
-
-
 def test_open_alerts_of_a_flood_take_no_place_of_a_group_that_came_before_it() -> None:
     flood = [stuck(f"!{number:04}", 1) for number in range(100)]
     opened = {AlertKey(SET_ASIDE, f"!{number:04}") for number in range(10)}

@@ -47,13 +47,19 @@ def test_the_command_prints_a_line_each_and_its_exit_code_says_whether_one_faile
     assert [failure["check"] for failure in failures] == ["memory"]
 
 
-def test_without_a_broker_the_rest_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_broker_the_rest_is_skipped_and_init_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.5)
-    arguments = ["check", "--bootstrap-server", "127.0.0.1:1", "--warehouse", str(tmp_path)]
-    result = CliRunner().invoke(main, arguments)
+    server = ("--bootstrap-server", "127.0.0.1:1")
+    result = CliRunner().invoke(main, ["check", *server, "--warehouse", str(tmp_path / "w")])
     assert result.exit_code == 1
     assert "failed   brokers: No Kafka broker answers at 127.0.0.1:1" in result.stdout
     assert "skipped  topic: no broker answers" in result.stdout
+    result = CliRunner().invoke(main, ["init", *server, "--output", str(tmp_path / "config.yaml")])
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: No Kafka broker answers at 127.0.0.1:1")
+    assert not (tmp_path / "config.yaml").exists()
 
 
 def test_init_writes_a_configuration_that_check_accepts_and_does_not_replace_it(

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
 from streaming_app.checks.first_configuration import Cluster, first_configuration
 from streaming_app.checks.result import failed, ok, warning
-from streaming_app.cli.main import main
 from streaming_app.config.load import load
 from tests.long.hostile import HOSTILE, effective_characters
 
@@ -65,11 +63,3 @@ def test_no_group_id_leaves_its_comment(tmp_path: Path) -> None:
     settings = load(file).settings
     assert (settings.cluster, settings.sinks) == ("default", ())
     assert effective_characters(text) == set()
-
-
-def test_an_unreachable_cluster_is_one_line_and_nothing_is_written(tmp_path: Path) -> None:
-    output = tmp_path / "config.yaml"
-    result = CliRunner().invoke(main, ["init", "--bootstrap-server", "127.0.0.1:1", "--output", str(output)])
-    assert result.exit_code == 1
-    assert result.output.startswith("Error: No Kafka broker answers at 127.0.0.1:1")
-    assert not output.exists()

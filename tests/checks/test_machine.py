@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -60,24 +59,14 @@ def test_a_container_may_use_what_its_limit_says(tmp_path: Path, monkeypatch: py
     assert machine.total_memory() != GIB
 
 
-@pytest.fixture
-def busy() -> Iterator[int]:
+def test_a_port_in_use_is_named_a_free_one_stays_free_and_another_machine_s_cannot_be_listened_at() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        yield server.getsockname()[1]
-
-
-def test_a_port_in_use_is_found_and_named(busy: int) -> None:
-    result = check_port(f"127.0.0.1:{busy}")
-    assert (result.status, result.text) == (FAILED, f"127.0.0.1:{busy}: Address already in use")
-
-
-def test_a_free_port_is_still_free_afterwards() -> None:
+        busy = f"127.0.0.1:{server.getsockname()[1]}"
+        result = check_port(busy)
+    assert (result.status, result.text) == (FAILED, f"{busy}: Address already in use")
     with reserve_port() as reserved:
         free = f"127.0.0.1:{reserved.getsockname()[1]}"
     assert check_port(free).status == check_port(free).status == OK
-
-
-def test_an_address_of_another_machine_cannot_be_listened_at() -> None:
     assert check_port("192.0.2.1:9464").status == FAILED
 
 

@@ -32,19 +32,16 @@ def test_every_sink_names_its_receivers(sink: dict[str, object], addresses: list
 
 
 def test_a_receiver_that_nobody_listens_at_fails() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        (reachable,) = check_sinks(
-            settings(type="webhook", url=f"http://127.0.0.1:{port}/"), "default", send_test=False
+    with socket.create_server(("127.0.0.1", 0)) as server, reserve_port() as unused:
+        answers, refuses = (f"http://127.0.0.1:{one.getsockname()[1]}/" for one in (server, unused))
+        reachable, unreachable = (
+            result
+            for url in (answers, refuses)
+            for result in check_sinks(settings(type="webhook", url=url), "default", send_test=False)
         )
-        assert reachable.status == OK
-    with reserve_port() as unused:
-        port = unused.getsockname()[1]
-        (unreachable,) = check_sinks(
-            settings(type="webhook", url=f"http://127.0.0.1:{port}/"), "default", send_test=False
-        )
+    assert reachable.status == OK
     assert unreachable.status == FAILED
-    assert unreachable.text == f"127.0.0.1:{port}: Connection refused"
+    assert unreachable.text == f"{refuses[7:-1]}: Connection refused"
 
 
 def test_a_test_notification_is_sent_and_is_over() -> None:

@@ -31,6 +31,14 @@ RESOLVED_ALERT = replace(FIRING_ALERT, group_id="ledger", state=RESOLVED, resolv
 OTHER_CLUSTER = replace(FIRING_ALERT, cluster="other")
 
 
+CHECKED = SelfCheckStatus(runs=3, last_run_at=AT, compared=1_200, differing=2, not_compared=4, repaired=1)
+NOT_COMPLETED: dict[str, Any] = {
+    "failures": 1,
+    "failed_at": AT,
+    "failure": "Not authorized: the principal lacks an ACL",
+}
+
+
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Path:
     return make_warehouse(tmp_path)
@@ -100,10 +108,9 @@ def ended_at(seconds_ago: float, **fields: Any) -> JobStatus:
             {"facts": ended_at(600, brokers_away_since=AT)},
             "is late (no broker has answered since 2026-11-21 03:12:00Z)",
         ),
-        ({"facts": ended_at(600, topic_missing_since=AT)}, "is late (there has been no such topic since 2026-11-21"),
         ({"facts": ended_at(600, failing_since=AT, failure="Full disk")}, "is late (the stream fails since"),
     ],
-    ids=["never", "died", "stopped", "first read", "behind", "no broker", "no topic", "failing"],
+    ids=["never", "died", "stopped", "first read", "behind", "no broker", "failing"],
 )
 def test_check_exits_with_1_and_says_why_if_the_tables_are_not_up_to_date(
     warehouse: Path, command: str, fields: dict[str, object] | None, line: str
@@ -111,9 +118,8 @@ def test_check_exits_with_1_and_says_why_if_the_tables_are_not_up_to_date(
     if fields is not None:
         write_heartbeat(warehouse, **fields)
     result = run(command, "--check", "--warehouse", warehouse)
-    assert result.exit_code == 1
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
     assert line in result.stderr
-    assert result.stderr.count("\n") == 1
     assert run(command, "--warehouse", warehouse).exit_code == 0
 
 
@@ -137,11 +143,6 @@ def test_tables_that_no_job_updates_are_shown_with_a_line_that_says_so(warehouse
     assert (result.exit_code, result.stderr) == (0, line)
     write_heartbeat(warehouse)
     assert run(*arguments, "--warehouse", warehouse).stderr == ""
-
-
-def test_alerts_say_that_none_fires(warehouse: Path) -> None:
-    write_heartbeat(warehouse)
-    assert run("alerts", "--warehouse", warehouse).stdout == "No alerts are firing.\n"
 
 
 @pytest.mark.parametrize(
@@ -180,100 +181,49 @@ def test_the_most_severe_alert_is_first_and_status_has_the_same_order_and_column
 
 
 @pytest.mark.parametrize(
-    ("fields", "line"),
+    ("facts", "line"),
     [
-        ({}, r"job       running; 0 offsets behind; no batch yet; process"),
-        ({"stopped": True}, "job       not running: stopped, last heartbeat 0 s ago"),
+        (JobStatus(AT), "job       running; 0 offsets behind; no batch yet; "),
+        (JobStatus(AT, brokers_away_since=AT), "; no broker answers since 03:12:00Z; "),
         (
-            {"at": datetime.now(timezone.utc) - timedelta(hours=2)},
-            "job       not running: died, last heartbeat 2 h ago",
+            JobStatus(AT, behind=12_345, failure="Full disk"),
+            "; 12,345 offsets behind; no batch yet; the stream fails: Full",
+        ),
+        (JobStatus(AT), "offsets   not read: offsets.enabled is false"),
+        (
+            JobStatus(AT, offsets=OffsetsStatus(failing_since=AT, failure="no space")),
+            "; the stream fails since 03:12:00Z: no space",
+        ),
+        (JobStatus(AT), "checked   not since the job started"),
+        (
+            JobStatus(AT, self_check=CHECKED),
+            " ago: 1,200 groups compared with the brokers, 2 differ, 4 not compared, 1 row replaced",
         ),
         (
-            {"facts": JobStatus(AT, caught_up=False, behind=12345, failure="Full disk", brokers_away_since=AT)},
-            "running; 12,345 offsets behind; no batch yet; no broker answers since 03:12:00Z; the stream fails: "
-            "Full disk; still catching up; process",
+            JobStatus(AT, self_check=replace(CHECKED, **NOT_COMPLETED)),
+            " ago: Not authorized: the principal lacks an ACL",
         ),
     ],
-    ids=["runs", "stopped", "died", "failing"],
 )
-def test_status_has_a_line_about_the_job(warehouse: Path, fields: dict[str, object], line: str) -> None:
-    write_heartbeat(warehouse, **fields)
-    assert line in run("status", "--warehouse", warehouse).output
-
-
-CHECKED = SelfCheckStatus(runs=3, last_run_at=AT, compared=1_200, differing=2, not_compared=4, repaired=1)
-NOT_COMPLETED: dict[str, Any] = {
-    "failures": 1,
-    "failed_at": AT,
-    "failure": "Not authorized: the principal lacks an ACL",
-}
-
-
-@pytest.mark.parametrize(
-    ("check", "words"),
-    [
-        (SelfCheckStatus(), "checked   not since the job started"),
-        (
-            CHECKED,
-            " ago: 1,200 groups compared with the brokers, 2 differ, 4 not compared, 1 row replaced since the start",
-        ),
-        (
-            SelfCheckStatus(runs=1, last_run_at=AT, compared=1),
-            " ago: 1 group compared with the brokers, 0 differ",
-        ),
-        (SelfCheckStatus(runs=1, **NOT_COMPLETED), "checked   not completed "),
-        (replace(CHECKED, **NOT_COMPLETED), " ago: Not authorized: the principal lacks an ACL"),
-    ],
-    ids=["not yet", "with differences", "equal", "never completed", "completed before"],
-)
-def test_status_shows_the_last_self_check(warehouse: Path, check: SelfCheckStatus, words: str) -> None:
-    write_heartbeat(warehouse, facts=JobStatus(AT, caught_up=True, self_check=check))
-    (line,) = (line for line in run("status", "--warehouse", warehouse).stdout.splitlines() if line[:7] == "checked")
-    assert words in line
-
-
-@pytest.mark.parametrize(
-    ("offsets", "line"),
-    [
-        (None, "offsets   not read: offsets.enabled is false"),
-        (OffsetsStatus(), "offsets   0 offsets behind; no batch yet; still catching up"),
-        (
-            OffsetsStatus(caught_up=True, behind=1, failing_since=AT, failure="no space left"),
-            f"offsets   1 offset behind; no batch yet; the stream fails since {AT:%H:%M:%SZ}: no space left",
-        ),
-    ],
-    ids=["not read", "catching up", "failing"],
-)
-def test_status_shows_the_stream_of_committed_offsets(
-    warehouse: Path, offsets: OffsetsStatus | None, line: str
+def test_status_has_a_line_about_the_job_its_streams_and_its_self_check(
+    warehouse: Path, facts: JobStatus, line: str
 ) -> None:
-    write_heartbeat(warehouse, facts=JobStatus(AT, caught_up=True, offsets=offsets))
-    assert line in run("status", "--warehouse", warehouse).stdout.splitlines()
+    write_heartbeat(warehouse, facts=facts)
+    assert line in run("status", "--warehouse", warehouse).output
 
 
 def test_status_shows_how_old_each_input_is(warehouse: Path) -> None:
     now = datetime.now(timezone.utc)
-    facts = JobStatus(
-        AT,
-        caught_up_at=now - timedelta(seconds=40),
-        offsets=OffsetsStatus(),
-        log_ends_at={"2": now - timedelta(minutes=5), "1": now},
-        descriptions_at=now - timedelta(hours=2),
-    )
-    write_heartbeat(warehouse, facts=facts)
-    printed = run("status", "--warehouse", warehouse).stdout.splitlines()
-    (line,) = (line for line in printed if line.startswith("inputs    groups"))
+    ends = {"2": now - timedelta(minutes=5), "1": now}
+    later = {"log_ends_at": ends, "descriptions_at": now - timedelta(hours=2)}
+    write_heartbeat(warehouse, facts=JobStatus(AT, caught_up_at=now, offsets=OffsetsStatus(), **later))
+    lines = run("status", "--warehouse", warehouse).stdout.splitlines()
     known_until = json.loads(run("status", "--warehouse", warehouse, "--json").stdout)["job"]["known_until"]
-
-    parts = line.removeprefix("inputs    ").split(", ")
-    assert [part.rpartition(" ago")[0].rsplit(" ", 2)[0] or part for part in parts] == [
-        "groups",
-        "commits not yet",
-        "log ends of broker 1",
-        "log ends of broker 2",
-        "descriptions",
-    ]
-    assert list(known_until) == ["groups", "commits", "log ends of broker 1", "log ends of broker 2", "descriptions"]
+    names = ["groups", "commits", "log ends of broker 1", "log ends of broker 2", "descriptions"]
+    (parts,) = (line.removeprefix("inputs    ").split(", ") for line in lines if line.startswith("inputs    groups"))
+    assert [one.startswith(name) for one, name in zip(parts, names, strict=True)] == [True] * 5
+    assert parts[1] == "commits not yet"
+    assert list(known_until) == names
     assert known_until["commits"] is None
 
 

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from streaming_app import cli
 from streaming_app.cli.main import COMMANDS, main
+from streaming_app.cli.removed import INSTEAD
 from tests.support.job_runner import STREAMS_GROUPS
 
 
@@ -69,18 +70,9 @@ def test_python_runs_the_package_as_the_command() -> None:
     assert ran.stderr.startswith("Usage: streams-groups list [OPTIONS]\n"), ran.stderr
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_shell_completes_commands(shell: str) -> None:
-    environment = {**os.environ, "_STREAMS_GROUPS_COMPLETE": f"{shell}_source"}
-    script = subprocess.run(STREAMS_GROUPS, env=environment, capture_output=True, text=True, check=True)
-    assert "streams-groups" in script.stdout
-    environment |= {
-        "_STREAMS_GROUPS_COMPLETE": f"{shell}_complete",
-        "COMP_WORDS": "streams-groups des",
-        "COMP_CWORD": "1",
-    }
-    if shell == "fish":
-        environment["COMP_CWORD"] = "des"
+def test_the_shell_completes_commands() -> None:
+    words = {"COMP_WORDS": "streams-groups des", "COMP_CWORD": "1"}
+    environment = {**os.environ, **words, "_STREAMS_GROUPS_COMPLETE": "bash_complete"}
     completed = subprocess.run(STREAMS_GROUPS, env=environment, capture_output=True, text=True, check=True)
     assert "describe" in completed.stdout
 
@@ -90,11 +82,9 @@ def test_every_module_of_a_command_is_collected() -> None:
     assert set(COMMANDS) == modules - {"__init__", "main", "options", "printing", "process", "removed", "warehouse"}
 
 
-def test_decode_prints_an_object_for_each_line_and_exits_with_1_after_an_error() -> None:
-    good = "0014000167\t000000000007" + "00"
-    result = CliRunner().invoke(main, ["decode"], input=f"{good}\nzz\t00\n0014000167\t\n")
-    lines = result.output.splitlines()
-    assert result.exit_code == 1
-    assert '"type":20' in lines[0]
-    assert '"error"' in lines[1]
-    assert '"value":null' in lines[2]
+@pytest.mark.parametrize("path", INSTEAD)
+def test_a_command_or_an_option_that_went_says_in_one_line_what_to_use(path: str) -> None:
+    for arguments in (path.split(), [*path.split(), "x"]):
+        result = CliRunner().invoke(main, arguments)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr == f"Error: `{path}` was removed: {INSTEAD[path]}.\n"

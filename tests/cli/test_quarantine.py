@@ -52,9 +52,6 @@ def test_status_shows_groups_and_records_that_are_set_aside(warehouse: Path) -> 
     assert "MalformedRecord" in result.output
     assert "orders" not in result.output
     assert effective_characters(result.output) == set()
-
-
-def test_as_json_they_have_all_columns(warehouse: Path) -> None:
     shown = json.loads(status(warehouse, "--json").output)
     assert {row["group"] for row in shown["set_aside"]} == {"bad", STORED}
     assert [(row["group"], row["records"]) for row in shown["quarantined"]] == [(STORED, 3)]

@@ -16,7 +16,8 @@ def write(tmp_path: Path) -> Callable[[Any], Path]:
 
     def write(values: Any) -> Path:
         file = tmp_path / "streams-groups.yaml"
-        file.write_text(values if isinstance(values, str) else yaml.safe_dump(values))
+        text = values if isinstance(values, (str, bytes)) else yaml.safe_dump(values)
+        file.write_bytes(text.encode() if isinstance(text, str) else text)
         return file
 
     return write

@@ -38,17 +38,11 @@ def test_the_example_has_every_key() -> None:
     assert key_paths(yaml.safe_load(EXAMPLE.read_text("utf-8"))) == key_paths(show.effective_values(load()))
 
 
-def test_the_example_of_overrides_is_valid(tmp_path: Path) -> None:
-    file = tmp_path / "f.yaml"
-    file.write_text(yaml.safe_dump({"alerts": {"overrides": parse_commented_out("overrides")}}))
-
-    assert len(load(file).settings.alerts.overrides) == 1
-
-
-def test_the_examples_of_times_are_valid_and_have_every_key(tmp_path: Path) -> None:
+def test_the_examples_of_overrides_and_times_are_valid_and_those_have_every_key(tmp_path: Path) -> None:
     values = {name: parse_commented_out(name) for name in ("time_intervals", "running_hours")}
     file = tmp_path / "f.yaml"
-    file.write_text(yaml.safe_dump(values))
+    file.write_text(yaml.safe_dump({**values, "alerts": {"overrides": parse_commented_out("overrides")}}))
+    assert len(load(file).settings.alerts.overrides) == 1
     assert len(load(file).settings.running_hours) == len(values["running_hours"])
     for path in (("running_hours", 0), ("time_intervals", 0, "time_intervals", 0)):
         examples = values[path[0]]

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from streaming_app.alerts.evaluate import RULES
 from streaming_app.config.load import load
 from streaming_app.config.removed import REMOVED
-from streaming_app.errors import ConfigError
 
 GONE = sorted(path[-1] for path in REMOVED if path[:2] == ("alerts", "rules") and len(path) == 3)
 
@@ -40,24 +38,3 @@ def test_a_variable_of_a_rule_that_went_is_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("STREAMS_GROUPS_ALERTS__RULES__STREAMSGROUPSFLOOD__GROUPS", "5")
     (line,) = load().removed
     assert line.startswith("alerts.rules.streamsgroupsflood was removed and does nothing: use the metrics ")
-
-
-def test_a_rule_that_never_was_is_refused(write: Callable[[Any], Path]) -> None:
-    with pytest.raises(ConfigError, match="StreamsGroupsFlod: is not a known key"):
-        load(write({"alerts": {"rules": {"StreamsGroupsFlod": {"enabled": False}}}}))
-
-
-def test_keys_that_went_are_left_out_with_a_line_each_and_the_rest_counts(tmp_path: Path) -> None:
-    file = tmp_path / "streams-groups.yaml"
-    values = {
-        "metrics": {"compatibility": "kafka-lag-exporter"},
-        "page": {"listen": "127.0.0.1:1"},
-        "cluster": "prod",
-    }
-    file.write_text(yaml.safe_dump(values))
-    loaded = load(file)
-    assert loaded.settings.cluster == "prod"
-    assert sorted(loaded.removed) == [
-        f"{'.'.join(path)} was removed and does nothing: use {REMOVED[path]}"
-        for path in (("metrics", "compatibility"), ("page", "listen"))
-    ]

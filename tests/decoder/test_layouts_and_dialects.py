@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from offsets_decoder import MalformedRecord, Record, UnknownTag, decode, dialects, encode, reference_decode
+from offsets_decoder import MalformedRecord, Record, UnknownTag, decode, encode, reference_decode
 
 Decoder = Callable[..., Record]
 BOTH = pytest.mark.parametrize("decoder", [decode, reference_decode])
@@ -16,63 +16,44 @@ STORED_5_FAILED_6_OF_KIP_1331 = bytes.fromhex("0000 00000002 0000000000000000 02
 
 
 @BOTH
-def test_type_11_of_4_0_is_decoded_by_its_own_layout_and_names_it(decoder: Decoder) -> None:
-    record = decoder(KEY_11, bytes.fromhex("0000 00000007 00"))
-
-    assert (record.value, record.layout) == ({"epoch": 7}, "4.0")
-
-
-@BOTH
-def test_type_11_since_4_1_is_decoded_by_the_current_layout(decoder: Decoder) -> None:
-    record = decoder(KEY_11, bytes.fromhex("0000 00000007 0000000000000009 00"))
-
-    assert (record.value, record.layout) == ({"epoch": 7, "metadata_hash": 9}, None)
-
-
-@BOTH
 @pytest.mark.parametrize(
-    ("value", "fields"),
+    ("key", "value", "fields", "layout"),
     [
-        ("0000 01 01 00", {"initialized_topics": [], "deleting_topics": []}),
+        (KEY_11, "0000 00000007 00", {"epoch": 7}, "4.0"),
+        (KEY_11, "0000 00000007 0000000000000009 00", {"epoch": 7, "metadata_hash": 9}, None),
+        (KEY_15, "0000 01 01 00", {"initialized_topics": [], "deleting_topics": []}, "4.0"),
         (
+            KEY_15,
             f"0000 02 {UUID} 0274 02 00000003 00 01 00",
             {"initialized_topics": [TOPIC | {"partitions": [3]}], "deleting_topics": []},
+            "4.0",
         ),
+        (KEY_15, f"0000 01 02 {UUID} 0274 00 00", {"initialized_topics": [], "deleting_topics": [TOPIC]}, "4.0"),
         (
-            f"0000 01 02 {UUID} 0274 00 00",
-            {"initialized_topics": [], "deleting_topics": [TOPIC]},
+            KEY_15,
+            f"0000 01 02 {UUID} 0274 02 00000003 00 01 00",
+            {
+                "initializing_topics": [],
+                "initialized_topics": [TOPIC | {"partitions": [3]}],
+                "deleting_topics": [],
+            },
+            None,
         ),
     ],
 )
-def test_type_15_of_4_0_is_decoded_by_its_own_layout_and_names_it(
-    decoder: Decoder, value: str, fields: dict[str, Any]
+def test_types_11_and_15_of_4_0_are_decoded_by_layouts_of_their_own_which_they_name(
+    decoder: Decoder, key: bytes, value: str, fields: dict[str, Any], layout: str | None
 ) -> None:
-    record = decoder(KEY_15, bytes.fromhex(value))
+    record = decoder(key, bytes.fromhex(value))
 
-    assert (record.value, record.layout) == (fields, "4.0")
-
-
-@BOTH
-def test_type_15_since_4_1_is_decoded_by_the_current_layout(decoder: Decoder) -> None:
-    record = decoder(KEY_15, bytes.fromhex(f"0000 01 02 {UUID} 0274 02 00000003 00 01 00"))
-
-    assert record.layout is None
-    assert record.value == {
-        "initializing_topics": [],
-        "initialized_topics": [TOPIC | {"partitions": [3]}],
-        "deleting_topics": [],
-    }
+    assert (record.value, record.layout) == (fields, layout)
 
 
 @BOTH
 @pytest.mark.parametrize(
     ("key", "value", "path"),
     [
-        (
-            KEY_11,
-            "0000 00000007 01 09 00",
-            "value.metadataHash",
-        ),  # fits 4.0 except for a tag, which no 4.0 broker wrote
+        (KEY_11, "0000 00000007 01 09 00", "value.metadataHash"),  # fits 4.0 but for a tag, which no 4.0 broker wrote
         (KEY_11, "0000 00000007", "value.metadataHash"),
         (KEY_15, "0000 01 01 00 00", "value.deletingTopics"),
     ],
@@ -133,10 +114,6 @@ def test_an_unknown_tag_in_a_struct_without_known_tags_is_kept(decoder: Decoder)
     record = decoder(key, bytes.fromhex("0000 02 0230 01 01 07 02 beef 01 01 00"))
 
     assert record.unknown_tags == [UnknownTag("value.activeTasks[0]", 7, b"\xbe\xef")]
-
-
-def test_dialects_are_listed() -> None:
-    assert dialects() == ("kip-1331",)
 
 
 def test_a_record_can_be_encoded_in_a_dialect_and_in_an_older_layout() -> None:

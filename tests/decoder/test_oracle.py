@@ -20,7 +20,7 @@ from offsets_decoder import DecodeError, decode, decode_lines, definitions, enco
 from streaming_app.jvm.jars import resolve
 from tests.decoder.random_records import VARIANTS, Variant, corrupt, random_kafka_json, random_record, variant_id
 from tests.support.conformance import read_schemas, record_types
-from tests.support.kafka_oracle import Oracle, OracleError
+from tests.support.kafka_oracle import Oracle
 
 Release = tuple[str, dict[str, dict[str, Any]], Oracle]
 OLDEST, NEWEST = "4.0.1", "4.4.0"
@@ -155,8 +155,3 @@ def test_lines_of_the_console_consumer_are_decoded_to_the_last_byte(kafka: Oracl
     lines = [f"{kafka.text_of(key)}\t{kafka.text_of(value)}\n" for key, value in records]
 
     assert list(decode_lines(lines)) == [(to_json(decode(key, value)), True) for key, value in records]
-
-
-def test_the_oracle_raises_for_bytes_that_kafka_cannot_read(kafka: Oracle) -> None:
-    with pytest.raises(OracleError):
-        kafka.json_of("StreamsGroupMetadataValue", 0, b"\0\0")

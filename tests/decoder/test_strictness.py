@@ -30,12 +30,6 @@ INVALID_KEYS = {
     "a group id past the end": ("0011 0005 67", "key.groupId", 4, "5 bytes expected, 1 remaining"),
     "a null group id": ("0011 ffff", "key.groupId", 2, "null in a field that is not nullable"),
     "a negative length": ("0011 fffe", "key.groupId", 2, "negative length -2"),
-    "a negative length with enough bytes for it": (
-        "0011 8000" + "67" * 0x8000,
-        "key.groupId",
-        2,
-        "negative length -32768",
-    ),
     "bad UTF-8": ("0011 0002 67ff", "key.groupId", 5, "not UTF-8"),
     "a surrogate in UTF-8": ("0011 0003 eda080", "key.groupId", 4, "not UTF-8"),
     "a trailing byte": ("0011 0001 67 00", "key", 5, "1 trailing bytes"),
@@ -73,13 +67,6 @@ INVALID_VALUES = {
         16,
         "overlong varint",
     ),
-    "a tag's number in two bytes where one is enough": (
-        GROUP_KEY,
-        f"{HEAD_17} 01 8000 04 00000001",
-        "value",
-        15,
-        "overlong varint",
-    ),
     "a count of tags that is too large": (
         GROUP_KEY,
         f"{HEAD_17} 02 00 04 00000001",
@@ -104,13 +91,6 @@ INVALID_VALUES = {
         "value.validatedTopologyEpoch",
         17,
         "tag 0 has 5 bytes, its field 4",
-    ),
-    "a tag smaller than its field": (
-        GROUP_KEY,
-        f"{HEAD_17} 01 00 03 00000001",
-        "value.validatedTopologyEpoch",
-        17,
-        "tag 0 has 3 bytes, its field 4",
     ),
     "a string of 2 GB": (
         MEMBER_KEY,
@@ -169,13 +149,6 @@ INVALID_VALUES = {
         33,
         "2147483647 bytes expected, 1 remaining",
     ),
-    "null bytes": (
-        "0002 0001 67",
-        "0000 0000 00000001 ffff ffff 00000001 0001 6d 0001 63 0001 68 00002710 ffffffff 00000000",
-        "value.members[0].subscription",
-        29,
-        "null in a field that is not nullable",
-    ),
     "an invalid presence byte": (
         "0013 0001 67 0001 6d",
         "0000 00 00 0263 0268 0000afc8 00000000 0270 02 01 00",
@@ -189,13 +162,6 @@ INVALID_VALUES = {
         "value.lastAssignmentConfigs",
         17,
         "2147483646 elements expected, 0 bytes remaining",
-    ),
-    "2 billion structs before flexible versions": (
-        "0002 0001 67",
-        "0000 0000 00000001 ffff ffff 7fffffff 0001 6d",
-        "value.members",
-        12,
-        "2147483647 elements expected, 3 bytes remaining",
     ),
     "a truncated uuid": (
         OFFSET_KEY,
@@ -244,7 +210,7 @@ def test_a_wrong_length_of_gigabytes_takes_no_memory(decoder: Decoder, name: str
 
 
 @BOTH
-@pytest.mark.parametrize("record_type", [-32768, -1, 24, 25, 255, 4352, 32767])
+@pytest.mark.parametrize("record_type", [-32768, -1, 24, 4352])
 def test_a_record_type_that_no_release_has_is_unknown_even_if_its_bytes_are_invalid(
     decoder: Decoder, record_type: int
 ) -> None:
@@ -277,14 +243,14 @@ def test_a_version_that_no_release_has_is_unknown_and_the_known_ones_are_reporte
 
 
 @BOTH
-@pytest.mark.parametrize("key", [None, 17, "0011", [0, 17], object()])
+@pytest.mark.parametrize("key", [None, 17, "0011"])
 def test_a_key_that_is_not_bytes_is_malformed(decoder: Decoder, key: object) -> None:
     with pytest.raises(MalformedRecord, match="key: "):
         decoder(key, b"")
 
 
 @BOTH
-@pytest.mark.parametrize("value", [0, 17, "0000", [0, 0], object(), True])
+@pytest.mark.parametrize("value", [0, "0000", [0, 0]])
 def test_a_value_that_is_not_bytes_is_malformed(decoder: Decoder, value: object) -> None:
     with pytest.raises(MalformedRecord, match=r"value: .*, not bytes"):
         decoder(bytes.fromhex(GROUP_KEY), value)

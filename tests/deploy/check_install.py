@@ -29,17 +29,6 @@ with spark_session(Path(sys.argv[1])) as spark:
 """
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this checkout."""
-    source, directory = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for name in ("pyproject.toml", "README.md", "LICENSE", "schemas", "offsets_decoder", "streaming_app"):
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        copy(ROOT / name, source / name)
-    _run({}, sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", directory, source)
-    return next(directory.glob("*.whl"))
-
-
 @pytest.mark.parametrize("installer", ["pipx", "uv"])
 def test_the_wheel_is_installed_as_a_tool_with_its_extras(installer: str, wheel: Path, tmp_path: Path) -> None:
     tool = shutil.which(installer, path=f"{TOOLS}{os.pathsep}{os.environ['PATH']}")

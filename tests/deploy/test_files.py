@@ -5,17 +5,26 @@ from __future__ import annotations
 import json
 import re
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
+from deploy.generate.output import finish
 from streaming_app.config.settings import Settings
 from streaming_app.job.stopping import STOP_SECONDS
 from streaming_app.jvm.jars import KAFKA_VERSION
 from streaming_app.jvm.java import NEWEST, OLDEST
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -107,3 +116,51 @@ def test_the_examples_of_the_chart_have_only_known_values(file: Path) -> None:
 def test_every_value_of_the_chart_is_used() -> None:
     templates = "".join(file.read_text("utf-8") for file in (CHART / "templates").iterdir())
     assert [name for name in VALUES if f".Values.{name}" not in templates] == []
+
+
+PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
+
+
+def pins(file: str) -> dict[str, str]:
+    """Return the versions that a file of requirements pins, by name; of several for versions of Python the first."""
+    found = PINNED.findall((ROOT / file).read_text("utf-8"))
+    return {normal(name): version for name, version in reversed(found)}
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.mark.parametrize("lock", ["requirements", "build"])
+def test_a_lock_has_the_versions_that_are_tested_each_with_its_hashes(lock: str) -> None:
+    tested, locked = pins("constraints.txt"), pins(f"deploy/image/{lock}.lock")
+    assert locked
+    assert {name: version for name, version in locked.items() if tested.get(name, version) != version} == {}
+    for package in PINNED.split((ROOT / f"deploy/image/{lock}.lock").read_text("utf-8"))[3::3]:
+        assert "--hash=sha256:" in package
+
+
+def test_the_lock_has_every_dependency() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    needed = [Requirement(one) for one in project["dependencies"]]
+    locked = pins("deploy/image/requirements.lock")
+    for one in needed:
+        if one.marker is None or one.marker.evaluate({"python_version": "3.11"}):
+            assert one.specifier.contains(locked[normal(one.name)]), one
+
+
+def test_a_check_names_each_file_that_is_out_of_date_and_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = {"same": "a\n", "other": "b\n", "missing": "c\n"}
+    for name in ("same", "other"):
+        (tmp_path / name).write_text("a\n", "utf-8")
+    assert finish(tmp_path, texts, {"same": 1, "other": 0}, ["--check"]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "other is out of date: run make generate",
+        "missing is out of date: run make generate",
+        "other has 1 lines, and may have 0",
+    ]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["other", "same"]
+    assert finish(tmp_path, texts, {}, []) == 0
+    assert finish(tmp_path, texts, {}, ["--check"]) == 0

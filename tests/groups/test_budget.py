@@ -13,7 +13,7 @@ from streaming_app.groups.events import EVENTS_LEFT_OUT
 from streaming_app.groups.fold import Fold
 from streaming_app.groups.group import LogRecord
 from streaming_app.groups.row import from_row, to_row
-from tests.groups.records import FIRST_JOIN, GROUP, TARGET, TOPOLOGY, at, current, log, member, metadata
+from tests.groups.records import GROUP, TARGET, TOPOLOGY, at, current, log, member, metadata
 
 TAGS = [{"key": "zone", "value": "z" * 10_000}]
 Step = tuple[Any, int, Any, Any]
@@ -48,10 +48,6 @@ def parts(number: int) -> dict[str, Any]:
     part = TOPOLOGY["subtopologies"][0]
     names = [{**part, "subtopology_id": f"{one:03}", "source_topics": ["t" * 1_000]} for one in range(number)]
     return {"epoch": 0, "subtopologies": names}
-
-
-def test_an_ordinary_group_is_within_its_budget() -> None:
-    assert row_of(FIRST_JOIN, DEFAULT)["member_count"] == 1
 
 
 START = (at(0), 17, GROUP, metadata())
@@ -168,16 +164,3 @@ def test_an_operation_without_end_is_refused() -> None:
     records = [one._replace(size=1_000) for one in log(*((at(1), 19, key(n), member()) for n in range(100)))]
     with pytest.raises(OverBudgetError, match="one operation"):
         fold.add(records)
-
-
-def test_the_size_of_a_group_is_that_of_its_topology_and_its_members() -> None:
-    sizes = []
-    for steps in ([], [(at(0), 23, GROUP, TOPOLOGY)], joins([1]), [(at(0), 23, GROUP, TOPOLOGY), *joins([1])]):
-        fold = Fold.of("g", 3, None)
-        fold.add(log((at(0), 17, GROUP, metadata()), *steps))
-        fold.close()
-        sizes.append(fold.size)
-    nothing, topology, one_member, both = sizes
-    assert nothing == 0 < topology
-    assert one_member > 0
-    assert both == topology + one_member

@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from streaming_app.groups.fold import Fold
 from streaming_app.groups.group import GroupState
 from streaming_app.groups.row import from_row, to_row
 from tests.groups.records import CONFIGS, FIRST_JOIN, GROUP, M1, M2, TARGET, TOPOLOGY, at, current, fold, log, metadata
 from tests.groups.records import member as member_record
-from tests.groups.test_compacted import history
 
 Step = tuple[Any, int, Any, Any]
 Causes = list[tuple[str, str, str | None]]
@@ -66,10 +64,6 @@ OPERATIONS: dict[str, tuple[list[Step], Causes]] = {
         [*join(10, 3), *assigned(10, 3, M1, M2)],
         [("group_epoch", "3", "member_joined"), ("assignment_epoch", "3", "member_joined")],
     ),
-    "a member joins, and the assignment follows a second later": (
-        [*join(10, 3), *assigned(11, 3, M1, M2)],
-        [("group_epoch", "3", "member_joined"), ("assignment_epoch", "3", "member_joined")],
-    ),
     "one member joins and one leaves before there is an assignment": (
         [*join(10, 3), *leave(11, 4), *assigned(12, 4, M2)],
         [
@@ -110,49 +104,9 @@ OPERATIONS: dict[str, tuple[list[Step], Causes]] = {
         ],
         [("group_epoch", "3", "tags,process"), ("assignment_epoch", "3", "tags,process")],
     ),
-    "a member that stays has another rack with a long name": (
-        [
-            (at(10), 19, M1, member(rack_id="a" * 300)),
-            (at(20), 19, M1, member(rack_id="b" * 300)),
-            (at(20), 17, GROUP, metadata(3)),
-            *assigned(21, 3, M1),
-        ],
-        [("group_epoch", "3", "rack"), ("assignment_epoch", "3", "rack")],
-    ),
-    "a member of which no description was read joins": (
-        [(at(10), 22, M2, current(1)), (at(10), 17, GROUP, metadata(3)), *assigned(11, 3, M1)],
-        [("group_epoch", "3", "unknown"), ("assignment_epoch", "3", "unknown")],
-    ),
-    "the description of a member that was there is read for the first time, with its first tasks": (
-        [
-            (at(9), 22, M2, current(2)),
-            (at(10), 19, M2, member()),
-            (at(10), 22, M2, current(2, active=[5])),
-            (at(10), 17, GROUP, metadata(3)),
-            *assigned(11, 3, M1),
-        ],
-        [("group_epoch", "3", "unknown"), ("assignment_epoch", "3", "unknown")],
-    ),
     "nothing in the records explains it": (
         [(at(10), 17, GROUP, metadata(3)), *assigned(11, 3, M1)],
         [("group_epoch", "3", "unknown"), ("assignment_epoch", "3", "unknown")],
-    ),
-    "what is explained and what is not are assigned together": (
-        [(at(10), 17, GROUP, metadata(3)), *join(11, 4), *assigned(12, 4, M1, M2)],
-        [
-            ("group_epoch", "3", "unknown"),
-            ("group_epoch", "4", "member_joined"),
-            ("assignment_epoch", "4", "member_joined,unknown"),
-        ],
-    ),
-    "the next assignment has its own cause": (
-        [*join(10, 3), *assigned(10, 3, M1, M2), (at(20), 17, GROUP, metadata(4)), *assigned(20, 4, M1)],
-        [
-            ("group_epoch", "3", "member_joined"),
-            ("assignment_epoch", "3", "member_joined"),
-            ("group_epoch", "4", "unknown"),
-            ("assignment_epoch", "4", "unknown"),
-        ],
     ),
     "a description is pushed": (
         [(at(10), 17, GROUP, metadata(2, stored=-2)), (at(11), 17, GROUP, metadata(2, stored=0))],
@@ -171,28 +125,11 @@ def through_table(state: GroupState) -> GroupState:
     return from_row(to_row("c", state))
 
 
-def cut_anywhere(before: list[Step], operation: list[Step]) -> None:
-    """Assert that the events of two batches are those of one, wherever the first ends."""
-    stable = fold(log(*before)).group_state
-    records = log(*operation, first=len(before))
-    whole = fold(records, through_table(stable))
-    for cut in range(1, len(records)):
-        first = fold(records[:cut], through_table(stable))
-        second = fold(records[cut:], through_table(first.group_state))
-        assert sorted(map(str, history(first, second))) == sorted(map(str, whole.events)), cut
-        assert second.group_state.group.causes_since_assignment == whole.group_state.group.causes_since_assignment
-
-
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_new_epoch_and_a_new_assignment_say_why_where_the_records_prove_it(name: str) -> None:
     operation, expected = OPERATIONS[name]
     stable = fold(log(*FIRST_JOIN)).group_state
     assert causes(fold(log(*operation, first=len(FIRST_JOIN)), stable).events) == expected
-
-
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_where_a_batch_ends_makes_no_difference_to_the_causes(name: str) -> None:
-    cut_anywhere(FIRST_JOIN, OPERATIONS[name][0])
 
 
 def test_another_configuration_is_an_event_with_the_old_and_the_new_one() -> None:
@@ -203,14 +140,6 @@ def test_another_configuration_is_an_event_with_the_old_and_the_new_one() -> Non
     assert not [event for event in fold(log(*FIRST_JOIN)).events if event.kind == "config_changed"]
 
 
-def test_the_first_epoch_and_the_first_assignment_come_from_the_first_join() -> None:
-    events = fold(log(*FIRST_JOIN)).events
-    found = [(event.kind, event.old, event.new, event.cause) for event in events if event.kind.endswith("t_epoch")]
-    assert found == [("assignment_epoch", None, "1", None), ("assignment_epoch", "1", "2", "member_joined")]
-    (epoch,) = [event for event in events if event.kind == "group_epoch"]
-    assert (epoch.old, epoch.new, epoch.cause) == (None, "2", "member_joined")
-
-
 @pytest.mark.parametrize("epoch", [3, None])
 def test_a_static_member_that_comes_back_under_another_id_is_replaced(epoch: int | None) -> None:
     stable = fold(log(*STATIC_JOIN)).group_state
@@ -218,7 +147,6 @@ def test_a_static_member_that_comes_back_under_another_id_is_replaced(epoch: int
     expected = [("group_epoch", "3", "member_replaced"), ("assignment_epoch", "3", "member_replaced")]
     assert causes(folded.events) == (expected if epoch else [])
     assert folded.group_state.group.causes_since_assignment is None
-    cut_anywhere(STATIC_JOIN, replace(10, epoch))
 
 
 def test_two_static_members_that_come_back_are_not_members_that_joined_or_left() -> None:
@@ -236,7 +164,6 @@ def test_the_causes_of_an_earlier_life_of_the_group_are_not_those_of_the_next() 
     for operations in ([*deleted, *again], again):
         folded = fold(log(*operations, *assigned(63, 2, M2), first=20), through_table(waiting))
         assert causes(folded.events)[-1] == ("assignment_epoch", "2", "member_joined")
-        cut_anywhere([*FIRST_JOIN, (at(9), 17, GROUP, metadata(3))], [*operations, *assigned(63, 2, M2)])
 
 
 def test_a_compacted_log_proves_no_cause_of_the_first_epoch_that_it_holds() -> None:
@@ -254,36 +181,6 @@ def test_a_member_that_joins_or_leaves_comes_with_its_host_and_instance() -> Non
         if event.kind.startswith("member_")
     ]
     assert sorted(changes) == [("member_joined", "m2", "/127.0.0.1", "i1"), ("member_left", "m1", "/127.0.0.1", "i1")]
-
-
-def test_each_member_has_the_time_of_its_own_newest_record() -> None:
-    records = [
-        *FIRST_JOIN,
-        *join(10, 3),
-        *assigned(10, 3, M1, M2),
-        (at(20), 22, M2, current(3)),
-        (at(30), 22, M1, None),
-    ]
-    state = fold(log(*records)).group_state
-    assert {one["member_id"]: one["updated_at"] for one in to_row("c", state)["members"]} == {
-        "m1": at(30),
-        "m2": at(20),
-    }
-    assert through_table(state).group.members["m2"].updated_at == at(20)
-    assert Fold.of("g", 0, through_table(state)).group_state.group.members["m1"].updated_at == at(30)
-
-
-def test_a_member_that_gives_up_its_tasks_has_not_left() -> None:
-    steps = [(at(10), 17, GROUP, {**metadata(3), "metadata_hash": 8}), (at(10), 22, M1, current(2))]
-    events = fold(log(*FIRST_JOIN, *steps)).events
-    assert [event.cause for event in events if event.kind == "group_epoch"][-1] == "topics_changed"
-
-
-def test_host_and_instance_are_those_of_a_member_that_joined_and_stand_at_no_other_event() -> None:
-    steps = [(at(10), 19, M2, member(instance_id="i2")), (at(10), 22, M2, current(2, active=[5]))]
-    found = {event.kind: event for event in fold(log(*FIRST_JOIN, *steps)).events if event.member_id == "m2"}
-    assert (found["member_joined"].client_host, found["member_joined"].instance_id) == ("/127.0.0.1", "i2")
-    assert (found["assignment"].client_host, found["assignment"].instance_id) == (None, None)
 
 
 def test_what_is_kept_of_a_member_to_be_compared_is_short() -> None:

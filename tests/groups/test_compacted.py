@@ -58,12 +58,6 @@ def test_times_that_the_log_does_not_prove_stay_unknown_in_later_batches() -> No
     }
 
 
-def test_the_description_of_a_group_without_record_17_has_its_status_since_an_unknown_time() -> None:
-    folded = fold(log((at(0), 20, GROUP, {"assignment_epoch": 2, "assignment_timestamp": 0})))
-    assert (row_of(folded)["state"], row_of(folded)["description_status"]) == ("Unknown", "NO_TOPOLOGY")
-    assert (row_of(folded)["state_since"], row_of(folded)["description_since"]) == (None, None)
-
-
 def test_a_healthy_group_was_never_empty_because_its_topology_is_older_than_its_members() -> None:
     folded = fold(
         log(
@@ -77,31 +71,6 @@ def test_a_healthy_group_was_never_empty_because_its_topology_is_older_than_its_
     )
     assert [new for _, _, new in events_of(folded, "state")] == ["Assigning", "Reconciling", "Stable"]
     assert row_of(folded)["state_since"] == at(MONTHS + 4)
-
-
-def test_a_group_without_record_17_is_unknown() -> None:
-    folded = fold(log((at(0), 23, GROUP, TOPOLOGY), (at(1), 19, M1, member())))
-    assert row_of(folded)["state"] == "Unknown"
-    assert events_of(folded, "state") == []
-
-
-def test_the_creation_is_known_where_its_operation_is_in_the_log() -> None:
-    row = row_of(fold(log(*FIRST_JOIN)))
-    assert (row["first_seen_at"], row["topology_epochs"][0]["validated_at"]) == (at(0), at(0))
-
-
-@pytest.mark.parametrize("cut", range(8))
-def test_where_batches_end_makes_no_difference_to_what_is_proved(cut: int) -> None:
-    records = log(
-        (at(0), 23, GROUP, TOPOLOGY), (at(500), 19, M1, member()), (at(900), 17, GROUP, metadata(9, stored=0)),
-        (at(903), 21, M1, TARGET), (at(903), 20, GROUP, {"assignment_epoch": 9, "assignment_timestamp": 0}),
-        (at(904), 22, M1, current(9, active=[0, 1])), (at(950), 17, GROUP, metadata(9, stored=-2)),
-    )  # fmt: skip
-    first = fold(records[:cut])
-    second = fold(records[cut:], first.group_state if cut else None)
-    whole = fold(records)
-    assert row_of(second) == row_of(whole)
-    assert history(first, second) == whole.events
 
 
 def created_again(epoch: int = 2) -> list[tuple[Any, int, Any, Any]]:
@@ -166,30 +135,6 @@ def test_a_member_that_joins_the_new_group_under_its_old_id_keeps_nothing() -> N
     (one,) = row["members"]
     assert (one["member_id"], one["member_epoch"]) == ("m1", 1)
     assert row["assignments"] == []
-
-
-def test_what_was_written_with_the_last_record_17_of_the_old_group_is_of_that_group() -> None:
-    row = row_of(fold(log(*FIRST_JOIN, (at(60), 17, GROUP, metadata(1)))))
-    assert (row["group_epoch"], row["members"]) == (1, [])
-
-
-def pushes(*steps: tuple[int, int]) -> int:
-    """Count the unsolicited pushes of (stored, failed) pairs after a first join."""
-    records = [
-        (at(10 + n), 17, GROUP, metadata(stored=stored, failed=failed)) for n, (stored, failed) in enumerate(steps)
-    ]
-    return int(row_of(fold(log(*FIRST_JOIN, *records)))["unsolicited_pushes"])
-
-
-def test_each_push_after_a_failure_and_a_success_counts_once() -> None:
-    failure = [(-2, -1), (-2, 0)]  # solicited, rejected permanently
-    assert pushes(*failure) == 0
-    assert pushes(*failure, (-2, 0)) == 0  # a rebalance
-    success = [(0, 0)]  # a push that nobody solicited: the epoch had failed
-    assert pushes(*failure, *success) == 1
-    again = [(-2, 0), (0, 0)]
-    assert pushes(*failure, *success, *again) == 2
-    assert pushes(*failure, *success, *again, *again) == 3
 
 
 def test_the_brokers_own_conversion_to_a_classic_group_is_one_operation() -> None:

@@ -46,38 +46,12 @@ def test_a_restore_ends_when_its_pace_says_and_begins_again_where_more_is_left_t
     assert restore.lag == lags[-1]
 
 
-def test_a_task_that_another_member_restores_begins_again() -> None:
-    status = statuses([copy("a", "restoring", lag=100)], [copy("b", "restoring", lag=50)])
-    assert status.restoring["0", 0][:3] == ("m-b", NOW + MINUTE, 50)
-
-
-def test_only_copies_with_a_lag_that_restore_are_restores() -> None:
-    copies = [copy("a", "active", 0, 7), copy("a", "restoring", 1, None), copy("a", "restoring", 2, 5)]
-    assert set(statuses(copies).restoring) == {("0", 2)}
-    assert set(statuses(copies[::-1]).restoring) == {("0", 2)}
-
-
 def test_every_copy_that_is_behind_is_found_whatever_stands_before_it() -> None:
     far, near, silent, active = 20_000, 5, None, copy("a", "active", 9)
     copies = [active, *(copy("b", "standby", n, lag) for n, lag in enumerate((near, silent, far, near, silent, far)))]
     assert [one.copy.partition for one in statuses(copies).behind] == [2, 5]
     warm = [copy("c", "warmup", n, lag) for n, lag in enumerate((silent, far, near))]
     assert statuses(warm).behind == ()
-
-
-def test_each_copy_is_behind_since_it_was_nearest_itself() -> None:
-    lags = [(20_000, 20_000), (20_000, 19_000), (21_000, 19_500)]
-    behind = statuses(*([copy("b", "standby", n, lag) for n, lag in enumerate(pair)] for pair in lags)).behind
-    assert [(one.copy.partition, one.copy.lag, one.since, one.least_lag) for one in behind] == [
-        (0, 21_000, NOW, 20_000),
-        (1, 19_500, NOW + MINUTE, 19_000),
-    ]
-
-
-def test_a_group_whose_number_of_standbys_is_not_known_has_no_task_with_too_few_copies() -> None:
-    copies = [copy("a", "active", 0), copy("b", "active", 1)]
-    assert next_status(copies, None, None, NOW).uncopied == {}
-    assert set(next_status(copies, 1, None, NOW).uncopied) == {("0", 0), ("0", 1)}
 
 
 def test_the_lags_of_a_group_are_summed_by_role_and_those_that_are_not_known_counted() -> None:
@@ -89,17 +63,6 @@ def test_the_lags_of_a_group_are_summed_by_role_and_those_that_are_not_known_cou
     assert sum_copies(copies) == CopiesSum(3, 20_010, 1, 3, 5, standbys_unknown=1, warmups_unknown=2)
     assert sum_copies([copy("b", "standby")]) == CopiesSum(1, None, 0, 0, None, standbys_unknown=1)
     assert sum_copies([copy("b", "standby", lag=0)]) == CopiesSum(1, 0, 0, 0, None)
-
-
-def test_processes_of_which_neither_host_nor_id_is_known_are_one() -> None:
-    copies = [
-        copy("a", "active", 0, client_host=None, process_id=None),
-        copy("a", "active", 1, client_host=None, process_id="p"),
-        copy("a", "active", 2, process_id=None),
-        copy("b", "active", 3, client_host=None, process_id=None),
-    ]
-    found = [(one.client_host, one.process_id, one.tasks) for one in check_stops(copies)]
-    assert found == [(None, None, 2), (None, "p", 1), ("host-a", None, 1)]
 
 
 def test_what_would_be_restored_is_said_of_each_task() -> None:

@@ -38,15 +38,6 @@ def test_a_rolling_restart_is_one_deployment_once_no_member_of_before_is_left() 
     assert _deployments(*_THREE, *_roll(3, 3600, 60, 20)) == [(ended, began.isoformat(), "processes")]
 
 
-def test_a_restart_of_the_only_member_is_one_when_it_is_back() -> None:
-    found = _deployments(_member(0, "m0-0"), *_roll(1, 3600, 0, 40))
-    assert found == [(at(3640), at(3600).isoformat(), "processes")]
-
-
-def test_each_deployment_of_several_is_one() -> None:
-    assert len(_deployments(*_THREE, *_roll(3, 3600, 60, 20), *_roll(3, 7200, 60, 20, version=2))) == 2
-
-
 def test_new_members_beside_the_old_ones_are_one_from_the_first_new_member_on() -> None:
     new = [_member(3600 + n, f"n{n}") for n in range(3)]
     gone = [_member(3700 + n, f"m{n}-0", joins=False) for n in range(3)]
@@ -79,14 +70,6 @@ def test_a_restart_of_one_process_long_before_is_no_part_of_it() -> None:
     new = [_member(begin + 30 + n, f"later{n}") for n in range(3)]
     found = _deployments(*_THREE, *early, *gone, *new)
     assert found == [(at(begin + 30), at(begin).isoformat(), "processes")]
-
-
-def test_members_that_came_or_left_at_an_unknown_time_are_none() -> None:
-    kinds = [(19, {**GROUP, "member_id": name}, member()) for name in ("a", "b", "c")]
-    gone = [(second, (19, {**GROUP, "member_id": name}, None)) for second, name in ((3600, "b"), (None, "c"))]
-    joined = [(None, kinds[0]), (None, kinds[1]), (5, kinds[2])]
-    events = fold(log_of([*joined, _member(6, "d"), *gone, _member(3601, "d", joins=False), _member(3602, "e")])).events
-    assert "deployment" not in {one.kind for one in events}
 
 
 def test_another_topology_is_one_also_after_the_group_was_deleted() -> None:

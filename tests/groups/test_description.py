@@ -6,22 +6,28 @@ from typing import Any
 
 import pytest
 
-from streaming_app.groups.row import from_row, to_row
+from streaming_app.groups.row import to_row
 from tests.groups.records import FIRST_JOIN, GROUP, TOPOLOGY, at, fold, log, member, metadata
+
+FAILURE, SUCCESS = [(-2, -1), (-2, 0)], [(0, 0)]  # rejected for good; and a push that nobody solicited
+AGAIN = [(-2, 0), (0, 0)]
 
 
 # A push writes stored = -2, then stored = E (broker 4.4.0).
 @pytest.mark.parametrize(
-    ("stored", "unsolicited"),
+    ("epochs", "unsolicited"),
     [
-        pytest.param([-2, 0], 0, id="solicited"),
-        pytest.param([-2, 0, 0], 0, id="stored, and a rebalance"),
-        pytest.param([-2, 0, -2, 0], 1, id="pushed again"),
-        pytest.param([-2, 0, -2, 0, -2, 0], 2, id="pushed twice again"),
+        pytest.param([(-2, -1), (0, -1)], 0, id="solicited"),
+        pytest.param([(-2, -1), (0, -1), (0, -1)], 0, id="stored, and a rebalance"),
+        pytest.param([(-2, -1), (0, -1)] * 2, 1, id="pushed again"),
+        pytest.param([(-2, -1), (0, -1)] * 3, 2, id="pushed twice again"),
+        pytest.param([*FAILURE, (-2, 0)], 0, id="failed, and a rebalance"),
+        pytest.param([*FAILURE, *SUCCESS], 1, id="failed, then pushed"),
+        pytest.param([*FAILURE, *SUCCESS, *AGAIN, *AGAIN], 3, id="failed, then pushed three times"),
     ],
 )
-def test_unsolicited_pushes_are_counted(stored: list[int], unsolicited: int) -> None:
-    pushes = [(at(10 + i), 17, GROUP, metadata(stored=epoch)) for i, epoch in enumerate(stored)]
+def test_unsolicited_pushes_are_counted(epochs: list[tuple[int, int]], unsolicited: int) -> None:
+    pushes = [(at(10 + n), 17, GROUP, metadata(stored=one, failed=other)) for n, (one, other) in enumerate(epochs)]
     result = fold(log(*FIRST_JOIN, *pushes))
     assert result.group_state.unsolicited_pushes == unsolicited
     assert sum(event.kind == "unsolicited_push" for event in result.events) == unsolicited
@@ -59,15 +65,6 @@ def test_no_description_is_solicited_when_every_member_is_stale() -> None:
     assert (row["stale_member_count"], row["solicitable"]) == (1, False)
 
 
-def test_the_time_of_a_description_status_does_not_depend_on_where_an_operation_is_cut() -> None:
-    stored = fold(log(*FIRST_JOIN, (at(5), 17, GROUP, metadata(stored=0)))).group_state
-    assert (stored.description_status, stored.description_since) == ("CURRENT", at(5))
-    first = fold(log((at(9), 17, GROUP, metadata(stored=-2)), first=8), stored).group_state
-    assert (first.description_status, first.description_since) == ("UNCERTAIN", at(9))
-    second = fold(log((at(9), 17, GROUP, metadata(stored=0)), first=9), from_row(to_row("c", first))).group_state
-    assert (second.description_status, second.description_since) == ("CURRENT", at(5))
-
-
 @pytest.mark.parametrize(
     ("records", "since"),
     [
@@ -84,14 +81,6 @@ def test_a_description_is_stale_for_as_long_as_its_epoch_has_been_without_one(
 ) -> None:
     group_state = fold(log(*FIRST_JOIN, *((when, 17, GROUP, value) for when, value in records))).group_state
     assert to_row("c", group_state)["description_stale_since"] == since
-
-
-def test_a_new_epoch_makes_a_stored_description_stale() -> None:
-    newer = (at(9), 23, GROUP, TOPOLOGY | {"epoch": 1})
-    group_state = fold(log(*FIRST_JOIN, (at(5), 17, GROUP, metadata(stored=0)), newer)).group_state
-    assert (group_state.description_status, to_row("c", group_state)["description_stale_since"]) == ("STALE", at(9))
-    never_stored = fold(log(*FIRST_JOIN, newer)).group_state
-    assert to_row("c", never_stored)["description_stale_since"] == at(9)
 
 
 def test_members_since_is_when_the_first_member_joined_and_rebalances_do_not_change_it() -> None:

@@ -53,24 +53,10 @@ def test_a_global_store_has_no_subtopology() -> None:
     assert Edge("rates", "topic", "all", "source") in graph.edges
 
 
-def test_the_hash_is_that_of_the_content_in_whatever_order() -> None:
-    one, other = graph_of(describe(READS, COUNTS, WRITES)), graph_of(describe(WRITES, READS, COUNTS))
-    assert one == other
-    assert graph_of(describe(READS, COUNTS)).content_hash != one.content_hash
-    assert graph_of(describe(READS, COUNTS, WRITES, part="1")).content_hash != one.content_hash
-    assert graph_of(describe(READS, {**COUNTS, "stores": ["sums"]}, WRITES)).content_hash != one.content_hash
-
-
 def test_of_more_nodes_than_are_kept_those_of_the_first_names_are() -> None:
     graph = graph_of(describe(*(node(f"{number:05}") for number in range(MAX_NODES + 1))))
     assert (len(graph.nodes), graph.node_count, graph.truncated) == (MAX_NODES, MAX_NODES + 1, True)
     assert graph.nodes[-1].node == f"{MAX_NODES - 1:05}"
-
-
-def test_names_that_are_too_long_together_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(description_graph, "MAX_CHARACTERS", 1_000)
-    graph = graph_of(describe(node("a"), node("b", successors=["a"] * 60), node("c")))
-    assert ([one.node for one in graph.nodes], graph.node_count, graph.truncated) == (["a"], 3, True)
 
 
 def test_lists_that_are_null_are_empty() -> None:
@@ -105,19 +91,6 @@ def test_the_hash_stays_what_earlier_releases_stored() -> None:
     one = graph_of(describe(READS, COUNTS, WRITES))
     backwards = (dict(reversed(part.items())) for part in (READS, COUNTS, WRITES))
     assert graph_of(describe(*backwards)).content_hash == one.content_hash == "15a385de7bb6acc1"
-
-
-def test_global_stores_come_first_and_their_nodes_are_in_no_subtopology() -> None:
-    stores = [{"source": node("all", SOURCE, source_topics=["rates"]), "processor": node("keep", stores=["kept"])}]
-    graph = graph_of(describe(READS, COUNTS, global_stores=stores))
-    assert graph.nodes[0] == Node("all", "source")
-    assert [one.subtopology_id for one in graph.nodes if one.kind == "processor"] == ["0", None]
-
-
-def test_of_several_subtopologies_the_nodes_of_the_first_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = [{"subtopology_id": part, "nodes": [node(name)]} for part, name in (("1", "a"), ("0", "b"))]
-    monkeypatch.setattr(description_graph, "MAX_NODES", 1)
-    assert graph_of({"subtopologies": parts}).nodes == [Node("b", "processor", "0")]
 
 
 def test_a_global_store_may_have_nodes_with_the_names_of_those_of_a_subtopology() -> None:

@@ -28,9 +28,13 @@ def _records(kind: int, key: st.SearchStrategy[Any], value: st.SearchStrategy[An
     return st.tuples(st.just(kind), key, value)
 
 
+def _member(topology_epoch: int, instance_id: str | None) -> dict[str, Any]:
+    return {**member(topology_epoch), "instance_id": instance_id}
+
+
 _STEPS = st.one_of(
     _records(17, st.just(GROUP), st.builds(metadata, _EPOCHS, st.integers(0, 1), _DESCRIBED, _DESCRIBED)),
-    _records(19, _MEMBERS, st.builds(member, st.integers(0, 1))),
+    _records(19, _MEMBERS, st.builds(_member, st.integers(0, 1), st.sampled_from([None, None, "i1"]))),
     _records(20, st.just(GROUP), _EPOCHS.map(lambda epoch: {"assignment_epoch": epoch, "assignment_timestamp": 0})),
     _records(21, _MEMBERS, st.just(TARGET)),
     _records(22, _MEMBERS, st.builds(current, _EPOCHS, st.integers(0, 3), _TASKS, _TASKS)),

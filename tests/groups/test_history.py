@@ -54,15 +54,6 @@ def test_the_history_of_a_group_from_its_creation_to_its_end_is_complete() -> No
     ]
 
 
-def test_a_value_of_record_17_is_new_when_that_record_is_read_and_not_before() -> None:
-    events = fold(log((at(0), 23, GROUP, TOPOLOGY), (at(60), 17, GROUP, metadata(stored=0)))).events
-    assert [(kind, old, new) for second, kind, _, old, new, _ in said(events) if second == 0] == [
-        ("created", None, "streams"),
-        ("topology_epoch", None, "0"),
-    ]
-    assert ("description_status", None, "CURRENT") in {one[1:2] + one[3:5] for one in said(events)}
-
-
 def test_nothing_is_kept_in_the_row_of_a_deleted_group_but_what_it_was() -> None:
     moved = [(at(5), 19, M2, member()), (at(1000), 19, M1, None), (at(1000), 17, GROUP, metadata(3))]
     moved += [(at(1001), 21, M2, TARGET)]
@@ -94,18 +85,6 @@ def test_a_classic_group_that_takes_the_id_of_one_with_members_ends_their_member
     assert taken.touched
 
 
-def test_what_is_no_streams_group_and_never_was_leaves_no_row() -> None:
-    for value in ({"protocol_type": "consumer"}, None):
-        assert not fold(log((at(0), 2, CLASSIC_KEY, value))).touched
-    assert not fold(log((at(0), 18, GROUP, {"any": "thing"}))).touched
-
-
-def test_the_tombstone_of_a_classic_group_says_nothing_of_a_deleted_streams_group() -> None:
-    dead = fold(log(*FIRST_JOIN, (at(20), 17, GROUP, None))).group_state
-    later = fold(log((at(500), 2, CLASSIC_KEY, None), first=40), dead)
-    assert (later.touched, later.group_state.group.group_type) == (False, "streams")
-
-
 @pytest.mark.parametrize("time", [at(20), at(21), None])
 def test_a_deletion_has_the_offset_of_its_own_record_although_a_classic_group_follows_in_the_batch(time: Any) -> None:
     records = log(*FIRST_JOIN, (at(20), 17, GROUP, None), (time, 2, CLASSIC_KEY, {}), first=0)
@@ -113,22 +92,6 @@ def test_a_deletion_has_the_offset_of_its_own_record_although_a_classic_group_fo
     (deleted,) = [one for one in folded.events if one.kind == "deleted"]
     assert (deleted.at, deleted.offset) == (at(20), 8 if time == at(20) else 7)
     assert (row_of(folded)["group_type"], row_of(folded)["last_offset"]) == ("classic", 8)
-
-
-def test_records_without_a_time_are_operations_of_their_own_and_prove_no_time() -> None:
-    without_times = [(None, kind, key, value) for _, kind, key, value in FIRST_JOIN]
-    folded = fold(log(*without_times, (None, 22, M1, current(2, 2)), (None, 22, M1, current(2)), (None, 19, M1, None)))
-    assert [new for _, _, new in events_of(folded, "state")] == [
-        *("Assigning", "Reconciling", "Stable"),
-        *("Reconciling", "Stable", "Empty"),
-    ]
-    assert (row_of(folded)["replacing"], row_of(folded)["members_since"]) == (None, None)
-
-
-def test_members_of_a_group_created_again_at_an_unknown_time_are_not_taken_for_those_of_before() -> None:
-    old = [(None, kind, key, value) for _, kind, key, value in FIRST_JOIN]
-    again = fold(log(*old, (None, 17, GROUP, metadata(7)), (None, 17, GROUP, metadata(2))))
-    assert row_of(again)["members"] == []
 
 
 def test_a_group_stays_not_ready_in_one_stretch_whatever_else_happens_meanwhile() -> None:
@@ -141,18 +104,6 @@ def test_a_group_stays_not_ready_in_one_stretch_whatever_else_happens_meanwhile(
     folded = fold(log(*missing, (at(50), 19, M2, member())))
     set_reasons(folded, lambda _names: {})
     assert [one.offset for one in folded.events if one.kind == "not_ready_reason"] == [7]
-
-
-def test_closing_a_fold_again_says_nothing_twice() -> None:
-    folded = Fold.of("g", 3, None, replace(DEFAULT, events=5))
-    folded.add(log(*FIRST_JOIN))
-    folded.close()
-    row, events = row_of(folded), list(folded.events)
-    folded.close()
-    assert (row_of(folded), folded.events, folded.retracted) == (row, events, [])
-    folded.add(log((at(9), 17, GROUP, metadata(3)), first=9))
-    folded.close()
-    assert [one.new for one in folded.events if one.kind == EVENTS_LEFT_OUT] == ["9", "2"]
 
 
 def test_of_many_topologies_in_one_batch_twenty_are_kept_and_the_others_counted() -> None:
@@ -168,12 +119,6 @@ def test_of_many_topologies_in_one_batch_twenty_are_kept_and_the_others_counted(
     assert row_of(folded)["topology_hash"] != folded.topologies[-1].topology_hash
 
 
-def test_a_topology_that_is_deleted_is_not_another_topology() -> None:
-    folded = fold(log(*FIRST_JOIN, (at(9), 23, GROUP, None), (at(10), 23, GROUP, TOPOLOGY)))
-    assert len(folded.topologies) == 1
-    assert not {"topology", "deployment"} & {one.kind for one in folded.events}
-
-
 @pytest.mark.parametrize(
     ("repeated", "steps"),
     [
@@ -186,14 +131,6 @@ def test_members_that_are_looked_at_because_of_a_record_are_steps(repeated: list
     folded = Fold.of("g", 3, None, replace(DEFAULT, steps=steps))
     with pytest.raises(OverBudgetError):
         folded.add(log((at(0), 17, GROUP, metadata(100)), *joins, *repeated))
-
-
-@pytest.mark.parametrize(
-    ("epoch", "assigned", "state"), [(1, 0, "Assigning"), (2, 1, "Assigning")], ids=["of release 4.2", "since 4.3"]
-)
-def test_a_new_group_has_the_assignment_epoch_that_its_broker_reports(epoch: int, assigned: int, state: str) -> None:
-    row = row_of(fold(log(*FIRST_JOIN[:2], (at(0), 17, GROUP, metadata(epoch)))))
-    assert (row["assignment_epoch"], row["state"]) == (assigned, state)
 
 
 @pytest.mark.parametrize(
@@ -224,24 +161,3 @@ def test_a_task_has_its_own_assignment_epoch_or_that_of_its_member(epochs: list[
     row = row_of(fold(log(*FIRST_JOIN, (at(9), 22, M1, value))))
     assert [one["assignment_epoch"] for one in row["assignments"] if one["current"]] == [expected]
     assert [one["previous_member_epoch"] for one in row["members"]] == [6]
-
-
-def test_the_host_of_a_group_is_that_of_its_first_member() -> None:
-    other = {**member(), "client_host": "/10.0.0.2"}
-    assert row_of(fold(log(*FIRST_JOIN)))["client_host"] == "/127.0.0.1"
-    assert row_of(fold(log(*FIRST_JOIN, (at(9), 19, M2, other))))["client_host"] == "/127.0.0.1"
-    again = [(at(60), 22, M1, current(2)), (at(60), 19, M2, other), (at(60), 17, GROUP, metadata(2))]
-    before = (at(9), 17, GROUP, metadata(7))
-    assert row_of(fold(log(*FIRST_JOIN, before, (at(10), 19, M1, None), *again)))["client_host"] == "/10.0.0.2"
-
-
-def test_a_broker_with_other_settings_than_the_usual_ones_says_with_an_epoch_that_the_topics_are_valid() -> None:
-    records = [
-        (when, kind, key, metadata(configs=[]) if kind == 17 else value) for when, kind, key, value in FIRST_JOIN
-    ]
-    assert row_of(fold(log(*records)))["state"] == "Stable"
-
-
-def test_a_member_without_an_endpoint_has_none() -> None:
-    joins = (at(9), 19, M1, {**member(), "user_endpoint": None})
-    assert [one["user_endpoint"] for one in row_of(fold(log(*FIRST_JOIN, joins)))["members"]] == [None]

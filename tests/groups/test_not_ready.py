@@ -53,16 +53,6 @@ def test_valid_topics_give_no_reason() -> None:
     assert required_topics(parts) == ["a", "b", "c", "r"]
 
 
-def test_a_repartition_topic_gets_its_count_from_one_that_is_written_by_a_later_subtopology() -> None:
-    parts = [
-        part("0", repartition_source_topics=[internal_topic("r")], repartition_sink_topics=["s"]),
-        part("1", source_topics=["a"], repartition_sink_topics=["r"]),
-        part("2", repartition_source_topics=[internal_topic("s")]),
-    ]
-    assert reason_from_topics(parts, {"a": 4, "r": 4, "s": 4}) is None
-    assert "expected 4, found 3" in str(reason_from_topics(parts, {"a": 4, "r": 4, "s": 3}))
-
-
 @pytest.mark.parametrize(
     ("parts", "topics", "status", "detail", "named"),
     [
@@ -72,13 +62,6 @@ def test_a_repartition_topic_gets_its_count_from_one_that_is_written_by_a_later_
             "MISSING_SOURCE_TOPICS",
             "Source topics a, b, c and 1 additional topics are missing.",
             ("a", "b", "c", "d"),
-        ),
-        (  # a missing source topic is reported before any other failed check
-            [part(source_topics=["a", "b", "x"], copartition_groups=[["a", "b"]])],
-            {"a": 1, "b": 2},
-            "MISSING_SOURCE_TOPICS",
-            "Source topics x are missing.",
-            ("x",),
         ),
         (
             [part(source_topics=["a", "b"], copartition_groups=[["a", "b"]])],
@@ -100,79 +83,12 @@ def test_a_repartition_topic_gets_its_count_from_one_that_is_written_by_a_later_
             "Existing topic c has different number of partitions: expected 3, found 4",
             ("c",),
         ),
-        (
-            [
-                part("0", source_topics=["a"], repartition_sink_topics=["r", "s"]),
-                part(
-                    "1",
-                    repartition_source_topics=[internal_topic("r", 2), internal_topic("s", 3)],
-                    copartition_groups=[["r", "s"]],
-                ),
-            ],
-            {"a": 1},
-            "INCORRECTLY_PARTITIONED_TOPICS",
-            "Following topics do not have the same number of partitions: [{r=2, s=3}]",
-            ("r", "s"),
-        ),
         (  # topics without a fixed count get that of the fixed one, or the largest if none is fixed
             JOINED,
             {"a": 1, "b": 5, "r": 5, "c": 1},
             "INCORRECTLY_PARTITIONED_TOPICS",
             "Existing topic c has different number of partitions: expected 5, found 1",
             ("c",),
-        ),
-        (
-            [
-                part("0", source_topics=["a"], repartition_sink_topics=["r"]),
-                part(
-                    "1",
-                    source_topics=["b"],
-                    repartition_source_topics=[internal_topic("r", 5)],
-                    copartition_groups=[["b", "r"]],
-                ),
-            ],
-            {"a": 1, "b": 2},
-            "INCORRECTLY_PARTITIONED_TOPICS",
-            "Number of partitions [5] of repartition topic [r] doesn't match number of partitions [2] of the source "
-            "topic.",
-            ("r",),
-        ),
-        (  # also before the topics exist that are copartitioned
-            JOINED,
-            {"a": 1, "b": 5, "c": 1},
-            "INCORRECTLY_PARTITIONED_TOPICS",
-            "Existing topic c has different number of partitions: expected 5, found 1",
-            ("c",),
-        ),
-        (  # a repartition topic without a fixed count gets that of the source topic that it is joined with
-            [
-                part("0", source_topics=["a"], repartition_sink_topics=["r"]),
-                part(
-                    "1",
-                    source_topics=["b"],
-                    repartition_source_topics=[internal_topic("r")],
-                    copartition_groups=[["b", "r"]],
-                ),
-            ],
-            {"a": 1, "b": 3},
-            "MISSING_INTERNAL_TOPICS",
-            "Internal topics are missing: r",
-            ("r",),
-        ),
-        (  # what exists is compared with the source topic, and then with its own fixed count
-            [
-                part("0", source_topics=["a"], repartition_sink_topics=["r"]),
-                part(
-                    "1",
-                    source_topics=["b"],
-                    repartition_source_topics=[internal_topic("r", 3)],
-                    copartition_groups=[["b", "r"]],
-                ),
-            ],
-            {"a": 2, "b": 1, "r": 1},
-            "INCORRECTLY_PARTITIONED_TOPICS",
-            "Existing topic r has different number of partitions: expected 3, found 1",
-            ("r",),
         ),
         (
             [part(source_topics=["a"], state_changelog_topics=[internal_topic(name) for name in "zyxw"])],

@@ -18,10 +18,6 @@ from tests.support.waiting import await_topics
 TOO_MANY_REPLICAS = 3  # more than a single broker can have, so that it cannot create the topic
 
 
-def missing_one(a: str, _b: str) -> list[Fields]:
-    return [subtopology("0", source_topics=[a, f"{a}-x"])]
-
-
 def missing_many(a: str, _b: str) -> list[Fields]:
     return [subtopology(str(number), source_topics=[f"{a}-{number}", f"{a}-x{number}"]) for number in range(3)]
 
@@ -29,18 +25,6 @@ def missing_many(a: str, _b: str) -> list[Fields]:
 def missing_changelogs(a: str, _b: str) -> list[Fields]:
     topics = [internal_topic(f"{a}-{number}-changelog", replication_factor=TOO_MANY_REPLICAS) for number in range(2)]
     return [subtopology("0", source_topics=[a], state_changelog_topics=topics)]
-
-
-def missing_repartition(a: str, _b: str) -> list[Fields]:
-    name = f"{a}-repartition"
-    return [
-        subtopology("0", source_topics=[a], repartition_sink_topics=[name]),
-        subtopology("1", repartition_source_topics=[internal_topic(name, replication_factor=TOO_MANY_REPLICAS)]),
-    ]
-
-
-def copartition_of_sources(a: str, b: str) -> list[Fields]:
-    return [subtopology("0", source_topics=[a, b], copartition_groups=[[a, b]])]
 
 
 def copartition_with_a_fixed_repartition_topic(a: str, b: str) -> list[Fields]:
@@ -56,34 +40,13 @@ def copartition_with_a_fixed_repartition_topic(a: str, b: str) -> list[Fields]:
     ]
 
 
-def copartition_of_fixed_repartition_topics(a: str, _b: str) -> list[Fields]:
-    names = f"{a}-r-repartition", f"{a}-s-repartition"
-    return [
-        subtopology("0", source_topics=[a], repartition_sink_topics=names),
-        subtopology(
-            "1",
-            repartition_source_topics=[internal_topic(name, count) for count, name in enumerate(names, 1)],
-            copartition_groups=[names],
-        ),
-    ]
-
-
-def changelog_of_another_size(a: str, b: str) -> list[Fields]:
-    return [subtopology("0", source_topics=[a], state_changelog_topics=[internal_topic(b)])]
-
-
 @pytest.mark.broker
 @pytest.mark.parametrize(
     "make_subtopologies",
     [
-        missing_one,
         missing_many,
         missing_changelogs,
-        missing_repartition,
-        copartition_of_sources,
         copartition_with_a_fixed_repartition_topic,
-        copartition_of_fixed_repartition_topics,
-        changelog_of_another_size,
     ],
 )
 def test_the_reason_is_the_one_that_the_broker_returns_to_members(

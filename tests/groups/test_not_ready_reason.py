@@ -12,7 +12,6 @@ from streaming_app.groups.row import from_row, to_row
 from tests.groups.records import FIRST_JOIN, GROUP, M1, TOPOLOGY, at, fold, log, metadata
 
 NOT_READY = [*FIRST_JOIN[:2], (at(0), 17, GROUP, metadata(validated=-1)), FIRST_JOIN[3]]
-READY_THEN_NOT_READY = [(at(9), 17, GROUP, metadata(epoch=3)), (at(9), 17, GROUP, metadata(epoch=3, validated=-1))]
 
 
 def store(group_state: GroupState) -> GroupState:
@@ -44,31 +43,6 @@ def test_a_reason_that_changes_without_a_record_updates_the_row_and_adds_no_seco
     assert (later.touched, later.events, later.group_state.not_ready_reason) == (True, [], "another topic")
 
 
-def test_a_reason_that_was_unavailable_in_the_batch_of_the_operation_is_an_event_once_it_is_known() -> None:
-    later = fold([], store(fold(log(*NOT_READY)).group_state))
-    later.set_not_ready_reason("no topic")
-    assert reason_events(later.events) == [(None, "no topic", 3)]
-
-
-def test_the_reason_of_half_an_operation_is_retracted() -> None:
-    not_ready = fold(log(*NOT_READY))
-    not_ready.set_not_ready_reason("no topic")
-    records = log(*READY_THEN_NOT_READY, first=4)
-    first_half = fold(records[:1], store(not_ready.group_state))
-    first_half.set_not_ready_reason(None)
-    second_half = fold(records[1:], store(first_half.group_state))
-    second_half.set_not_ready_reason("no topic")
-    assert (reason_events(first_half.events), reason_events(second_half.events)) == ([], [])
-    assert second_half.group_state.not_ready_reason == "no topic"
-
-    first_half = fold(log(*NOT_READY)[:3])
-    first_half.set_not_ready_reason("no topic")
-    second_half = fold(log(*NOT_READY)[3:], store(first_half.group_state))
-    second_half.set_not_ready_reason("no topic")
-    assert ("not_ready_reason", 2) in {(event.kind, event.offset) for event in second_half.retracted}
-    assert reason_events(second_half.events) == [(None, "no topic", 3)]
-
-
 GIVES_UP = [(at(5), 22, M1, None), (at(5), 21, M1, None), (at(5), 19, M1, None), (at(5), 17, GROUP, metadata(epoch=3))]
 MISSING = "MISSING_SOURCE_TOPICS: Source topics a, b, c.* are missing."
 
@@ -95,14 +69,6 @@ def test_a_reason_is_one_event_wherever_the_batch_of_a_worker_or_of_the_driver_e
     kept = [event for event in first.events if (event.kind, event.offset) not in retracted]
     found = [(event.at, event.offset) for event in (*kept, *second.events) if event.kind == "not_ready_reason"]
     assert found == [(at(0), 3)]
-
-
-def test_of_a_time_that_has_passed_the_log_says_what_topics_that_are_not_known_do_not() -> None:
-    for topics in (None, lambda _names: None):
-        one = fold(log(*NOT_READY, *GIVES_UP))
-        set_reasons(one, topics)
-        ((_, reason, _),) = reason_events(one.events)
-        assert (reason or "").startswith("TOPICS_NOT_VALIDATED: Topics of topology epoch 0 are missing or wrongly")
 
 
 def test_each_time_that_a_group_was_not_ready_has_its_reason_and_the_last_one_is_that_of_the_row() -> None:

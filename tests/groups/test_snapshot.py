@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from streaming_app.groups.row import to_row
 from streaming_app.groups.snapshot import (
     awaited_members,
-    changed,
     describe_obligation,
     group_snapshot,
-    member_details,
 )
 from tests.groups.records import FIRST_JOIN, GROUP, M1, M2, at, current, fold, log, member
 
@@ -48,11 +43,6 @@ def test_members_with_the_epoch_of_the_assignment_are_settled() -> None:
     assert group_snapshot(row | {"unsettled_count": 7}).unsettled_count == 7
 
 
-def test_groups_in_other_states_have_no_unsettled_members() -> None:
-    assert not group_snapshot(row_of() | {"state": "NotReady"}).unsettled
-    assert group_snapshot(row_of()).unsettled
-
-
 def test_members_that_only_wait_are_awaited_where_nobody_else_is() -> None:
     waiting = [(at(6 + n), 22, key, current(3, _UNRELEASED)) for n, key in enumerate((M1, M2))]
     snapshot = group_snapshot(row_of(*waiting))
@@ -75,34 +65,3 @@ def test_members_that_are_waited_for_come_by_what_they_owe_by_time_and_by_id() -
         (at(5), 22, {**GROUP, "member_id": "m0"}, current(3, _UNRELEASED)),
     )
     assert [one.member_id for one in group_snapshot(row).unsettled] == ["m3", "m4", "m1", "m2", "m0"]
-
-
-def test_the_details_of_a_member_have_what_is_known_and_nothing_that_is_null() -> None:
-    revoking = (at(6), 22, M1, current(3, _UNREVOKED, active=[0], pending=[1]))
-    unknown = (None, 22, M2, current(3, _UNREVOKED))
-    first, second = map(member_details, reversed(group_snapshot(row_of(revoking, unknown)).unsettled))
-    assert first == {
-        "member_id": "m1",
-        "state": "UNREVOKED_TASKS",
-        "client_id": "app",
-        "host": "127.0.0.1",
-        "process_id": "process",
-        "newest_record": at(6).isoformat(),
-        "rebalance_timeout_ms": 300_000,
-        "tasks": ["0_1"],
-        "task_count": 1,
-    }
-    assert "newest_record" not in second
-
-
-_GROUPS = st.dictionaries(st.sampled_from("abcd"), st.sampled_from([object() for _ in range(3)]))
-
-
-@given(_GROUPS, _GROUPS)
-def test_what_has_changed_is_what_is_another_object_new_or_gone(
-    before: dict[str, object], now: dict[str, object]
-) -> None:
-    found = list(changed(before, now))
-    assert sorted(found) == sorted(one for one in {*before, *now} if before.get(one) is not now.get(one))
-    gone = sorted(before.keys() - now.keys())
-    assert found[len(found) - len(gone) :] == gone

@@ -6,23 +6,16 @@ from typing import Any
 
 import pytest
 
-from streaming_app.groups.row import from_row, to_row
-from streaming_app.groups.task_copies import away_members, copies_of_row
+from streaming_app.groups.row import from_row
+from streaming_app.groups.task_copies import copies_of_row
 from streaming_app.groups.topology import changes_between, sources_hash, topology_hash
-from tests.groups.records import FIRST_JOIN, GROUP, M1, M2, TARGET, TOPOLOGY, at, current, fold, log, member, metadata
+from tests.groups.records import FIRST_JOIN, GROUP, M1, M2, TOPOLOGY, at, current, fold, log, member, metadata
 from tests.groups.test_compacted import row_of
 
 
 def stored(**columns: Any) -> dict[str, Any]:
     """Return the row of a stable group, with other values in these columns."""
     return row_of(fold(log(*FIRST_JOIN))) | columns
-
-
-def test_maps_that_are_null_are_empty() -> None:
-    row = stored(assignment_configs=None)
-    row["members"] = [one | {"client_tags": None} for one in row["members"]]
-    group = from_row(row).group
-    assert (group.assignment_configs, group.members["m1"].client_tags) == ({}, {})
 
 
 @pytest.mark.parametrize(
@@ -59,20 +52,6 @@ def test_tasks_of_a_member_that_another_program_took_out_of_the_row_are_left_out
     group = from_row({**row, "members": []}).group
     assert (group.members, set(group.targets)) == ({}, {"m1"})
     assert copies_of_row({**row, "members": None}) == []
-
-
-def test_columns_without_a_list_have_no_copies_and_no_members() -> None:
-    nothing = dict.fromkeys(("members", "subtopologies", "assignments"))
-    assert (copies_of_row({"group_id": "g", **nothing}), away_members(nothing)) == ([], frozenset())
-    (copy, _) = copies_of_row({**stored(), "subtopologies": None})
-    assert not copy.stateful
-
-
-def test_only_tasks_of_a_subtopology_with_changelogs_are_stateful() -> None:
-    assert [one.stateful for one in copies_of_row(stored())] == [False, False]
-    (part,) = stored()["subtopologies"]
-    other = {**part, "subtopology_id": "1", "state_changelog_topics": [{"name": "c"}]}
-    assert [one.stateful for one in copies_of_row(stored(subtopologies=[part, other]))] == [False, False]
 
 
 _LISTS = (
@@ -115,10 +94,6 @@ def test_only_a_member_that_is_there_is_asked_for_the_description(epoch: int, *,
     assert row["solicitable"] is solicitable
 
 
-def test_a_member_without_record_22_may_be_asked_for_the_description() -> None:
-    assert row_of(fold(log(*FIRST_JOIN[:3])))["solicitable"]
-
-
 def test_the_times_of_what_a_topology_epoch_has_reached_are_those_of_the_first_time() -> None:
     steps = [(5, {"stored": -2}), (6, {"stored": 0}), (7, {"stored": -2}), (9, {"stored": -2, "failed": 0})]
     steps += [(11, {"stored": 0, "failed": 0})]
@@ -140,11 +115,3 @@ def test_a_description_that_was_stored_at_an_unknown_time_gets_no_later_one() ->
     values = [(900, {"stored": 0}), (901, {"stored": -2}), (902, {"stored": 0})]
     records = [(at(0), 23, GROUP, TOPOLOGY), *((at(when), 17, GROUP, metadata(**one)) for when, one in values)]
     assert row_of(fold(log(*records)))["topology_epochs"][0]["description_stored_at"] is None
-
-
-def test_the_targets_of_a_member_that_is_not_known_yet_are_kept() -> None:
-    row = row_of(fold(log((at(0), 17, GROUP, metadata()), (at(0), 21, M2, TARGET))))
-    assert [(one["member_id"], one["target"], one["current"]) for one in row["assignments"]] == [
-        ("m2", True, False)
-    ] * 2
-    assert to_row("c", from_row(row)) == row

@@ -14,8 +14,6 @@ from streaming_app.groups.task_copies import (
     check_stops,
     copies_of_description,
     copies_of_row,
-    known_offset,
-    lag_of,
     with_offsets,
     with_report_times,
 )
@@ -48,16 +46,6 @@ def member(name: str, offsets: dict[int, int], ends: dict[int, int], **roles: li
         "task_end_offsets": reported(ends),
         "assignment": {f"{role}_tasks": tasks(role) for role in ("active", "standby", "warmup")},
     }
-
-
-@pytest.mark.parametrize(
-    ("offset", "end", "lag"),
-    [(40, 100, 60), (100, 100, 0), (120, 100, 0), (0, 100, None), (0, 0, 0), (None, 100, None), (40, None, None)],
-)
-def test_a_lag_is_never_negative_and_null_where_it_is_not_known(
-    offset: int | None, end: int | None, lag: int | None
-) -> None:
-    assert lag_of(offset, end) == lag
 
 
 def test_the_copies_of_a_description_have_what_clients_reported_and_null_for_the_rest() -> None:
@@ -113,12 +101,6 @@ def test_roles_follow_the_log_where_it_is_newer_than_the_offsets() -> None:
     ]
 
 
-def test_a_copy_whose_client_does_not_know_its_offset_is_not_caught_up() -> None:
-    largest = (1 << 63) - 1
-    (found,) = copies_of_description(described(member("b", {0: largest}, {0: 100}, standby=[0])))
-    assert (found.task_offset, found.task_end_offset, found.lag) == (None, 100, None)
-
-
 def test_a_task_is_stateful_by_its_changelogs_or_by_a_copy_that_has_an_offset() -> None:
     (one,) = copies_of_description(described(member("a", {}, {}, active=[0])))
     assert one.stateful
@@ -126,10 +108,6 @@ def test_a_task_is_stateful_by_its_changelogs_or_by_a_copy_that_has_an_offset() 
     assert {one.stateful for one in stateless} == {False}
     group = described(member("a", {}, {}, active=[0, 1]), member("b", {0: 4}, {0: 4}, standby=[0]), changelogs=())
     assert [one.partition for one in copies_of_description(group) if one.stateful] == [0, 0]
-
-
-def test_a_description_without_a_topology_has_no_state() -> None:
-    assert not copies_of_description({**described(member("a", {}, {}, active=[0])), "topology": None})[0].stateful
 
 
 def test_a_report_keeps_its_time_while_its_offsets_stay() -> None:
@@ -194,24 +172,3 @@ def test_a_copy_of_a_member_that_left_temporarily_does_not_count() -> None:
     copies = [copy("a", "active"), copy("b", "standby", lag=0)]
     first, second = check_stops(copies, 10, away={"m-b"})
     assert (first.may_stop, second.may_stop) == (False, True)
-
-
-@pytest.mark.parametrize(("others", "text"), [(["b"], "copy is"), (["b", "c"], "copies are")])
-def test_a_process_whose_other_copies_have_reported_nothing_may_not_be_stopped(others: list[str], text: str) -> None:
-    copies = [copy("a", "active", stateful=True), *(copy(one, "standby", stateful=True) for one in others)]
-    first = check_stops(copies)[0]
-    assert first.obstacles == (f"0_0: how far behind the other {text} is not known",)
-    assert not first.may_stop
-
-
-@pytest.mark.parametrize(("reported", "known"), [(None, None), (-1, None), ((1 << 63) - 1, None), (0, 0), (7, 7)])
-def test_a_reported_offset_is_known_unless_it_is_negative_or_the_largest_there_is(
-    reported: int | None, known: int | None
-) -> None:
-    assert known_offset(reported) == known
-
-
-@pytest.mark.parametrize(("lag", "is_behind"), [(50, False), (51, True), (None, False)])
-def test_a_copy_is_behind_beyond_the_acceptable_lag(lag: int | None, *, is_behind: bool) -> None:
-    copy = TaskCopy("g", "m", "p", "h", "standby", "0", 0, stateful=True, lag=lag, acceptable_lag=50)
-    assert copy.is_behind is is_behind

@@ -166,20 +166,6 @@ def test_a_group_created_again_with_the_same_topology_has_no_event() -> None:
     assert len(folded.topologies) == 1
 
 
-def test_the_first_topology_of_a_group_is_no_change() -> None:
-    assert topology_events(fold(log(*FIRST_JOIN))) == []
-
-
-@pytest.mark.parametrize("cut", range(1, 14))
-def test_where_a_batch_ends_makes_no_difference_to_the_topologies(cut: int) -> None:
-    records = log(*FIRST_JOIN, *DELETED, *recreated(OTHER))
-    whole = fold(records)
-    first = fold(records[:cut])
-    second = fold(records[cut:], from_row(to_row("c", first.group_state)))
-    assert first.topologies + second.topologies == whole.topologies
-    assert topology_events(first) + topology_events(second) == topology_events(whole)
-
-
 def test_the_topology_of_a_row_that_an_older_release_wrote_is_kept_once_the_group_has_a_record() -> None:
     row = to_row("c", fold(log(*FIRST_JOIN)).group_state) | {"topology_hash": None}
     stored = from_row(row)
@@ -190,33 +176,6 @@ def test_the_topology_of_a_row_that_an_older_release_wrote_is_kept_once_the_grou
         (hash_of(OTHER), at(90), 30),
     ]
     assert topology_events(folded) == [(at(90), hash_of(TOPOLOGY), hash_of(OTHER), 30)]
-
-
-def test_a_row_of_an_older_release_without_a_topology_gets_none() -> None:
-    row = to_row("c", fold(log((at(0), 17, GROUP, metadata()))).group_state) | {"topology_hash": None}
-    folded = fold(log((at(90), 17, GROUP, metadata(3)), first=30), from_row(row))
-    assert (folded.topologies, folded.group_state.topology_hash) == ([], None)
-
-
-def test_what_changes_in_its_subtopology_is_changed_although_another_one_gets_the_same() -> None:
-    before = [subtopology("0", repartition_source_topics=[internal("r", 2)]), subtopology("1")]
-    after = [
-        subtopology("0", repartition_source_topics=[internal("r", 4)]),
-        subtopology("1", repartition_source_topics=[internal("r", 4)]),
-    ]
-    assert sorted(changes(before, after)) == [
-        ("added", "repartition topic", "1", "r"),
-        ("changed", "repartition topic", "0", "r", "partitions", "2", "4"),
-    ]
-
-
-def test_a_copartition_group_of_another_subtopology_is_another_one() -> None:
-    before = [subtopology("0", copartition_groups=[["a", "b"]]), subtopology("1")]
-    after = [subtopology("0"), subtopology("1", copartition_groups=[["a", "b"]])]
-    assert sorted(changes(before, after)) == [
-        ("added", "copartition group", "1", "a, b"),
-        ("removed", "copartition group", "0", "a, b"),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from streaming_app.groups.topology_description import STATUSES, describe_topology
+from streaming_app.groups.topology_description import describe_topology
 from streaming_app.jvm.jars import resolve
 from tests.groups.java_topology import KAFKA_STREAMS, RECORDED, SEEDS, Fields, random_topology, recorded
 from tests.long.hostile import STORED, effective_characters
@@ -29,28 +29,6 @@ def description(*nodes: Fields, global_stores: list[Fields] | None = None) -> Fi
         "subtopologies": [{"subtopology_id": "0", "nodes": ordered}] if ordered else [],
         "global_stores": global_stores or [],
     }
-
-
-def test_a_subtopology_is_printed_with_its_sources_first() -> None:
-    text = describe_topology(
-        description(
-            node("z-source", 1, "b", source_topics=["orders"]),
-            node("b", 2, "a", stores=["s"]),
-            node("a", 3, sink_topic="out"),
-        )
-    )
-    assert text == (
-        "Topologies:\n"
-        "   Sub-topology: 0\n"
-        "    Source: z-source (topics: [orders])\n"
-        "      --> b\n"
-        "    Processor: b (stores: [s])\n"
-        "      --> a\n"
-        "      <-- z-source\n"
-        "    Sink: a (topic: out)\n"
-        "      <-- b\n"
-        "\n"
-    )
 
 
 @pytest.mark.parametrize(
@@ -76,10 +54,6 @@ def test_names_that_clients_choose_cannot_add_a_line() -> None:
     text = describe_topology(description(*nodes))
     assert effective_characters(text) == set()
     assert text.count("\n") == describe_topology(description(*(node(str(n), n) for n in (1, 2, 3)))).count("\n")
-
-
-def test_every_status_has_a_name_and_words() -> None:
-    assert [STATUSES[number][0] for number in range(4)] == ["NOT_REQUESTED", "NOT_STORED", "ERROR", "AVAILABLE"]
 
 
 @pytest.mark.parametrize("line", RECORDED.read_text().splitlines(), ids=map(str, SEEDS))

@@ -11,8 +11,8 @@ import pytest
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health import board as board_module
 from streaming_app.health.board import Board, Change, Known
-from streaming_app.health.verdict import DEFAULTS, DOWN, IDLE, LOSING, OFF, OK, STALLED, Verdict, judge
-from tests.support.health_harness import NOW, ago, bad, group, states, unmoved, waiting, work
+from streaming_app.health.verdict import DEFAULTS, DOWN, LOSING, OFF, OK, STALLED, Verdict, judge
+from tests.support.health_harness import NOW, ago, bad, group, unmoved, waiting, work
 
 GROUP = "payments"
 ENDED = group("Empty", ago(minutes=60), first_seen_at=ago(hours=9))
@@ -150,28 +150,6 @@ def test_after_a_restart_what_was_bad_is_bad_until_it_is_proven_otherwise() -> N
     assert one.verdicts()["gone"].verdict == DOWN
 
 
-def test_while_the_lag_is_not_known_verdicts_stay_as_they_are() -> None:
-    one = board()
-    one.step(known(group(), work()), NOW)
-    later = NOW + timedelta(minutes=30)
-    assert one.step(Known({GROUP: group()}, work=None), later) == []
-    assert one.verdicts()[GROUP].verdict == IDLE
-
-
-def test_an_id_that_a_group_of_another_type_took_over_is_off() -> None:
-    one = board()
-    one.step(known(ENDED, waiting(ago(minutes=60))), NOW)
-    changes = one.step(known(replace(ENDED, group_type="classic")), NOW + timedelta(seconds=5))
-    assert [change.verdict.verdict for change in changes] == [OFF]
-    assert not one.knows(GROUP)
-
-
-def test_groups_of_other_types_are_judged_by_their_lag() -> None:
-    one, of_work = board(), waiting(ago(minutes=30), stalled=unmoved(ago(minutes=30)))
-    changes = one.step(known(None, of_work), NOW, others={GROUP: of_work})
-    assert [change.verdict.verdict for change in changes] == [STALLED]
-
-
 def newcomer(group_id: str, minutes: float) -> GroupSnapshot:
     return replace(group("NotReady", ago(minutes=3), first_seen_at=ago(minutes=minutes)), group_id=group_id)
 
@@ -203,16 +181,6 @@ def test_groups_known_before_a_flood_are_judged_first_and_newcomers_take_so_many
     judged.clear()
     one.step(Known(groups), NOW + timedelta(seconds=10))
     assert (judged, one.put_off) == (["!7", "!0", "!1"], {})
-
-
-def test_a_group_to_which_much_happened_takes_more_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(board_module, "NEWCOMER_STEPS", 20)
-    old = [ago(minutes=40 - number / 10) for number in range(400)]
-    restless = states(*((at, ("Empty", "Stable")[n % 2], ("Stable", "Empty")[n % 2]) for n, at in enumerate(old)))
-    flood = {name: newcomer(name, 50) for name in ("a", "b", "c")}
-    one = board()
-    one.step(Known(flood, {"a": restless}), NOW)
-    assert set(one.put_off) == {"b", "c"}
 
 
 def test_what_was_known_of_a_group_that_is_put_off_counts_only_until_then(monkeypatch: pytest.MonkeyPatch) -> None:

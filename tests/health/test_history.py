@@ -37,31 +37,12 @@ def test_events_of_other_kinds_and_first_assignment_epochs_are_not_kept() -> Non
     assert history({**event("state", -1, 1, "Stable", "Empty"), "at": None}).is_empty
 
 
-def test_the_place_of_a_member_is_its_instance_or_else_its_host_or_else_its_client() -> None:
-    joined = event("member_joined", -1, 1, None, "client", member_id="a", client_host="/10.0.0.1", instance_id="i")
-    left = {**joined, "kind": "member_left", "old": "client", "new": None, "offset": 2}
-    places = [
-        (one.place, one.joined)
-        for one in history(
-            joined,
-            {**joined, "offset": 3, "instance_id": None},
-            {**left, "offset": 4, "instance_id": None, "client_host": None},
-        ).members
-    ]
-    assert places == [("i", True), ("10.0.0.1", True), ("client", False)]
-
-
 def test_an_event_that_comes_twice_is_kept_once_and_those_of_one_operation_are_kept_apart() -> None:
     left = [event("member_left", -1, 7, "client", None, member_id=name) for name in "ab"]
     kept = histories(*left, *left)
     assert [one.member_id for one in kept.groups()["g"].members] == ["a", "b"]
     assert not kept.add("g", left[0], NOW)
     assert kept.add("g", left[0] | {"offset": 8}, NOW)
-
-
-def test_events_are_in_the_order_of_the_log_whatever_the_order_of_reading() -> None:
-    states = [event("state", -3, 1, "Stable", "Empty"), event("state", -2, 2, "Empty", "Assigning")]
-    assert [one.offset for one in history(*reversed(states)).states] == [1, 2]
 
 
 def test_a_clock_that_goes_back_gives_no_spell_of_negative_length() -> None:
@@ -99,13 +80,6 @@ def test_an_event_that_is_retracted_is_removed_and_one_that_was_never_added_is_i
     assert kept.groups()["g"].is_empty
 
 
-@pytest.mark.parametrize("age", [timedelta(minutes=59), HOUR + timedelta(seconds=1)])
-def test_what_is_older_than_the_window_is_removed(age: timedelta) -> None:
-    kept = histories(event("assignment_epoch", 0, 1, "1", "2"), event("state", 0, 2, "Assigning", "Stable"))
-    kept.prune({"g"}, NOW + age)
-    assert ("g" in kept.groups()) == (age < HOUR)
-
-
 @pytest.mark.parametrize(
     ("one", "is_kept"),
     [
@@ -134,14 +108,6 @@ def test_that_members_gave_up_and_why_is_kept_for_days() -> None:
     assert [one.old for one in kept.groups()["g"].states] == ["NotReady"]
     assert [one.text for one in kept.groups()["g"].reasons] == ["why"]
     kept.prune({"g"}, NOW + GAVE_UP_KEPT_FOR + HOUR)
-    assert not kept.groups()
-
-
-def test_groups_that_are_gone_are_forgotten_after_the_window() -> None:
-    kept = histories(event("state", 0, 1, "Stable", "Empty"))
-    kept.prune(set(), NOW + HOUR)
-    assert kept.groups()
-    kept.prune(set(), NOW + HOUR + timedelta(minutes=2))
     assert not kept.groups()
 
 

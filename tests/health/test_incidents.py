@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from streaming_app.health.board import Change
-from streaming_app.health.incidents import BROKER, BY_EVIDENCE, MISSING_TOPIC, Incidents, Line
+from streaming_app.health.incidents import BROKER, BY_EVIDENCE, MISSING_TOPIC, Incidents
 from streaming_app.health.verdict import BEHIND, DOWN, IDLE, LOSING, OFF, OK, RESTORING, STALLED, UNKNOWN, Verdict
 from tests.support.health_harness import NOW, ago
 
@@ -30,13 +29,6 @@ def test_an_incident_is_opened_escalated_and_ended_with_a_time_line() -> None:
     assert (ended.ended_at, ended.ended_by, ended.open_groups) == (ago(minutes=10), BY_EVIDENCE, ())
     assert [line.verdict for line in ended.timeline] == [STALLED, DOWN, BEHIND, OK]
     assert (incidents.open(), incidents.of_group("payments")) == ([], None)
-
-
-def test_an_incident_without_a_time_line_has_a_newest_line_and_no_end_that_is_known() -> None:
-    (opened,) = Incidents("prod").step([change(STALLED, ago(minutes=50), severity="warning")], NOW)
-    stored = replace(opened, timeline=(), open_groups=())
-    assert stored.newest == stored.worst == Line(ago(minutes=50), "payments", STALLED, "warning", "", {})
-    assert stored.ends_at is None
 
 
 def test_good_verdicts_and_a_restore_open_nothing_and_what_is_not_known_ends_nothing() -> None:
@@ -132,10 +124,3 @@ def test_the_second_incident_within_an_hour_ends_when_the_group_has_processed_fo
         assert third.ended_at is None
         (ended,) = after.step([change(OK, ago(minutes=40))], NOW)
         assert ended.ended_at == ago(minutes=40), "the one before ended more than an hour sooner"
-
-
-def test_who_is_off_needs_no_half_an_hour() -> None:
-    incidents = Incidents("prod")
-    names = [(DOWN, 50), (OK, 40), (DOWN, 30), (OK, 20), (OFF, 10)]
-    found = incidents.step([change(name, ago(minutes=at), severity="critical") for name, at in names], NOW)
-    assert [one.ended_at for one in found] == [ago(minutes=40), ago(minutes=10)]

@@ -52,18 +52,3 @@ def test_outside_its_running_hours_a_group_without_members_is_off_and_in_it_down
     found = verdicts(empty_since, step, down_at + 2 * step)
     assert found[-1] == (DOWN, down_at)
     assert {name for name, _ in found[:-1]} == {OFF}
-
-
-def test_the_reason_names_the_running_hours_until_they_begin() -> None:
-    settings = replace(DEFAULTS, running_hours=(OFFICE,))
-    board = Board(lambda _group: settings)
-    snapshot = group("Empty", at("17:02"), first_seen_at=at("17:02") - timedelta(days=30))
-    known = Known({"payments": snapshot}, work={"payments": waiting(at("17:02"), at("18:00"))})
-    (first,) = board.step(known, at("18:00"))
-    assert (
-        first.verdict.why == "It has no members, and is not meant to run before 2026-11-24 07:00:00Z (running_hours)."
-    )
-    known = replace(known, work={"payments": waiting(at("17:02"), at("07:01", 1))})
-    why = [change.verdict.why for change in board.step(known, at("07:01", 1))]
-    assert why
-    assert not any("running_hours" in one for one in why[-1:])

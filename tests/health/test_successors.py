@@ -73,16 +73,6 @@ def test_a_run_that_begins_while_both_read_knows_that_the_other_did_not_begin_be
     assert one.of(activity(GONE, None, ago()), work[GROUP], None, DEFAULTS) == OTHER
 
 
-def test_a_group_that_has_members_has_no_successor_and_one_without_members_takes_nothing_over() -> None:
-    assert found(gone=group()) is None
-    assert found(come=other("Empty", ago(minutes=3))) is None
-
-
-def test_how_long_both_ran_side_by_side_makes_no_difference() -> None:
-    for since in (ago(minutes=7), ago(hours=25), ago(days=30)):
-        assert found(come=other(since=since)) == OTHER
-
-
 def test_who_is_not_known_to_have_passed_a_partition_has_not_taken_over() -> None:
     """Its own internal topics are others."""
     assert found(more="clicks") is None

@@ -93,7 +93,7 @@ def rig(tmp_path: Path, broker: Broker, client: StreamsGroupClient, unique: Call
     return made
 
 
-def test_a_pass_writes_every_kind_of_fact_with_its_time(rig: Rig) -> None:
+def test_a_pass_writes_every_kind_of_fact_and_those_of_a_group_that_is_gone_go_with_it(rig: Rig) -> None:
     (group_id,) = rig.groups
     rig.see_coordinator()
     (coordinator,) = rig.rows("coordinator")
@@ -103,6 +103,9 @@ def test_a_pass_writes_every_kind_of_fact_with_its_time(rig: Rig) -> None:
     assert [row["value"] for row in rig.rows("isr")] == ["1 of 1, min.insync.replicas 2"]
     released = [(row["subject"], row["value"]) for row in rig.rows("feature") if row["name"] == "release"]
     assert released == [("1", "4.4")]
+    rig.groups = {group_id: replace(rig.groups[group_id], state="Dead")}
+    rig.service.tick()
+    assert rig.rows("group_config") == []
 
 
 def test_while_the_brokers_are_away_facts_stay_with_their_times_also_across_a_restart(rig: Rig) -> None:
@@ -144,28 +147,23 @@ def test_a_value_that_changed_has_the_one_before_also_across_a_restart(rig: Rig,
     assert standbys() == seen
 
 
-def test_configs_are_asked_for_rarely_and_for_a_new_group_at_once(rig: Rig, unique: Callable[[str], str]) -> None:
-    rig.service.tick()
-    rig.asked.clear()
-    rig.now += timedelta(minutes=1)
-    rig.service.tick()
-    assert rig.asked == ["coordinators", "configs"]  # the latter for the replicas
-    rig.asked.clear()
-    rig.add(unique("another"), unique("gone"))
-    rig.service.tick()
-    assert rig.asked.count("configs") == 3
-    rig.asked.clear()
-    rig.now += timedelta(minutes=10)
-    rig.service.tick()
-    assert rig.asked.count("configs") == 4  # with those of the broker
+def test_configs_are_asked_for_rarely_and_the_table_is_written_after_a_change_and_every_ten_minutes(
+    rig: Rig, client: StreamsGroupClient, unique: Callable[[str], str]
+) -> None:
+    def pass_after(minutes: float) -> tuple[int, set[datetime]]:
+        rig.asked.clear()
+        rig.now += timedelta(minutes=minutes)
+        rig.service.tick()
+        return rig.asked.count("configs"), {row["observed_at"] for row in rig.rows("isr")}
 
-
-def test_the_facts_of_a_group_that_is_gone_go_with_it(rig: Rig) -> None:
-    rig.service.tick()
-    (group_id,) = rig.groups
-    rig.groups = {group_id: replace(rig.groups[group_id], state="Dead")}
-    rig.service.tick()
-    assert rig.rows("group_config") == []
+    rig.see_coordinator()
+    topic = unique("clicks")
+    client.create_topic(topic)
+    assert pass_after(1) == (1, {NOW})  # for the replicas
+    rig.add(unique("another"), topic)
+    changed_at = rig.now
+    assert pass_after(0) == (3, {changed_at})
+    assert pass_after(11) == (4, {changed_at + timedelta(minutes=11)})  # with those of the broker
 
 
 def test_what_an_application_was_seen_to_write_stays_for_as_long_as_its_group_exists(
@@ -190,28 +188,6 @@ def test_what_an_application_was_seen_to_write_stays_for_as_long_as_its_group_ex
     assert rig.rows("writer") == []
 
 
-def test_the_table_is_written_when_a_fact_has_changed_and_every_ten_minutes(
-    rig: Rig, client: StreamsGroupClient, unique: Callable[[str], str]
-) -> None:
-    def times() -> set[datetime]:
-        return {row["observed_at"] for row in rig.rows("isr")}
-
-    rig.see_coordinator()
-    assert times() == {NOW}
-    rig.now += timedelta(minutes=1)
-    rig.service.tick()
-    assert times() == {NOW}
-    topic = unique("clicks")
-    client.create_topic(topic)
-    rig.add(unique("another"), topic)
-    rig.service.tick()
-    changed_at = rig.now
-    assert times() == {changed_at}
-    rig.now += timedelta(minutes=11)
-    rig.service.tick()
-    assert times() == {changed_at + timedelta(minutes=11)}
-
-
 def archived(group_id: str, *changelogs: str, offset: int = 1) -> dict[str, Any]:
     parts = [subtopology_row(changelogs=changelogs)]
     return {"group_id": group_id, "topology_hash": f"{changelogs}", "subtopologies": parts, "offset": offset}
@@ -224,8 +200,9 @@ def test_internal_topics_that_a_topology_or_a_group_has_left_are_facts_with_thei
     app, other, gone = unique("app"), unique("other"), unique("gone")
     used, renamed = f"{app}-used-changelog", f"{app}-renamed-changelog"
     of_gone, of_other, no_internal = f"{gone}-totals-changelog", f"{app}-{other}-totals-changelog", f"{gone}-orders"
-    of_prefix = f"{app}-eu-totals-changelog"
-    for name in (used, renamed, of_gone, of_other, no_internal, of_prefix):
+    of_prefix, classic = f"{app}-eu-totals-changelog", unique("classic")
+    of_classic = f"{classic}-totals-changelog"  # of a group that is another type now
+    for name in (used, renamed, of_gone, of_other, no_internal, of_prefix, of_classic):
         client.create_topic(name, 2)
     with KafkaProducer(bootstrap_servers=broker.bootstrap_server) as producer:
         producer.send(of_gone, b"x" * 1_000, partition=1)
@@ -238,7 +215,10 @@ def test_internal_topics_that_a_topology_or_a_group_has_left_are_facts_with_thei
         archived(app, used, offset=2),
         archived(gone, of_gone, no_internal, f"{gone}-never-made-changelog"),
         archived("hostile", of_other),
+        archived(classic, of_classic),
     )
+    row = {"group_id": classic, "record_type": 2, "member_id": "", "deleted": False, "last_offset": 9}
+    append(rig.warehouse, "group_records", {**row, "protocol_type": "consumer", "protocol": "stream"})
     rig.service.tick()
     found = {(one["subject"], one["name"]): one["value"] for one in rig.rows("left_over_topic")}
     assert {topic: value for (topic, name), value in found.items() if name == "left_by"} == {
@@ -255,15 +235,3 @@ def test_internal_topics_that_a_topology_or_a_group_has_left_are_facts_with_thei
     assert wait_until(lambda: of_gone not in client.admin.list_topics())
     rig.service.tick()
     assert {one["subject"] for one in rig.rows("left_over_topic")} == {renamed}
-
-
-def test_a_topic_of_a_group_that_is_another_type_now_is_not_left_over(
-    tmp_path: Path, broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str]
-) -> None:
-    rig, app = Rig(tmp_path / "w", broker.bootstrap_server), unique("app")
-    client.create_topic(f"{app}-totals-changelog")
-    append(rig.warehouse, "topologies", archived(app, f"{app}-totals-changelog"))
-    classic = {"group_id": app, "record_type": 2, "member_id": "", "deleted": False, "last_offset": 9}
-    append(rig.warehouse, "group_records", {**classic, "protocol_type": "consumer", "protocol": "stream"})
-    rig.service.tick()
-    assert rig.rows("left_over_topic") == []

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import base64
-import shutil
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,30 +21,12 @@ from streaming_app.kafka.protocol import GroupError
 from streaming_app.queries.groups import other_members
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
-from streaming_app.tables.checkpoint_offsets import commits_checkpoint_location
 from streaming_app.tables.reader import WarehouseReader, quote
 from tests.job.other_groups import GroupMember
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.broker
-Run = Callable[..., str]
 _JOIN_SECONDS = 90
-
-
-@pytest.fixture
-def read(run: Run) -> Run:
-    """Runs the job once, with committed offsets."""
-    return partial(run, "__consumer_offsets", offsets={"enabled": True})
-
-
-@contextmanager
-def consuming(broker: Broker, group: str, topic: str) -> Iterator[KafkaConsumer]:
-    """A classic consumer with an assignment."""
-    consumer = join(broker, group, topic)
-    try:
-        yield consumer
-    finally:
-        consumer.close()
 
 
 @retry(retry=retry_if_exception_type(TimeoutError), stop=stop_after_attempt(3), reraise=True)
@@ -56,23 +37,6 @@ def join(broker: Broker, group: str, topic: str) -> KafkaConsumer:
         consumer.close()
         raise TimeoutError(f"no assignment within {_JOIN_SECONDS} s")
     return consumer
-
-
-def transactional_commit(
-    broker: Broker, group: str, partition: TopicPartition, offset: int, *, abort: bool = False
-) -> None:
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server, transactional_id=f"{group}-producer")
-    try:
-        producer.init_transactions()
-        producer.begin_transaction()
-        producer.send(partition.topic, b"x", partition=partition.partition)
-        producer.send_offsets_to_transaction({partition: OffsetAndMetadata(offset, "", -1)}, group)
-        if abort:
-            producer.abort_transaction()
-        else:
-            producer.commit_transaction()
-    finally:
-        producer.close()
 
 
 @retry(retry=retry_if_exception_type(GroupError), stop=stop_after_delay(60), wait=wait_fixed(0.3), reraise=True)
@@ -99,22 +63,17 @@ def topic_id(client: StreamsGroupClient, topic: str) -> str:
 
 
 def test_offsets_of_every_type_of_group_are_those_that_the_broker_returns(
-    broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], read: Run, tmp_path: Path
+    broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], run: Callable[..., str], tmp_path: Path
 ) -> None:
-    topic, other = unique("in"), unique("gone")
-    classic, consumer, streams, plain, transactional, share = map(
-        unique, ("classic", "consumer", "streams", "plain", "transactional", "share")
-    )
+    read = partial(run, "__consumer_offsets", offsets={"enabled": True})
+    topic = unique("in")
+    classic, consumer, streams, plain, share = map(unique, ("classic", "consumer", "streams", "plain", "share"))
     client.create_topic(topic, 2)
-    client.create_topic(other, 1)
     with KafkaProducer(bootstrap_servers=broker.bootstrap_server, enable_idempotence=True) as producer:
         for number in range(20):
             producer.send(topic, b"x", partition=number % 2).get(300)
     commits = {(topic, 0): 3, (topic, 1): 4}
-    commit(client, plain, {**commits, (other, 0): 1})
-    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
-    transactional_commit(broker, transactional, first, 5)
-    transactional_commit(broker, transactional, second, 6, abort=True)
+    commit(client, plain, commits)
     app = SimulatedMember(client, streams, topology(subtopology("0", source_topics=[topic])))
     app.join()
     settle([app])
@@ -123,107 +82,46 @@ def test_offsets_of_every_type_of_group_are_those_that_the_broker_returns(
     new.join()
     commit(client, consumer, {(topic, 0): 7}, new.member_id, new.epoch)
     GroupMember(client, "Share", share, topic).join()
-    with consuming(broker, classic, topic) as old:
+    with closing(join(broker, classic, topic)) as old:
         before = int(time.time())
-        old.commit({first: OffsetAndMetadata(8, "é", -1)})
+        old.commit({TopicPartition(topic, 0): OffsetAndMetadata(8, "é", -1)})
         after = time.time()
         read()
         listed = {group["group_id"]: group for group in client.admin.list_groups()}
     for group in (classic, consumer, streams, plain):
         assert offsets_of(tmp_path, group) == broker_offsets(client, group) != {}
-    # The log cannot tell that a transaction was aborted; the broker can.
-    assert offsets_of(tmp_path, transactional) == {(topic, 0): 5, (topic, 1): 6}
-    assert broker_offsets(client, transactional) == {(topic, 0): 5}
 
     reader = WarehouseReader(tmp_path)
     (row,) = reader.rows(f"SELECT * FROM offsets WHERE group_id = {quote(classic)}")
     assert (row["metadata"], row["topic_id"]) == ("é", topic_id(client, topic))
     assert before <= row["committed_at"].timestamp() <= after
 
-    ours = {classic, consumer, streams, plain, transactional, share}
+    ours = {classic, consumer, streams, plain, share}
     groups = {row["group_id"]: row for row in reader.rows("SELECT * FROM all_groups") if row["group_id"] in ours}
     assert groups.keys() == ours <= listed.keys()
-    for group, row in groups.items():
-        described = listed[group]
-        assert (row["group_type"], row["protocol_type"]) == (
-            described["group_type"].lower(),
-            described["protocol_type"],
-        )
-        assert row["state"] in (described["group_state"], None)
-    assert {group for group, row in groups.items() if row["state"] is None} == {classic}
+    assert {group: (row["group_type"], row["protocol_type"]) for group, row in groups.items()} == {
+        group: (listed[group]["group_type"].lower(), listed[group]["protocol_type"]) for group in ours
+    }
+    states = {group: row["state"] for group, row in groups.items()}
+    assert states == {group: listed[group]["group_state"] for group in ours} | {classic: None}
+    assert states[consumer] == states[share] == states[streams] == "Stable"
     members = [(other_members(reader, "default", [group]) or [{}])[0] for group in (classic, consumer)]
     assert [(one["HOST"], one["LEADER"], one["ASSIGNMENT"]) for one in members] == [
         ("127.0.0.1", "yes", f"{topic}(0,1)"),
         ("127.0.0.1", None, f"{topic}(0,1)"),
     ]
     assert other_members(reader, "default", [classic, streams]) is None
-    assert groups[consumer]["state"] == groups[share]["state"] == groups[streams]["state"] == "Stable"
 
+    old_id = topic_id(client, topic)
     new.leave()
-    client.delete_topic(other)
     client.delete_group(plain)
+    client.delete_topic(topic)
+    client.create_topic(topic, 1)
+    commit(client, again := unique("again"), {(topic, 0): 2})
     read()
     assert offsets_of(tmp_path, plain) == {}
     state = f"SELECT group_id, state FROM all_groups WHERE group_id IN ({quote(plain)}, {quote(consumer)})"
     assert WarehouseReader(tmp_path).rows(state) == [{"group_id": consumer, "state": "Empty"}]
-
-
-def test_a_topic_that_is_deleted_and_created_again_has_the_offsets_of_the_new_one(
-    client: StreamsGroupClient, unique: Callable[[str], str], read: Run, tmp_path: Path
-) -> None:
-    topic, group = unique("in"), unique("group")
-    client.create_topic(topic, 2)
-    old_id = topic_id(client, topic)
-    commit(client, group, {(topic, 0): 500, (topic, 1): 600})
-    read()
-    assert offsets_of(tmp_path, group) == {(topic, 0): 500, (topic, 1): 600}
-    client.delete_topic(topic)
-    client.create_topic(topic, 1)
-    commit(client, group, {(topic, 0): 2})
-    read()
-    rows = WarehouseReader(tmp_path).rows(f"SELECT * FROM offsets WHERE group_id = {quote(group)}")
-    found = {row["partition"]: (row["topic_id"], row["committed_offset"]) for row in rows}
-    assert found[0] == (topic_id(client, topic), 2)
-    assert old_id != found[0][0]
-    assert broker_offsets(client, group) == {(topic, p): offset for p, (_, offset) in found.items()}
-
-
-def test_the_change_from_classic_to_streams_and_back_is_an_event_each(
-    broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], read: Run, tmp_path: Path
-) -> None:
-    topic, group = unique("in"), unique("app")
-    client.create_topic(topic, 1)
-    with consuming(broker, group, topic) as old:
-        old.commit({TopicPartition(topic, 0): OffsetAndMetadata(0, "", -1)})
-    read()
-    app = SimulatedMember(client, group, topology(subtopology("0", source_topics=[topic])))
-    app.join()
-    settle([app])
-    app.leave()
-    read()
-    with consuming(broker, group, topic):
-        read()
-    query = f"SELECT old, new FROM group_events WHERE kind = 'group_type' AND group_id = {quote(group)} ORDER BY at"
-    changes = [{"old": "classic", "new": "streams"}, {"old": "streams", "new": "classic"}]
-    assert WarehouseReader(tmp_path).rows(query) == changes
-    assert offsets_of(tmp_path, group) == {(topic, 0): 0}
-    read(reset=True)
-    assert WarehouseReader(tmp_path).rows(query) == changes
-    types = WarehouseReader(tmp_path).rows(f"SELECT group_type FROM all_groups WHERE group_id = {quote(group)}")
-    assert types == [{"group_type": "classic"}]
-    shutil.rmtree(tmp_path / "group_events")
-    assert "lost or restored since: group_events; reading from the beginning" in read()
-    assert WarehouseReader(tmp_path).rows(query) == changes[-1:], "the log still proves it"
-    assert offsets_of(tmp_path, group) == {(topic, 0): 0}
-
-
-def test_without_offsets_nothing_is_read_a_second_time(
-    client: StreamsGroupClient, unique: Callable[[str], str], run: Callable[..., str], tmp_path: Path
-) -> None:
-    topic = unique("in")
-    client.create_topic(topic, 1)
-    commit(client, unique("group"), {(topic, 0): 1})
-    run("__consumer_offsets", offsets={"enabled": False})
-    assert not commits_checkpoint_location(tmp_path, "default").path.exists()
-    counted: list[dict[str, Any]] = WarehouseReader(tmp_path).rows("SELECT count(*) AS n FROM offset_commits")
-    assert counted == [{"n": 0}]
+    (row,) = WarehouseReader(tmp_path).rows(f"SELECT * FROM offsets WHERE group_id = {quote(again)}")
+    assert (row["topic_id"], row["committed_offset"]) == (topic_id(client, topic), 2)
+    assert row["topic_id"] != old_id

@@ -14,7 +14,6 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job.descriptions import DescriptionsService
 from streaming_app.job.service import Polling
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, build_description, settle, subtopology, topology
 from streaming_app.tables.location import Location
@@ -136,33 +135,42 @@ def test_another_description_that_is_pushed_for_the_same_epoch_is_a_row_of_its_o
     assert nodes == [{"node": "totals"}]
 
 
-def test_a_description_that_the_plugin_has_lost_stays_with_that_status_and_is_asked_for_every_hour(
+def test_a_description_that_the_plugin_has_lost_stays_with_since_when_and_is_asked_for_every_hour(
     rig: Rig, described: SimulatedMember
 ) -> None:
     rig.knows(described.group_id)
+    rig.answers = {described.group_id: not_stored(2)}
+    assert rig.service.lost() is None
     rig.service.tick()
-    rig.answers = {described.group_id: {"error_code": 0, "topology": None, "topology_description_status": 1}}
+    assert [(one["status"], one["text"], one["fetched_at"]) for one in rig.rows()] == [("ERROR", None, None)]
+    rig.answers = {}
+    rig.now = fetched = NOW + HOUR
+    rig.service.tick()
+    assert [(one["status"], one["is_newest"]) for one in rig.rows()] == [("AVAILABLE", True)]
+    assert rig.service.lost() == ()
+
+    rig.answers = {described.group_id: not_stored(1)}
+    rig.asked.clear()
+    first = fetched + DAY
     for hours in (24, 24.5, 25):
-        rig.now = NOW + timedelta(hours=hours)
+        rig.now = fetched + timedelta(hours=hours)
         rig.service.tick()
-    assert len(rig.asked) == 3
+    assert len(rig.asked) == 2
+    rig.restart()
+    rig.service.tick()
+    assert rig.service.lost() == ((described.group_id, "NOT_STORED", 0, first),)
     (row,) = rig.rows()
-    assert (row["status"], row["fetched_at"], row["text"][:10]) == ("NOT_STORED", NOW, "Topologies")
+    assert (row["status"], row["fetched_at"], row["text"][:10]) == ("NOT_STORED", fetched, "Topologies")
+    assert (row["status_since"], row["asked_at"]) == (first, first + HOUR)
     rig.answers = {}
     rig.now += HOUR
     rig.service.tick()
     assert [one["status"] for one in rig.rows()] == ["AVAILABLE"]
 
 
-def test_one_that_was_never_fetched_has_a_row_that_says_so_until_it_is(rig: Rig, described: SimulatedMember) -> None:
-    rig.knows(described.group_id)
-    rig.answers = {described.group_id: {"error_code": 0, "topology": None, "topology_description_status": 2}}
-    rig.service.tick()
-    assert [(one["status"], one["text"], one["fetched_at"]) for one in rig.rows()] == [("ERROR", None, None)]
-    rig.answers = {}
-    rig.now += HOUR
-    rig.service.tick()
-    assert [(one["status"], one["is_newest"]) for one in rig.rows()] == [("AVAILABLE", True)]
+def not_stored(status: int) -> dict[str, Any]:
+    """Return the answer of a broker whose plugin has no description."""
+    return {"error_code": 0, "topology": None, "topology_description_status": status}
 
 
 def test_what_may_not_be_read_is_said_once_and_keeps_no_other_group_waiting(
@@ -177,41 +185,3 @@ def test_what_may_not_be_read_is_said_once_and_keeps_no_other_group_waiting(
     assert [one["group_id"] for one in rig.rows()] == [described.group_id]
     (line,) = rig.lines
     assert "1 stored description may not be read" in line
-
-
-def test_rows_that_nothing_confirms_any_more_are_removed_after_the_retention(
-    rig: Rig, described: SimulatedMember
-) -> None:
-    rig.knows(described.group_id)
-    rig.now = datetime.now(timezone.utc) - timedelta(days=31)
-    rig.service.tick()
-    assert rig.rows() == []
-
-
-def test_a_plugin_that_forgot_what_it_stored_is_told_of_since_the_first_answer_also_after_a_restart(
-    tmp_path: Path, start_broker: Callable[..., LocalBroker]
-) -> None:
-    broker = start_broker()
-    with StreamsGroupClient(broker.bootstrap_server) as client:
-        client.create_topic("orders")
-        member = SimulatedMember(client, "described", topology(subtopology("0", source_topics=["orders"])))
-        member.join()
-        settle([member])
-        member.push_description()
-    rig = Rig(tmp_path / "warehouse", broker.bootstrap_server)
-    rig.knows("described")
-    assert rig.service.lost() is None
-    rig.service.tick()
-    assert rig.service.lost() == ()
-    broker.restart()  # Kafka's plugin for tests keeps descriptions in memory; the log still says that it is stored
-    rig.now = first = NOW + DAY
-    rig.service.tick()
-    rig.now += HOUR
-    rig.service.tick()
-    rig.restart()
-    rig.service.tick()
-    (lost,) = rig.service.lost() or ()
-    assert lost == ("described", "NOT_STORED", 0, first)
-    (row,) = rig.rows()
-    assert (row["status_since"], row["asked_at"], row["fetched_at"]) == (first, first + HOUR, NOW)
-    assert row["text"]

@@ -15,28 +15,28 @@ from streaming_app.sandbox.container import Broker
 from streaming_app.stream import first_reading
 from streaming_app.stream.first_reading import FirstReading
 from streaming_app.stream.log_positions import LogPositions
-from streaming_app.stream.progress import Progress
 from streaming_app.tables.definitions import history_tables, table
 from streaming_app.tables.reader import WarehouseReader
 from tests.stream.test_commits_batch import commit, history
 from tests.support.encoded import FIRST_EPOCH, group_records
+from tests.support.job_runner import run_once
 from tests.support.offsets_topic import UNDECODABLE
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.broker
 
-_OFFSETS = {"offsets": {"enabled": True}}
+_OFFSETS: dict[str, Any] = {"offsets": {"enabled": True}}
 _ROUNDS = 12  # so that most records are before those that are read first
 Run = Callable[..., str]
 Written = Callable[[], dict[str, list[str]]]
 
 
-@pytest.fixture
-def topic(client: StreamsGroupClient, broker: Broker, unique: Callable[[str], str]) -> str:
+@pytest.fixture(scope="module")
+def topic(client: StreamsGroupClient, broker: Broker) -> str:
     """A topic with records of every kind in three partitions, many of them of the same keys."""
-    name = unique("topic")
+    name = "first-reading"
     client.create_topic(name, 3)
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server, linger_ms=5)
     for number in range(_ROUNDS):
@@ -60,11 +60,17 @@ def content(warehouse: Path) -> dict[str, list[str]]:
     return {name: sorted(map(str, reader.rows(f"SELECT {which} FROM {name}"))) for name, which in columns.items()}
 
 
-@pytest.fixture
-def expected(topic: str, run: Run, tmp_path: Path) -> dict[str, list[str]]:
+@pytest.fixture(scope="module")
+def expected(
+    topic: str,
+    broker: Broker,
+    spark: SparkSession,
+    create_warehouse: Callable[[Path], Path],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, list[str]]:
     """The tables after both streams have read the topic on their own, as they do if it is small."""
-    warehouse = tmp_path / "expected"
-    run(topic, warehouse=warehouse, **_OFFSETS)
+    warehouse = create_warehouse(tmp_path_factory.mktemp("expected"))
+    run_once(spark, broker.bootstrap_server, warehouse, topic=topic, **_OFFSETS)
     return content(warehouse)
 
 
@@ -96,99 +102,77 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return made
 
 
-@pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
-    """The records that Spark says that the queries read, by batch."""
-    counts: dict[int, int] = {}
-    take = Progress._take
-
-    def observed(self: Progress, progress: Any) -> None:
-        counts[progress.batchId] = counts.get(progress.batchId, 0) + progress.numInputRows
-        take(self, progress)
-
-    monkeypatch.setattr(Progress, "_take", observed)
-    return counts
-
-
-def test_what_is_read_once_gives_what_two_readings_give(
-    written: Written, expected: dict[str, list[str]], reads: list[bool], seen: dict[int, int]
+def test_what_is_read_once_gives_what_two_readings_give_and_the_job_goes_on_behind_it(
+    topic: str, run: Run, written: Written, expected: dict[str, list[str]], reads: list[bool]
 ) -> None:
     assert written() == expected
     assert reads == [True, True]
-    assert seen == {0: 0}
     assert all(expected[name] for name in ("groups", "offsets", "all_groups", "quarantine", "group_events"))
+    assert "resuming from the checkpoint" in run(topic, **_OFFSETS)
+    assert written() == expected
+    assert reads == [True, True]
 
 
-def test_each_stream_adds_what_its_batch_has_more_than_the_other_and_few_keys_need_be_known(
-    written: Written, expected: dict[str, list[str]], reads: list[bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(first_reading, "_MOST_KNOWN", 3)
+def failing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(first_reading, "read_range", lambda *_: 1 / 0)
+
+
+def two_keys_of_one_hash(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(first_reading, "_IS_ONE", "count(*) < 3")
+
+
+def an_election_while_it_is_read(patch: pytest.MonkeyPatch) -> None:
+    after_read, calls = LogPositions.after_read, list[None]()
+
+    def elected(*arguments: Any) -> bool:
+        calls.append(None)
+        return after_read(*arguments) and len(calls) > 2
+
+    patch.setattr(LogPositions, "after_read", elected)
+
+
+def more_in_each_batch_than_in_the_other(patch: pytest.MonkeyPatch) -> None:
+    """And fewer keys may be known than there are."""
+    patch.setattr(first_reading, "_MOST_KNOWN", 3)
     join = FirstReading._join
-    monkeypatch.setattr(
+    patch.setattr(
         FirstReading, "_join", lambda self, ends: join(self, {one: max(0, end - 7) for one, end in ends.items()})
     )
-    assert written() == expected
-    assert reads == [True, True]
 
 
-def test_the_job_goes_on_behind_what_was_read_once(
-    topic: str, run: Run, tmp_path: Path, broker: Broker, reads: list[bool]
-) -> None:
-    run(topic, **_OFFSETS)
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server)
-    key, value = commit("new", 77)
-    producer.send(topic, key=key, value=value, partition=2)
-    producer.close()
-    assert "resuming from the checkpoint" in run(topic, **_OFFSETS)
-    assert reads == [True, True]
-    run(topic, warehouse=tmp_path / "fresh", **_OFFSETS)
-    assert content(tmp_path) == content(tmp_path / "fresh")
-
-
-@pytest.mark.parametrize("reason", ["failure", "hash", "election"])
-def test_each_stream_reads_for_itself_where_it_cannot_be_read_once(
-    reason: str,
+@pytest.mark.parametrize(
+    ("happens", "is_read_once"),
+    [
+        (failing, False),
+        (two_keys_of_one_hash, False),
+        (an_election_while_it_is_read, True),
+        (more_in_each_batch_than_in_the_other, True),
+    ],
+)
+def test_each_stream_reads_for_itself_what_cannot_be_read_once(
     written: Written,
     expected: dict[str, list[str]],
     reads: list[bool],
     monkeypatch: pytest.MonkeyPatch,
+    happens: Callable[[pytest.MonkeyPatch], None],
+    *,
+    is_read_once: bool,
 ) -> None:
-    if reason == "failure":
-        monkeypatch.setattr(first_reading, "read_range", lambda *_: 1 / 0)
-    elif reason == "hash":
-        monkeypatch.setattr(first_reading, "_IS_ONE", "count(*) < 3")
-    else:
-        after_read, calls = LogPositions.after_read, list[None]()
-
-        def elected(*arguments: Any) -> bool:
-            calls.append(None)
-            return after_read(*arguments) and len(calls) > 2
-
-        monkeypatch.setattr(LogPositions, "after_read", elected)
+    happens(monkeypatch)
     assert written() == expected
-    assert reads == [reason == "election"] * 2
+    assert reads == [is_read_once] * 2
 
 
-def test_a_stream_alone_does_not_wait_and_reads_for_itself(topic: str, run: Run, reads: list[bool]) -> None:
-    run(topic, offsets={"enabled": False})
-    assert reads == [False]
-
-
-def test_a_stream_that_waits_for_the_other_ends_with_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_reading, "_WAIT_SECONDS", 600.0)
+@pytest.mark.parametrize("ends", ["with the job", "after a while"])
+def test_a_stream_that_comes_alone_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch, ends: str) -> None:
     stop = threading.Event()
+    monkeypatch.setattr(first_reading, "_WAIT_SECONDS", 600.0 if ends == "with the job" else 0.1)
     reading = FirstReading({}, lambda _: None, stop)
     found: list[object] = []
     waiting = threading.Thread(target=lambda: found.append(reading.read(None, None, {0: 10_000_000})))  # type: ignore[arg-type]
     waiting.start()
-    assert waiting.is_alive()
-    stop.set()
+    if ends == "with the job":
+        assert waiting.is_alive()
+        stop.set()
     waiting.join()
     assert found == [None]
-
-
-def test_a_stream_that_comes_alone_reads_for_itself_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_reading, "_WAIT_SECONDS", 0.1)
-    reading = FirstReading({}, lambda _: None, threading.Event())
-    for _ in range(2):
-        assert reading.read(None, None, {0: 10_000_000}) is None  # type: ignore[arg-type]

@@ -102,14 +102,13 @@ def test_a_source_that_finds_no_partition_ends_the_job_and_the_session_stays_as_
 
 
 @pytest.mark.usefixtures("group")
-@pytest.mark.parametrize("once", [True, False])
 def test_a_source_that_has_read_nothing_is_compared_with_a_direct_fetch(
-    run_in: Run, monkeypatch: pytest.MonkeyPatch, *, once: bool
+    run_in: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streams, "require_partitions", lambda *_: None)
     monkeypatch.setattr(supervisor, "_TOPIC_SECONDS", 1)
     with pytest.raises(streaming_app.JobError, match=r"returned no record of __consumer_offsets, but the brokers do"):
-        run_in(once=once, conf={FETCHING: False})
+        run_in(conf={FETCHING: False})
 
 
 def test_a_source_that_returns_no_record_of_a_range_in_which_the_brokers_have_some_is_an_error(
@@ -146,22 +145,24 @@ def test_settings_of_the_session_are_copied_and_those_of_the_job_come_after_them
     }
 
 
+class OfConnect:
+    """As a session of Spark Connect, it is no classic session."""
+
+    __module__ = "pyspark.sql.connect.session"
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        ({"trigger": "soon"}, r"streaming_app\.run\(\): trigger: .*soon"),
-        ({"clutser": "eu"}, r"streaming_app\.run\(\): clutser: is not a known key; did you mean cluster\?"),
-        ({"metrics": {"listen": "9464"}}, r"streaming_app\.run\(\): metrics\.listen: "),
-        ({"bootstrap_server": ""}, r"bootstrap_server: must be HOST:PORT"),
-        ({"bootstrap_server": None}, r"bootstrap_server: must be HOST:PORT"),
-        ({"warehouse": "ftp://host/x"}, r"warehouse: must be a directory"),
         (
-            {"conf": {"spark.executor.memory": "1g"}},
-            r"conf\.spark\.executor\.memory cannot be set in a running",
+            {"spark": OfConnect()},
+            r"does not take a .*OfConnect: Spark Connect has no JVM",
         ),
+        ({"spark": None}, r"does not take a builtins\.NoneType: pass a pyspark\.sql\.SparkSession"),
+        ({"clutser": "eu"}, r"streaming_app\.run\(\): clutser: is not a known key; did you mean cluster\?"),
+        ({"bootstrap_server": None}, r"bootstrap_server: must be HOST:PORT"),
         ({"conf": {"spark.sql.warehouse.dir": "/x"}}, r"conf\.spark\.sql\.warehouse\.dir cannot be set in a running"),
         ({"topic": "no-such-topic", "once": True}, r"no-such-topic"),
-        ({"command_config": "/no/such/file"}, r"/no/such/file"),
     ],
 )
 def test_what_is_wrong_is_an_error_of_one_line(run_in: Run, arguments: dict[str, Any], line: str) -> None:
@@ -170,54 +171,24 @@ def test_what_is_wrong_is_an_error_of_one_line(run_in: Run, arguments: dict[str,
     assert "\n" not in str(raised.value)
 
 
-class OfConnect:
-    """As a session of Spark Connect, it is no classic session."""
-
-
-OfConnect.__module__ = "pyspark.sql.connect.session"
-
-
-@pytest.mark.parametrize(
-    ("session", "line"),
-    [
-        (OfConnect(), r"does not take a pyspark\.sql\.connect\.session\.OfConnect: Spark Connect has no JVM"),
-        (None, r"does not take a builtins\.NoneType: pass a pyspark\.sql\.SparkSession"),
-    ],
-)
-def test_a_session_without_a_jvm_is_refused(run_in: Run, session: object, line: str) -> None:
-    with pytest.raises(streaming_app.JobError, match=line):
-        run_in(session)
-
-
 def test_another_thread_stops_the_job_and_meanwhile_no_second_one_starts(
-    plain: SparkSession, broker: Broker, empty_warehouse: Path, group: str
+    plain: SparkSession, run_in: Run, empty_warehouse: Path, group: str
 ) -> None:
-    stop, lines = threading.Event(), []
-    caught_up = threading.Event()
+    stop, caught_up, lines = threading.Event(), threading.Event(), list[str]()
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
     def on_line(line: str) -> None:
         lines.append(line)
         if line.startswith("Caught up"):
-            assert {number: signal.getsignal(number) for number in handlers} == handlers
             caught_up.set()
 
-    thread = threading.Thread(
-        target=streaming_app.run,
-        args=(plain,),
-        kwargs={
-            "bootstrap_server": broker.bootstrap_server,
-            "warehouse": empty_warehouse,
-            "stop": stop,
-            "report": on_line,
-            **LITTLE,
-        },
-    )
+    thread = threading.Thread(target=run_in, kwargs={"stop": stop, "report": on_line})
     thread.start()
     try:
         assert caught_up.wait(300), lines
+        assert {number: signal.getsignal(number) for number in handlers} == handlers
         with pytest.raises(streaming_app.JobError, match="Another job already writes cluster 'default'"):
-            streaming_app.run(plain, bootstrap_server=broker.bootstrap_server, warehouse=empty_warehouse)
+            run_in()
     finally:
         stop.set()
         thread.join()

@@ -33,16 +33,14 @@ def last_heartbeat(warehouse: Path) -> HeartbeatRecord:
     return record
 
 
-def test_a_job_is_alive_from_its_first_heartbeat_until_it_stops(tmp_path: Path) -> None:
-    one = heartbeat(tmp_path)
+def test_a_job_is_alive_from_its_first_heartbeat_until_it_stops_and_tells_the_next_run_what_it_knows(
+    tmp_path: Path,
+) -> None:
+    one = heartbeat(tmp_path, known_since=AT)
     one.beat()
     assert last_heartbeat(tmp_path).is_alive(datetime.now(timezone.utc))
     one.stop([])
     assert not last_heartbeat(tmp_path).is_alive(datetime.now(timezone.utc))
-
-
-def test_since_when_the_cluster_keeps_descriptions_is_written_for_the_next_run(tmp_path: Path) -> None:
-    heartbeat(tmp_path, known_since=AT).stop([])
     assert last_heartbeat(tmp_path).descriptions_since == AT
 
 

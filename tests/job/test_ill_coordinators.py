@@ -14,12 +14,9 @@ from streaming_app.groups.partition import partition_of
 from streaming_app.job.stream_query import StreamQuery
 from streaming_app.kafka import offsets_topic
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.lag_offsets import fetch_committed_offsets
-from streaming_app.kafka.offsets_topic import describe_offsets_topic
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.tables.reader import WarehouseReader
 from tests.long.hostile.requests import OFFSETS_TOPIC, internal_producer
-from tests.support.job_runner import run_once
 from tests.support.running_job import is_caught_up, job_in_thread
 from tests.support.waiting import wait_until
 
@@ -41,16 +38,6 @@ def group_of(partition: int) -> str:
     """Return the id of a group of this partition."""
     names = (f"group-{number}" for number in range(1000))
     return next(one for one in names if partition_of(one, PARTITIONS) == partition)
-
-
-def start_with_ill(start_broker: Callable[..., LocalBroker], partitions: Iterable[int]) -> LocalBroker:
-    """Start a broker that fails to load these partitions: the value of a record in each is cut off."""
-    broker = start_broker(properties={"offsets.topic.num.partitions": str(PARTITIONS), "log.cleaner.enable": "false"})
-    with StreamsGroupClient(broker.bootstrap_server) as client:
-        client.create_topic("t")
-        client.commit_offsets("g", {("t", 0): 1})
-    make_ill(broker, partitions)
-    return broker
 
 
 def make_ill(broker: LocalBroker, partitions: Iterable[int], meanwhile: Callable[[], bool] = lambda: True) -> None:
@@ -91,45 +78,18 @@ class Drivers:
         return int(self._hash(source.kafkaOffsetReader()._consumer()))
 
 
-def test_both_streams_read_while_the_coordinator_of_a_partition_cannot_load(
-    start_broker: Callable[..., LocalBroker],
-    spark: SparkSession,
-    create_warehouse: Callable[[Path], Path],
-    tmp_path: Path,
-) -> None:
-    partition = partition_of("g", PARTITIONS)
-    broker, warehouse = start_with_ill(start_broker, [partition]), create_warehouse(tmp_path / "warehouse")
-    properties = {"bootstrap.servers": broker.bootstrap_server}
-    with StreamsGroupClient(broker.bootstrap_server) as client:
-        asked = {number: fetch_committed_offsets(client.admin, [group_of(number)]) for number in range(PARTITIONS)}
-    assert [number for number, answer in asked.items() if answer.errors] == [partition]
-    chosen = {describe_offsets_topic(spark, properties, OFFSETS_TOPIC).group_id for _ in range(2)}
-    assert len(chosen) == 2  # executors keep consumers by it
-    assert partition not in {partition_of(one, PARTITIONS) for one in chosen}
-    for reset in (False, True):
-        run_once(spark, broker.bootstrap_server, warehouse, offsets={"enabled": True}, reset=reset)
-        found = WarehouseReader(warehouse).rows("SELECT group_id, topic FROM offsets")
-        assert [(one["group_id"], one["topic"]) for one in found] == [("g", "t")]
-
-
-def test_a_line_names_the_partitions_if_none_has_a_coordinator(
-    start_broker: Callable[..., LocalBroker], spark: SparkSession
-) -> None:
-    broker = start_with_ill(start_broker, range(PARTITIONS))
-    properties = {"bootstrap.servers": broker.bootstrap_server}
-    with pytest.raises(UnreachableError, match="partition 0, 1, 2 of __consumer_offsets"):
-        describe_offsets_topic(spark, properties, OFFSETS_TOPIC)
-    assert describe_offsets_topic(spark, properties, OFFSETS_TOPIC, to_read=False).partitions == PARTITIONS
-
-
-def test_a_running_job_reads_on_when_the_coordinator_of_its_consumers_stops_working(
+def test_a_running_job_reads_on_with_another_coordinator_and_a_line_names_the_partitions_if_none_is_well(
     start_broker: Callable[..., LocalBroker],
     spark: SparkSession,
     create_warehouse: Callable[[Path], Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    broker, warehouse = start_with_ill(start_broker, []), create_warehouse(tmp_path / "warehouse")
+    broker = start_broker(properties={"offsets.topic.num.partitions": str(PARTITIONS), "log.cleaner.enable": "false"})
+    warehouse = create_warehouse(tmp_path / "warehouse")
+    with StreamsGroupClient(broker.bootstrap_server) as client:
+        client.create_topic("t")
+        client.commit_offsets("g", {("t", 0): 1})
     chosen: set[int] = set()
     choose = offsets_topic._answering_group
 
@@ -158,3 +118,9 @@ def test_a_running_job_reads_on_when_the_coordinator_of_its_consumers_stops_work
             return group_of(healthy) in {row["group_id"] for row in read}
 
         assert wait_until(is_read), job.lines
+    make_ill(broker, [healthy])
+    properties = {"bootstrap.servers": broker.bootstrap_server}
+    with pytest.raises(UnreachableError, match="partition 0, 1, 2 of __consumer_offsets"):
+        offsets_topic.describe_offsets_topic(spark, properties, OFFSETS_TOPIC)
+    described = offsets_topic.describe_offsets_topic(spark, properties, OFFSETS_TOPIC, to_read=False)
+    assert described.partitions == PARTITIONS

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 from kafka import KafkaProducer
 
 from offsets_decoder import encode
+from streaming_app.cli.main import main
 from streaming_app.errors import JobError
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
@@ -23,8 +25,20 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.broker
 
+ODD_IDS = (
+    "two  spaces",
+    'it\'s "quoted"',
+    "back\\slash",
+    "emoji 🎉",
+    "line\nbreak",
+    "per%cent",
+    "-dash",
+    "comma,dot.",
+    "ümlaut",
+)
 
-def test_tables_agree_with_the_broker_and_a_second_run_duplicates_nothing(
+
+def test_tables_agree_with_the_broker_about_groups_of_any_id_and_a_second_run_duplicates_nothing(
     broker: Broker,
     client: StreamsGroupClient,
     unique: Callable[[str], str],
@@ -32,10 +46,10 @@ def test_tables_agree_with_the_broker_and_a_second_run_duplicates_nothing(
     run: Callable[..., str],
     empty_warehouse: Path,
 ) -> None:
-    topic, stable, unready, emptied = unique("in"), unique("stable"), unique("unready"), unique('odd "id" 🎉')
+    topic, stable, unready, emptied = map(unique, ("in", "stable", "unready", "emptied"))
     client.create_topic(topic, 2)
     reads = topology(subtopology("0", source_topics=[topic]))
-    members = [SimulatedMember(client, group, reads) for group in (stable, stable, emptied)]
+    members = [SimulatedMember(client, group, reads) for group in (stable, stable, emptied, *ODD_IDS)]
     for member in members:
         member.join()
     settle(members)
@@ -48,7 +62,7 @@ def test_tables_agree_with_the_broker_and_a_second_run_duplicates_nothing(
     lines = run_once(spark, broker.bootstrap_server, empty_warehouse)
     assert any(re.fullmatch(r"batch 0: .*, [0-9.]+ s, 0 behind", line) for line in lines), lines
     before = {row["group_id"]: row for row in WarehouseReader(empty_warehouse).rows("SELECT * FROM groups")}
-    for described in client.describe([stable, unready, emptied]):
+    for described in client.describe([stable, unready, emptied, *ODD_IDS]):
         row = before[described["group_id"]]
         assert (row["state"], row["group_epoch"], row["assignment_epoch"], row["member_count"]) == (
             described["group_state"],
@@ -62,6 +76,14 @@ def test_tables_agree_with_the_broker_and_a_second_run_duplicates_nothing(
 
     assert before[unready]["not_ready_reason"] == f"MISSING_SOURCE_TOPICS: Source topics {missing} are missing."
     assert before[stable]["not_ready_reason"] is None
+
+    listed = CliRunner().invoke(main, ["list", "--warehouse", str(empty_warehouse)]).stdout
+    for group in ODD_IDS:
+        options = ["--group", group, "--state", "--warehouse", str(empty_warehouse)]
+        lines = CliRunner().invoke(main, ["describe", *options]).stdout.splitlines()  # a verdict may come first
+        header = next(number for number, line in enumerate(lines) if line.startswith("GROUP "))
+        assert " Stable " in lines[header + 1]
+        assert group.replace("\n", "\\n") in listed
 
     events = f"SELECT count(*) AS n FROM group_events WHERE group_id = {quote(stable)}"
     first_count = WarehouseReader(empty_warehouse).rows(events)

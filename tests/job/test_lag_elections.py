@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -19,8 +19,9 @@ from streaming_app.job.service import describes_requests
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.connection import Admin, connect
 from streaming_app.kafka.lag_offsets import LogEndsClient, TopicPartition
+from streaming_app.lag.model import LagRow
 from streaming_app.tables.lag_tables import LagTables
-from tests.support.away_brokers import connection, killed, others, paused
+from tests.support.away_brokers import connection, killed, others
 from tests.support.kafka_cluster import LocalCluster
 from tests.support.waiting import wait_until
 from tests.support.warehouses import make_warehouse, replace_rows
@@ -36,61 +37,58 @@ How soon the lag is known on a machine that does nothing else, the campaigns of 
 
 
 class Rig:
-    """A group with commits on partitions that three brokers lead, and the service that finds its lag."""
+    """A group with commits on two topics, and the service that finds its lag.
 
-    def __init__(self, cluster: LocalCluster, path: Path, topic: str, group_id: str, replicas: int = 3) -> None:
-        self.cluster, self.topic, self.group_id = cluster, topic, group_id
+    Three brokers lead the partitions of both topics in turn. Each partition of `single` is on one broker only.
+    """
+
+    def __init__(self, cluster: LocalCluster, path: Path, topic: str, single: str, group_id: str) -> None:
+        self.topic, self.single, self.group_id = topic, single, group_id
         self.lines: list[str] = []
-        self.keys = [(topic, number) for number in range(PARTITIONS)]
-        create_spread(cluster, topic, replicas)
+        self.keys = [(name, number) for name in (topic, single) for number in range(PARTITIONS)]
+        create_spread(cluster, topic, 3)
+        create_spread(cluster, single, 1)
         self.ends: dict[TopicPartition, int] = {}
-        self.produce(cluster.bootstrap_server)
+        self.produce(cluster.bootstrap_server, self.keys)
         with StreamsGroupClient(cluster.bootstrap_server.split(",")) as client:
             client.commit_offsets(group_id, dict.fromkeys(self.keys, 0))
-        self.path = make_warehouse(path)
+        path = make_warehouse(path)
+        of_group = {"group_id": group_id, "committed_offset": 0}
         commits = [
-            {"group_id": group_id, "topic": topic, "partition": number, "committed_offset": 0, "last_offset": number}
-            for _, number in self.keys
+            {**of_group, "topic": name, "partition": number, "last_offset": offset}
+            for offset, (name, number) in enumerate(self.keys)
         ]
-        replace_rows(self.path, "offset_commits", *commits)
+        replace_rows(path, "offset_commits", *commits)
         properties = {"bootstrap.servers": cluster.bootstrap_server}
         self.service = LagService(
             LagSettings(interval=INTERVAL),
-            LagTables(self.path, "default"),
+            LagTables(path, "default"),
             partial(connect, properties),
             report=self.lines.append,
             describe_error=describes_requests(properties, "the lag needs Describe"),
         )
 
-    def produce(self, server: str) -> None:
+    def produce(self, server: str, keys: Iterable[TopicPartition]) -> None:
         """Append a record to each partition, or two where an answer of a broker does not arrive."""
         with KafkaProducer(bootstrap_servers=server.split(","), enable_idempotence=False) as producer:
-            sent = {key: producer.send(self.topic, b"x", partition=key[1]) for key in self.keys}
-            self.ends = {key: int(one.get(300).offset) + 1 for key, one in sent.items()}
+            sent = {key: producer.send(key[0], b"x", partition=key[1]) for key in keys}
+            self.ends |= {key: int(one.get(300).offset) + 1 for key, one in sent.items()}
 
-    def lags(self) -> dict[TopicPartition, int | None]:
-        """Return the lags of the newest pass."""
-        result = self.service.result
-        rows = result.rows if result else []
-        return {(row.topic, row.partition): row.lag for row in rows if row.group_id == self.group_id}
-
-    def has_passed_since(self, at: float) -> bool:
-        """Return whether a pass has begun after this time; until then let the next one be due."""
+    def pass_is_due(self) -> None:
         self.service._next_at = 0.0
-        return self.service.result is not None and self.service.result.at > at
 
-    def has_lag(self) -> bool:
-        return self.lags() == self.ends  # each has committed offset 0
+    def rows_since(self, at: float) -> dict[TopicPartition, LagRow]:
+        """Return the rows of the newest pass if it has begun after this time; until then let the next one be due."""
+        result = self.service.result
+        if result is None or result.at <= at:
+            self.pass_is_due()
+            return {}
+        return {(row.topic, row.partition): row for row in result.rows if row.group_id == self.group_id}
 
-    def knows_lag_since(self, at: float) -> bool:
-        """Return whether a pass has begun after this time, and knows the lag of each partition."""
-        lags = self.lags()
-        return (
-            self.service.result is not None
-            and self.service.result.at > at
-            and set(lags) == set(self.keys)
-            and None not in lags.values()
-        )
+    def has_lag(self, without: Collection[TopicPartition] = (), since: float = 0.0) -> bool:
+        """Return whether a pass knows the lag of each partition, and that of those `without` is not known."""
+        lags = {key: row.lag for key, row in self.rows_since(since).items()}
+        return lags == self.ends | dict.fromkeys(without)  # each has committed offset 0
 
 
 def create_spread(cluster: LocalCluster, topic: str, replicas: int) -> None:
@@ -110,54 +108,34 @@ def leaders(admin: Admin, topic: str) -> list[int]:
     return list(LogEndsClient(admin).describe([topic])[topic].leaders.values())
 
 
-def test_a_partition_has_lag_at_once_after_the_election_of_its_leader(
+def test_lag_is_known_after_an_election_and_a_line_names_the_broker_that_is_away_and_what_it_alone_has(
     three_brokers: LocalCluster, tmp_path: Path, unique: Callable[[str], str], group_id: str
 ) -> None:
-    rig = Rig(three_brokers, tmp_path / "warehouse", unique("orders"), group_id)
+    rig = Rig(three_brokers, tmp_path / "warehouse", unique("orders"), unique("single"), group_id)
     victim, *_ = three_brokers.brokers
-    rig.service.start()
-    try:
-        assert wait_until(rig.has_lag), rig.lines
-        with paused(three_brokers, victim), connection(others(three_brokers, victim)) as admin:
-            away_at = time.time()
-            # A pass in the moment between its last answer and the election, when nobody leads the partitions.
-            rig.service._next_at = 0.0
-            assert wait_until(lambda: not {-1, victim} & {*leaders(admin, rig.topic)})
-            assert wait_until(lambda: rig.knows_lag_since(away_at)), (rig.lags(), rig.lines)
-            rig.produce(others(three_brokers, victim))
-            rig.service._next_at = 0.0
-            assert wait_until(rig.has_lag), (rig.lags(), rig.lines)
-    finally:
-        rig.service.close()
-    assert not [line for line in rig.lines if "No Kafka broker" in line]
-
-
-def test_the_line_about_a_broker_that_is_away_names_it_and_its_partitions_and_lag_is_known_when_it_is_back(
-    three_brokers: LocalCluster, tmp_path: Path, unique: Callable[[str], str], group_id: str
-) -> None:
-    victim, *_ = three_brokers.brokers
-    rig = Rig(three_brokers, tmp_path / "warehouse", unique("single"), group_id, replicas=1)
-    led = {(rig.topic, number) for number in range(0, PARTITIONS, len(three_brokers.brokers))}
+    led = {(rig.single, number) for number in range(0, PARTITIONS, len(three_brokers.brokers))}
+    there = [key for key in rig.keys if key not in led]
     rig.service.start()
     try:
         assert wait_until(rig.has_lag), rig.lines
         with killed(three_brokers, victim), connection(others(three_brokers, victim)) as admin:
             killed_at = time.time()
-            rig.service._next_at = 0.0
-            assert wait_until(lambda: -1 in leaders(admin, rig.topic))
-            assert wait_until(lambda: {key for key, lag in rig.lags().items() if lag is None} == led)
-            at = time.time()
-            assert wait_until(lambda: rig.has_passed_since(at))
-            rows = rig.service.result.rows if rig.service.result else []
-            until = {(row.topic, row.partition): row.known_until or 0.0 for row in rows}
+            rig.pass_is_due()  # in the moment between its last answer and the election, when nobody leads them
+            assert wait_until(lambda: not {-1, victim} & {*leaders(admin, rig.topic)})
+            assert wait_until(lambda: -1 in leaders(admin, rig.single))
+            assert wait_until(lambda: rig.has_lag(led)), "the election is news: the next pass is not waited for"
+            rig.produce(others(three_brokers, victim), there)
+            produced_at = time.time()
+            assert wait_until(lambda: rig.has_lag(led, produced_at)), (rig.rows_since(0.0), rig.lines)
+            until = {key: row.known_until or 0.0 for key, row in rig.rows_since(0.0).items()}
             assert {key for key in rig.keys if until[key] < killed_at} == led
-            ((name, partitions),) = LogEndsReader(time.time).away_of(admin, rig.topic).items()
+            ((name, partitions),) = LogEndsReader(time.time).away_of(admin, rig.single).items()
             assert (name.startswith(f"broker {victim}"), set(partitions)) == (True, led)
             assert LogEndsReader(time.time).away_of(admin, "__consumer_offsets") == {}, "its replicas have taken over"
         assert wait_until(rig.has_lag), rig.lines
     finally:
         rig.service.close()
-    (away, known) = rig.lines
-    assert f"broker {victim} ({three_brokers.brokers[victim].bootstrap_server}) does not answer" in away
-    assert f"{rig.topic}-0, {rig.topic}-3, {rig.topic}-6 and 1 more" in away
-    assert known == "lag: the lag of all partitions is known"
+    away = [line for line in rig.lines if f"{rig.single}-0, {rig.single}-3, {rig.single}-6 and 1 more" in line]
+    assert f"broker {victim} ({three_brokers.brokers[victim].bootstrap_server}) does not answer" in away[0]
+    assert rig.lines[-1] == "lag: the lag of all partitions is known"
+    assert not [line for line in rig.lines if "No Kafka broker" in line]

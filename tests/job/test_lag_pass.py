@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from datetime import datetime, timezone
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -18,11 +17,10 @@ from streaming_app.job.lag_pass import describe_errors
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.lag_offsets import (
     CommittedOffsets,
-    FoundRecords,
     LogEndsClient,
     fetch_committed_offsets,
 )
-from streaming_app.lag.work import observe_work
+from streaming_app.lag.model import LagRow
 from streaming_app.sandbox.container import Broker
 from tests.support.lag_cluster import LagCluster
 from tests.support.offsets_log import RawRecord
@@ -39,6 +37,14 @@ def cluster(
 
 
 @pytest.fixture
+def topic(client: StreamsGroupClient, unique: Callable[[str], str]) -> str:
+    """A topic with one partition."""
+    name = unique("orders")
+    client.create_topic(name)
+    return name
+
+
+@pytest.fixture
 def produce(broker: Broker) -> Iterator[Callable[..., None]]:
     with KafkaProducer(bootstrap_servers=broker.bootstrap_server) as producer:
 
@@ -50,6 +56,13 @@ def produce(broker: Broker) -> Iterator[Callable[..., None]]:
             producer.flush()
 
         yield send
+
+
+@pytest.fixture
+def transactions(broker: Broker, unique: Callable[[str], str]) -> Iterator[KafkaProducer]:
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_server, transactional_id=unique("transaction")) as producer:
+        producer.init_transactions()
+        yield producer
 
 
 def test_lag_is_what_the_admin_client_says_while_the_producer_goes_on(
@@ -77,32 +90,42 @@ def test_lag_is_what_the_admin_client_says_while_the_producer_goes_on(
     assert second[topic, 1].lag_seconds == pytest.approx(30, abs=1)
 
 
-def test_the_age_of_the_lag_is_known_at_once_from_the_times_of_the_records(
-    cluster: LagCluster, produce: Callable[..., None], unique: Callable[[str], str], group_id: str
+@pytest.mark.parametrize(
+    ("ages", "age"),
+    [(range(7_200, 0, -120), 3_600), ([None] * 60, None), ([400] * 5 + [-3_000] + [400] * 54, None)],
+    ids=["times of the records", "no times", "one that is stamped ahead"],
+)
+def test_the_age_of_the_lag_is_known_at_once_where_the_times_of_the_records_say_it(
+    cluster: LagCluster,
+    produce: Callable[..., None],
+    topic: str,
+    group_id: str,
+    ages: Sequence[float | None],
+    age: float | None,
 ) -> None:
-    topic = unique("orders")
-    cluster.client.create_topic(topic)
-    for age in range(7200, 0, -120):
-        produce(topic, 10, timestamp=cluster.now - age)
-    cluster.client.commit_offsets(group_id, {(topic, 0): 300})
+    for one in ages:
+        produce(topic, 1, timestamp=-0.001 if one is None else cluster.now - one)
+    cluster.client.commit_offsets(group_id, {(topic, 0): 30})
     cluster.read_log(group_id)
 
-    (row,) = cluster.rows(group_id, 0).values()
+    (first,) = cluster.rows(group_id, 0).values()
+    (later,) = cluster.rows(group_id, 30).values()
 
-    assert row.lag == 300
-    assert not row.lag_seconds_is_lower_bound
-    assert row.lag_seconds == pytest.approx(3600, rel=0.05)
+    assert first.lag == later.lag == 30
+    assert first.lag_seconds == (age and pytest.approx(age, rel=0.05))
+    assert first.lag_seconds_is_lower_bound is (False if age else None)
+    assert later.lag_seconds_is_lower_bound is not bool(age)
+    assert later.lag_seconds == pytest.approx((age or 0) + 30, rel=0.05)
 
 
 def test_a_topic_that_was_created_again_is_recreated(
     cluster: LagCluster,
     produce: Callable[..., None],
-    unique: Callable[[str], str],
+    topic: str,
     group_id: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    topic, client = unique("orders"), cluster.client
-    client.create_topic(topic)
+    client = cluster.client
     produce(topic, 10)
     client.commit_offsets(group_id, {(topic, 0): 5})
     cluster.read_log(group_id)
@@ -124,23 +147,10 @@ def test_a_topic_that_was_created_again_is_recreated(
     assert cluster.rows(group_id)[topic, 0].status == "OK"
 
 
-def test_the_lag_on_a_source_topic_that_was_missing_is_known_at_the_next_pass(
-    cluster: LagCluster, produce: Callable[..., None], unique: Callable[[str], str], group_id: str
-) -> None:
-    topic, client = unique("orders"), cluster.client
-    cluster.replace("groups", [group_row(group_id, subtopologies=[subtopology_row("0", source_topics=[topic])])])
-    cluster.run()
-    client.create_topic(topic)
-    produce(topic, 10)
-    client.commit_offsets(group_id, {(topic, 0): 3})
-    assert cluster.rows(group_id, 30)[topic, 0].lag == 7
-
-
 def test_records_that_were_deleted_before_they_were_read_are_lost(
-    cluster: LagCluster, produce: Callable[..., None], unique: Callable[[str], str], group_id: str
+    cluster: LagCluster, produce: Callable[..., None], topic: str, group_id: str
 ) -> None:
-    topic, client = unique("orders"), cluster.client
-    client.create_topic(topic)
+    client = cluster.client
     produce(topic, 100)
     client.commit_offsets(group_id, {(topic, 0): 10})
     cluster.read_log(group_id)
@@ -152,27 +162,79 @@ def test_records_that_were_deleted_before_they_were_read_are_lost(
     assert (row.status, row.lag, row.lost_offsets, row.log_start_offset) == ("LOST", 40, 50, 60)
 
 
-def test_the_marker_of_a_transaction_is_no_lag_and_an_open_transaction_holds_the_last_stable_offset(
-    broker: Broker, cluster: LagCluster, unique: Callable[[str], str], group_id: str
+def test_markers_are_no_lag_open_transactions_hold_the_stable_offset_and_only_committed_offsets_are_in_rows(
+    cluster: LagCluster, transactions: KafkaProducer, topic: str, group_id: str
 ) -> None:
-    topic, client = unique("orders"), cluster.client
-    client.create_topic(topic)
-    with KafkaProducer(bootstrap_servers=broker.bootstrap_server, transactional_id=unique("transaction")) as producer:
-        producer.init_transactions()
-        producer.begin_transaction()
-        producer.send(topic, b"x").get(300)
-        producer.commit_transaction()
-        client.commit_offsets(group_id, {(topic, 0): 1})
+
+    def begin(offset: int) -> None:
+        transactions.begin_transaction()
+        transactions.send(topic, b"x").get(300)
+        commit = {TopicPartition(topic, 0): OffsetAndMetadata(offset, "", -1)}
+        transactions.send_offsets_to_transaction(commit, group_id)
+
+    def look() -> LagRow:
         cluster.read_log(group_id)
-        cluster.rows(group_id)
-        at_rest = cluster.rows(group_id)[topic, 0]
-        producer.begin_transaction()
-        producer.send(topic, b"x").get(300)
-        is_open = cluster.rows(group_id)[topic, 0]
-        producer.abort_transaction()
+        return cluster.rows(group_id)[topic, 0]
+
+    begin(1)
+    transactions.commit_transaction()
+    at_rest = [look() for _ in range(2)][-1]
+    begin(2)
+    is_open = look()
+    transactions.abort_transaction()
+    aborted = [look() for _ in range(3)]
 
     assert (at_rest.status, at_rest.lag, at_rest.lag_seconds) == ("OK", 1, 0.0)
     assert (is_open.log_end_offset, is_open.last_stable_offset) == (3, 2)
+    rows = (at_rest, is_open, *aborted)
+    assert {(row.committed_offset, row.rewound_from) for row in rows} == {(1, None)}
+    assert "REWOUND" not in {row.status for row in rows}
+    (in_log,) = cluster.store.commits(cluster.store.reader()).values()
+    assert in_log.offset == 2, "the log cannot tell that it was aborted"
+
+
+@pytest.mark.parametrize(("count", "records"), [(3, 1), (1, 20)], ids=["markers", "records"])
+def test_markers_and_aborted_records_at_the_end_of_a_partition_are_no_work_and_a_record_between_them_is(
+    cluster: LagCluster,
+    produce: Callable[..., None],
+    transactions: KafkaProducer,
+    topic: str,
+    group_id: str,
+    count: int,
+    records: int,
+) -> None:
+    client = cluster.client
+    cluster.replace("groups", [group_row(group_id, subtopologies=[subtopology_row("0", source_topics=[topic])])])
+    produce(topic, 1)
+    client.commit_offsets(group_id, {(topic, 0): 1})
+    cluster.read_log(group_id)
+    cluster.run()
+    abort(transactions, topic, count, records)
+
+    found = cluster.passes_with_work(group_id, 20)
+    client.admin.delete_records({TopicPartition(topic, 0): -1})
+    deleted = cluster.passes_with_work(group_id, 20)
+    abort(transactions, topic, count, records)
+    produce(topic, 1)
+    abort(transactions, topic, count, records)
+    with_record = cluster.passes_with_work(group_id, 20)
+
+    assert [one.stalled for _, one in (*found, *deleted)] == [None] * 40
+    (row,), work = found[-1]
+    assert (row.lag or 0) > 2
+    assert (row.status, row.lag_seconds, work.waiting) == ("OK", 0.0, 0)
+    assert {one.status for rows, _ in deleted for one in rows} == {"OK"}
+    assert deleted[-1][1].lost == 0
+    assert with_record[-1][1].stalled is not None
+
+
+def abort(producer: KafkaProducer, topic: str, count: int, records: int = 1) -> None:
+    """Do so many transactions with so many records each, and abort them: a marker follows the records of each."""
+    for _ in range(count):
+        producer.begin_transaction()
+        for _ in range(records):
+            producer.send(topic, b"x", partition=0).get(300)
+        producer.abort_transaction()
 
 
 def test_a_group_that_committed_on_topics_that_do_not_exist_any_more_has_no_lag_there(
@@ -211,310 +273,13 @@ def test_a_group_that_committed_on_topics_that_do_not_exist_any_more_has_no_lag_
     )  # the end and the last stable offset: what is missing is not asked for again
 
 
-def test_a_commit_whose_transaction_was_aborted_is_not_believed_although_the_log_has_it(
-    broker: Broker,
-    cluster: LagCluster,
-    produce: Callable[..., None],
-    unique: Callable[[str], str],
-    group_id: str,
-) -> None:
-    topic, client = unique("orders"), cluster.client
-    client.create_topic(topic)
-    produce(topic, 10)
-    with KafkaProducer(bootstrap_servers=broker.bootstrap_server, transactional_id=unique("transaction")) as producer:
-        producer.init_transactions()
-        for offset, end in ((4, producer.commit_transaction), (9, producer.abort_transaction)):
-            producer.begin_transaction()
-            producer.send_offsets_to_transaction(
-                {TopicPartition(topic, 0): OffsetAndMetadata(offset, "", -1)}, group_id
-            )
-            end()
-    cluster.read_log(group_id)
-
-    (in_log,) = cluster.store.commits(cluster.store.reader()).values()
-    row = cluster.rows(group_id)[topic, 0]
-
-    assert in_log.offset == 9
-    assert (row.committed_offset, row.lag, row.committed_at) == (4, 6, None)
-
-
-def test_a_commit_beyond_the_end_of_the_log_is_ahead_of_it_and_not_caught_up(
-    cluster: LagCluster, produce: Callable[..., None], unique: Callable[[str], str], group_id: str
-) -> None:
-    topic, client = unique("orders"), cluster.client
-    client.create_topic(topic)
-    produce(topic, 3)
-    client.commit_offsets(group_id, {(topic, 0): 7})
-    cluster.read_log(group_id)
-    first, second = (cluster.rows(group_id)[topic, 0] for _ in range(2))
-    assert (first.status, first.lag) == ("UNKNOWN", None)  # the end may have been read from a leader that is late
-    assert (second.status, second.lag, second.lag_seconds) == ("AHEAD", None, None)
-    produce(topic, 5)
-    caught_up = cluster.rows(group_id)[topic, 0]
-    assert (caught_up.status, caught_up.lag) == ("OK", 1)
-
-
-def test_the_age_of_records_without_a_timestamp_is_unknown(
-    cluster: LagCluster, produce: Callable[..., None], unique: Callable[[str], str], group_id: str
-) -> None:
-    topic = unique("orders")
-    cluster.client.create_topic(topic)
-    produce(topic, 10, timestamp=-0.001)
-    cluster.client.commit_offsets(group_id, {(topic, 0): 3})
-    cluster.read_log(group_id)
-    (first,) = cluster.rows(group_id, 0).values()
-    (second,) = cluster.rows(group_id, 30).values()
-    assert (first.lag, first.lag_seconds, first.lag_seconds_is_lower_bound) == (7, None, None)
-    assert (second.lag, second.lag_seconds, second.lag_seconds_is_lower_bound) == (7, pytest.approx(30, abs=1), True)
-
-
-@pytest.mark.parametrize(
-    ("idle_for", "since"), [(1_800, 1_800), (3 * 86_400, None)], ids=["in an outage", "idle until a minute ago"]
-)
-def test_a_job_that_starts_in_the_middle_knows_since_when_offsets_do_not_move(
-    cluster: LagCluster,
-    produce: Callable[..., None],
-    unique: Callable[[str], str],
-    group_id: str,
-    idle_for: float,
-    since: float | None,
-) -> None:
-    topic = unique("orders")
-    cluster.client.create_topic(topic)
-    for age in range(7_200, 0, -120) if since else (4 * 86_400, 40):
-        produce(topic, 1, timestamp=cluster.now - age)
-    committed_at = cluster.now - idle_for
-    at = datetime.fromtimestamp(committed_at, timezone.utc)
-    offset = 40 if since else 1
-    values = {"topic": topic, "partition": 0, "committed_offset": offset, "last_offset": 1, "committed_at": at}
-    cluster.client.commit_offsets(group_id, {(topic, 0): offset})
-    cluster.replace("offset_commits", [{"group_id": group_id, **values}])
-    result = cluster.run(0)
-    stalled = observe_work(result.rows, result.groups, {}, result.at)[group_id].stalled
-    assert (stalled and stalled.since) == (committed_at if since else None)
-
-
-def test_a_restart_knows_what_was_known(
-    cluster: LagCluster, produce: Callable[..., None], unique: Callable[[str], str], group_id: str
-) -> None:
-    topic, client = unique("orders"), cluster.client
-    client.create_topic(topic)
-    produce(topic, 10)
-    client.commit_offsets(group_id, {(topic, 0): 10})
-    cluster.read_log(group_id)
-    cluster.rows(group_id)
-    produce(topic, 10)
-    result = cluster.run()
-    cluster.store.replace_lag(result.rows)
-    cluster.store.replace_samples(cluster.passes.tracker.samples(), cluster.passes.topic_ids())
-
-    cluster.restart()
-    row = cluster.rows(group_id, 600)[topic, 0]
-
-    assert row.lag_seconds == pytest.approx(630, abs=1)
-    assert not row.lag_seconds_is_lower_bound
-    assert row.status == "STOPPED"
-
-
-def test_a_group_that_goes_on_is_neither_stopped_nor_lost_while_the_stream_of_commits_is_late(
-    cluster: LagCluster, produce: Callable[..., None], unique: Callable[[str], str], group_id: str
-) -> None:
-    topic, client = unique("orders"), cluster.client
-    client.create_topic(topic)
-    for number in range(10):
-        produce(topic, 10)
-        client.commit_offsets(group_id, {(topic, 0): 10 * (number + 1)})
-        cluster.read_log(group_id)
-        assert cluster.rows(group_id)[topic, 0].status == "OK"
-    cluster.commits_read_at = cluster.now
-
-    late = []
-    for number in range(10, 22):
-        produce(topic, 10)
-        client.commit_offsets(group_id, {(topic, 0): 10 * (number + 1)})
-        client.admin.delete_records({TopicPartition(topic, 0): 10 * number})
-        late.append(cluster.rows(group_id)[topic, 0])
-
-    assert {row.status for row in late} == {"OK"}
-    assert (late[-1].committed_offset, late[-1].lag, late[-1].log_start_offset) == (220, 0, 200)
-
-
-def test_a_group_that_may_not_be_asked_has_no_lag_and_keeps_its_status_while_the_stream_of_commits_is_late(
-    cluster: LagCluster,
-    produce: Callable[..., None],
-    unique: Callable[[str], str],
-    group_id: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    topic, client = unique("orders"), cluster.client
-    denied = CommittedOffsets({}, {group_id: "GROUP_AUTHORIZATION_FAILED"})
-    monkeypatch.setattr(lag_pass, "fetch_committed_offsets", lambda *_: denied)
-    client.create_topic(topic)
-    for number in range(10):
-        produce(topic, 10)
-        client.commit_offsets(group_id, {(topic, 0): 10 * (number + 1)})
-        cluster.read_log(group_id)
-        cluster.rows(group_id)
-    cluster.commits_read_at = cluster.now
-
-    late = []
-    for _ in range(12):
-        produce(topic, 10)
-        late.append(cluster.rows(group_id)[topic, 0])
-
-    assert {row.status for row in late} == {"OK"}
-    assert (late[-1].lag, late[-1].lag_seconds, late[-1].held_since is None) == (None, None, False)
-
-
-# --- Commits beyond the end, records without times, transactions ------------------------------------------------------
-
-
-@pytest.mark.parametrize("position", [0, 5])
-def test_a_record_that_is_stamped_ahead_says_nothing_of_those_behind_it(
-    cluster: LagCluster, produce: Callable[..., None], unique: Callable[[str], str], group_id: str, position: int
-) -> None:
-    topic = unique("orders")
-    cluster.client.create_topic(topic)
-    produce(topic, position, timestamp=cluster.now - 500)
-    produce(topic, 1, timestamp=cluster.now + 3000)
-    produce(topic, 9, timestamp=cluster.now - 400)
-    cluster.client.commit_offsets(group_id, {(topic, 0): position + 3})
-    cluster.read_log(group_id)
-
-    first = cluster.rows(group_id, 0)[topic, 0]
-    later = cluster.rows(group_id)[topic, 0]
-
-    assert (first.lag, first.lag_seconds, first.lag_seconds_is_lower_bound) == (7, None, None)
-    assert later.lag_seconds == pytest.approx(30, abs=1)
-    assert later.lag_seconds_is_lower_bound
-
-
-@pytest.fixture
-def transactions(broker: Broker, unique: Callable[[str], str]) -> Iterator[KafkaProducer]:
-    with KafkaProducer(bootstrap_servers=broker.bootstrap_server, transactional_id=unique("transaction")) as producer:
-        producer.init_transactions()
-        yield producer
-
-
-def test_offsets_of_a_transaction_that_is_open_or_was_aborted_are_in_no_row(
-    cluster: LagCluster,
-    produce: Callable[..., None],
-    transactions: KafkaProducer,
-    unique: Callable[[str], str],
-    group_id: str,
-) -> None:
-    topic = unique("orders")
-    cluster.client.create_topic(topic)
-    produce(topic, 30)
-
-    def commit(offset: int) -> None:
-        transactions.begin_transaction()
-        transactions.send_offsets_to_transaction(
-            {TopicPartition(topic, 0): OffsetAndMetadata(offset, "", -1)}, group_id
-        )
-
-    def look() -> tuple[int | None, str, int | None]:
-        cluster.read_log(group_id)
-        row = cluster.rows(group_id)[topic, 0]
-        return row.committed_offset, row.status, row.rewound_from
-
-    commit(10)
-    transactions.commit_transaction()
-    first = look()
-    commit(20)
-    is_open = look()
-    transactions.abort_transaction()
-    aborted = [look() for _ in range(3)]
-
-    assert [first[0], is_open[0], *(one[0] for one in aborted)] == [10] * 5
-    assert {one[2] for one in (first, is_open, *aborted)} == {None}
-    assert "REWOUND" not in {one[1] for one in (is_open, *aborted)}
-
-
-def end_with_markers(producer: KafkaProducer, topic: str, _unique: Callable[[str], str]) -> None:
-    """Three transactions that were aborted: their records, and a marker each."""
-    for _ in range(3):
-        producer.begin_transaction()
-        producer.send(topic, b"x", partition=0).get(300)
-        producer.abort_transaction()
-
-
-def end_with_an_aborted_transaction(producer: KafkaProducer, topic: str, _unique: Callable[[str], str]) -> None:
-    producer.begin_transaction()
-    for _ in range(20):
-        producer.send(topic, b"x", partition=0).get(300)
-    producer.abort_transaction()
-
-
-@pytest.mark.parametrize(
-    ("end", "is_streams"),
-    [(end_with_markers, True), (end_with_an_aborted_transaction, False)],
-    ids=["markers", "records"],
-)
-def test_markers_and_aborted_records_at_the_end_of_a_partition_are_no_work(
-    cluster: LagCluster,
-    transactions: KafkaProducer,
-    unique: Callable[[str], str],
-    group_id: str,
-    end: Callable[..., None],
-    *,
-    is_streams: bool,
-) -> None:
-    topic, client = unique("orders"), cluster.client
-    client.create_topic(topic)
-    if is_streams:
-        cluster.replace("groups", [group_row(group_id, subtopologies=[subtopology_row("0", source_topics=[topic])])])
-    transactions.begin_transaction()
-    transactions.send(topic, b"x", partition=0).get(300)
-    transactions.commit_transaction()
-    client.commit_offsets(group_id, {(topic, 0): 1})
-    cluster.read_log(group_id)
-    cluster.run()
-    end(transactions, topic, unique)
-
-    found = cluster.passes_with_work(group_id, 20)
-    client.admin.delete_records({TopicPartition(topic, 0): -1})
-    deleted = cluster.passes_with_work(group_id, 20)
-
-    assert [one.stalled for _, one in (*found, *deleted)] == [None] * 40
-    (row,), work = found[-1]
-    assert (row.lag or 0) > 2
-    assert (row.status, row.lag_seconds, work.waiting) == ("OK", 0.0, 0)
-    assert {one.status for rows, _ in deleted for one in rows} == {"OK"}
-    assert deleted[-1][1].lost == 0
-
-
-def test_a_record_between_aborted_ones_is_work(
-    cluster: LagCluster,
-    produce: Callable[..., None],
-    transactions: KafkaProducer,
-    unique: Callable[[str], str],
-    group_id: str,
-) -> None:
-    topic = unique("orders")
-    cluster.client.create_topic(topic)
-    produce(topic, 1)
-    cluster.client.commit_offsets(group_id, {(topic, 0): 1})
-    cluster.read_log(group_id)
-    cluster.run()
-    end_with_markers(transactions, topic, unique)
-    produce(topic, 1)
-    end_with_markers(transactions, topic, unique)
-
-    (_row,), work = cluster.passes_with_work(group_id, 20)[-1]
-
-    assert work.stalled is not None
-
-
 def test_a_partition_is_read_once_while_its_end_rests_and_read_on_where_one_answer_is_not_enough(
     cluster: LagCluster,
     transactions: KafkaProducer,
-    unique: Callable[[str], str],
+    topic: str,
     group_id: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    topic = unique("orders")
-    cluster.client.create_topic(topic)
     cluster.client.commit_offsets(group_id, {(topic, 0): 0})
     cluster.read_log(group_id)
     cluster.run()
@@ -536,31 +301,3 @@ def test_a_partition_is_read_once_while_its_end_rests_and_read_on_where_one_answ
     assert offsets == sorted(set(offsets))
     assert 1 < len(offsets) <= 21
     assert ([one.stalled for _, one in found], found[-1][0][0].status) == ([None] * 20, "OK")
-
-
-def test_without_the_right_to_read_nothing_is_guessed_and_a_line_names_the_right(
-    cluster: LagCluster,
-    transactions: KafkaProducer,
-    unique: Callable[[str], str],
-    group_id: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def deny(_client: LogEndsClient, starts: dict[tuple[str, int], int], _topics: Any) -> Any:
-        return {key: FoundRecords(None, start, "TOPIC_AUTHORIZATION_FAILED") for key, start in starts.items()}
-
-    monkeypatch.setattr(LogEndsClient, "find_records", deny)
-    topic = unique("orders")
-    cluster.client.create_topic(topic)
-    cluster.client.commit_offsets(group_id, {(topic, 0): 0})
-    cluster.read_log(group_id)
-    cluster.run()
-    end_with_markers(transactions, topic, unique)
-
-    found = cluster.passes_with_work(group_id, 20)
-    result = cluster.run()
-
-    assert [one.stalled for _, one in found] == [None] * 20
-    assert (found[-1][0][0].status, found[-1][0][0].lag, found[-1][1].is_blind) == ("UNKNOWN", 6, True)
-    line = describe_errors(result.errors, result.away)
-    assert line is not None
-    assert f"{topic}; grant Read on them" in line

@@ -112,29 +112,20 @@ def test_a_command_whose_parent_closed_a_standard_stream_has_one_that_leads_nowh
 
 
 @pytest.mark.spark
-def test_a_setting_with_which_spark_does_not_start_is_in_the_line_about_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("variable", "value", "cause"),
+    [
+        ("SPARK_CONF_DIR", "{tmp_path}", "{tmp_path}/missing"),
+        ("PYSPARK_SUBMIT_ARGS", "--no-such-option pyspark-shell", "Error: Unrecognized option: --no-such-option"),
+    ],
+)
+def test_why_spark_does_not_start_is_in_the_line_about_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, cause: str
 ) -> None:
-    (tmp_path / "spark-defaults.conf").write_text(
-        f"spark.eventLog.enabled true\nspark.eventLog.dir file://{tmp_path}/missing\n", "utf-8"
-    )
-    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    """Spark, or `spark-submit` before it starts Spark, says it."""
+    missing = f"spark.eventLog.enabled true\nspark.eventLog.dir file://{tmp_path}/missing\n"
+    (tmp_path / "spark-defaults.conf").write_text(missing, "utf-8")
+    monkeypatch.setenv(variable, value.format(tmp_path=tmp_path))
     line = error_line(run_job(NO_BROKER, tmp_path / "warehouse"))
     assert line.startswith("Error: Spark did not start: ")
-    assert f"{tmp_path}/missing" in line
-
-
-@pytest.mark.spark
-def test_what_spark_submit_says_before_it_ends_is_in_the_line_about_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--no-such-option pyspark-shell")
-    line = error_line(run_job(NO_BROKER, tmp_path / "warehouse"))
-    assert line.startswith("Error: Spark did not start: Error: Unrecognized option: --no-such-option")
-
-
-def test_without_assertions_a_command_says_that_it_does_not_work() -> None:
-    code = "from streaming_app.cli.main import main; main()"
-    ran = subprocess.run([sys.executable, "-O", "-c", code, "list"], capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr == ("Error: kafka-python does not work without assertions: unset PYTHONOPTIMIZE, or omit -O\n")
+    assert cause.format(tmp_path=tmp_path) in line

@@ -25,6 +25,7 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.lag.model import LagRow
 from streaming_app.sandbox.container import Broker
 from streaming_app.tables.lag_tables import LagTables
+from streaming_app.tables.reader import WarehouseReader
 from tests.support.waiting import wait_until
 from tests.support.wordcount import INPUT_TOPIC, OUTPUT_TOPIC, WordCount
 
@@ -102,6 +103,9 @@ def test_a_real_application_from_its_commits_to_its_lag_and_its_copies(
     copies = make_task_copies(PolledBy(config, properties, groups.groups, lambda: True, pytest.fail))
     copies.tick()
 
+    reader = WarehouseReader(tmp_path)
+    assert reader.rows("SELECT lag FROM lag_history") != []
+    assert reader.rows("SELECT end_offsets FROM log_ends") != []
     for name, application in applications.items():
         check_lag(client, application.application_id, rows, is_transactional=name == "eos")
         check_commands(client, application.application_id, tmp_path)

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from prometheus_client.parser import text_string_to_metric_families
 
 from streaming_app.config.settings import JobConfig
 from streaming_app.job import self_check
+from streaming_app.job_status import SelfCheckStatus
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.reader import WarehouseReader
-from tests.support.running_job import JobOutput, job_in_thread
+from tests.support.running_job import job_in_thread
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -35,9 +35,8 @@ class TablesOfJob:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def row(self, group_id: str) -> dict[str, Any] | None:
-        rows = WarehouseReader(self._path).rows("SELECT * FROM groups")
-        return next((row for row in rows if row["group_id"] == group_id), None)
+    def rows(self) -> dict[str, dict[str, Any]]:
+        return {row["group_id"]: row for row in WarehouseReader(self._path).rows("SELECT * FROM groups")}
 
     def events(self) -> list[dict[str, Any]]:
         return WarehouseReader(self._path).rows(
@@ -48,20 +47,16 @@ class TablesOfJob:
         rows = WarehouseReader(self._path).rows(f"SELECT * FROM alerts WHERE rule = '{RULE}'")
         return {row["group_id"]: row for row in rows}
 
-    def overwrite(self, change: Callable[[dict[str, Any]], list[dict[str, Any]]]) -> None:
-        """Replace each row of `groups` by the rows that `change` returns for it."""
+    def checks(self) -> SelfCheckStatus:
+        heartbeat = read_heartbeat(self._path, "default")
+        return heartbeat.facts.self_check if heartbeat else SelfCheckStatus()
+
+    def overwrite(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        """Replace each row of `groups` by the row that `change` returns for it."""
         table = DeltaTable(str(self._path / "groups"))
         schema = pa.schema(table.schema().to_arrow())
         rows = WarehouseReader(self._path).query("SELECT * FROM groups").select(schema.names).cast(schema).to_pylist()
-        changed = [new for row in rows for new in change(row)]
-        write_deltalake(table, pa.Table.from_pylist(changed, schema), mode="overwrite")
-
-
-def self_check_metrics(job: JobOutput) -> dict[str, float]:
-    families = text_string_to_metric_families(job.get("/metrics")[1])
-    return {
-        sample.name: sample.value for family in families for sample in family.samples if "self_check" in sample.name
-    }
+        write_deltalake(table, pa.Table.from_pylist(list(map(change, rows)), schema), mode="overwrite")
 
 
 def test_a_row_that_was_changed_behind_the_back_of_the_job_is_found_reported_and_replaced(
@@ -72,15 +67,8 @@ def test_a_row_that_was_changed_behind_the_back_of_the_job_is_found_reported_and
 ) -> None:
     monkeypatch.setattr(self_check, "CONFIRM_SECONDS", 1.0)
     own, tables = start_broker(), TablesOfJob(empty_warehouse)
-    config = JobConfig.model_validate(
-        {
-            "bootstrap_server": own.bootstrap_server,
-            "warehouse": empty_warehouse,
-            "alerts": {"interval": 0.3},
-            "metrics": {"listen": "127.0.0.1:0"},
-            "self_check": {"interval": "1s"},
-        }
-    )
+    values = {"bootstrap_server": own.bootstrap_server, "warehouse": empty_warehouse}
+    fast = {"alerts": {"interval": 0.3}, "self_check": {"interval": "1s"}}
     with StreamsGroupClient(own.bootstrap_server) as client:
         client.create_topic("in", 2)
         reads = topology(subtopology("0", source_topics=["in"]))
@@ -88,48 +76,36 @@ def test_a_row_that_was_changed_behind_the_back_of_the_job_is_found_reported_and
         for member in members:
             member.join()
         settle(members)
-        with job_in_thread(spark, config, empty_warehouse / "spark.log") as job:
-
-            def is_checked() -> bool:
-                return self_check_metrics(job).get("streams_groups_self_check_last_run_timestamp_seconds", 0) > 0
-
-            assert wait_until(is_checked), job.lines
-            good = {group: tables.row(group) for group in (GROUP, OTHER)}
-            events = tables.events()
-            assert [row and row["state"] for row in good.values()] == ["Stable", "Stable"]
+        with job_in_thread(spark, JobConfig.model_validate(values | fast), empty_warehouse / "spark.log") as job:
+            assert wait_until(lambda: tables.checks().runs > 0), job.lines
+            good, events = tables.rows(), tables.events()
+            assert {group: row["state"] for group, row in good.items()} == {GROUP: "Stable", OTHER: "Stable"}
             assert tables.alerts() == {}
 
-            def corrupt(row: dict[str, Any]) -> list[dict[str, Any]]:
+            def corrupt(row: dict[str, Any]) -> dict[str, Any]:
                 if row["group_id"] == OTHER:  # is lost, and a group that never existed appears
-                    return [{**row, "group_id": "ghost"}]
-                return [{**row, "state": "Empty", "group_epoch": 77, "members": [], "last_offset": 1 << 40}]
+                    return {**row, "group_id": "ghost"}
+                return {**row, "state": "Empty", "group_epoch": 77, "members": [], "last_offset": 1 << 40}
 
             tables.overwrite(corrupt)
-            assert wait_until(lambda: {group: tables.row(group) for group in good} == good), job.lines
+            assert wait_until(lambda: tables.rows() == good), job.lines
             assert wait_until(lambda: tables.alerts().keys() == {GROUP, OTHER, "ghost"}), job.lines
-            assert wait_until(lambda: tables.row("ghost") is None), job.lines  # another commit than that of the others
             assert tables.events() == events
             alert = tables.alerts()[GROUP]
             assert (alert["state"], alert["severity"]) == ("firing", "warning")
             assert "group_epoch" in alert["summary"]
             assert '"group_epoch": "77 in the tables, ' in alert["details"]
-            assert wait_until(lambda: self_check_metrics(job)["streams_groups_self_check_differing_groups"] == 0), (
-                job.lines
-            )
-            counts = self_check_metrics(job)
-            assert counts["streams_groups_self_check_repaired_groups_total"] == 3
-            assert counts["streams_groups_self_check_failures_total"] == 0
+            assert wait_until(lambda: tables.checks().repaired == 3), job.lines
+            assert wait_until(lambda: tables.checks().differing == 0), job.lines
+            assert tables.checks().failures == 0
             found = " ".join(line for line in job.lines if line.startswith("self-check: the tables differ"))
             for one in ("ghost (group)", "orders (group)", "payments"):  # a pass may see a part of them
                 assert one in found
 
             members[0].leave()
             settle(members[1:])
-            assert wait_until(lambda: (tables.row(GROUP) or {}).get("member_count") == 1), job.lines
+            assert wait_until(lambda: tables.rows()[GROUP]["member_count"] == 1), job.lines
             added = [event for event in tables.events() if event not in events]
             assert {event["group_id"] for event in added} == {GROUP}
             assert [event["member_id"] for event in added if event["kind"] == "member_left"] == [members[0].member_id]
-    heartbeat = read_heartbeat(empty_warehouse, "default")
-    assert heartbeat is not None
-    assert heartbeat.facts.self_check.repaired == 3
     assert job.lines[-1] == "Stopped."

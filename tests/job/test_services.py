@@ -38,18 +38,16 @@ def config(warehouse: Path, **settings: Any) -> JobConfig:
         ({"once": True}, {"class archive"}),
         ({"lag": {"enabled": False}}, ALL - {"lag"}),
         ({"task_copies": {"enabled": False}}, ALL - {"task copies"}),
-        ({"self_check": {"enabled": False}}, ALL - {"self-check"}),
-        ({"broker_facts": {"enabled": False}}, ALL - {"broker facts"}),
-        ({"descriptions": {"enabled": False}}, ALL - {"descriptions"}),
+        (
+            {name: {"enabled": False} for name in ("self_check", "broker_facts", "descriptions")},
+            ALL - {"self-check", "broker facts", "descriptions"},
+        ),
         (
             {"topic": "copy-of-another-cluster"},
             ALL - {"self-check", "broker facts", "descriptions"},
         ),  # these brokers do not have its groups
     ],
-    ids=[
-        *("default", "once", "no lag", "no copies", "no self-check", "no broker facts", "no descriptions"),
-        "another topic",
-    ],
+    ids=["default", "once", "no lag", "no copies", "no self-check, facts and descriptions", "another topic"],
 )
 def test_a_job_has_the_services_that_it_asks_for_and_with_once_none_that_would_begin_when_it_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], wanted: set[str]
@@ -121,36 +119,22 @@ def test_brokers_are_asked_about_groups_once_the_groups_are_known(
         assert wait_until(asked.is_set)
 
 
-def test_the_services_of_a_job_whose_brokers_are_away_run_and_end_with_it(tmp_path: Path) -> None:
-    check = Check("check", print, interval=None)
+def test_the_services_of_a_job_whose_brokers_are_away_run_and_end_with_it_and_a_self_check_with_its_query(
+    tmp_path: Path,
+) -> None:
+    first, second = (Check("check", print, interval=None) for _ in range(2))
     with running(tmp_path / "w") as (started, lines):
         assert wait_until(lambda: read_heartbeat(tmp_path / "w", "default") is not None)
-        started.start_of_query({SELF_CHECK: lambda: check})
-        assert check.health.is_running
-    assert not check.health.is_running
-    heartbeat = read_heartbeat(tmp_path / "w", "default")
-    assert heartbeat is not None
-    assert heartbeat.stopped
-    assert lines == []
-
-
-def test_the_self_check_of_a_query_ends_before_the_next_one_begins(tmp_path: Path) -> None:
-    first, second = (Check("check", print, interval=None) for _ in range(2))
-    with running(tmp_path / "w") as (started, _):
         started.start_of_query({SELF_CHECK: lambda: first})
+        assert first.health.is_running
         started.stop_of_query()
         assert not first.health.is_running
         started.start_of_query({SELF_CHECK: lambda: second})
         assert second.health.is_running
-
-
-def test_no_self_check_is_made_for_a_job_that_has_none(tmp_path: Path) -> None:
-    made: list[Check] = []
-
-    def make() -> Check:
-        made.append(Check("check", print, interval=None))
-        return made[-1]
-
-    with running(tmp_path / "w", topic="copy-of-another-cluster") as (started, _):
-        started.start_of_query({SELF_CHECK: make})
-    assert made == []
+    assert not second.health.is_running
+    heartbeat = read_heartbeat(tmp_path / "w", "default")
+    assert heartbeat is not None
+    assert heartbeat.stopped
+    assert lines == []
+    with running(tmp_path / "without", topic="copy-of-another-cluster") as (started, _):
+        started.start_of_query({SELF_CHECK: lambda: pytest.fail("this job has none")})

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from unittest.mock import MagicMock, Mock
 
 import pytest
 
@@ -22,10 +21,10 @@ class Rig:
     """The service over tables, requests and a checkpoint on disk; what it reads again is only noted."""
 
     def __init__(self, warehouse: Path) -> None:
-        self.warehouse = Location.of(warehouse)
-        self.tried: list[list[str]] = []
-        self.lines: list[str] = []
-        self.service = SetAsideGroups(self.warehouse, "default", self.connect, self, self.lines.append)
+        self.warehouse, self.tried = Location.of(warehouse), list[list[str]]()
+        repair, brokers = Mock(), MagicMock()
+        repair.repair = self.repair
+        self.service = SetAsideGroups(self.warehouse, "default", lambda: brokers, repair, lambda _: None)
         self.checkpoint = warehouse / "_checkpoints" / "default"
 
     def commit_batch(self) -> None:
@@ -36,25 +35,9 @@ class Rig:
     def requests(self) -> list[str]:
         return ReleaseRequests(self.warehouse, "default").group_ids()
 
-    @contextmanager
-    def connect(self) -> Iterator[Rig]:
-        yield self
-
-    def end_offsets(self, topic: str) -> dict[int, int]:
-        del topic
-        return {0: 100}
-
-    def repair(
-        self,
-        group_ids: Sequence[str],
-        end_offsets: Callable[[], Mapping[int, int]],
-        is_same: Callable[[Any, Any], bool],
-    ) -> Mapping[str, RepairResult]:
-        del end_offsets, is_same
+    def repair(self, group_ids: Sequence[str], *_: object) -> Mapping[str, RepairResult]:
         self.tried.append(list(group_ids))
         return dict.fromkeys(group_ids, RepairResult.REPLACED)
-
-    def close(self) -> None: ...
 
 
 @pytest.fixture

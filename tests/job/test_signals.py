@@ -1,33 +1,23 @@
-"""SIGTERM ends the job, and with exit code 0, in every state; `test_errors` has the one of a job that just runs."""
+"""SIGTERM ends the job, and with exit code 0, in every state; `test_taken_over` has the one of a job that just runs."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
-from offsets_decoder import encode
-from streaming_app.config.settings import JobConfig
-from streaming_app.job.run import run_with
-from streaming_app.job.stream_query import StreamQuery
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
-from streaming_app.sandbox.container import Broker
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.running_job import RunningJob, is_caught_up, running_job
 from tests.support.waiting import wait_until
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 pytestmark = pytest.mark.spark
 NO_BROKER = "127.0.0.1:1"
-GROUPS = 500
 
 
 def assert_ends(job: RunningJob) -> None:
@@ -69,44 +59,3 @@ def test_a_signal_after_the_broker_was_lost_ends_the_job_while_it_asks_for_the_e
 
 def lag_rows(warehouse: Path) -> list[dict[str, Any]]:
     return WarehouseReader(warehouse).rows("SELECT lag FROM lag WHERE group_id = 'g'")
-
-
-@pytest.mark.broker
-def test_no_batch_begins_once_the_job_ends_and_the_next_start_has_everything_once(
-    broker: Broker,
-    client: StreamsGroupClient,
-    unique: Callable[[str], str],
-    tmp_path: Path,
-    spark: SparkSession,
-    create_warehouse: Callable[[Path], Path],
-    run: Callable[..., str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    create_warehouse(tmp_path)
-    topic = unique("offsets")
-    client.create_topic(topic, 1)
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server, linger_ms=5)
-    for number in range(GROUPS):
-        key, value = encode(17, {"group_id": f"g{number}"}, {"epoch": 2})
-        producer.send(topic, key=key, value=value)
-    producer.close()
-    values = {"bootstrap_server": broker.bootstrap_server, "warehouse": tmp_path, "topic": topic}
-    slow = {"max_offsets_per_trigger": 10, "trigger": 0, "offsets": {"enabled": False}, "lag": {"enabled": False}}
-    start, stop, written, lines = StreamQuery.start, Event(), list[int](), list[str]()
-
-    def start_and_note(query: StreamQuery, records: DataFrame, write: Callable[..., None], trigger: float) -> Any:
-        def write_and_stop(batch: DataFrame, number: int) -> None:
-            write(batch, number)
-            written.append(number)
-            if number == 2:
-                stop.set()
-
-        return start(query, records, write_and_stop, trigger)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(StreamQuery, "start", start_and_note)
-        run_with(spark, JobConfig.model_validate(values | slow), lines.append, stop, tmp_path / "spark.log")
-    assert (written, lines[-1]) == ([0, 1, 2], "Stopped.")
-    assert "resuming" in run(topic)
-    for query in ("SELECT count(*) AS n FROM groups", "SELECT count(*) AS n FROM group_events WHERE kind = 'created'"):
-        assert WarehouseReader(tmp_path).rows(query) == [{"n": GROUPS}]

@@ -10,15 +10,11 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from streaming_app.config.settings import JobConfig
-from streaming_app.job import stream_query, supervisor
 from streaming_app.job.stream_query import SparkProgress, StreamQuery, cause_of, wait_for_listeners
-from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.sandbox.container import Broker
 from streaming_app.tables.location import Location
-from tests.support.running_job import job_in_thread
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -83,74 +79,6 @@ def test_events_of_the_query_before_are_waited_for_on_a_slow_machine_too(spark: 
         spark.streams.removeListener(listener)
 
 
-@pytest.mark.parametrize(
-    ("chosen", "started"),
-    [
-        pytest.param("", {"chmod"}, id="no choice of the user"),
-        pytest.param("FileContextBasedCheckpointFileManager", {"chmod", "readlink"}, id="the user's choice is kept"),
-    ],
-)
-def test_a_batch_starts_no_process_to_look_at_links_in_its_checkpoint(
-    spark: SparkSession, tmp_path: Path, chosen: str, started: set[str]
-) -> None:
-    spark = spark.newSession()
-    if chosen:
-        package = "org.apache.spark.sql.execution.streaming"
-        spark.conf.set("spark.sql.streaming.checkpointFileManagerClass", f"{package}.{chosen}")
-    numbers: list[int] = []
-    query = StreamQuery(Location.of(tmp_path / "checkpoint"), Event())
-    jvm: Any = spark._jvm
-    recording = jvm.jdk.jfr.Recording()
-    recording.enable("jdk.ProcessStart")
-    recording.start()
-    running = query.start(spark.readStream.format("rate").load(), lambda _, number: numbers.append(number), 0.1)
-    try:
-        assert wait_until(lambda: len(numbers) >= 3)
-    finally:
-        running.stop()
-        recording.stop()
-    file = jvm.java.io.File(str(tmp_path / "recording.jfr")).toPath()
-    recording.dump(file)
-    recording.close()
-    found = jvm.jdk.jfr.consumer.RecordingFile.readAllEvents(file)
-    commands = [str(one.getString("command")) for one in found]
-    own = {command.split()[0] for command in commands if str(tmp_path) in command}
-    assert own == started  # chmod: of the files that Spark writes
-
-
-def test_a_stream_starts_again_while_events_of_other_queries_are_held_up(
-    spark: SparkSession,
-    broker: Broker,
-    client: StreamsGroupClient,
-    unique: Callable[[str], str],
-    create_warehouse: Callable[[Path], Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(supervisor, "_TOPIC_SECONDS", 1.0)
-    monkeypatch.setattr(stream_query, "_LISTENERS_MS", 3_600_000)
-    topic, listener = unique("held-up"), SlowListener()
-    client.create_topic(topic, 1)
-    without = {name: {"enabled": False} for name in ("offsets", "lag", "self_check")}
-    warehouse = create_warehouse(tmp_path / "warehouse")
-    config = JobConfig.model_validate(
-        {"bootstrap_server": broker.bootstrap_server, "warehouse": warehouse, "topic": topic, "trigger": 1, **without}
-    )
-    spark.streams.addListener(listener)
-    try:
-        with job_in_thread(spark, config, tmp_path / "log") as job:
-            assert job.says("Caught up"), job.lines
-            rates = spark.readStream.format("rate").load()
-            rates.writeStream.format("noop").trigger(availableNow=True).start().awaitTermination()
-            assert wait_until(listener.has_begun.is_set)
-            client.admin.create_partitions({topic: 2})
-            assert job.says("now has 2 partitions: the stream starts again"), job.lines
-            assert wait_until(lambda: sum(line.startswith(f"{topic} at ") for line in job.lines) == 2), job.lines
-    finally:
-        listener.may_end.set()
-        spark.streams.removeListener(listener)
-
-
 class HeldBatch:
     """A query in whose only batch the test runs what it likes, in the thread of the batch."""
 
@@ -193,9 +121,18 @@ def count_rows(spark: SparkSession, call: Callable[[Callable[[], Any]], Any] = l
     assert wait_until(lambda: newest_ended() > before)
 
 
-def test_progress_is_what_the_batch_runs_and_nothing_else_of_the_session(spark: SparkSession, tmp_path: Path) -> None:
+def test_progress_is_what_runs_to_start_the_query_and_in_its_batches_alone(spark: SparkSession, tmp_path: Path) -> None:
     batch, others = HeldBatch(spark, tmp_path / "batch"), HeldBatch(spark, tmp_path / "others")
     progress = SparkProgress(spark, batch.query.is_own)
+
+    def start() -> None:
+        spark.sparkContext.setJobDescription(batch.query.start_description)
+        count_rows(spark)
+
+    starting = Thread(target=start)
+    starting.start()
+    starting.join()
+    assert progress.has_changed()
     with batch.running(), others.running():
         count_rows(spark, batch.call)
         assert progress.has_changed()
@@ -207,17 +144,23 @@ def test_progress_is_what_the_batch_runs_and_nothing_else_of_the_session(spark: 
         assert progress.has_changed()
 
 
-def test_what_is_run_to_start_the_query_is_progress_too(spark: SparkSession, tmp_path: Path) -> None:
-    query = StreamQuery(Location.of(tmp_path / "checkpoint"), Event())
-    progress = SparkProgress(spark, query.is_own)
+def test_no_batch_begins_once_the_job_ends_and_a_users_choice_of_how_checkpoints_are_written_is_kept(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    spark, setting = spark.newSession(), "spark.sql.streaming.checkpointFileManagerClass"
+    chosen = "org.apache.spark.sql.execution.streaming.FileContextBasedCheckpointFileManager"
+    spark.conf.set(setting, chosen)
+    stop, numbers = Event(), list[int]()
 
-    def start() -> None:
-        spark.sparkContext.setJobDescription(query.start_description)
-        count_rows(spark)
+    def write(_: DataFrame, number: int) -> None:
+        numbers.append(number)
+        if number == 2:
+            stop.set()
 
-    starting = Thread(target=start)
-    starting.start()
-    starting.join()
-    assert progress.has_changed()
-    count_rows(spark)
-    assert not progress.has_changed()
+    query = StreamQuery(Location.of(tmp_path / "checkpoint"), stop).start(
+        spark.readStream.format("rate").option("rowsPerSecond", 100).load(), write, 0.0
+    )
+    with pytest.raises(StreamingQueryException, match="StopRequestedError"):
+        query.awaitTermination()
+    assert numbers == [0, 1, 2]
+    assert spark.conf.get(setting) == chosen

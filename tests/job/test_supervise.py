@@ -5,8 +5,10 @@ The errors in question come from brokers in states that a test cannot hold still
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import datetime, timedelta, timezone
 from itertools import repeat
 from pathlib import Path
@@ -15,8 +17,11 @@ import pytest
 
 from streaming_app.errors import JobError, MissingTopicError, NotAuthorizedError, OtherTopicError, UnreachableError
 from streaming_app.job import supervisor
+from streaming_app.job.background_stream import BackgroundStream
+from streaming_app.job.service import LinkedEvent
 from streaming_app.job.stream_query import LogTruncatedError, StreamChangedError
 from streaming_app.job.supervisor import Supervisor
+from streaming_app.job_status import OffsetsStatus
 from streaming_app.stream.health import Batch, Health
 from tests.support.waiting import wait_until
 
@@ -55,6 +60,8 @@ class SupervisorHarness:
         """Whether a batch is being written, each time that this is asked; then not."""
         self.away: JobError | None = None
         """What each start raises, as long as it is set."""
+        self.looks, self.last_look = 0, math.inf
+        """So many looks at a query were made, and with which one it is done."""
         self.error: Exception | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._once = False
@@ -79,7 +86,10 @@ class SupervisorHarness:
         if step:
             raise step
 
-    def look_at(self, query: Query) -> None: ...
+    def look_at(self, query: Query) -> None:
+        self.looks += 1
+        if self.looks >= self.last_look:
+            query.stop()
 
     def has_changed(self) -> bool:
         return True
@@ -100,17 +110,12 @@ class SupervisorHarness:
         self._thread.join(300)
         return not self._thread.is_alive()
 
+    def supervisor(self, stop: threading.Event, *, once: bool) -> Supervisor:
+        return Supervisor(self, stop, self.lines.append, Path("spark.log"), self.health, self, once)
+
     def _run(self) -> None:
         try:
-            Supervisor(
-                self,
-                self.stop,
-                self.lines.append,
-                Path("spark.log"),
-                self.health,
-                self,
-                self._once,
-            ).run()
+            self.supervisor(self.stop, once=self._once).run()
         except Exception as error:  # noqa: BLE001 - the test looks at it
             self.error = error
 
@@ -125,17 +130,9 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Iterator[SupervisorHarness]:
     harness.stop.set()
 
 
-def test_a_broker_that_is_away_at_the_start_is_waited_for_and_reported_once(job: SupervisorHarness) -> None:
-    job.starts = [UnreachableError("No broker.")] * 3
-    job.begin()
-    assert job.runs()
-    assert job.lines == ["No broker. Waiting for a broker."]
-    assert wait_until(lambda: job.health.status.brokers_away_since is None)
-    job.end()
-    assert job.error is None
-
-
-def test_the_status_says_what_the_job_waits_for(job: SupervisorHarness) -> None:
+def test_what_is_away_at_the_start_is_waited_for_and_said_once_in_a_line_and_in_the_status(
+    job: SupervisorHarness,
+) -> None:
     job.away = UnreachableError("No broker.")
     job.begin()
     assert wait_until(lambda: job.health.status.brokers_away_since is not None)
@@ -146,27 +143,30 @@ def test_the_status_says_what_the_job_waits_for(job: SupervisorHarness) -> None:
     assert job.runs()
     assert wait_until(lambda: job.health.status.topic_missing_since is None)
     assert job.lines == ["No broker. Waiting for a broker.", "No topic. Waiting for it."]
-
-
-@pytest.mark.parametrize("error", [UnreachableError("away"), MissingTopicError("none"), NotAuthorizedError("ACL")])
-def test_with_once_nothing_is_waited_for(job: SupervisorHarness, error: JobError) -> None:
-    job.starts = [error]
-    job.begin(once=True)
-    assert job.has_ended()
-    assert job.error is error
-
-
-@pytest.mark.parametrize("error", [JobError("wrong password"), NotAuthorizedError("ACL"), OtherTopicError("other")])
-def test_what_waiting_does_not_solve_ends_the_first_start(job: SupervisorHarness, error: JobError) -> None:
-    job.starts = [error]
-    job.begin()
-    assert job.has_ended()
-    assert job.error is error
+    job.end()
+    assert job.error is None
 
 
 @pytest.mark.parametrize(
-    "error", [JobError("odd"), ValueError("odd"), MissingTopicError("odd"), UnreachableError("odd")]
+    ("error", "once"),
+    [
+        (UnreachableError("away"), True),
+        (MissingTopicError("none"), True),
+        (NotAuthorizedError("ACL"), False),
+        (OtherTopicError("other"), False),
+        (JobError("wrong password"), False),
+    ],
 )
+def test_what_waiting_does_not_solve_ends_the_first_start_and_with_once_whatever_fails(
+    job: SupervisorHarness, error: JobError, *, once: bool
+) -> None:
+    job.starts = [error]
+    job.begin(once=once)
+    assert job.has_ended()
+    assert job.error is error
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), UnreachableError("odd")])
 def test_an_error_of_the_regular_check_is_reported_once_and_does_not_end_a_job(
     job: SupervisorHarness, error: Exception
 ) -> None:
@@ -180,26 +180,23 @@ def test_an_error_of_the_regular_check_is_reported_once_and_does_not_end_a_job(
     assert (len(job.queries), job.queries[0].isActive) == (1, True)
 
 
-def test_an_acl_that_is_missing_twice_in_a_row_ends_the_job_and_once_does_not(job: SupervisorHarness) -> None:
-    missing = NotAuthorizedError("no ACL")
+@pytest.mark.parametrize(
+    "steps",
+    [[NotAuthorizedError("no ACL")] * 2, [OtherTopicError("created again")]],
+    ids=["an ACL is missing twice", "the topic was created again"],
+)
+def test_a_check_that_finds_what_waiting_does_not_solve_ends_the_job(
+    job: SupervisorHarness, steps: list[Exception]
+) -> None:
     job.begin()
     assert job.runs()
-    job.checks = [missing, None]  # a step
+    job.checks = [NotAuthorizedError("no ACL"), None]  # a step, which is checked again
     assert wait_until(lambda: not job.checks)
     assert job.runs()
-    job.checks = [missing, missing]
+    job.checks = list(steps)
     assert job.has_ended()
-    assert job.error is missing
+    assert job.error is steps[0]
     assert not job.queries[0].isActive
-
-
-def test_a_topic_that_was_created_again_ends_the_job(job: SupervisorHarness) -> None:
-    other = OtherTopicError("created again")
-    job.begin()
-    assert job.runs()
-    job.checks = [other]
-    assert job.has_ended()
-    assert job.error is other
 
 
 def test_a_change_that_the_check_finds_starts_the_stream_again(job: SupervisorHarness) -> None:
@@ -242,71 +239,112 @@ def test_a_stream_that_fails_four_times_in_a_row_ends_the_job(job: SupervisorHar
     assert len(job.starts) == 5
 
 
-def test_a_stream_that_writes_a_batch_after_each_failure_does_not_end_the_job(job: SupervisorHarness) -> None:
-    job.begin()
-    for number in range(1, 10):
-        assert job.runs(number)
-        job.health.batch_done(Batch(1, 1.0, {}, 0, 0, {}))
-        job.queries[-1].fail("a worker was killed")
-    assert job.runs(10)
-    assert len(job.lines) == 9
+def a_batch_is_written(job: SupervisorHarness) -> None:
+    job.health.batch_done(Batch(1, 1.0, {}, 0, 0, {}))
 
 
-def test_failures_while_no_broker_answers_do_not_count(job: SupervisorHarness) -> None:
+def no_broker_answers(job: SupervisorHarness) -> None:
+    job.checks = [UnreachableError("No broker.")] * 2
+
+
+@pytest.mark.parametrize("before", [a_batch_is_written, no_broker_answers])
+def test_failures_after_a_batch_and_while_no_broker_answers_do_not_end_the_job(
+    job: SupervisorHarness, before: Callable[[SupervisorHarness], None]
+) -> None:
     job.begin()
     for number in range(1, 8):
         assert job.runs(number)
-        job.checks = [UnreachableError("No broker.")] * 2
-        job.queries[-1].fail("TimeoutException")
+        before(job)
+        job.queries[-1].fail("a worker was killed")
     assert job.runs(8)
     assert job.error is None
 
 
-def test_the_job_stops_while_it_waits_for_a_broker(job: SupervisorHarness) -> None:
-    job.away = UnreachableError("No broker.")
-    job.begin()
-    assert wait_until(lambda: job.lines == ["No broker. Waiting for a broker."])
-    job.end()
-    assert (job.error, job.queries) == (None, [])
-
-
-def test_the_job_stops_while_a_start_hangs(job: SupervisorHarness) -> None:
+def test_the_job_stops_while_it_waits_for_a_broker_and_while_a_start_hangs(job: SupervisorHarness) -> None:
     hangs = threading.Event()
-    job.starts = [lambda: bool(hangs.wait()) and None]
+    job.starts = [UnreachableError("No broker."), lambda: bool(hangs.wait()) and None]
     job.begin()
     assert wait_until(lambda: not job.starts)
+    assert job.lines == ["No broker. Waiting for a broker."]
     job.end()  # which does not wait for the start
-    assert job.queries == []
+    assert (job.error, job.queries) == (None, [])
     hangs.set()
 
 
-def test_the_end_waits_for_a_running_batch(job: SupervisorHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor, "FINISH_SECONDS", 600.0)
-    begin_and_watch(job)
-    job.batch = repeat(object=True, times=5)
-    job.end()
-    assert next(job.batch, None) is None
-    assert not job.queries[0].isActive
-
-
-def test_the_end_does_not_wait_for_a_batch_that_does_not_end(
-    job: SupervisorHarness, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("looks", [5, None], ids=["that ends", "that does not end in time"])
+def test_the_end_waits_for_a_running_batch(
+    job: SupervisorHarness, monkeypatch: pytest.MonkeyPatch, looks: int | None
 ) -> None:
-    monkeypatch.setattr(supervisor, "FINISH_SECONDS", 0.05)
-    begin_and_watch(job)
-    job.batch = repeat(object=True)
-    job.end()
-    assert not job.queries[0].isActive
-
-
-def begin_and_watch(job: SupervisorHarness) -> None:
+    monkeypatch.setattr(supervisor, "FINISH_SECONDS", 600.0 if looks else 0.05)
     job.checks = [None]
     job.begin()
     assert job.runs()
     assert wait_until(lambda: not job.checks)  # a query that was started is watched a moment later
+    job.batch = repeat(object=True, times=looks) if looks else repeat(object=True)
+    job.end()
+    assert next(job.batch, None) is (None if looks else True)
+    assert not job.queries[0].isActive
 
 
 def test_progress_of_a_long_batch_is_recorded(job: SupervisorHarness) -> None:
     job.begin()
     assert job.runs()
     assert wait_until(lambda: job.health.status.progress_at is not None)
+
+
+@pytest.fixture
+def background(job: SupervisorHarness, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., BackgroundStream]]:
+    """Begins to supervise a second stream of a job; what happens to it concerns only itself."""
+    monkeypatch.setattr(BackgroundStream, "retry_seconds", 0.05)
+    with ExitStack() as ends:
+
+        def begin(*, once: bool = False) -> BackgroundStream:
+            stream = BackgroundStream(job.supervisor(LinkedEvent(job.stop), once=once))
+            ends.callback(stream.close)
+            ends.callback(job.stop.set)
+            stream.start()
+            return stream
+
+        yield begin
+
+
+Begin = Callable[..., BackgroundStream]
+
+
+def test_a_second_stream_that_is_given_up_is_tried_again_and_its_failure_is_in_the_health(
+    job: SupervisorHarness, background: Begin
+) -> None:
+    job.starts = [*[OSError("no space left")] * 4, NotAuthorizedError("no ACL.")]
+    background()
+    assert job.runs()
+    assert any("The stream failed: no space left" in line and "Trying again" in line for line in job.lines)
+    assert any("no ACL. Trying again" in line for line in job.lines)
+    status = Health(job.health).status
+    assert isinstance(status.offsets, OffsetsStatus)
+    assert status.offsets.failure
+    assert status.offsets.failing_since is not None
+    assert (status.failure, status.failing_since) == (None, None)
+
+
+def test_with_once_a_second_stream_is_waited_for_and_its_error_is_raised_then(
+    job: SupervisorHarness, background: Begin
+) -> None:
+    stream = background(once=True)
+    assert job.runs()
+    job.last_look = job.looks + 5
+    stream.finish()
+    assert job.looks >= job.last_look
+    job.starts = [OSError("no space left")]
+    failing = background(once=True)
+    with pytest.raises(JobError, match="no space left"):
+        failing.finish()
+
+
+@pytest.mark.parametrize("signal", [True, False], ids=["by a signal", "since the first stream ended"])
+def test_a_second_stream_ends_with_the_job(job: SupervisorHarness, background: Begin, *, signal: bool) -> None:
+    stream = background()
+    assert job.runs()
+    if signal:
+        job.stop.set()
+    assert stream.close()
+    assert wait_until(lambda: not job.queries[0].isActive)

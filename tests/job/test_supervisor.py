@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.broker
-def test_the_job_waits_for_a_broker_that_is_not_available(
+def test_a_job_waits_for_the_topic_that_the_first_group_creates_and_for_a_broker_that_is_away(
     start_broker: Callable[..., LocalBroker],
     spark: SparkSession,
     empty_warehouse: Path,
@@ -32,35 +32,15 @@ def test_the_job_waits_for_a_broker_that_is_not_available(
 ) -> None:
     monkeypatch.setattr(supervisor, "_TOPIC_SECONDS", 2.0)
     own = start_broker()
-    reads = topology(subtopology("0", source_topics=["missing"]))
 
     def join(group: str) -> None:
         with StreamsGroupClient(own.bootstrap_server) as client:
-            SimulatedMember(client, group, reads).join()
+            SimulatedMember(client, group, topology(subtopology("0", source_topics=["missing"]))).join()
 
-    def is_stored(group: str) -> bool:
-        rows = WarehouseReader(empty_warehouse).rows("SELECT group_id FROM groups")
-        return {"group_id": group} in rows
+    def stored() -> list[str]:
+        rows = WarehouseReader(empty_warehouse).rows("SELECT group_id FROM groups ORDER BY group_id")
+        return [row["group_id"] for row in rows]
 
-    join("before")
-    config = JobConfig(bootstrap_server=own.bootstrap_server, warehouse=empty_warehouse)
-    with job_in_thread(spark, config, empty_warehouse / "spark.log") as job:
-        assert job.says("batch 0"), job.lines
-        assert wait_until(lambda: is_stored("before")), job.lines  # the line may be of the other stream
-        own.kill()
-        assert job.says("Waiting for a broker."), job.lines
-        own.start()
-        join("after")
-        assert wait_until(lambda: is_stored("after")), job.lines
-        assert wait_until(lambda: "A broker answers again." in job.lines), job.lines
-    assert job.lines[-1] == "Stopped."
-
-
-@pytest.mark.broker
-def test_a_job_waits_for_a_topic_that_no_group_has_created_yet_and_is_healthy_but_not_ready(
-    start_broker: Callable[..., LocalBroker], spark: SparkSession, empty_warehouse: Path
-) -> None:
-    own = start_broker()
     config = JobConfig.model_validate(
         {
             "bootstrap_server": own.bootstrap_server,
@@ -73,11 +53,22 @@ def test_a_job_waits_for_a_topic_that_no_group_has_created_yet_and_is_healthy_bu
         assert job.says("Waiting for it."), job.lines
         assert (job.get("/health")[0], job.get("/ready")[0]) == (200, 503)
         assert wait_until(lambda: is_alive(empty_warehouse))
-        with StreamsGroupClient(own.bootstrap_server) as client:
-            SimulatedMember(client, "first", topology(subtopology("0", source_topics=["missing"]))).join()
+        join("before")
         assert wait_until(lambda: job.get("/ready")[0] == 200), job.lines
         assert sum("Waiting" in line for line in job.lines) == 1
-    assert WarehouseReader(empty_warehouse).rows("SELECT group_id FROM groups") == [{"group_id": "first"}]
+        assert wait_until(lambda: stored() == ["before"]), job.lines
+        own.kill()
+        assert job.says("Waiting for a broker."), job.lines
+        own.start()
+        join("after")
+        assert wait_until(lambda: stored() == ["after", "before"]), job.lines
+        assert wait_until(lambda: "A broker answers again." in job.lines), job.lines
+    assert job.lines[-1] == "Stopped."
+
+
+def is_alive(warehouse: Path) -> bool:
+    last = read_heartbeat(warehouse, "default")
+    return last is not None and last.is_alive(datetime.now(timezone.utc))
 
 
 @pytest.mark.broker
@@ -101,8 +92,3 @@ def test_a_job_that_never_waits_for_records_says_when_it_has_caught_up(
     (batch,) = (number for number, line in enumerate(job.lines) if line.startswith("batch "))
     assert job.lines[batch].endswith("0 behind")
     assert job.lines[batch + 1] == "Caught up: waiting for new records."
-
-
-def is_alive(warehouse: Path) -> bool:
-    last = read_heartbeat(warehouse, "default")
-    return last is not None and last.is_alive(datetime.now(timezone.utc))

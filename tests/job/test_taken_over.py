@@ -1,23 +1,27 @@
-"""Two jobs with a lock each, as with a warehouse in a store: the second one waits, and the first one, paused, ends."""
+"""Jobs that exclude each other, by a lock that they share, and with a lock each, as with a warehouse in a store.
+
+With a lock each, the second one takes over from the first one, which is paused, and then ends. How long it waits before
+that, `test_owner` tells.
+"""
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from streaming_app.cli.main import main
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.fencing import assert_fenced, terms
-from tests.support.job_runner import error_line, streams_groups
 from tests.support.offsets_topic import appending, epoch_records
-from tests.support.processes import process_tree
+from tests.support.processes import process_tree, send_signal
 from tests.support.running_job import RunningJob, running_job
 from tests.support.waiting import wait_until
 
@@ -47,17 +51,15 @@ def test_a_paused_job_ends_once_another_one_has_taken_over(
         append(topic, *epoch_records("g", 2))
         assert a.says("Caught up"), a.lines
         assert wait_until(lambda: epochs() == [2]), a.lines
-        refused = streams_groups(
-            "run", "--bootstrap-server", broker.bootstrap_server, "--warehouse", warehouse, *options("b")
-        )
+        with_its_lock = ["--warehouse", str(warehouse), *map(str, options("a"))]
+        refused = CliRunner().invoke(main, ["run", "--bootstrap-server", broker.bootstrap_server, *with_its_lock])
         assert f"Another job already writes cluster 'default' into this warehouse: process {a.process.pid} on" in (
-            error_line(refused)
+            refused.stderr
         )
 
         with paused(a), running_job(broker.bootstrap_server, warehouse, *options("b")) as b:
             append(topic, *epoch_records("g", 3))
             assert wait_until(lambda: epochs() == [3]), b.lines
-            assert any("waiting to see whether another follows" in line for line in b.lines)
             resume(a)
             code, stderr = a.end()
             assert code == 1
@@ -65,7 +67,8 @@ def test_a_paused_job_ends_once_another_one_has_taken_over(
             assert stderr.startswith(f"Error: {taken_over}")
             append(topic, *epoch_records("g", 4))
             assert wait_until(lambda: epochs() == [4]), b.lines
-            assert b.process.poll() is None
+            assert b.end(signal.SIGTERM) == (0, "")
+            assert "Stopping ...\n" in b.lines
     assert_fenced(warehouse)
     assert {terms(warehouse, name)[-1] for name in ("groups", "alerts", "offset_commits")} == {2}
     query = "SELECT kind, new FROM group_events WHERE kind = 'group_epoch' ORDER BY at, new"
@@ -75,8 +78,7 @@ def test_a_paused_job_ends_once_another_one_has_taken_over(
 @contextmanager
 def paused(job: RunningJob) -> Iterator[None]:
     """Stop every process of the job, until it is resumed or the block ends."""
-    for pid in list(process_tree(job.process.pid)):
-        os.kill(pid, signal.SIGSTOP)
+    send_signal(signal.SIGSTOP, list(process_tree(job.process.pid)))
     try:
         yield
     finally:
@@ -84,6 +86,4 @@ def paused(job: RunningJob) -> Iterator[None]:
 
 
 def resume(job: RunningJob) -> None:
-    for pid in list(process_tree(job.process.pid)):
-        with suppress(ProcessLookupError):  # it has ended
-            os.kill(pid, signal.SIGCONT)
+    send_signal(signal.SIGCONT, list(process_tree(job.process.pid)))

@@ -34,13 +34,10 @@ class FakeBrokers:
         self.asked: list[list[str]] = []
         self.configs_asked: list[list[str]] = []
         self.failures: dict[str, GroupError] = {}
-        self.error: Exception | None = None
         self.standby_offset = 40
         self.stateless: set[str] = set()
 
     def describe(self, group_ids: Sequence[str]) -> Descriptions:
-        if self.error:
-            raise self.error
         self.asked.append(sorted(group_ids))
         groups = [self._group(group_id) for group_id in group_ids if group_id not in self.failures]
         return Descriptions(groups, {g: error for g, error in self.failures.items() if g in group_ids})
@@ -125,11 +122,12 @@ class Harness:
         self.poller.tick()
 
 
-def test_the_table_is_written_only_when_something_has_changed() -> None:
+def test_the_table_is_written_only_when_something_has_changed_and_sums_are_those_of_the_newest_copies() -> None:
     harness = Harness()
+    assert (harness.poller.statuses(), harness.poller.sums()) == (None, {})
     harness.poll()
     harness.poll()
-    assert harness.table.writes == 1
+    assert (harness.table.writes, harness.poller.sums()) == (1, {"g": CopiesSum(1, 60, 1, 0, None)})
     active, standby = harness.table.rows
     assert (active.lag, active.reported_at, standby.lag, standby.acceptable_lag) == (None, None, 60, 50)
     assert standby.reported_at == NOW + timedelta(minutes=1)
@@ -137,19 +135,7 @@ def test_the_table_is_written_only_when_something_has_changed() -> None:
     harness.poll()
     assert (harness.table.writes, harness.table.rows[1].lag) == (2, 10)
     assert harness.table.rows[1].reported_at == NOW + timedelta(minutes=3)
-
-
-def test_the_sums_of_a_group_are_those_of_its_newest_copies() -> None:
-    harness = Harness()
-    assert (harness.poller.statuses(), harness.poller.sums()) == (None, {})
-    harness.poll()
-    assert harness.poller.sums() == {"g": CopiesSum(1, 60, 1, 0, None)}
-    harness.brokers.standby_offset = 90
-    harness.poll()
     assert harness.poller.sums() == {"g": CopiesSum(1, 10, 0, 0, None)}
-    harness.groups["g"] = replace(harness.groups["g"], state="Empty", member_count=0)
-    harness.poll()
-    assert harness.poller.sums() == {}
 
 
 def test_after_a_restart_nothing_is_written_again_and_reports_keep_their_time() -> None:
@@ -160,13 +146,13 @@ def test_after_a_restart_nothing_is_written_again_and_reports_keep_their_time() 
     assert (after.table.writes, after.table.rows[1].reported_at) == (0, NOW + timedelta(minutes=1))
 
 
-def test_groups_that_do_not_run_are_not_asked_for_and_their_rows_are_removed() -> None:
+def test_groups_that_do_not_run_are_not_asked_for_and_their_rows_and_sums_are_removed() -> None:
     harness = Harness()
     harness.poll()
     harness.groups["g"] = replace(harness.groups["g"], state="Empty", member_count=0)
     harness.groups["n"] = replace(harness.groups["g"], group_id="n", state="NotReady", member_count=1)
     harness.poll()
-    assert (harness.brokers.asked, harness.table.rows) == ([["g"]], [])
+    assert (harness.brokers.asked, harness.table.rows, harness.poller.sums()) == ([["g"]], [], {})
 
 
 def test_a_stateless_group_is_asked_for_again_only_when_it_has_changed() -> None:
@@ -219,15 +205,3 @@ def test_what_is_behind_lasts_while_the_group_rebalances() -> None:
     harness.groups["g"] = replace(harness.groups["g"], state="Stable")
     harness.poll()
     assert harness.poller.statuses()[0].behind == ()
-
-
-def test_an_error_is_reported_once_and_the_next_pass_follows() -> None:
-    harness = Harness(interval=60)
-    harness.brokers.error = OSError("no broker answers")
-    harness.may_ask = False
-    assert (harness.poller.turn(), harness.lines) == (harness.poller.poll_seconds, [])
-    harness.may_ask = True
-    assert [harness.poller.turn() for _ in range(2)] == [60, 60]
-    harness.brokers.error = None
-    assert (harness.poller.turn(), harness.table.writes) == (60, 1)
-    assert harness.lines == ["task copies: no broker answers"]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
-
-import pytest
 
 from streaming_app.job.watchdog import Watchdog
 from streaming_app.job_status import JobStatus
@@ -20,68 +17,30 @@ class Job:
         self.started_at = self.now
         self.evaluated_at: datetime | None = None
 
-    def evaluated(self) -> None:
-        self.evaluated_at = self.now
-
     def status(self) -> JobStatus:
         return JobStatus(self.started_at, caught_up=True, evaluated_at=self.evaluated_at)
 
 
-@pytest.fixture
-def job() -> Job:
-    return Job()
-
-
-@pytest.fixture
-def receiver() -> Iterator[HttpReceiver]:
-    with HttpReceiver() as started:
-        yield started
-
-
-@pytest.fixture
-def lines() -> list[str]:
-    return []
-
-
-@pytest.fixture
-def service(receiver: HttpReceiver, lines: list[str], job: Job) -> Watchdog:
-    sink = make_sink(type="watchdog", url=f"{receiver.url}/ping/5e", interval="30s")
-    return Watchdog(sink, "prod", job.status, lines.append, patience=60, now=lambda: job.now)
-
-
-def test_heartbeats_come_while_alerts_are_evaluated_and_end_when_they_are_not(
-    service: Watchdog, receiver: HttpReceiver, lines: list[str], job: Job
-) -> None:
-    assert (service.turn(), receiver.requests) == (service.poll_seconds, [])  # nothing has been evaluated
-    job.evaluated()
-    for _ in range(3):
-        assert service.turn() == 30
-        job.now += timedelta(seconds=30)
-    assert [(one.path, one.body) for one in receiver.requests] == [("/ping/5e", b"prod: caught up\n")] * 3
-    assert lines == []
-    for _ in range(3):  # the thread of the alerts hangs
+def test_heartbeats_come_while_alerts_are_evaluated_and_one_that_is_missing_or_refused_is_told_once() -> None:
+    job, lines = Job(), list[str]()
+    with HttpReceiver() as receiver:
+        sink = make_sink(type="watchdog", url=f"{receiver.url}/ping/5e", interval="30s")
+        service = Watchdog(sink, "prod", job.status, lines.append, patience=60, now=lambda: job.now)
+        assert (service.turn(), receiver.requests) == (service.poll_seconds, [])  # nothing has been evaluated
+        job.evaluated_at = job.now
+        for _ in range(3):
+            assert service.turn() == 30
+            job.now += timedelta(seconds=30)
+        assert [(one.path, one.body) for one in receiver.requests] == [("/ping/5e", b"prod: caught up\n")] * 3
+        assert lines == []
+        for _ in range(3):  # the thread of the alerts hangs
+            service.turn()
+        assert len(receiver.requests) == 3
+        assert lines == ["watchdog watchdog: no heartbeat is sent: alerts were last evaluated 90 s ago"]
+        job.evaluated_at = job.now
         service.turn()
-    assert len(receiver.requests) == 3
-    assert lines == ["watchdog watchdog: no heartbeat is sent: alerts were last evaluated 90 s ago"]
-    job.evaluated()
-    service.turn()
-    assert len(receiver.requests) == 4
-
-
-def test_a_receiver_that_refuses_is_reported_in_one_line_without_the_secret_path(
-    service: Watchdog, receiver: HttpReceiver, lines: list[str], job: Job
-) -> None:
-    receiver.default = Response(404)
-    job.evaluated()
-    for _ in range(2):
-        service.turn()
-    assert len(receiver.requests) == 2
-    assert lines == [f"watchdog watchdog: {receiver.url} responded with status 404: check the URL"]
-
-
-def test_the_end_of_the_service_closes_the_sink(service: Watchdog, monkeypatch: pytest.MonkeyPatch) -> None:
-    closed: list[bool] = []
-    monkeypatch.setattr(service._sink, "close", lambda: closed.append(True))
-    service.start()
-    assert service.close()
-    assert closed == [True]
+        assert len(receiver.requests) == 4
+        receiver.default = Response(404)
+        for _ in range(2):
+            service.turn()
+        assert lines[1:] == [f"watchdog watchdog: {receiver.url} responded with status 404: check the URL"]  # no path

@@ -4,12 +4,10 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import pyspark
 import pytest
 
 from streaming_app.errors import SetupError
 from streaming_app.jvm import jars
-from streaming_app.jvm.jar_sets import find_jars, spark_jars
 
 pytestmark = pytest.mark.java  # which resolves the artifacts
 SMALL = "org.lz4:lz4-java:1.8.0"  # one jar without dependencies
@@ -79,11 +77,3 @@ def test_a_cache_that_cannot_be_written_is_one_clear_line(tmp_path: Path, monkey
     monkeypatch.setenv("STREAMS_GROUPS_CACHE", str(tmp_path / "file"))
     with pytest.raises(SetupError, match=r"set another STREAMS_GROUPS_CACHE$"):
         jars.resolve(SMALL)
-
-
-def test_the_jars_of_the_connectors_are_not_bundled_with_pyspark() -> None:
-    bundled = {jar.name for jar in Path(pyspark.__file__).parent.glob("jars/*.jar")}
-    found = [jar.name for jar in find_jars(spark_jars())]
-    modules = {name.rsplit("-", 1)[0] for name in found}
-    assert {"delta-spark_2.13", "delta-storage", "spark-sql-kafka-0-10_2.13", "kafka-clients"} <= modules
-    assert not modules & {name.rsplit("-", 1)[0] for name in bundled}

@@ -11,11 +11,8 @@ from subprocess import run
 import pytest
 
 from streaming_app.jvm.spark_installation import spark_java_home
-from streaming_app.jvm.spark_jvm import (
-    COMPILER_OPTIONS,
-    collector_option,
-)
-from streaming_app.jvm.spark_session import MAX_CORES, _local_cores, _settings, default_cores
+from streaming_app.jvm.spark_jvm import COMPILER_OPTIONS, collector_option
+from streaming_app.jvm.spark_session import _settings, default_cores
 
 # Prints what the JVM was given, and its command line; the files are looked at when it is launched, and later. Its heap
 # grows by 512 MB of arrays, which lists that a caller still refers to then drop.
@@ -118,27 +115,22 @@ def test_java_knows_the_options_of_its_compiler() -> None:
     assert ran.returncode == 0, ran.stderr
 
 
-@pytest.mark.parametrize(("cores", "expected"), [(1, 1), (2, 2), (4, 4), (64, 4)])
-def test_spark_uses_the_cores_of_the_machine_up_to_a_limit(
-    monkeypatch: pytest.MonkeyPatch, cores: int, expected: int
+@pytest.mark.parametrize(
+    ("cores", "conf", "master", "partitions"),
+    [
+        (1, {}, "local[1]", "1"),
+        (64, {}, "local[4]", "4"),
+        (64, {"spark.master": "local[8]"}, "local[8]", "8"),
+        (64, {"spark.master": "local"}, "local", "1"),
+        (64, {"spark.master": "local[*]"}, "local[*]", "64"),
+        (64, {"spark.master": "local[3, 2]"}, "local[3, 2]", "3"),
+        (64, {"spark.master": "k8s://h"}, "k8s://h", "4"),
+        (64, {"spark.master": "local[3]", "spark.sql.shuffle.partitions": "7"}, "local[3]", "7"),
+    ],
+)
+def test_a_shuffle_has_as_many_partitions_as_the_local_master_has_cores_four_at_most_by_default(
+    monkeypatch: pytest.MonkeyPatch, cores: int, conf: dict[str, str], master: str, partitions: str
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
-    assert (default_cores(), MAX_CORES) == (expected, 4)
-    settings = _settings({}, [])
-    assert settings["spark.master"] == f"local[{expected}]"
-    assert settings["spark.sql.shuffle.partitions"] == str(expected)
-
-
-@pytest.mark.parametrize(
-    ("master", "expected"),
-    [("local[8]", 8), ("local", 1), ("local[*]", 64), ("local[3, 2]", 3), ("spark://host:7077", 4), ("k8s://h", 4)],
-)
-def test_a_shuffle_has_as_many_partitions_as_a_local_master_has_cores(
-    monkeypatch: pytest.MonkeyPatch, master: str, expected: int
-) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
-    assert _local_cores(master) == expected
-    assert (
-        _settings({"spark.master": master, "spark.sql.shuffle.partitions": "7"}, [])["spark.sql.shuffle.partitions"]
-        == "7"
-    )
+    settings = _settings(conf, [])
+    assert (settings["spark.master"], settings["spark.sql.shuffle.partitions"]) == (master, partitions)

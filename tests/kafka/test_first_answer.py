@@ -76,11 +76,3 @@ def test_where_all_fail_the_last_failure_counts(brokers: Brokers) -> None:
         assert not brokers.answer.is_done
         brokers.asked[number].failure(KafkaTimeoutError(f"of {number}"))
     assert str(brokers.answer.exception) == str(KafkaTimeoutError("of 2"))
-
-
-def test_a_broker_that_answers_after_others_were_asked_counts(brokers: Brokers) -> None:
-    brokers.network.move(_NEXT_SECONDS)
-    brokers.network.move(_NEXT_SECONDS)
-    assert len(brokers.asked) == 3
-    brokers.asked[0].success("of the first")
-    assert brokers.answer.value == "of the first"

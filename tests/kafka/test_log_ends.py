@@ -62,46 +62,28 @@ def test_the_ends_of_each_partition_and_the_id_of_the_topic(
     assert ends.list_offsets(keys, topics, 1_000_003).offsets == {(topic, 0): -1, (topic, 1): 3, (topic, 2): -1}
 
 
-def await_partitions(ends: LogEndsClient, topic: str, described: dict[str, TopicLeaders]) -> None:
-    """Return once the leaders of a topic of two partitions, which was just created, have them."""
-    assert wait_until(lambda: len(ends.list_offsets([(topic, 0), (topic, 1)], described).offsets) == 2)
-
-
-def test_errors_stay_with_their_partitions(
+def test_errors_stay_with_their_partitions_and_a_leader_that_is_not_there_loses_only_its_own(
     client: StreamsGroupClient, ends: LogEndsClient, unique: Callable[[str], str]
 ) -> None:
     topic, missing = unique("half"), unique("missing")
     client.create_topic(topic, 2)
     described = ends.describe([topic, missing])
     (leader,) = set(described[topic].leaders.values())
-    await_partitions(ends, topic, described)
-    # As if the metadata were old: partitions that were deleted meanwhile, one without a leader.
-    topics = {**described, topic: TopicLeaders(None, {0: leader, 1: leader, 2: leader, 3: -1})}
+    # The leader has them a moment after the topic was created.
+    assert wait_until(lambda: len(ends.list_offsets([(topic, 0), (topic, 1)], described).offsets) == 2)
+    # As if the metadata were old: partitions that were deleted meanwhile, one without a leader, one of another broker.
+    topics = {**described, topic: TopicLeaders(None, {0: leader, 1: leader, 2: leader, 3: -1, 4: 4711})}
 
-    found = ends.list_offsets([*((topic, number) for number in range(5)), (missing, 0)], topics)
+    found = ends.list_offsets([*((topic, number) for number in range(6)), (missing, 0)], topics)
 
-    assert described[missing] == TopicLeaders(None, {}, "UNKNOWN_TOPIC_OR_PARTITION")
-    assert found.offsets == {(topic, 0): 0, (topic, 1): 0}
     unknown = "UNKNOWN_TOPIC_OR_PARTITION"
-    assert found.errors == {(topic, 2): unknown, (topic, 3): NO_LEADER, (topic, 4): unknown, (missing, 0): unknown}
-    assert set(found.stale) == set(found.errors)
-    assert missing not in client.admin.list_topics()
-
-
-def test_a_leader_that_is_not_there_loses_only_its_own_partitions(
-    client: StreamsGroupClient, ends: LogEndsClient, unique: Callable[[str], str]
-) -> None:
-    topic = unique("moved")
-    client.create_topic(topic, 2)
-    described = ends.describe([topic])
-    await_partitions(ends, topic, described)
-    topics = {topic: described[topic]._replace(leaders={**described[topic].leaders, 1: 4711})}
-
-    found = ends.list_offsets([(topic, 0), (topic, 1)], topics)
-
-    assert found.offsets == {(topic, 0): 0}
-    assert found.errors == {(topic, 1): AWAY}
+    assert described[missing] == TopicLeaders(None, {}, unknown)
+    assert found.offsets == {(topic, 0): 0, (topic, 1): 0}
+    gone = {(topic, 2): unknown, (topic, 3): NO_LEADER, (topic, 5): unknown, (missing, 0): unknown}
+    assert found.errors == {**gone, (topic, 4): AWAY}
+    assert set(gone) <= set(found.stale)
     assert found.away == {4711}
+    assert missing not in client.admin.list_topics()
 
 
 def test_committed_offsets_of_many_groups(client: StreamsGroupClient, unique: Callable[[str], str]) -> None:

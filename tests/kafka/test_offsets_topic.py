@@ -1,16 +1,42 @@
-"""What the job asks brokers through Spark's JVM: with the client properties that its stream has."""
+"""What the job asks brokers through Spark's JVM, and exceptions of Kafka's Java client as errors of the job."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import pytest
+
+from streaming_app.errors import JobError, MissingTopicError, NotAuthorizedError, UnreachableError
+from streaming_app.kafka.error_lines import to_job_error
 from streaming_app.kafka.offsets_topic import has_description_plugin
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.container import Broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+PROPERTIES = {"bootstrap.servers": "h:1"}
+
+
+@pytest.mark.parametrize(
+    ("class_name", "error_type"),
+    [
+        ("CoordinatorNotAvailableException", UnreachableError),
+        ("UnknownTopicOrPartitionException", MissingTopicError),
+        ("TopicAuthorizationException", NotAuthorizedError),
+        ("UnknownServerException", JobError),
+    ],
+)
+def test_the_kind_of_error_tells_whether_waiting_may_help(
+    spark: SparkSession, class_name: str, error_type: type[JobError]
+) -> None:
+    jvm = spark._jvm
+    assert jvm is not None
+    cause = getattr(jvm.org.apache.kafka.common.errors, class_name)("not now")
+    error = to_job_error(jvm.java.util.concurrent.ExecutionException(cause), PROPERTIES, "t")
+    assert type(error) is error_type
+    assert "\n" not in str(error)
 
 
 def test_brokers_say_whether_they_have_a_plugin_for_descriptions_and_nobody_knows_once_they_are_away(

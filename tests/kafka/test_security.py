@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import ssl
-import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -30,7 +29,6 @@ EXAMPLES = Path(__file__).parents[2] / "deploy" / "kafka"
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
-
 OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 ENV_PROVIDER = {
     "config.providers": "env",
@@ -42,41 +40,30 @@ def sasl(config: str, mechanism: str = "PLAIN") -> dict[str, str]:
     return {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism, "sasl.jaas.config": config}
 
 
+def tls(name: str, value: str) -> dict[str, str]:
+    return {"security.protocol": "SSL", name: value}
+
+
 OAUTH_LOGIN = {
     **sasl(f"{OAUTH} required;", "OAUTHBEARER"),
     "sasl.login.callback.handler.class": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
 }
-
-
-def test_the_default_is_plaintext() -> None:
-    assert security_settings({"client.id": "x", "request.timeout.ms": "1"}) == {"security_protocol": "PLAINTEXT"}
-
-
-@pytest.mark.parametrize(
-    ("mechanism", "module"), [("PLAIN", PLAIN), ("SCRAM-SHA-256", SCRAM), ("SCRAM-SHA-512", SCRAM)]
-)
-def test_passwords_are_read_from_sasl_jaas_config(mechanism: str, module: str) -> None:
-    assert security_settings(sasl(f'{module} required username="alice" password="s3cret";', mechanism)) == {
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": mechanism,
-        "sasl_plain_username": "alice",
-        "sasl_plain_password": "s3cret",
-    }
+TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105 - the name of a property
+TRUSTED = tls("ssl.truststore.type", "PEM")
+SUITE = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"
 
 
 @pytest.mark.parametrize(
     ("value", "password"),
-    [
-        (r'"a\"b;c=d\\"', r'a"b;c=d' + "\\"),
-        ("'it is'", "it is"),
-        ("bare-word", "bare-word"),
-        ('""', ""),
-        ('"pä ss"', "pä ss"),
-    ],
+    [(r'"a\"b;c=d\\"', r'a"b;c=d' + "\\"), ("'it is'", "it is"), ("bare-word", "bare-word"), ('"pä ss"', "pä ss")],
 )
 def test_a_password_may_be_quoted_in_every_way_that_java_supports(value: str, password: str) -> None:
-    settings = security_settings(sasl(f"  {PLAIN}\n required\n username=alice\n password={value} ;"))
-    assert settings["sasl_plain_password"] == password
+    assert security_settings(sasl(f"  {SCRAM}\n required\n username=alice\n password={value} ;", "SCRAM-SHA-256")) == {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "SCRAM-SHA-256",
+        "sasl_plain_username": "alice",
+        "sasl_plain_password": password,
+    }
 
 
 @pytest.mark.parametrize(
@@ -86,46 +73,36 @@ def test_a_password_may_be_quoted_in_every_way_that_java_supports(value: str, pa
         ({"security.protocol": "SASL_SSL"}, "sasl.mechanism GSSAPI is supported only by Kafka's Java client"),
         (sasl("", "OAUTHBEARER"), f"start with {OAUTH}"),
         ({**OAUTH_LOGIN, "sasl.login.callback.handler.class": "com.example.Own"}, "Own is Java code"),
-        (
-            {**OAUTH_LOGIN, "sasl.oauthbearer.token.endpoint.url": "ftp://x"},
-            "ftp://x: must be an http, https or file URL",
-        ),
+        ({**OAUTH_LOGIN, TOKEN_URL: "ftp://x"}, "ftp://x: must be an http, https or file URL"),
         (OAUTH_LOGIN, "token.endpoint.url is missing: must be"),
-        ({**OAUTH_LOGIN, "sasl.oauthbearer.token.endpoint.url": "http://x"}, "has no clientId and no clientSecret"),
+        ({**OAUTH_LOGIN, TOKEN_URL: "http://x"}, "has no clientId and no clientSecret"),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "sasl.jaas.config is missing"),
         (sasl(f'{PLAIN} required username="a" password="b"'), "end with a semicolon"),
-        (sasl(f'{SCRAM} required username="a" password="b";'), f"start with {PLAIN}"),
         (sasl(f'{PLAIN} required username="a";'), "has no password"),
         (sasl(f'{PLAIN} required username="a" password;'), "must be MODULE required"),
         (sasl(f'{PLAIN} required username="a" password="b;'), "cannot be parsed at character"),
-        ({"security.protocol": "SSL", "ssl.truststore.location": "gone.jks"}, "gone.jks: No such file"),
+        (tls("ssl.truststore.location", "gone.jks"), "gone.jks: No such file"),
+        (tls("ssl.truststore.location", __file__), "a wrong ssl.truststore.password, or not a store"),
         (
-            {"security.protocol": "SSL", "ssl.truststore.location": __file__},
-            "a wrong ssl.truststore.password, or not a store",
-        ),
-        (
-            {"security.protocol": "SSL", "ssl.keystore.location": "k", "ssl.keystore.type": "BCFKS"},
+            {**tls("ssl.keystore.location", "k"), "ssl.keystore.type": "BCFKS"},
             "ssl.keystore.type BCFKS can be read by Java only: use PEM, JKS or PKCS12",
         ),
-        (
-            {"security.protocol": "SSL", "ssl.truststore.certificates": "text"},
-            "ssl.truststore.certificates needs ssl.truststore.type=PEM",
-        ),
+        (tls("ssl.truststore.certificates", "text"), "ssl.truststore.certificates needs ssl.truststore.type=PEM"),
         ({"config.providers": "vault", "config.providers.vault.class": "a.Vault"}, "vault.class a.Vault: only"),
         ({**ENV_PROVIDER, "ssl.key.password": "${env:NOT_SET_HERE}"}, "ssl.key.password: .* does not exist"),
+        ({**TRUSTED, "ssl.truststore.location": "/no/such"}, "/no/such: No such file"),
+        ({**TRUSTED, "ssl.truststore.certificates": "none"}, "no PEM certificates"),
+        (tls("ssl.enabled.protocols", "TLSv1"), "ssl.enabled.protocols TLSv1: only"),
+        ({**tls("ssl.keystore.type", "PEM"), "ssl.keystore.key": "key"}, "needs ssl.keystore.certificate.chain"),
         (
-            {"security.protocol": "SSL", "ssl.truststore.type": "PEM", "ssl.truststore.location": "/no/such"},
-            "/no/such: No such file",
+            {**tls("ssl.enabled.protocols", "TLSv1.3"), "ssl.cipher.suites": SUITE},
+            r"ssl\.cipher\.suites has no suite of a version of TLS",
         ),
         (
-            {"security.protocol": "SSL", "ssl.truststore.type": "PEM", "ssl.truststore.certificates": "none"},
-            "no PEM certificates",
+            {**tls("ssl.enabled.protocols", "TLSv1.2"), "ssl.cipher.suites": "TLS_AES_256_GCM_SHA384"},
+            r"ssl\.cipher\.suites has no suite of a version of TLS",
         ),
-        ({"security.protocol": "SSL", "ssl.enabled.protocols": "TLSv1"}, "ssl.enabled.protocols TLSv1: only"),
-        (
-            {"security.protocol": "SSL", "ssl.keystore.type": "PEM", "ssl.keystore.key": "key"},
-            "needs ssl.keystore.certificate.chain",
-        ),
+        (tls("ssl.cipher.suites", "TLS_ODD"), r"ssl\.cipher\.suites TLS_ODD: this machine's OpenSSL has none of them$"),
     ],
 )
 def test_an_invalid_or_unsupported_property_is_one_line_that_names_it(properties: dict[str, str], message: str) -> None:
@@ -134,18 +111,39 @@ def test_an_invalid_or_unsupported_property_is_one_line_that_names_it(properties
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("suites", "of_tls_1_2", "has_tls_1_3"),
+    [
+        (SUITE, {"ECDHE-RSA-AES128-GCM-SHA256"}, False),
+        (
+            "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, TLS_RSA_WITH_AES_256_GCM_SHA384",
+            {"ECDHE-ECDSA-AES256-GCM-SHA384", "AES256-GCM-SHA384"},
+            False,
+        ),
+        ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", {"ECDHE-RSA-CHACHA20-POLY1305"}, False),
+        ("TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA384", {"ECDHE-RSA-AES256-SHA384"}, False),
+        (f"TLS_AES_256_GCM_SHA384,{SUITE}", {"ECDHE-RSA-AES128-GCM-SHA256"}, True),
+        ("TLS_AES_256_GCM_SHA384", None, True),
+    ],
+)
+def test_only_the_named_suites_are_offered(suites: str, of_tls_1_2: set[str] | None, has_tls_1_3: bool) -> None:
+    made = security_settings(tls("ssl.cipher.suites", suites))["ssl_context"]
+    highest = made.maximum_version
+    assert has_tls_1_3 == (highest in {ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.MAXIMUM_SUPPORTED})
+    if of_tls_1_2 is None:
+        assert made.minimum_version == ssl.TLSVersion.TLSv1_3
+    else:
+        assert made.minimum_version == ssl.TLSVersion.TLSv1_2
+        assert {one["name"] for one in made.get_ciphers() if not one["name"].startswith("TLS_")} == of_tls_1_2
+
+
 @pytest.fixture(scope="module")
 def pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`both`: a key encrypted with `secret` and its self-signed certificate in one file; `chain`: the certificate."""
-    directory = tmp_path_factory.mktemp("pem")
-    password, subject = ("-passin", "pass:secret"), ("-subj", "/CN=localhost", "-days", "2")
-    names = ("-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost")
-    for command in (
-        ("genpkey", "-algorithm", "RSA", "-aes-256-cbc", "-pass", "pass:secret", "-out", "key"),
-        ("req", "-x509", "-key", "key", *password, *subject, *names, "-out", "chain"),
-    ):
-        subprocess.run(["openssl", *command], cwd=directory, check=True, capture_output=True)
-    (directory / "both").write_text((directory / "key").read_text() + (directory / "chain").read_text())
+    """`both`: a key encrypted with `secret` and its certificate in one file; `key` and `chain`: each alone."""
+    directory, own = tmp_path_factory.mktemp("pem"), create_authority("localhost")
+    key = own.key_pem("secret")
+    for name, text in {"key": key, "chain": own.pem, "both": key + own.pem}.items():
+        (directory / name).write_text(text, "ascii")
     return directory
 
 
@@ -162,18 +160,17 @@ def test_a_trust_store_replaces_the_authorities_of_the_operating_system(pem: Pat
     assert only.minimum_version == ssl.TLSVersion.TLSv1_3
 
 
-@pytest.mark.parametrize("inline", [False, True])
-def test_a_client_certificate_is_read_from_a_file_or_from_the_properties(pem: Path, inline: bool) -> None:
-    source = (
-        {"ssl.keystore.key": (pem / "key").read_text(), "ssl.keystore.certificate.chain": (pem / "chain").read_text()}
-        if inline
-        else {"ssl.keystore.location": str(pem / "both")}
-    )
-    properties = {"security.protocol": "SSL", "ssl.keystore.type": "PEM", "ssl.key.password": "secret", **source}
-    assert security_settings(properties)["ssl_context"]
-    for wrong in ({**properties, "ssl.key.password": "other"}, {**properties, "ssl.key.password": ""}):
-        with pytest.raises(SecurityError, match=r"wrong ssl\.key\.password"):
-            security_settings(wrong)
+def test_a_client_certificate_is_read_from_a_file_or_from_the_properties(pem: Path) -> None:
+    inline = {name: (pem / name).read_text() for name in ("key", "chain")}
+    for source in (
+        {"ssl.keystore.key": inline["key"], "ssl.keystore.certificate.chain": inline["chain"]},
+        {"ssl.keystore.location": str(pem / "both")},
+    ):
+        properties = {"security.protocol": "SSL", "ssl.keystore.type": "PEM", **source}
+        assert security_settings({**properties, "ssl.key.password": "secret"})["ssl_context"]
+        for wrong in ("other", ""):
+            with pytest.raises(SecurityError, match=r"wrong ssl\.key\.password"):
+                security_settings({**properties, "ssl.key.password": wrong})
 
 
 def test_a_properties_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
@@ -225,6 +222,14 @@ def test_a_token_is_cached_until_most_of_its_lifetime_is_over() -> None:
     assert len(requests) == 3
 
 
+def test_no_line_shows_the_user_of_a_token_endpoint() -> None:
+    options = {"clientId": "id", "clientSecret": "secret"}
+    with pytest.raises(SecurityError) as refused:
+        security._request_token("http://alice:pa55@127.0.0.1:1/token", options, None, escape=False)
+    assert "http://127.0.0.1:1/token returned no token" in str(refused.value)
+    assert not any(secret in str(refused.value) for secret in ("pa55", "alice"))
+
+
 def test_no_unsecured_token_is_of_the_future_in_whole_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker rounds the time to milliseconds, and rejects a token that was issued after its own."""
     monkeypatch.setattr(time, "time", lambda: 1_800_000_000.0009)
@@ -234,8 +239,11 @@ def test_no_unsecured_token_is_of_the_future_in_whole_milliseconds(monkeypatch: 
 
 
 @pytest.mark.java  # keytool
-def test_no_key_and_no_file_is_left_behind(pem: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stores_of_java_are_read_and_no_key_and_no_file_is_left_behind(
+    pem: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = create_certificate(create_authority(), "job")
+    trust = create_java_trust_store(pem / "trust.jks", "JKS", create_authority())
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     store = write_pkcs12_store(pem / "own.p12", own, create_authority())
     jks = create_jks_store(pem / "own.jks", store)
@@ -246,14 +254,9 @@ def test_no_key_and_no_file_is_left_behind(pem: Path, tmp_path: Path, monkeypatc
     for wrong in ({"ssl.key.password": "other"}, {"ssl.keystore.password": "other"}):
         with pytest.raises(SecurityError, match=r"a wrong ssl\.keystore\.password or ssl\.key\.password"):
             security_settings({**from_jks, **wrong})
+    without_password = security_settings(tls("ssl.truststore.location", str(trust)))["ssl_context"]
+    assert len(without_password.get_ca_certs()) == 1
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.java  # keytool
-def test_the_certificates_of_a_jks_store_are_read_even_without_its_password(tmp_path: Path) -> None:
-    store = create_java_trust_store(tmp_path / "trust.jks", "JKS", create_authority())
-    settings = security_settings({"security.protocol": "SSL", "ssl.truststore.location": str(store)})
-    assert len(settings["ssl_context"].get_ca_certs()) == 1
 
 
 @pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.properties")), ids=lambda path: path.stem)

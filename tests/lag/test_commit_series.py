@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 
 import pytest
 
@@ -27,33 +26,6 @@ def behind(lags: Sequence[int], interval: float, seconds: float = 25.0) -> Trend
     return series.trend()
 
 
-@pytest.mark.parametrize(
-    ("committed_at", "seen_at"), [(100.0, 100.0), (None, 1000.0), (1200.0, 1000.0)], ids=["old", "unknown", "ahead"]
-)
-def test_the_first_commit_is_as_old_as_its_time_but_never_newer_than_the_pass(
-    committed_at: float | None, seen_at: float
-) -> None:
-    series = CommitSeries()
-    series.observe_commit(5, committed_at, 1000.0)
-    assert (series.seen_at, series.offset_since, series.commits_at_offset) == (seen_at, seen_at, 1)
-
-
-def test_a_time_that_is_known_later_is_of_the_same_commit() -> None:
-    series = CommitSeries()
-    series.observe_commit(5, None, 10.0)
-    series.observe_commit(5, 8.0, 40.0)
-    series.observe_commit(5, None, 70.0)
-    assert (series.committed_at, series.seen_at, series.commits_at_offset) == (8.0, 10.0, 1)
-    assert series.commit_interval is None
-
-
-def test_commits_without_times_are_as_far_apart_as_the_passes_that_saw_them() -> None:
-    series = CommitSeries()
-    series.observe_commit(5, None, 10.0)
-    series.observe_commit(6, None, 40.0)
-    assert series.commit_interval == 32.0
-
-
 def test_one_late_commit_among_a_hundred_changes_nothing_and_some_dozens_do() -> None:
     fast = [float(second) for second in range(101)]
     assert committed([*fast, 160.0]).commit_interval == 1.0
@@ -65,10 +37,6 @@ def test_a_group_that_commits_less_often_now_is_known_by_it_however_often_it_did
     fast = [float(second) for second in range(20_000)]
     slow = [20_000.0 + 60 * minute for minute in range(30)]
     assert committed([*fast, *slow]).commit_interval == 64.0
-
-
-def test_a_year_between_two_commits_counts_as_half_a_year() -> None:
-    assert committed([0.0, 365 * 86_400.0]).commit_interval == float(1 << 23)
 
 
 def test_lag_lasts_since_a_clock_that_was_set_back_says_so() -> None:
@@ -84,41 +52,6 @@ def test_of_frequent_commits_a_fall_within_the_newest_quarter_is_noticed() -> No
     assert behind(lags, 64) == Trend(falls=True, catch_up_seconds=50.0)
     assert behind(lags, 128) == Trend(falls=False, catch_up_seconds=None)
     assert behind(lags[1:], 64) == Trend(falls=False, catch_up_seconds=None)
-
-
-def test_two_passes_show_that_a_lag_falls_and_one_shows_nothing() -> None:
-    assert behind((10, 5), 128) == Trend(falls=True, catch_up_seconds=25.0)
-    assert behind((10,), 128) == Trend(falls=False, catch_up_seconds=None)
-
-
-def test_a_fall_that_ended_ten_minutes_ago_says_nothing_of_now() -> None:
-    assert behind([1000] * 26 + [500] * 26, 128) == Trend(falls=False, catch_up_seconds=None)
-    assert behind([1000] * 25 + [500] * 10, 128).falls
-
-
-def test_a_sample_says_whether_the_end_has_moved() -> None:
-    samples = EndSamples()
-    assert [samples.add(end, time) for time, end in enumerate((100, 100, 100, 200))] == [True, False, False, True]
-
-
-def test_what_is_thinned_out_keeps_bursts_pauses_and_the_newest_end_within_a_sixteenth() -> None:
-    every: list[tuple[int, float]] = []
-    samples, end = EndSamples(), 0
-    for step in range(400):
-        end += 10_000 if step % 100 < 5 else 0 if step % 100 < 40 else 10
-        every.append((end, step * 60.0))
-        samples.add(end, step * 60.0)
-        assert samples.pairs()[-1] == every[-1]
-    now = 399 * 60.0
-    assert len(samples) < 130
-    for (low, before), (high, after) in pairwise(every):
-        if low == high:
-            continue
-        age = samples.age(low, now)
-        assert age is not None
-        assert not age.is_lower_bound
-        error = 7 * (1.0 + (now - before) / 16)  # once for each time that it was thinned out
-        assert now - after - error <= age.seconds <= now - before + 60.0 + error
 
 
 def test_ends_of_more_than_two_weeks_ago_are_forgotten() -> None:
@@ -161,22 +94,6 @@ def test_the_time_in_which_there_was_nothing_to_commit_is_no_time_between_commit
         series.observe_lag(0 if behind_at is None or now < behind_at else 10, float(now), allowed=0)
     series.observe_commit(6, 3630.0, 3630.0)
     assert series.commit_interval == interval
-
-
-def test_lag_that_was_gone_for_a_pass_lasts_since_it_came_back() -> None:
-    series = CommitSeries()
-    since = []
-    for now, lag in ((100.0, 11), (130.0, 10), (160.0, 11), (190.0, 12)):
-        series.observe_lag(lag, now, allowed=10)
-        since.append(series.behind_since)
-    assert since == [100.0, None, 160.0, 160.0]
-
-
-def test_of_passes_within_25_seconds_the_lowest_lag_counts() -> None:
-    series = CommitSeries()
-    for seconds, lag in ((0, 100), (10, 40), (20, 90), (25, 30)):
-        series.observe_lag(lag, 1_000_000.0 + seconds, allowed=0)
-    assert series.trend() == Trend(falls=True, catch_up_seconds=75.0)
 
 
 def test_offsets_that_are_set_back_twice_have_to_come_to_where_they_were_at_first() -> None:

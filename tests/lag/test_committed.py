@@ -34,20 +34,6 @@ def test_times_are_those_of_the_log_where_the_coordinator_has_the_same_offset() 
     assert other == {("app", "t", 0): Commit(4, None, 3, None), ("app", "t", 1): Commit(9, None, None, None)}
 
 
-def test_what_the_coordinator_does_not_have_is_not_committed() -> None:
-    committed = CommittedOffsets()
-    committed.choose(log(app=5), {"app"}, 0.0)
-
-    assert committed.merge({"app": {}}, 0.0) == {}
-
-
-def test_without_an_answer_the_log_is_believed() -> None:
-    committed = CommittedOffsets()
-    committed.choose(log(app=5), {"app"}, 0.0)
-
-    assert committed.merge({}, 0.0) == log(app=5)
-
-
 def test_a_group_that_is_deleted_is_forgotten() -> None:
     committed = CommittedOffsets()
     committed.choose(log(plain=5), {"app"}, 0.0)

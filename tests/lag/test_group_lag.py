@@ -31,11 +31,6 @@ def test_a_lag_that_takes_more_than_six_hours_is_not_caught_up(catch_up: float, 
     assert found.catches_up is catches_up
 
 
-@pytest.mark.parametrize("task", [None, "0_0"])
-def test_tasks_of_a_group_are_known_or_not(task: str | None) -> None:
-    assert group_lags([row(status="REWOUND", task_id=task)], {}, NOW)[GROUP].has_tasks == (task is not None)
-
-
 @pytest.mark.parametrize(
     ("status", "committed", "is_unknown"), [("UNKNOWN", 90, True), ("UNKNOWN", None, False), ("OK", 90, False)]
 )
@@ -44,15 +39,6 @@ def test_a_partition_with_a_commit_whose_status_is_not_known_is_remembered(
 ) -> None:
     found = group_lags([row(status=status, committed_offset=committed)], {}, NOW)
     assert [one.unknown for one in found.values()] == [{(TOPIC, 0)}] * is_unknown
-
-
-def test_the_lag_of_what_is_wrong_is_summed_where_it_is_known() -> None:
-    known = [(3, 40.0), (None, None), (4, 20.0)]
-    rows = [row(status="REWOUND", partition=n, lag=lag, lag_seconds=age) for n, (lag, age) in enumerate(known)]
-    wrong = group_lags(rows, {}, NOW)[GROUP].wrong["REWOUND"]
-    assert (wrong.count, wrong.lag, wrong.lag_seconds) == (3, 7, 40.0)
-    (unknown,) = group_lags(rows[1:2], {}, NOW)[GROUP].wrong.values()
-    assert unknown.lag_seconds is None
 
 
 @pytest.mark.parametrize(("seconds", "is_slow"), [(119, False), (120, True)])

@@ -39,14 +39,6 @@ def test_a_restart_of_the_job_forgets_nothing_that_a_status_needs() -> None:
     assert after.lag_seconds == pytest.approx((before.lag_seconds or 0) + 30)
 
 
-def test_a_stored_row_that_does_not_say_since_when_says_so_from_its_pass() -> None:
-    cluster = MiniCluster(tasks=TASKS)
-    before = stop(cluster)
-    restart(cluster, before._replace(status_since=None))
-
-    assert cluster.step().status_since == before.observed_at
-
-
 def test_a_commit_that_went_back_while_the_job_did_not_run_is_rewound() -> None:
     cluster = MiniCluster(tasks=TASKS)
     keep_up(cluster, 20)

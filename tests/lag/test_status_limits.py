@@ -59,14 +59,3 @@ def test_a_lag_that_is_at_least_a_minute_old_is_unknown_and_one_of_more_is_judge
 
     assert [one.lag_seconds for one in found] == [None, 30.0, 60.0, 90.0]
     assert [one.status for one in found] == ["UNKNOWN", "UNKNOWN", "UNKNOWN", "STOPPED"]
-
-
-def test_the_first_pass_that_sees_a_group_holds_no_status() -> None:
-    rebalances, is_late = (MiniCluster(tasks=TASKS) for _ in range(2))
-    rebalances.tasks = TASKS.__class__(TASKS.subtopology_of, rebalancing_since=rebalances.now)
-    is_late.commits_until = is_late.now - 100
-    for cluster, status in ((rebalances, "UNOWNED"), (is_late, "UNKNOWN")):
-        cluster.produce(1000)
-        cluster.commit_offset(10)
-        found = cluster.step()
-        assert (found.status, found.held_since) == (status, None)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_app.lag.model import NO_TASKS, LagRow, Owner, group_tasks, source_topics
-from streaming_app.lag.status import BY_RANK, RANK, STATUSES
+from streaming_app.lag.status import BY_RANK, STATUSES
 from streaming_app.lag.sums import KEYS, lag_sums
 from tests.support.lag_harness import row
 
@@ -81,29 +81,9 @@ def test_a_row_that_lacks_a_column_still_has_the_rest(column: str) -> None:
     assert source_topics(group(**{column: None})) == (set() if column == "subtopologies" else {"orders", "app-by-key"})
 
 
-def test_subtopologies_with_changelogs_have_state() -> None:
-    with_state = {**subtopology("2", "payments"), "state_changelog_topics": [{"name": "app-store-changelog"}]}
-    found = group_tasks(group(subtopologies=[*group()["subtopologies"], with_state]), lambda _pattern: ())
-
-    assert found.stateful == {"2"}
-
-
-def test_a_group_that_rebalances_says_since_when() -> None:
-    for state in ("Assigning", "Reconciling"):
-        assert group_tasks(group(state=state), lambda _pattern: ()).rebalancing_since == SINCE.timestamp()
-
-
 def test_deleted_groups_and_those_that_became_classic_have_no_tasks() -> None:
     assert group_tasks(group(deleted_at=SINCE), lambda _pattern: ()) is NO_TASKS
     assert group_tasks(group(group_type="classic"), lambda _pattern: ()) is NO_TASKS
-
-
-def test_without_a_topology_no_topic_is_left_over() -> None:
-    assert group_tasks(group(subtopologies=None), lambda _pattern: ()).subtopology_of is None
-
-
-def test_every_status_has_a_rank_and_a_meaning() -> None:
-    assert RANK.keys() == STATUSES.keys()
 
 
 rows = st.lists(
@@ -173,31 +153,6 @@ def test_a_sum_is_over_the_partitions_whose_lag_is_known_and_as_bad_as_the_worst
         oldest = max(known, key=lambda row: row.lag_seconds or 0.0)
         assert one.lag_seconds == oldest.lag_seconds
         assert one.is_lower_bound == (bool(oldest.lag_seconds_is_lower_bound) or one.unknown_partitions > 0)
-
-
-def test_sums_come_by_offsets_then_by_seconds_then_by_name_and_what_is_not_known_last() -> None:
-    fields: list[tuple[str, str | None, int | None, float | None]] = [
-        ("a", "2", 5, 1.0),
-        ("b", "1", 7, 0.5),
-        ("b", "0", 7, None),
-        ("c", None, 5, 1.0),
-        ("c", "0", 5, 1.0),
-        ("c", "1", 0, 0.0),
-        ("d", "0", None, None),
-    ]
-    rows = [
-        row(group_id=group_id, process_id=process, client_host="h", task_id="0_0", lag=lag, lag_seconds=seconds)
-        for group_id, process, lag, seconds in fields
-    ]
-
-    found = [one.key[:2] for one in lag_sums(reversed(rows), "process")]
-
-    assert found == [("b", "1"), ("b", "0"), ("a", "2"), ("c", "0"), ("c", None), ("c", "1"), ("d", "0")]
-
-
-def test_a_status_that_a_later_release_has_written_is_the_worst() -> None:
-    (found,) = lag_sums([row(status="RECREATED"), row(status="NEWER", partition=1)], "group")
-    assert found.status == "NEWER"
 
 
 def test_partitions_without_a_commit_are_counted_and_say_nothing_of_the_status() -> None:

@@ -21,20 +21,6 @@ def observe(commit: Commit, ends: LogEnds, tasks: GroupTasks = NO_TASKS, read_un
     return found
 
 
-def test_a_commit_that_was_gone_for_a_pass_is_behind_since_its_record_was_seen() -> None:
-    cluster = MiniCluster(end=100)
-    cluster.commit_offset(10, at=0.0)
-    first = cluster.step()
-    commit, cluster.commit = cluster.commit, None
-    cluster.now += 30
-    assert cluster.rows() == []
-
-    cluster.commit = commit
-
-    again = cluster.step()
-    assert (first.behind_since, again.behind_since) == (cluster.now - 60, cluster.now - 60)
-
-
 def test_a_topic_that_was_created_again_while_its_id_was_not_known_is_noticed() -> None:
     cluster = MiniCluster(end=100)
     cluster.commit_offset(10)
@@ -48,21 +34,6 @@ def test_a_topic_that_was_created_again_while_its_id_was_not_known_is_noticed() 
     assert (found.status, found.behind_since) == ("RECREATED", None)
     assert cluster.tracker.topic_id(TOPIC) == OTHER_ID
     assert cluster.tracker.samples()[TOPIC, 0].pairs() == [(100, cluster.now)]
-
-
-def test_the_id_and_the_samples_of_a_topic_that_nobody_asks_for_are_forgotten() -> None:
-    cluster = MiniCluster(end=100)
-    cluster.commit_offset(10)
-    cluster.step()
-    assert set(cluster.tracker.samples()) == {(TOPIC, 0)}
-    cluster.tracker.observe({}, {}, {}, cluster.now)
-    assert (dict(cluster.tracker.samples()), cluster.tracker.topic_id(TOPIC)) == ({}, None)
-
-
-def test_a_commit_without_the_id_of_its_topic_is_of_the_topic_that_is_there() -> None:
-    cluster = MiniCluster(end=100)
-    cluster.commit = Commit(10, None, 0, cluster.now)
-    assert cluster.step().lag == 90
 
 
 def test_the_last_offset_is_no_lag_if_it_is_the_marker_of_a_transaction() -> None:
@@ -94,12 +65,6 @@ def test_a_task_without_a_commit_has_a_row_with_its_owner_and_the_ends_of_its_lo
     assert (without_topology.subtopology_id, without_topology.task_id) == (None, None)
 
 
-def test_a_task_is_named_as_kafka_names_it() -> None:
-    cluster = MiniCluster(tasks=TASKS, end=100)
-    cluster.commit_offset(10)
-    assert cluster.step().task_id == "0_0"
-
-
 @pytest.mark.parametrize("since", [None, 999_000.0])
 def test_a_rewind_of_an_earlier_run_lasts_an_hour_from_its_beginning(since: float | None) -> None:
     tracker, start = LagTracker(), 1_000_000.0
@@ -118,14 +83,6 @@ def test_a_rewind_of_an_earlier_run_lasts_an_hour_from_its_beginning(since: floa
     assert status(begun + 3601) != "REWOUND"
 
 
-def test_what_is_allowed_is_no_lag_and_more_than_that_is() -> None:
-    cluster = MiniCluster(tracker=LagTracker(lambda group_id: 50 if group_id == GROUP else 0), end=100)
-    cluster.commit_offset(50)
-    assert cluster.step().behind_since is None
-    cluster.produce(1)
-    assert cluster.step().behind_since == cluster.now
-
-
 def test_whether_what_was_deleted_unseen_at_the_end_were_records_is_not_known_and_a_marker_alone_is_none() -> None:
     cluster = MiniCluster(end=100, start=100)
     cluster.commit_offset(99)
@@ -137,26 +94,6 @@ def test_whether_what_was_deleted_unseen_at_the_end_were_records_is_not_known_an
     cluster.end, cluster.start = 200, 100
     cluster.commit_offset(99)
     assert cluster.step().status == "LOST"
-
-
-def test_a_topic_whose_id_was_not_known_for_a_pass_is_the_same() -> None:
-    cluster = MiniCluster(end=100)
-    cluster.commit_offset(10)
-    first = cluster.step()
-    cluster.topic_id = None
-    assert cluster.step().lag == 90
-    cluster.topic_id = TOPIC_ID
-
-    assert cluster.step().behind_since == first.behind_since
-    assert len(cluster.tracker.samples()[TOPIC, 0]) > 1
-
-
-def test_one_record_of_ten_minutes_ago_is_lag_until_it_is_known_to_be_a_marker() -> None:
-    cluster = MiniCluster(tasks=TASKS, end=100)
-    cluster.commit_offset(100)
-    cluster.step()
-    cluster.produce(1)
-    assert [cluster.step(600).status, cluster.step().status] == ["STOPPED", "OK"]
 
 
 def test_a_partition_whose_end_is_not_known_keeps_nothing_from_the_others() -> None:
@@ -171,14 +108,6 @@ def test_a_partition_whose_end_is_not_known_keeps_nothing_from_the_others() -> N
         (TOPIC, 0): [(100, NOW)],
         (TOPIC, 2): [(200, NOW)],
     }
-
-
-@pytest.mark.parametrize("start", [None, 0])
-def test_a_commit_of_offset_0_has_the_whole_log_before_it(start: int | None) -> None:
-    found = observe(Commit(0, TOPIC_ID), LogEnds(100, start, topic_id=TOPIC_ID))
-
-    assert (found.lag, found.lost_offsets) == (100, start)
-    assert found.status == "UNKNOWN"
 
 
 def test_the_lag_of_records_that_were_deleted_is_as_old_as_the_first_one_that_is_left() -> None:
@@ -202,14 +131,6 @@ def test_a_loss_is_proven_if_the_commits_are_known_up_to_when_the_start_was(aske
     cluster.start_at = cluster.now + 30 - asked
 
     assert cluster.step().status == status
-
-
-@pytest.mark.parametrize("offset", [None, 10])
-def test_a_task_without_an_owner_names_none(offset: int | None) -> None:
-    found = observe(Commit(offset, TOPIC_ID), LogEnds(100, 0, topic_id=TOPIC_ID), GroupTasks({TOPIC: "0"}))
-
-    assert (found.task_id, found.member_id, found.process_id, found.client_host) == ("0_0", None, None, None)
-    assert found.is_unowned
 
 
 @pytest.mark.parametrize("offset", [None, 10])

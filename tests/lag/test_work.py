@@ -136,14 +136,6 @@ def test_a_task_restores_half_an_hour_from_the_first_member_that_it_came_to_sinc
     assert (work.restoring is not None, work.stalled is not None) == (restores, not restores)
 
 
-def test_a_task_that_has_moved_since_it_came_to_its_member_restores_no_more() -> None:
-    tasks = {GROUP: replace(RUNS, stateful=frozenset({"0"}))}
-    rows = [owned(member_id="m" if n < 4 else "other", committed_offset=90 + (n >= 6)) for n in range(20)]
-    work = passes(rows, tasks)[GROUP]
-    assert (work.restoring, work.stalled.count, work.progressed_at) == (None, 1, T0 + 6 * 30)
-    assert passes([*rows, rows[-1]._replace(member_id="third")], tasks)[GROUP].restoring.count == 1
-
-
 @pytest.mark.parametrize("state", ["stable_since", "rebalancing_since"])
 @pytest.mark.parametrize(("seconds", "restores"), [(1799, True), (1800, False)])
 def test_a_run_that_begins_knows_by_the_state_of_the_group_when_its_tasks_came(
@@ -169,12 +161,6 @@ def test_a_pass_that_knows_nothing_leaves_what_was_known_as_it_was() -> None:
     assert (some_away.stalled.count, some_away.unknown, some_away.known_at) == (1, 1, T0 + 900)
 
 
-def test_after_a_restart_of_the_job_the_stored_rows_say_since_when() -> None:
-    stored = owned(behind_since=T0 - 1000, committed_at=T0 - 900)
-    stalled = passes([stored])[GROUP].stalled
-    assert stalled.since == T0 - 900
-
-
 @pytest.mark.parametrize(
     ("status", "since", "stalled_since"),
     [("STALLED", T0 - 900, T0 - 900), ("STALLED", None, None), ("BEHIND", T0 - 900, None)],
@@ -185,24 +171,6 @@ def test_after_a_restart_an_offset_that_is_committed_again_and_again_has_not_mov
     stored = owned(status=status, status_since=since, behind_since=T0 - 1000, committed_at=T0 - 10)
     stalled = passes([stored])[GROUP].stalled
     assert (stalled and stalled.since) == stalled_since
-
-
-def test_a_run_that_begins_without_the_times_of_commits_lets_stateful_tasks_restore() -> None:
-    tasks = {GROUP: replace(RUNS, stateful=frozenset({"0"}))}
-    assert passes([owned(committed_at=None)] * 11, tasks)[GROUP].restoring.count == 1
-
-
-@pytest.mark.parametrize("before", [90, None])
-def test_the_first_offset_that_a_run_saw_is_kept(before: int | None) -> None:
-    offsets = [before, 200, 300, None, 250]
-    rows = [owned(committed_offset=one, lag=one and 10, log_end_offset=310) for one in offsets]
-    works = [passes(rows[: count + 1])[GROUP] for count in range(len(rows))]
-    assert [one.progress[TOPIC, 0].first for one in works] == [before, *[before or 200] * 4]
-
-
-def test_a_first_pass_that_knows_nothing_says_so() -> None:
-    blind = passes([owned(lag=None, log_end_offset=None, status="UNKNOWN")])[GROUP]
-    assert (blind.known_at, blind.is_blind, blind.unknown, blind.waiting) == (0.0, True, 1, 0)
 
 
 def test_a_topic_that_was_created_again_has_work_if_its_log_has_records() -> None:
@@ -236,20 +204,6 @@ def test_whether_a_group_is_to_read_records_without_a_commit_is_uncertain(
         assert (come.waiting, come.uncertain) == (1, 0)
 
 
-def test_when_a_group_committed_is_known_although_it_never_did_for_some_partitions() -> None:
-    never = owned(partition=1, committed_offset=None, committed_at=None, lag=None, lag_seconds=None, status="UNKNOWN")
-    work = passes([[owned(committed_at=T0 - 100), never, owned(partition=2, committed_at=T0 - 200)]])[GROUP]
-    assert (work.committed_at, work.progressed_at) == (T0 - 100, T0 - 100)
-    none = passes([never])[GROUP]
-    assert (none.committed_at, none.progressed_at) == (None, None)
-
-
-@pytest.mark.parametrize(("seconds", "expected"), [([10.0, 70.0], 70.0), ([10.0, None], None)])
-def test_a_group_catches_up_when_its_last_partition_does(seconds: list[float | None], expected: float | None) -> None:
-    rows = [owned(partition=number, catch_up_seconds=one) for number, one in enumerate(seconds)]
-    assert passes([rows])[GROUP].catch_up_seconds == expected
-
-
 def test_what_waits_is_as_old_as_its_oldest_record_or_where_no_age_is_known_as_the_work() -> None:
     moves = [
         [owned(committed_offset=90 + n, lag_seconds=40.0), owned(partition=1, committed_offset=n, lag_seconds=300.0)]
@@ -263,20 +217,6 @@ def test_what_waits_is_as_old_as_its_oldest_record_or_where_no_age_is_known_as_t
     assert passes([owned(lag=0)])[GROUP].waits_since is None
 
 
-def test_a_group_of_which_one_partition_restores_and_one_is_stalled_has_one_of_each() -> None:
-    tasks = {GROUP: GroupTasks({TOPIC: "0", "other": "1"}, stateful=frozenset({"1"}), has_members=True)}
-    both = [
-        [
-            owned(lag=10 + n, log_end_offset=100 + n),
-            owned(topic="other", subtopology_id="1", member_id="m" if n < 4 else "n", lag=5 + n, log_end_offset=95 + n),
-        ]
-        for n in range(20)
-    ]
-    work = passes(both, tasks)[GROUP]
-    assert (work.stalled.count, work.stalled.offsets) == (1, 29)
-    assert (work.restoring.count, work.restoring.offsets) == (1, 24)
-
-
 def test_what_was_lost_is_counted_over_all_partitions() -> None:
     lost = [
         owned(partition=n, status="LOST", status_since=T0 - n, lost_offsets=count) for n, count in enumerate([7, 5])
@@ -284,14 +224,6 @@ def test_what_was_lost_is_counted_over_all_partitions() -> None:
     held = owned(partition=2, status="LOST", status_since=T0, lag=None, lost_offsets=None)
     work = passes([[*lost, held, owned(partition=3, lost_offsets=None)]])[GROUP]
     assert (work.lost, work.lost_since, [one.partition for one in work.lost_rows]) == (12, T0 - 1, [0, 1, 2])
-
-
-def test_the_longest_time_between_records_is_known_and_slowly_forgotten() -> None:
-    ends = [100, 110, 110, 110, 120, 130]
-    works = [passes([owned(log_end_offset=end) for end in ends[: n + 1]])[GROUP] for n in range(len(ends))]
-    assert [one.arrival_gap for one in works] == pytest.approx([0, 0, 0, 0, 90, 89.1])
-    assert works[-1].arrived_at == T0 + 150
-    assert works[3].arrived_at == T0 + 30
 
 
 def test_only_topics_that_delete_by_age_have_a_retention() -> None:
@@ -308,19 +240,6 @@ def test_only_topics_that_delete_by_age_have_a_retention() -> None:
         ("g", "retention.bytes", "1000"),
     ]
     assert retention_seconds(facts) == {"a": 60.0, "d": 1.0, "g": 0.001}
-
-
-def test_a_run_that_begins_in_the_middle_of_an_outage_counts_from_the_last_commit() -> None:
-    half_an_hour = {"committed_at": T0 - 1_860, "lag_seconds": 3_000.0, "lag": 10, "status": "BEHIND"}
-    stalled = passes([owned(**half_an_hour)])[GROUP].stalled
-    assert (stalled.since, stalled.offsets) == (T0 - 1_860, 10)
-
-
-def test_a_run_that_begins_counts_from_the_arrival_of_the_oldest_record_if_that_came_after_the_last_commit() -> None:
-    idle = {"committed_at": T0 - 3 * 86_400, "lag": 1_000, "status": "BEHIND"}
-    assert passes([owned(**idle, lag_seconds=60.0)])[GROUP].stalled is None
-    assert passes([owned(**idle, lag_seconds=400.0)])[GROUP].stalled.since == T0 - 400
-    assert passes([owned(**idle, lag_seconds=None)])[GROUP].stalled is None
 
 
 def test_a_group_that_commits_while_old_records_wait_is_not_stalled_when_a_run_begins() -> None:

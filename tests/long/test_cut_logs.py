@@ -69,7 +69,8 @@ def test_a_job_that_dies_at_any_step_of_the_repair_goes_on_after_its_next_start(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    check_deaths(three_brokers, topic, read, tmp_path, monkeypatch, STEPS)
+    check_cut_while_away(three_brokers, topic, read, tmp_path, MANY, leaders_paused=True)
+    check_deaths(read, tmp_path, monkeypatch, STEPS)
 
 
 def test_a_job_reads_on_by_itself_where_records_were_deleted_before_it_read_them(

@@ -7,7 +7,6 @@ import math
 import re
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -17,11 +16,9 @@ from prometheus_client.core import Metric as MetricFamily
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from deploy.generate import metrics
 from streaming_app.config.sections import MetricsSettings
 from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.job.group_cache import GroupCache
-from streaming_app.metrics.collector import GroupSource, MetricSources, make_registry
+from streaming_app.metrics.collector import MetricSources, make_registry
 from streaming_app.metrics.group_metrics import GROUP_METRICS
 from streaming_app.metrics.job_metrics import JOB_METRICS
 from streaming_app.metrics.lag_metrics import LAG_METRICS
@@ -258,12 +255,6 @@ def test_names_that_need_escapes_are_returned_unchanged(scrape: Scrape) -> None:
     assert groups_with_series(scrape([group(name)])) == [name]
 
 
-def test_the_group_cache_is_a_source_of_groups(tmp_path: Path) -> None:
-    cache: GroupSource = GroupCache(tmp_path, "default", timedelta(hours=1))
-    assert cache.groups() == {}
-    assert cache.rebalances_total("a") == 0
-
-
 def test_the_table_of_names_of_other_exporters_names_metrics_and_columns_that_exist() -> None:
     rows = [line.split("|")[3] for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| ")][2:]
     assert len(rows) > 20
@@ -272,10 +263,3 @@ def test_the_table_of_names_of_other_exporters_names_metrics_and_columns_that_ex
     assert used <= {metric.name for metrics in defined for metric in metrics}
     columns = {tuple(name.split(".")) for row in rows for name in re.findall(r"`(\w+\.\w+)`", row)}
     assert columns <= {(one.name, column.name) for one in (*tables(), *views()) for column in one.columns}
-
-
-def test_the_page_of_all_metrics_has_each_of_them_once() -> None:
-    names = [line.split("`")[1] for line in metrics.page().splitlines() if line.startswith("| `")]
-    defined: list[tuple[Metric[Any], ...]] = [JOB_METRICS, GROUP_METRICS, LAG_METRICS]
-    assert names == [metric.name for metrics in defined for metric in metrics]
-    assert len(names) == len(set(names))

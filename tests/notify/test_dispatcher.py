@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import datetime, timezone
-
 import pytest
 
-from streaming_app.alerts.alert import FIRING, Alert, Delivery
+from streaming_app.alerts.alert import Alert
 from streaming_app.alerts.notification_queue import Grouping
 from streaming_app.alerts.outbox import Results
-from streaming_app.notify.dispatcher import jittered
 from streaming_app.notify.message import AlertGroup
 from streaming_app.notify.sink import Sink, TextSink
 from streaming_app.notify.webhook import WebhookSettings
@@ -21,61 +17,25 @@ from tests.support.receivers import HttpReceiver, Response
 from tests.support.waiting import thread_names, wait_until
 
 
-class ScriptedSink(Sink):
-    """Raises the errors of its script, then accepts everything."""
-
-    def __init__(self, *script: Exception, resend: float | None = None) -> None:
-        super().__init__("script")
-        self.resend_seconds = resend
-        self.script = list(script)
-        self.sent: list[tuple[str | None, str]] = []
-        self.resent: list[list[str | None]] = []
-        self.closed = False
-
-    def send(self, alert: Alert, event: str) -> None:
-        if self.script:
-            raise self.script.pop(0)
-        self.sent.append((alert.group_id, event))
-
-    def resend(self, alerts: Iterable[Alert]) -> None:
-        self.resent.append([alert.group_id for alert in alerts])
-
-    def close(self) -> None:
-        self.closed = True
-
-
 class Chat(TextSink):
-    """Keeps the groups of each message."""
+    """Raises the errors of its script, then keeps the groups of each message."""
 
-    def __init__(self) -> None:
+    def __init__(self, *script: Exception) -> None:
         super().__init__("chat")
+        self.script = list(script)
         self.sent: list[list[str]] = []
 
     def send(self, alert: Alert, event: str) -> None:
         self.send_group(AlertGroup((alert,), event))
 
     def send_group(self, group: AlertGroup) -> None:
+        if self.script:
+            raise self.script.pop(0)
         self.sent.append(sorted(map(str, group.group_ids)))
 
 
 def hook(url: str, name: str) -> Sink:
     return WebhookSettings(type="webhook", name=name, url=url, timeout=300).sink()
-
-
-def test_each_sink_is_notified_and_each_delivery_is_reported(receiver: HttpReceiver) -> None:
-    alert = make_alert("a", "b", "removed", resolved=True)
-    with Sending(hook(receiver.url, "a"), hook(receiver.url, "b")) as dispatcher:
-        dispatcher.send([alert])
-        statuses = dispatcher.status()
-    assert sorted((one.sink, one.event, one.attempts, one.error) for _, one in dispatcher.deliveries) == [
-        ("a", "firing", 1, None),
-        ("a", "resolved", 1, None),
-        ("b", "firing", 1, None),
-        ("b", "resolved", 1, None),
-    ]
-    assert {fingerprint for fingerprint, _ in dispatcher.deliveries} == {alert.fingerprint}
-    assert all(one.sent_at and one.sent_at <= datetime.now(timezone.utc) for _, one in dispatcher.deliveries)
-    assert [(one.name, one.sent, one.failed, one.waiting) for one in statuses] == [("a", 2, 0, 0), ("b", 2, 0, 0)]
 
 
 def test_a_receiver_that_was_down_gets_everything_when_it_is_up_again() -> None:
@@ -113,55 +73,21 @@ def test_a_sink_that_hangs_does_not_delay_other_sinks_or_the_shutdown(receiver: 
     assert dispatcher.lines == []
 
 
-def test_a_receiver_that_asks_for_a_pause_gets_it(receiver: HttpReceiver) -> None:
-    receiver.responses.append(Response(429, {"Retry-After": "3600"}))
-    with Sending(hook(receiver.url, "hook")) as dispatcher:
-        dispatcher.offer(*(make_alert("hook", group_id=str(number)) for number in range(5)))
-        assert wait_until(lambda: dispatcher.status()[0].failed == 1)
-        assert not dispatcher.flush(PATIENT)  # it does not wait so long, as no attempt is due
-    assert len(receiver.requests) == 1
-
-
 def test_bugs_in_a_sink_or_the_caller_stop_nothing_and_reveal_no_secret(caplog: pytest.LogCaptureFixture) -> None:
     secret = f"hunter{2}"  # in pieces, because the log contains source lines
-    script = ScriptedSink(RuntimeError(secret))
+    chat = Chat(RuntimeError(secret))
 
     class Failing(Sending):
         def delivered(self, results: Results) -> None:
             del results
             raise ValueError(secret)
 
-    with Failing(script) as dispatcher:
-        dispatcher.send([make_alert("script")])
-    assert script.sent == [("payments", FIRING)]
+    with Failing(chat, grouping=Grouping(0, 0)) as dispatcher:
+        dispatcher.send([make_alert("chat")])
+    assert chat.sent == [["payments"]]
     assert "RuntimeError" in caplog.text
     assert "ValueError" in caplog.text
     assert secret not in caplog.text + str(dispatcher.lines)
-
-
-def test_a_sink_that_needs_it_gets_what_fires_again() -> None:
-    script = ScriptedSink(resend=3600)
-    with Sending(script) as dispatcher:
-        sent = Delivery("script", FIRING, datetime.now(timezone.utc), 1)
-        dispatcher.offer(make_alert(group_id="a", deliveries=(sent,)))
-        assert wait_until(lambda: script.resent == [["a"]])
-    assert script.sent == []
-
-
-def test_pauses_double_up_to_the_maximum_with_jitter() -> None:
-    backoff = jittered()
-    for failures, longest in ((1, 1), (2, 2), (5, 16), (9, 256), (10, 300), (10_000, 300)):
-        pauses = {backoff.pause(failures) for _ in range(50)}
-        assert all(longest / 2 <= pause <= longest for pause in pauses)
-        assert len(pauses) > 1
-
-
-def test_close_closes_the_sinks_and_stops_their_threads() -> None:
-    script = ScriptedSink(resend=60)
-    with Sending(script) as dispatcher:
-        dispatcher.send([make_alert("script")])
-    assert script.closed
-    assert "alerts-script" not in thread_names()
 
 
 def test_closing_sends_what_only_waits_for_others() -> None:
@@ -170,3 +96,4 @@ def test_closing_sends_what_only_waits_for_others() -> None:
     dispatcher.offer(*(make_alert("chat", group_id=group) for group in "abc"))
     dispatcher.close(PATIENT)
     assert chat.sent == [["a", "b", "c"]]
+    assert "alerts-chat" not in thread_names()

@@ -5,7 +5,6 @@ From the dispatcher to real receivers.
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 from streaming_app.alerts.alert import FIRING, Alert
@@ -64,13 +63,6 @@ def test_a_maintenance_of_the_brokers_is_one_message_in_a_chat_and_single_alerts
     assert all(delivery.sent_at and delivery.attempts == 1 for found in by_sink.values() for delivery in found)
 
 
-def test_a_message_about_alerts_of_several_severities_shows_the_highest() -> None:
-    alerts = (make_alert(severity="info"), make_alert(severity="critical"), make_alert(severity="warning"))
-    group = AlertGroup(alerts, FIRING)
-    assert group.severity == "critical"
-    assert "severity: critical" in format_group_message(group)
-
-
 def test_a_group_that_fired_twice_is_one_group_and_alerts_about_the_job_are_alerts() -> None:
     twice = AlertGroup((make_alert(), make_alert(opened_at=SINCE), make_alert(group_id="other")), FIRING)
     assert format_group_title(twice) == "[FIRING] not-ready: 2 groups (cluster prod)"
@@ -95,9 +87,3 @@ def test_links_to_the_page_are_of_the_group_and_an_alert_without_one_has_none() 
     assert settings.page_link(make_alert(group_id="x" * 32_000)) is None
     overview = make_settings(type="webhook", url="https://hook", page_url="https://p/{cluster}")
     assert overview.page_link(make_alert(group_id=None)) == "https://p/prod"
-
-
-def test_the_time_of_a_message_is_that_of_its_last_alert() -> None:
-    later = make_alert(opened_at=SINCE + timedelta(hours=1), pending_since=SINCE - timedelta(hours=1))
-    group = AlertGroup((make_alert(), later), FIRING)
-    assert (group.at, group.since) == (later.opened_at, later.pending_since)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from streaming_app.alerts.alert import FIRING, RESOLVED, Delivery
+from streaming_app.alerts.alert import FIRING, RESOLVED
 from streaming_app.notify.alertmanager import AlertmanagerSettings
 from tests.alerts.examples import make_alert
 from tests.notify.sending import Sending
@@ -45,75 +44,26 @@ def test_the_watchdog_fires_until_the_heartbeats_end(alertmanager: Alertmanager)
     assert wait_until(lambda: alertmanager.alerts() == [])  # as after the death of the job
 
 
-def test_an_alert_becomes_active_stays_active_and_is_resolved(
-    alertmanager: Alertmanager, receiver: HttpReceiver
-) -> None:
-    settings = AlertmanagerSettings(
-        type="alertmanager",
-        urls=(alertmanager.url,),
-        resend=1,
-        labels={"team": "a"},
-        runbook_url="https://wiki#{rule}",
-    )
-    with Sending(settings.sink()) as dispatcher:
-        opened = now()
-        alert = make_alert("alertmanager", opened_at=opened)
-        dispatcher.offer(alert)
-        assert wait_until(lambda: bool(alertmanager.alerts()))
-        [active] = alertmanager.alerts()
-        assert active["status"]["state"] == "active"
-        assert active["labels"] == {
-            "alertname": "not-ready",
-            "severity": "critical",
-            "cluster": "prod",
-            "group": "payments",
-            "team": "a",
-        }
-        assert active["annotations"]["summary"] == alert.summary
-        assert active["annotations"]["runbook_url"] == "https://wiki#not-ready"
-        assert wait_until(lambda: notifications(receiver) == [("firing", "payments")])
-
-        first_end = active["endsAt"]
-        assert wait_until(lambda: bool(alertmanager.alerts()) and alertmanager.alerts()[0]["endsAt"] > first_end)
-        assert alertmanager.alerts()[0]["status"]["state"] == "active"
-
-        resolved: dict[str, Any] = {"opened_at": opened, "resolved_at": now(), "resolved": True}
-        dispatcher.offer(make_alert("alertmanager", **resolved))
-        assert wait_until(lambda: ("resolved", "payments") in notifications(receiver))
-        assert alertmanager.alerts() == []
-        assert notifications(receiver) == [("firing", "payments"), ("resolved", "payments")]
-    assert [(one.event, one.attempts, one.error) for _, one in dispatcher.deliveries] == [
-        ("firing", 1, None),
-        ("resolved", 1, None),
-    ]
-
-
-def test_an_alertmanager_that_lost_its_alerts_gets_all_firing_ones_again(
-    alertmanager: Alertmanager, receiver: HttpReceiver
-) -> None:
-    sink = AlertmanagerSettings(type="alertmanager", urls=(alertmanager.url,), resend=1).sink()
-    with Sending(sink) as dispatcher:
-        sent = (Delivery("alertmanager", "firing", now(), 1),)
-        dispatcher.offer(*(make_alert(group_id=str(number), deliveries=sent, opened_at=now()) for number in range(3)))
-        assert wait_until(lambda: len(alertmanager.alerts()) == 3)
-        assert dispatcher.status()[0].sent == 0
-        assert wait_until(lambda: len(notifications(receiver)) == 3)
-
-
-def test_the_death_of_the_job_resolves_nothing_and_the_next_run_ends_what_is_over(
+def test_an_alert_stays_active_also_after_the_death_of_the_job_until_the_next_run_resolves_it(
     alertmanager: Alertmanager, receiver: HttpReceiver
 ) -> None:
     settings = AlertmanagerSettings(type="alertmanager", urls=(alertmanager.url,), resend=1)
     opened = now()
     with Sending(settings.sink()) as before:
         before.offer(make_alert("alertmanager", opened_at=opened))
+        assert wait_until(lambda: bool(alertmanager.alerts()))
+        [active] = alertmanager.alerts()
+        assert active["status"]["state"] == "active"
         assert wait_until(lambda: notifications(receiver) == [("firing", "payments")])
+        assert wait_until(lambda: alertmanager.alerts()[0]["endsAt"] > active["endsAt"])  # it was sent again
     [one] = alertmanager.alerts()
     assert datetime.fromisoformat(one["endsAt"].replace("Z", "+00:00")) > now() + timedelta(days=6)  # by itself
     with Sending(settings.sink()) as after:
         after.offer(make_alert("alertmanager", opened_at=opened, resolved_at=now(), resolved=True))
         assert wait_until(lambda: notifications(receiver) == [("firing", "payments"), ("resolved", "payments")])
         assert alertmanager.alerts() == []
+    found = [(one.event, one.attempts, one.error) for _, one in (*before.deliveries, *after.deliveries)]
+    assert found == [("firing", 1, None), ("firing", 1, None), ("resolved", 1, None)]
 
 
 def test_an_alert_that_becomes_worse_takes_the_place_of_what_it_was_also_after_a_restart(

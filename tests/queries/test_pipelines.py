@@ -48,12 +48,6 @@ def test_groups_in_a_circle_are_each_others_roots() -> None:
     assert circle.roots({"a", "b"}) == [Root("a", ("b",), ("b",)), Root("b", ("a",), ("a",))]
 
 
-def test_a_group_that_reads_what_it_writes_is_not_after_itself() -> None:
-    loop = Pipelines((Read("a", "x"),), (Write("a", "x"),))
-    assert loop.downstream("a") == ()
-    assert loop.roots({"a"}) == [Root("a", (), ())]
-
-
 names = st.sampled_from("abcde")
 
 

@@ -30,17 +30,14 @@ def test_a_program_that_does_not_exist_is_one_clear_line(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("program", "code"), [("pass", 0), ("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", 137)]
 )
-def test_the_exit_code_is_the_programs_own(program: str, code: int, tmp_path: Path) -> None:
-    process = Process(python(program), tmp_path / "log")
+def test_the_exit_code_is_the_programs_own_and_what_it_prints_is_in_the_log(
+    program: str, code: int, tmp_path: Path
+) -> None:
+    begin = "import sys; print('out', flush=True); print('err', file=sys.stderr); "
+    process = Process(python(begin + program), tmp_path / "log")
     assert process.wait(MINUTES) == code
     process.stop()
     assert process.exit_code == code
-
-
-def test_output_and_errors_go_to_the_log(tmp_path: Path) -> None:
-    process = Process(python("import sys; print('out'); print('err', file=sys.stderr)"), tmp_path / "log")
-    process.wait(MINUTES)
-    process.stop()
     assert sorted((tmp_path / "log").read_text().split()) == ["err", "out"]
 
 

@@ -1,5 +1,3 @@
-import pytest
-
 from streaming_app.sandbox.member import build_description, internal_topic, subtopology, topology
 
 
@@ -17,11 +15,6 @@ def test_copartition_groups_are_given_by_name_and_sent_as_indexes_of_the_sorted_
         {"source_topics": [1], "source_topic_regex": [], "repartition_source_topics": [0]},
         {"source_topics": [0], "source_topic_regex": [0], "repartition_source_topics": []},
     ]
-
-
-def test_a_copartition_group_with_an_unknown_source_raises_a_value_error() -> None:
-    with pytest.raises(ValueError, match=r"^not a source of this subtopology: b$"):
-        subtopology("0", source_topics=["a"], copartition_groups=[["a", "b"]])
 
 
 def test_a_description_has_the_sources_stores_and_sinks_of_its_topology() -> None:

@@ -30,6 +30,10 @@ class ClientConfig(NamedTuple):
     listener: str
     properties: Mapping[str, str]
 
+    def at(self, harness: SecurityHarness) -> dict[str, str]:
+        """The properties with the address of the listener."""
+        return {**self.properties, "bootstrap.servers": harness.broker.address(self.listener)}
+
     def with_properties(self, **properties: str) -> ClientConfig:
         """The same with other properties: `ssl_keystore_type` for `ssl.keystore.type`."""
         changed = {name.replace("_", "."): value for name, value in properties.items()}
@@ -42,6 +46,13 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecurityHarnes
     with start_secure_broker(tmp_path_factory.mktemp("secured")) as harness:
         join_group(harness)
         yield harness
+
+
+@pytest.fixture
+def without_acls(secured: SecurityHarness) -> Iterator[None]:
+    """Takes all ACLs away after the test."""
+    yield
+    secured.allow()
 
 
 def join_group(harness: SecurityHarness) -> None:

@@ -31,6 +31,7 @@ from tests.support.waiting import wait_until
 PASSWORD = 'p4ss;"w0rd'  # noqa: S105 - of these tests
 SECRETS = (PASSWORD, "p4ss", "store-s3cret", "key-s3cret", "client-s3cret")
 USER = "job"
+_ONLY_TLS = ("MUTUAL", "EXPIRED", "WRONGHOST")
 _AUDIENCE, _ISSUER = "kafka", "https://issuer.example"
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _ANY_RESOURCE = ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY)
@@ -46,17 +47,11 @@ class Keys(NamedTuple):
     client: KeyAndCertificate
     token_key: ec.EllipticCurvePrivateKey
 
-    def create_token(self, lifetime: float = 86_400.0) -> str:
+    def create_token(self) -> str:
         """Create a JWT with which the broker authenticates USER."""
         now = int(time.time())
-        claims = {
-            "sub": USER,
-            "iat": now,
-            "exp": now + int(lifetime),
-            "scope": "kafka",
-            "aud": _AUDIENCE,
-            "iss": _ISSUER,
-        }
+        times = {"iat": now, "exp": now + 86_400}
+        claims = {"sub": USER, "scope": "kafka", "aud": _AUDIENCE, "iss": _ISSUER, **times}
         header = {"alg": "ES256", "kid": "1", "typ": "JWT"}
         signed = ".".join(_base64url(json.dumps(part).encode()) for part in (header, claims))
         r, s = utils.decode_dss_signature(self.token_key.sign(signed.encode(), ec.ECDSA(hashes.SHA256())))
@@ -66,9 +61,8 @@ class Keys(NamedTuple):
         """The public key that verifies the tokens, as a JSON web key set."""
         point = self.token_key.public_key().public_numbers()
         numbers = {name: _base64url(value.to_bytes(32, "big")) for name, value in (("x", point.x), ("y", point.y))}
-        return json.dumps(
-            {"keys": [{"kty": "EC", "crv": "P-256", "kid": "1", "alg": "ES256", "use": "sig", **numbers}]}
-        )
+        key = {"kty": "EC", "crv": "P-256", "kid": "1", "alg": "ES256", "use": "sig", **numbers}
+        return json.dumps({"keys": [key]})
 
 
 class SecurityHarness(NamedTuple):
@@ -99,9 +93,9 @@ def start_secure_broker(directory: Path) -> Iterator[SecurityHarness]:
     ca = create_authority()
     keys = Keys(ca, create_certificate(ca, USER), ec.generate_private_key(ec.SECP256R1()))
     certificates = {
-        "": create_certificate(ca, "broker", host="127.0.0.1"),
-        "listener.name.expired.": create_certificate(ca, "broker", host="127.0.0.1", expired=True),
-        "listener.name.wronghost.": create_certificate(ca, "broker", host="other.example"),
+        "": create_certificate(ca, "broker", hosts=("127.0.0.1",)),
+        "listener.name.expired.": create_certificate(ca, "broker", hosts=("127.0.0.1",), expired=True),
+        "listener.name.wronghost.": create_certificate(ca, "broker", hosts=("other.example",)),
     }
     key_set = directory / "keys.json"
     key_set.write_text(keys.key_set(), "utf-8")
@@ -127,13 +121,7 @@ def start_secure_broker(directory: Path) -> Iterator[SecurityHarness]:
         key_store = write_pem_store(directory / f"broker-{number}.pem", own=certificate)
         properties[f"{prefix}ssl.keystore.location"] = str(key_store)
     listeners = SecureListeners(
-        protocols={
-            "SECURE": "SASL_SSL",
-            "MUTUAL": "SSL",
-            "SASL": "SASL_PLAINTEXT",
-            "EXPIRED": "SSL",
-            "WRONGHOST": "SSL",
-        },
+        protocols={"SECURE": "SASL_SSL", "SASL": "SASL_PLAINTEXT", **dict.fromkeys(_ONLY_TLS, "SSL")},
         scram=[f"SCRAM-SHA-{bits}=[name={USER},iterations=4096,password={PASSWORD}]" for bits in (256, 512)],
         java_options=[f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={key_set.as_uri()}"],
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-
 import pytest
 from kafka.admin import ACLOperation, ACLResourcePatternType, ResourcePattern, ResourceType
 
@@ -11,28 +9,25 @@ from streaming_app.checks.brokers import check_brokers
 from streaming_app.checks.result import FAILED, OK, SKIPPED, WARNING, Result
 from tests.security.security_harness import SecurityHarness
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("without_acls")]
 TOPIC = ResourcePattern(ResourceType.TOPIC, "__consumer_offsets")
 OWN_GROUPS = ResourcePattern(ResourceType.GROUP, "streams-groups", ACLResourcePatternType.PREFIXED)
 ALL_GROUPS, ALL_TOPICS = ResourcePattern(ResourceType.GROUP, "*"), ResourcePattern(ResourceType.TOPIC, "*")
 CLUSTER = ResourcePattern(ResourceType.CLUSTER, "kafka-cluster")
 REQUIRED = ((ACLOperation.READ, TOPIC), (ACLOperation.DESCRIBE, OWN_GROUPS))
-OPTIONAL = (
-    (ACLOperation.DESCRIBE, ALL_GROUPS),
-    (ACLOperation.DESCRIBE, ALL_TOPICS),
-    (ACLOperation.DESCRIBE_CONFIGS, TOPIC),
-    (ACLOperation.DESCRIBE_CONFIGS, CLUSTER),
-    (ACLOperation.DESCRIBE_CONFIGS, ALL_GROUPS),
-    (ACLOperation.DESCRIBE_CONFIGS, ALL_TOPICS),
-    (ACLOperation.DESCRIBE, CLUSTER),
-    (ACLOperation.DESCRIBE, ResourcePattern(ResourceType.TRANSACTIONAL_ID, "*")),
-)
-
-
-@pytest.fixture(autouse=True)
-def _without_acls(secured: SecurityHarness) -> Iterator[None]:
-    yield
-    secured.allow()
+OPTIONAL = {
+    "ACL Describe on Group:*": (ACLOperation.DESCRIBE, ALL_GROUPS),
+    "ACL Describe on Topic:*": (ACLOperation.DESCRIBE, ALL_TOPICS),
+    "ACL DescribeConfigs on Topic:__consumer_offsets": (ACLOperation.DESCRIBE_CONFIGS, TOPIC),
+    "ACL DescribeConfigs on Cluster": (ACLOperation.DESCRIBE_CONFIGS, CLUSTER),
+    "ACL DescribeConfigs on Group:*": (ACLOperation.DESCRIBE_CONFIGS, ALL_GROUPS),
+    "ACL DescribeConfigs on Topic:*": (ACLOperation.DESCRIBE_CONFIGS, ALL_TOPICS),
+    "ACL Describe on Cluster": (ACLOperation.DESCRIBE, CLUSTER),
+    "ACL Describe on TransactionalId:*": (
+        ACLOperation.DESCRIBE,
+        ResourcePattern(ResourceType.TRANSACTIONAL_ID, "*"),
+    ),
+}
 
 
 def results(secured: SecurityHarness, topic: str = "__consumer_offsets") -> dict[str, Result]:
@@ -46,47 +41,24 @@ def results(secured: SecurityHarness, topic: str = "__consumer_offsets") -> dict
     return {result.check: result for result in check_brokers(properties, topic)}
 
 
-def statuses(found: Mapping[str, Result]) -> dict[str, str]:
-    return {check: result.status for check, result in found.items()}
-
-
-def test_with_all_acls_everything_is_right(secured: SecurityHarness) -> None:
-    secured.allow(*REQUIRED, *OPTIONAL)
+def test_what_is_only_optional_is_a_warning_and_with_all_acls_everything_is_right(secured: SecurityHarness) -> None:
+    secured.allow(*REQUIRED, *OPTIONAL.values())
     found = results(secured)
     assert {check: result for check, result in found.items() if result.status != OK} == {}
     assert set(found) == {
         "broker 1",
         "Kafka release",
         "topic",
-        "ACL DescribeConfigs on Cluster",
         "ACL Describe on Topic:__consumer_offsets",
         "ACL Read on Topic:__consumer_offsets",
-        "ACL DescribeConfigs on Topic:__consumer_offsets",
         "ACL Describe on Group:streams-groups (prefixed)",
-        "ACL Describe on Group:*",
-        "ACL Describe on Topic:*",
-        "ACL DescribeConfigs on Group:*",
-        "ACL DescribeConfigs on Topic:*",
-        "ACL Describe on Cluster",
-        "ACL Describe on TransactionalId:*",
+        *OPTIONAL,
         "clock",
     }
-
-
-def test_what_is_only_optional_is_a_warning(secured: SecurityHarness) -> None:
     secured.allow(*REQUIRED)
     found = results(secured)
-    assert FAILED not in statuses(found).values()
-    assert {check for check, result in found.items() if result.status == WARNING} == {
-        "ACL DescribeConfigs on Cluster",
-        "ACL DescribeConfigs on Topic:__consumer_offsets",
-        "ACL Describe on Group:*",
-        "ACL Describe on Topic:*",
-        "ACL DescribeConfigs on Group:*",
-        "ACL DescribeConfigs on Topic:*",
-        "ACL Describe on Cluster",
-        "ACL Describe on TransactionalId:*",
-    }
+    assert FAILED not in {result.status for result in found.values()}
+    assert {check for check, result in found.items() if result.status == WARNING} == set(OPTIONAL)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +87,7 @@ def test_each_missing_acl_is_named_with_the_command_that_grants_it(
 
 
 def test_a_topic_that_does_not_exist_yet_is_a_warning_since_the_job_waits_for_it(secured: SecurityHarness) -> None:
-    secured.allow(*REQUIRED, *OPTIONAL)
+    secured.allow(*REQUIRED, *OPTIONAL.values())
     found = results(secured, "missing")
     assert found["topic"].status == WARNING
     assert found["clock"].status == SKIPPED

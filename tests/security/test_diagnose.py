@@ -31,14 +31,16 @@ MakeConfig = Callable[[ClientConfigs, str, Path], ClientConfig]
 """Returns the client configuration of a mechanism with something wrong in it."""
 
 
-def with_wrong_password(configs: ClientConfigs, name: str, _directory: Path) -> ClientConfig:
-    jaas = configs[name].properties["sasl.jaas.config"]
-    return configs[name].with_properties(sasl_jaas_config=jaas.replace(PASSWORD.replace('"', '\\"'), "0ther"))
+def with_wrong(secret: str) -> MakeConfig:
+    def make(configs: ClientConfigs, name: str, _directory: Path) -> ClientConfig:
+        jaas = configs[name].properties["sasl.jaas.config"]
+        assert secret in jaas
+        return configs[name].with_properties(sasl_jaas_config=jaas.replace(secret, "0ther"))
+
+    return make
 
 
-def with_wrong_client_secret(configs: ClientConfigs, name: str, _directory: Path) -> ClientConfig:
-    jaas = configs[name].properties["sasl.jaas.config"]
-    return configs[name].with_properties(sasl_jaas_config=jaas.replace("client-s3cret", "0ther"))
+with_wrong_password = with_wrong(PASSWORD.replace('"', '\\"'))
 
 
 def without_client_certificate(configs: ClientConfigs, name: str, _directory: Path) -> ClientConfig:
@@ -66,25 +68,18 @@ def at(listener: str, protocol: str | None = None) -> MakeConfig:
     return make
 
 
+_REJECTED = diagnose.CLIENT_CERTIFICATE_REJECTED
 CASES: Mapping[str, tuple[MakeConfig, str, str]] = {
     "wrong password": (with_wrong_password, "PLAIN", diagnose.CREDENTIALS_REJECTED),
     "wrong SCRAM password": (with_wrong_password, "SCRAM-SHA-512", diagnose.CREDENTIALS_REJECTED),
     "mechanism not enabled": (at("SASL", "SASL_PLAINTEXT"), "SCRAM-SHA-512", diagnose.MECHANISM_NOT_ENABLED),
     "wrong client secret": (
-        with_wrong_client_secret,
+        with_wrong("client-s3cret"),
         "token from an endpoint",
         "returned no token: HTTP status 401",
     ),
-    "no client certificate": (
-        without_client_certificate,
-        "certificate in PEM",
-        diagnose.CLIENT_CERTIFICATE_REJECTED,
-    ),
-    "untrusted client certificate": (
-        with_untrusted_client_certificate,
-        "certificate in PEM",
-        diagnose.CLIENT_CERTIFICATE_REJECTED,
-    ),
+    "no client certificate": (without_client_certificate, "certificate in PEM", _REJECTED),
+    "untrusted client certificate": (with_untrusted_client_certificate, "certificate in PEM", _REJECTED),
     "expired certificate": (at("EXPIRED", "SSL"), "PLAIN", diagnose.CERTIFICATE_EXPIRED),
     "certificate of another host": (at("WRONGHOST", "SSL"), "PLAIN", diagnose.HOST_NAME_MISMATCH),
     "untrusted authority": (with_other_authority, "PLAIN", diagnose.UNTRUSTED_AUTHORITY),
@@ -176,9 +171,8 @@ def test_topic_metadata_warns_once_about_the_same_failure(
     config = with_wrong_password(client_configs, "SCRAM-SHA-512", tmp_path)
     address = secured.broker.address(config.listener)
     warnings: list[str] = []
-    topics = TopicMetadata({**config.properties, "bootstrap.servers": address}, warnings.append)
-    assert topics(["orders"]) is None
-    assert topics(["orders"]) is None
+    topics = TopicMetadata(config.at(secured), warnings.append)
+    assert [topics(["orders"]), topics(["orders"])] == [None, None]
     (line,) = warnings
     assert "derived from the log alone, because topics cannot be described" in line
     assert f"{address} rejected the credentials of --command-config" in line

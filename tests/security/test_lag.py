@@ -17,21 +17,7 @@ from tests.security.security_harness import SecurityHarness
 from tests.support.lag_cluster import LagCluster
 from tests.support.offsets_log import RawRecord
 
-pytestmark = pytest.mark.broker
-
-
-@pytest.fixture(autouse=True)
-def _without_acls(secured: SecurityHarness) -> Iterator[None]:
-    yield
-    secured.allow()
-
-
-def topic_named(name: str) -> ResourcePattern:
-    return ResourcePattern(ResourceType.TOPIC, name)
-
-
-def group_named(name: str) -> ResourcePattern:
-    return ResourcePattern(ResourceType.GROUP, name)
+pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("without_acls")]
 
 
 @pytest.fixture
@@ -61,7 +47,8 @@ def test_the_lag_of_hidden_topics_is_null_and_one_line_names_them_and_the_acl(
         client.commit_offsets(group, {(shown, 0): 2, (hidden, 0): 2})
     cluster = LagCluster(tmp_path / "warehouse", client, read_offsets, server)
     cluster.read_log(group_id, other)
-    secured.allow((ACLOperation.DESCRIBE, topic_named(shown)), (ACLOperation.DESCRIBE, group_named(group_id)))
+    allowed = ResourcePattern(ResourceType.TOPIC, shown), ResourcePattern(ResourceType.GROUP, group_id)
+    secured.allow(*((ACLOperation.DESCRIBE, one) for one in allowed))
 
     result = cluster.passes.run(admin)
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import javaproperties
 import pytest
@@ -26,7 +26,7 @@ from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.reader import WarehouseReader
 from tests.security.conftest import ClientConfig, join_group
 from tests.security.security_harness import SECRETS, SecurityHarness
-from tests.support.job_runner import run_job
+from tests.support.job_runner import run_once
 from tests.support.reading import read_once
 from tests.support.running_job import job_in_thread
 from tests.support.waiting import wait_until
@@ -39,10 +39,8 @@ TOPIC = "__consumer_offsets"
 _TOPIC = ResourcePattern(ResourceType.TOPIC, TOPIC)
 DESCRIBE_TOPIC = (ACLOperation.DESCRIBE, _TOPIC)
 READ_TOPIC = (ACLOperation.READ, _TOPIC)
-DESCRIBE_OWN_GROUPS = (
-    ACLOperation.DESCRIBE,
-    ResourcePattern(ResourceType.GROUP, "streams-groups", ACLResourcePatternType.PREFIXED),
-)
+_OWN_GROUPS = ResourcePattern(ResourceType.GROUP, "streams-groups", ACLResourcePatternType.PREFIXED)
+DESCRIBE_OWN_GROUPS = (ACLOperation.DESCRIBE, _OWN_GROUPS)
 DESCRIBE_APPLICATIONS = (ACLOperation.DESCRIBE, ResourcePattern(ResourceType.TOPIC, "missing"))
 DESCRIBE_GROUPS = (ACLOperation.DESCRIBE, ResourcePattern(ResourceType.GROUP, "g"))
 JOB = (DESCRIBE_TOPIC, READ_TOPIC, DESCRIBE_OWN_GROUPS)
@@ -66,6 +64,7 @@ def warehouse(
     secured: SecurityHarness,
     client_configs: Mapping[str, ClientConfig],
     tmp_path_factory: pytest.TempPathFactory,
+    spark: SparkSession,
     create_warehouse: Callable[[Path], Path],
 ) -> Path:
     """Tables of a job that ran with the ACLs of the job alone, its password from a config provider."""
@@ -85,9 +84,10 @@ def warehouse(
     create_warehouse(directory / "tables")
     join_group(secured)  # tests of another module may have run for long since it joined
     config = write_properties(directory, properties)
-    result = run_job(secured.broker.address(client_config.listener), directory / "tables", "--command-config", config)
-    assert (result.returncode, result.stderr) == (0, "")
-    assert all(secret not in result.stdout for secret in SECRETS)
+    everything: dict[str, Any] = {"offsets": {}, "lag": {}, "command_config": config}
+    lines = run_once(spark, secured.broker.address(client_config.listener), directory / "tables", **everything)
+    assert lines[-1] == "Done: all available records are processed."
+    assert all(secret not in line for secret in SECRETS for line in lines)
     return directory / "tables"
 
 
@@ -103,7 +103,7 @@ def verify(address: str, config: Path, warehouse: Path) -> Result:
     return CliRunner().invoke(main, ["verify", *options, "--command-config", str(config)])
 
 
-def test_the_command_runs_with_the_acls_of_the_job_alone(warehouse: Path) -> None:
+def test_the_job_runs_with_the_acls_of_the_job_alone(warehouse: Path) -> None:
     rows = WarehouseReader(warehouse).rows("SELECT group_id, state FROM groups")
     assert rows == [{"group_id": "g", "state": "NotReady"}]
 
@@ -164,10 +164,8 @@ def test_the_job_names_the_acl_that_is_missing(
     message: str,
 ) -> None:
     secured.allow(*(acl for acl in JOB if acl is not missing and missing is not DESCRIBE_TOPIC))
-    client_config = client_configs["PLAIN"]
-    properties = {**client_config.properties, "bootstrap.servers": secured.broker.address(client_config.listener)}
     with pytest.raises(JobError, match=message) as raised:
-        describe_offsets_topic(spark, properties, TOPIC)
+        describe_offsets_topic(spark, client_configs["PLAIN"].at(secured), TOPIC)
     assert "\n" not in str(raised.value)
 
 
@@ -225,10 +223,8 @@ def test_topics_that_may_not_be_described_are_not_taken_for_missing(
     secured: SecurityHarness, client_configs: Mapping[str, ClientConfig]
 ) -> None:
     secured.allow(*JOB)
-    client_config, lines = client_configs["PLAIN"], []
-    topics = TopicMetadata(
-        {**client_config.properties, "bootstrap.servers": secured.broker.address(client_config.listener)}, lines.append
-    )
+    lines: list[str] = []
+    topics = TopicMetadata(client_configs["PLAIN"].at(secured), lines.append)
     assert topics(["missing"]) is None
     topics.close()
     assert lines == []

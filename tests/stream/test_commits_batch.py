@@ -21,7 +21,7 @@ from streaming_app.tables.newest_tables import NAMES, NewestTables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_writer import SparkWriter
 from streaming_app.tables.which_writer import NEWEST
-from tests.support.frames import Pair, assert_leaves_no_session, batch, limit_delta_rs, write_offset_log
+from tests.support.frames import Pair, batch, limit_delta_rs, write_offset_log
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -96,13 +96,19 @@ def _whole(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, create_warehouse: Callable[[Path], Path]
 ) -> Path:
     path = create_warehouse(tmp_path_factory.mktemp("commits"))
-    write(spark, path, [])
+    useless = next(number for number, (key, _) in enumerate(history()) if key[1] == 22)
+    cuts = [3, 9, useless, useless + 1, 15]
+    write_offset_log(path / "_checkpoints" / "default~offsets", [*cuts, len(list(history()))])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(commits_batch, "find_newest", lambda _: pytest.fail("the batches are small"))
+        limit_delta_rs(patched, records=0)  # of the streams groups, whose records take much more
+        write(spark, path, cuts)
     return path
 
 
 @pytest.fixture
 def written(_whole: Path, tmp_path: Path) -> Path:
-    """A warehouse into which the history was written as one batch."""
+    """A warehouse into which the history was written in batches that one job reads."""
     return Path(shutil.copytree(_whole, tmp_path / "written"))
 
 
@@ -131,29 +137,11 @@ def test_the_newest_record_of_each_key_is_in_the_tables(expected: dict[str, list
     assert (bad["error_kind"], bad["offset"], bad["group_id"]) == ("UnknownValueVersion", 15, "bad")
 
 
-def test_batches_that_one_job_reads_give_the_same_tables(
-    spark: SparkSession,
-    expected: dict[str, list[dict[str, Any]]],
-    empty_warehouse: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    useless = next(number for number, (key, _) in enumerate(history()) if key[1] == 22)
-    cuts = [3, 9, useless, useless + 1, 15]
-    monkeypatch.setattr(commits_batch, "find_newest", lambda _: pytest.fail("the batches are small"))
-    limit_delta_rs(monkeypatch, records=0)  # of the streams groups, whose records take much more
-    write_offset_log(empty_warehouse / "_checkpoints" / "default~offsets", [*cuts, len(list(history()))])
-    write(spark, empty_warehouse, cuts)
-    assert content(empty_warehouse) == expected
-
-
-@pytest.mark.parametrize(("hash_of_key", "batches"), [(newest_records.HASH, 0), ("length(key)", 2)])
 def test_where_keys_have_the_same_hash_they_are_read_again_by_key(
     spark: SparkSession,
     expected: dict[str, list[dict[str, Any]]],
     empty_warehouse: Path,
     monkeypatch: pytest.MonkeyPatch,
-    hash_of_key: str,
-    batches: int,
 ) -> None:
     by_key: list[DataFrame] = []
 
@@ -162,32 +150,24 @@ def test_where_keys_have_the_same_hash_they_are_read_again_by_key(
         return find_newest_by_key(batch)
 
     monkeypatch.setattr(commits_batch, "find_newest_by_key", find_by_key)
-    monkeypatch.setattr(newest_records, "HASH", hash_of_key)
+    monkeypatch.setattr(newest_records, "HASH", "length(key)")
     write(spark, empty_warehouse, [])
-    assert len(by_key) == batches
+    assert len(by_key) == 2
     assert content(empty_warehouse) == expected
 
 
-@pytest.mark.parametrize("few_records", [100_000, 0], ids=["by this process", "by Spark's workers"])
-@pytest.mark.parametrize("cuts", [[3, 9, 10, 15], [1, 18]], ids=str)
-def test_where_batches_end_and_who_decodes_them_makes_no_difference(
-    spark: SparkSession,
-    expected: dict[str, list[dict[str, Any]]],
-    written: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    few_records: int,
-    cuts: list[int],
+def test_batches_that_workers_of_spark_decode_after_a_reset_give_the_same_tables(
+    spark: SparkSession, expected: dict[str, list[dict[str, Any]]], written: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limit_delta_rs(monkeypatch, NEWEST, records=few_records)
-    writer = SparkWriter(spark, str(written), "default")
-    NewestTables(writer, "default", 30).delete()
-    # As after --reset: events and quarantine are there already.
+    limit_delta_rs(monkeypatch, NEWEST, records=0)
+    NewestTables(SparkWriter(spark, str(written), "default"), "default", 30).delete()
+    cuts = [9, 10, 18]  # events and quarantine are there already
     outcomes = write(spark, written, cuts, start=100)
     assert content(written) == expected
     assert [outcome.drifted for outcome in outcomes] == [0] * len(cuts) + [1, 1]
 
 
-@pytest.mark.parametrize("stop_before", [1, 2, 3, 4])
+@pytest.mark.parametrize("stop_before", [2, 4])
 def test_a_batch_that_is_interrupted_anywhere_and_repeated_leaves_out_nothing_and_repeats_nothing(
     spark: SparkSession,
     expected: dict[str, list[dict[str, Any]]],
@@ -234,16 +214,6 @@ def test_a_compaction_changes_nothing_but_the_number_of_rows(
     for view in ("offsets", "all_groups"):
         seen = spark.sql(f"SELECT * FROM {view} ORDER BY group_id").toArrow().to_pylist()
         assert seen == [{name: row[name] for name in seen[0]} for row in expected[view]]
-
-
-def test_large_batches_leave_no_session_in_the_jvm(
-    spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Spark clones a session for what is persisted, and never forgets it, see `tables.spark_sql.persist`."""
-    limit_delta_rs(monkeypatch, NEWEST, records=0)
-    write(spark, empty_warehouse, [])
-    starts = iter((100, 200, 300))
-    assert_leaves_no_session(spark, lambda: write(spark, empty_warehouse, [3, 9], start=next(starts)))
 
 
 def test_a_batch_without_such_records_writes_nothing(spark: SparkSession, empty_warehouse: Path) -> None:

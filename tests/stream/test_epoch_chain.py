@@ -54,22 +54,13 @@ def test_what_a_log_has_comes_after_what_is_known_of_it() -> None:
 @pytest.mark.parametrize(
     ("log", "parting"),
     [
-        (Log([1] * 5 + [4] * 5, 4), 10),
-        (Log([1] * 5 + [4] * 5 + [6] * 9, 6), 10),
-        (Log([1] * 5 + [4] * 5, 9), 10),
-        (Log([1] * 5 + [4] * 3, 6), 8),
-        (Log([1] * 5 + [4] * 3 + [6] * 9, 6), 8),
-        (Log([1] * 3, 6), 3),
-        (Log([1] * 3 + [6] * 20, 6), 3),
-        (Log([6] * 20, 6), 0),
-        (Log([], 6), 0),
-        (Log([1] * 3, 3), 3),
+        pytest.param(Log([1] * 5 + [4] * 5 + [6] * 9, 6), 10, id="longer"),
+        pytest.param(Log([1] * 5 + [4] * 5, 4), 10, id="the same leader"),
+        pytest.param(Log([1] * 3 + [6] * 20, 6), 3, id="cut in an earlier epoch and regrown"),
+        pytest.param(Log([], 6), 0, id="empty"),
+        pytest.param(Log([1] * 3, 3), 3, id="a leader of an older epoch"),
     ],
-    ids=[
-        "same", "longer", "another leader", "cut", "cut and regrown", "cut in an earlier epoch",
-        "cut in an earlier epoch and regrown", "another log", "empty", "a leader of an older epoch",
-    ],
-)  # fmt: skip
+)
 def test_a_log_parts_from_what_was_read_where_the_first_record_is_another(log: Log, parting: int) -> None:
     assert find_parting(chain((1, 0), (4, 5)), 10, log.end_of) == parting
 

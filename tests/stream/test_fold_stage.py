@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from offsets_decoder import encode
+from streaming_app.groups.group import Event
 from streaming_app.groups.partition import partition_of
 from streaming_app.groups.topology import topology_hash
 from streaming_app.stream import fold_stage
@@ -18,6 +19,7 @@ from streaming_app.stream.outcome import FoldOptions, GroupOutcome
 from streaming_app.stream.outputs import APPENDED, COUNTS, EVENTS, FOLDED_DDL, QUARANTINE, take_rows
 from streaming_app.tables.definitions import table
 from tests.support.encoded import metadata_record
+from tests.support.event_chain import gaps
 from tests.support.warehouses import arrow_schema, arrow_type
 
 START = datetime(2026, 11, 1, tzinfo=timezone.utc)
@@ -131,6 +133,36 @@ def test_a_record_with_a_time_that_python_cannot_hold_is_one_without_a_time(us: 
     assert (refused["value"], refused["timestamp"]) == (b"value", None)
 
 
+def test_times_out_of_order_or_missing_change_neither_state_nor_history() -> None:
+    """State and order come from offsets, times are as written: a clock may be set back, a mirrored topic has none."""
+    at, member = {"group_id": "g"}, {"group_id": "g", "member_id": "m"}
+    stored = {"epoch": 2, "validated_topology_epoch": 0, "last_assignment_configs": []}
+    pairs = [  # a member joins, gets its assignment, becomes stable, and pushes a description twice
+        encode(19, member, {"client_id": "c"}),
+        encode(23, at, {"epoch": 0, "subtopologies": [{"subtopology_id": "0", "source_topics": ["in"]}]}),
+        encode(17, at, stored),
+        encode(20, at, {"assignment_epoch": 2}),
+        encode(22, member, {"member_epoch": 2, "state": 1}),
+        encode(17, at, {**stored, "stored_description_topology_epoch": 0}),
+        encode(17, at, {**stored, "stored_description_topology_epoch": -2}),
+        encode(17, at, {**stored, "stored_description_topology_epoch": 0}),
+    ]
+    jumping = [START + timedelta(seconds=second) for second in (0, -60, 0, 60, -86_400, 0, -1, 0)]
+    without = [datetime.fromtimestamp(-0.001, timezone.utc)] * len(pairs)  # as Spark shows Kafka's -1
+    for written, times in ((jumping, [None, *(jumping[n] for n in (4, 7, 6, 7))]), (without, [None] * 5)):
+        (row,) = fold([{**one, "timestamp": time} for one, time in zip(records(pairs), written, strict=True)])
+        wanted = {"state": "Stable", "description_status": "CURRENT", "unsolicited_pushes": 1, "member_count": 1}
+        assert {name: row[name] for name in wanted} == wanted
+        events = [Event(**{name: one[name] for name in Event._fields}) for one in row["events"]]
+        assert list(gaps("g", events, row)) == []
+        states = [event.new for event in sorted(events, key=lambda one: one.offset) if event.kind == "state"]
+        assert states == ["Assigning", "Reconciling", "Stable"]
+        # No operation holds both the topology and record 17, so the log does not prove when the group was created.
+        columns = ("first_seen_at", "state_since", "description_since", "last_unsolicited_push_at", "updated_at")
+        assert [row[name] for name in columns] == times
+        assert written is jumping or {event.at for event in events} == {None}
+
+
 def test_snapshots_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = [
         one for epoch in range(2, 8) for one in (*group("g", epoch, [f"m{epoch}"]), assigned("g", epoch, TOO_LATE))
@@ -141,13 +173,19 @@ def test_snapshots_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert whole[0]["quarantined"] == 6
 
 
-def test_a_row_that_arrow_cannot_hold_puts_its_records_into_quarantine(monkeypatch: pytest.MonkeyPatch) -> None:
+def let_rows_be_too_large(monkeypatch: pytest.MonkeyPatch, *group_ids: str) -> None:
+    """Let the rows of these groups have a value that Arrow cannot hold."""
+
     def too_large(self: Any, fold: Any) -> dict[str, Any]:
         row = with_group(self, fold)
-        return row | {"group_epoch": 1 << 40} if row["group_id"] == "bad" else row
+        return row | {"group_epoch": 1 << 40} if row["group_id"] in group_ids else row
 
     with_group = GroupOutcome.with_group
     monkeypatch.setattr(GroupOutcome, "with_group", too_large)
+
+
+def test_a_row_that_arrow_cannot_hold_puts_its_records_into_quarantine(monkeypatch: pytest.MonkeyPatch) -> None:
+    let_rows_be_too_large(monkeypatch, "bad")
     folded = fold(records([*group("bad"), *group("good")]))
     assert set(by_id(folded)) == {"good"}
     (alone,) = [row for row in folded if row["group_id"] is None]
@@ -158,12 +196,8 @@ def test_a_row_that_arrow_cannot_hold_puts_its_records_into_quarantine(monkeypat
 def test_a_row_that_arrow_cannot_hold_loses_no_record_of_a_group_that_has_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """The records before a snapshot are no longer held: such a group is set aside, and a release reads all of them."""
 
-    def too_large(self: Any, fold: Any) -> dict[str, Any]:
-        row = with_group(self, fold)
-        return row | {"group_epoch": 1 << 40} if row["group_id"] in ("bad", "new") else row
-
-    with_group, before = GroupOutcome.with_group, fold(records([*group("bad"), *group("good")]))
-    monkeypatch.setattr(GroupOutcome, "with_group", too_large)
+    before = fold(records([*group("bad"), *group("good")]))
+    let_rows_be_too_large(monkeypatch, "bad", "new")
     monkeypatch.setattr(fold_stage, "_SNAPSHOT_EVERY", 2)
     many = [one for epoch in (3, 4, 5) for name in ("bad", "good", "new") for one in group(name, epoch)]
     folded = fold(records([*many, assigned("bad", 5, TOO_LATE)], first=50), stored_rows(before))
@@ -236,13 +270,7 @@ def test_the_row_of_a_group_carries_its_new_topologies_and_none_that_is_known() 
 
 @pytest.mark.parametrize(
     ("key", "group_id"),
-    [
-        (b"\x00\x63\x00\x01g", "g"),
-        (b"\x00\x63\x00\x02\xff\xfe", None),
-        (b"\x00\x11\x00\x09g", None),
-        (b"\x00", None),
-        (b"", None),
-    ],
+    [(b"\x00\x63\x00\x01g", "g"), (b"\x00\x63\x00\x02\xff\xfe", None), (b"\x00\x11\x00\x09g", None), (b"", None)],
 )
 @pytest.mark.parametrize("other", [True, False], ids=["beside another record", "alone"])
 def test_a_record_in_quarantine_names_its_group_whatever_else_is_in_the_batch(

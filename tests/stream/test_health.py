@@ -11,24 +11,18 @@ def batch(**other: object) -> Batch:
     return Batch(**{**CALM.__dict__, **other})
 
 
-def test_a_job_has_caught_up_once_a_batch_left_nothing_and_stays_so() -> None:
-    health = Health()
-    health.batch_done(batch(behind={0: 3}))
-    assert not health.status.caught_up
-    health.batch_done(CALM)
-    health.batch_done(batch(behind={0: 3}))
-    assert health.status.caught_up
-    assert health.status.behind == 3
-
-
-def test_being_behind_counts_from_its_beginning_to_the_end_of_the_topic() -> None:
+def test_a_job_is_behind_from_its_beginning_to_the_end_of_the_topic_and_has_caught_up_then_for_good() -> None:
     health = Health()
     health.batch_done(batch(behind={0: 3}))
     since = health.status.behind_since
     health.batch_done(batch(behind={0: 2}))
-    assert health.status.behind_since == since
+    assert (health.status.behind_since, health.status.caught_up) == (since, False)
     health.nothing_new()
-    assert health.status.behind_since is None
+    assert (health.status.behind_since, health.status.caught_up) == (None, True)
+    health = Health()
+    health.batch_done(CALM)
+    health.batch_done(batch(behind={0: 3}))
+    assert (health.status.caught_up, health.status.behind) == (True, 3)
 
 
 def test_a_batch_of_minutes_is_being_behind_since_it_began() -> None:
@@ -60,15 +54,11 @@ def test_counts_add_up_over_batches() -> None:
     counted = health.totals
     assert (counted.batches, counted.records_seen, counted.records_by_type) == (2, 10, {17: 4, 24: 1})
     assert (counted.quarantined, counted.drifted, health.status.quarantined) == (1, 2, 5)
-
-
-def test_the_stream_of_the_offsets_counts_with_the_other_one() -> None:
-    health = Health(Health())
-    assert health.offsets is not None
-    health.batch_done(batch(drifted=2))
-    health.offsets.batch_done(batch(drifted=3, quarantined=1))
-    status, totals = health.status, health.totals
-    assert (totals.drifted, totals.quarantined, status.quarantined) == (5, 1, 1)
+    both = Health(Health())
+    assert both.offsets is not None
+    both.batch_done(batch(drifted=2))
+    both.offsets.batch_done(batch(drifted=3, quarantined=1))
+    assert (both.totals.drifted, both.totals.quarantined, both.status.quarantined) == (5, 1, 1)
 
 
 def test_brokers_are_away_since_they_were_first_found_so() -> None:

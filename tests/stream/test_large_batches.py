@@ -11,13 +11,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kafka import KafkaProducer
-from kafka.errors import KafkaTimeoutError
 
 from offsets_decoder import encode
-from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.log_reader import LogReader, LogReaders, Range
-from streaming_app.sandbox.container import Broker
+from streaming_app.kafka.log_reader import LogReader, Range
 from streaming_app.stream import few_records, groups_batch, kept_records, slices, source
 from streaming_app.stream.batch_outcome import GroupsOutcome
 from streaming_app.stream.groups_batch import GroupsBatchWriter
@@ -26,14 +22,7 @@ from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_writer import SparkWriter
 from tests.support.encoded import metadata_record
-from tests.support.frames import (
-    Pair,
-    assert_leaves_no_session,
-    batch,
-    expect_few_records,
-    limit_delta_rs,
-    write_offset_log,
-)
+from tests.support.frames import Pair, assert_leaves_no_session, batch, expect_few_records, limit_delta_rs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,11 +49,12 @@ def history() -> Iterator[Pair]:
 ROWS = [(offset, START + timedelta(seconds=offset // 4), *pair) for offset, pair in enumerate(history())]
 
 
-def write_all(spark: SparkSession, path: Path, outcomes: list[GroupsOutcome] | None = None) -> None:
+def write_all(spark: SparkSession, path: Path, **settings: Any) -> list[GroupsOutcome]:
     """Write everything as batch 3, as a job does that has just started."""
-    done = [] if outcomes is None else outcomes
-    write = GroupsBatchWriter(SparkWriter(spark, str(path), "default"), "default", "topic", lambda _, o: done.append(o))
-    write(batch(spark, ROWS), 3)
+    done: list[GroupsOutcome] = []
+    writer = SparkWriter(spark, str(path), "default")
+    GroupsBatchWriter(writer, "default", "topic", lambda _, one: done.append(one), **settings)(batch(spark, ROWS), 3)
+    return done
 
 
 def content(path: Path) -> dict[str, list[Any]]:
@@ -87,20 +77,23 @@ class KilledError(BaseException):
     """Stands for the end of the process."""
 
 
+def limit_slices(monkeypatch: pytest.MonkeyPatch, slice_bytes: int) -> None:
+    for module in (groups_batch, slices, few_records):
+        monkeypatch.setattr(module, "SLICE_BYTES", slice_bytes)
+
+
 def test_a_batch_with_large_records_is_written_in_slices_and_gives_the_same_tables(
     spark: SparkSession, empty_warehouse: Path, whole: dict[str, list[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(groups_batch, "SLICE_BYTES", 200_000)
-    monkeypatch.setattr(slices, "SLICE_BYTES", 200_000)
+    limit_slices(monkeypatch, 200_000)
     written = []
     small = GroupsBatchWriter._write_small
     monkeypatch.setattr(GroupsBatchWriter, "_write_small", lambda *a: (written.append(a[-2].version), small(*a))[1])
-    outcomes: list[GroupsOutcome] = []
     read, read_alone = [], []
     to_arrow = type(batch(spark, [])).toArrow
     monkeypatch.setattr(type(batch(spark, [])), "toArrow", lambda one: (read_alone.append(one), to_arrow(one))[1])
     count_kept(monkeypatch, read)
-    write_all(spark, empty_warehouse, outcomes)
+    outcomes = write_all(spark, empty_warehouse)
     assert len(set(written)) > 4
     assert len(read) == 1  # of the whole batch: each reading takes as long as that, however few records a slice has
     assert not read_alone
@@ -114,10 +107,9 @@ def count_kept(monkeypatch: pytest.MonkeyPatch, kept: list[Any]) -> None:
     monkeypatch.setattr(KeptRecords, "summarize", lambda records: (kept.append(records), summarize(records))[1])
 
 
-def divide_small_batches(monkeypatch: pytest.MonkeyPatch, slice_bytes: int) -> None:
-    """Let slices be so large, and records of 40 kB stay in the log."""
-    for module in (groups_batch, slices, few_records):
-        monkeypatch.setattr(module, "SLICE_BYTES", slice_bytes)
+def divide_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let slices have 200 kB, and records of 40 kB stay in the log."""
+    limit_slices(monkeypatch, 200_000)
     monkeypatch.setattr(few_records, "LARGE_RECORD", 40_000)
 
 
@@ -130,16 +122,13 @@ class Record(SimpleNamespace):
 class FakeLog(LogReader):
     """Reads `ROWS`."""
 
-    def __init__(self, reads: int = 1_000) -> None:
+    def __init__(self) -> None:
         self.ranges = list[Range]()
         self.most_held = 0
-        self._reads = reads
         self._held = weakref.WeakSet[Record]()
 
     def read(self, ranges: Mapping[int, Range]) -> Iterator[Any]:
         self.ranges.append(ranges[0])
-        if len(self.ranges) > self._reads:
-            raise KafkaTimeoutError("as if the broker were away")
         start, end = ranges[0]
         for offset, at, key, value in ROWS[start:end]:
             record = Record(partition=0, offset=offset, timestamp=int(at.timestamp() * 1_000), key=key, value=value)
@@ -149,19 +138,13 @@ class FakeLog(LogReader):
 
 
 def test_large_records_of_a_small_batch_are_read_once_more_each_from_where_it_is(
-    spark: SparkSession,
-    empty_warehouse: Path,
-    whole: dict[str, list[Any]],
-    monkeypatch: pytest.MonkeyPatch,
+    spark: SparkSession, empty_warehouse: Path, whole: dict[str, list[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    divide_small_batches(monkeypatch, 200_000)
+    divide_small_batches(monkeypatch)
     expect_few_records(empty_warehouse)
     kept, log = [], FakeLog()
     count_kept(monkeypatch, kept)
-    outcomes: list[GroupsOutcome] = []
-    writer = SparkWriter(spark, str(empty_warehouse), "default")
-    done = lambda _, one: outcomes.append(one)  # noqa: E731
-    GroupsBatchWriter(writer, "default", "topic", done, open_log=lambda: nullcontext(log))(batch(spark, ROWS), 3)
+    outcomes = write_all(spark, empty_warehouse, open_log=lambda: nullcontext(log))
     assert content(empty_warehouse) == whole
     assert [(one.decoded, one.quarantined, sum(one.by_type.values())) for one in outcomes] == [(24, 3, 27)]
     assert not kept
@@ -170,71 +153,6 @@ def test_large_records_of_a_small_batch_are_read_once_more_each_from_where_it_is
     assert set(reads) == large
     assert log.most_held <= 2  # what is between large records, and is not of the slice, may be much
     assert len(reads) <= 2 * len(large)  # once for the groups that are written apart, and once for the others
-
-
-def test_a_reading_that_fails_in_a_slice_is_repeated_and_writes_each_event_once(
-    spark: SparkSession, empty_warehouse: Path, whole: dict[str, list[Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    divide_small_batches(monkeypatch, 200_000)
-    expect_few_records(empty_warehouse)
-    log = FakeLog(3)
-    for attempt in range(2):
-        writer = SparkWriter(spark, str(empty_warehouse), "default")
-        write = GroupsBatchWriter(writer, "default", "topic", lambda *_: None, open_log=lambda: nullcontext(log))
-        if attempt:
-            write(batch(spark, ROWS), 3)
-        else:
-            with pytest.raises(KafkaTimeoutError):
-                write(batch(spark, ROWS), 3)
-    assert len(log.ranges) == 3 + 1  # Spark kept the records the second time
-    assert content(empty_warehouse) == whole
-
-
-def test_many_records_of_few_groups_are_divided_by_this_process(
-    spark: SparkSession, empty_warehouse: Path, whole: dict[str, list[Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limit_delta_rs(monkeypatch, records=12)
-    monkeypatch.setattr(few_records, "APART_RECORDS", 9)
-    monkeypatch.setattr(few_records, "APART_BYTES", 1 << 30)
-    write_offset_log(empty_warehouse / "_checkpoints" / "default", range(0, 27 * 4, 27))
-    kept, written, small = [], list[int](), GroupsBatchWriter._write_small
-    count_kept(monkeypatch, kept)
-    monkeypatch.setattr(
-        GroupsBatchWriter, "_write_small", lambda *args: (written.append(args[1].num_rows), small(*args))[1]
-    )
-    writer = SparkWriter(spark, str(empty_warehouse), "default")
-    for _ in range(2):  # the second time as after a restart
-        write = GroupsBatchWriter(writer, "default", "topic", lambda *_: None, open_log=lambda: nullcontext(FakeLog()))
-        if not written:
-            write(batch(spark, []), 2)  # the first batch is not divided so
-        write(batch(spark, ROWS), 3)
-        assert content(empty_warehouse) == whole
-    assert written[:6] == [3, 5, 6, 6, 6, 1]  # first what is not of these groups
-    assert len(kept) == 2  # the first batch, and one that was divided before
-
-
-def test_large_records_of_a_broker_give_what_they_give_when_spark_keeps_them(
-    run: Callable[..., str],
-    client: StreamsGroupClient,
-    broker: Broker,
-    unique: Callable[[str], str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    divide_small_batches(monkeypatch, 200_000)
-    ranges, read = [], LogReader.read
-    monkeypatch.setattr(LogReader, "read", lambda log, places: (ranges.append(places), read(log, places))[1])
-    topic = unique("large")
-    client.create_topic(topic)
-    with KafkaProducer(bootstrap_servers=broker.bootstrap_server) as producer:
-        for _, at, key, value in ROWS:
-            producer.send(topic, value, key=key, partition=0, timestamp_ms=int(at.timestamp() * 1_000))
-        producer.flush()
-    run(topic, warehouse=tmp_path / "read again", offsets={"enabled": False})
-    assert len(ranges) > 4
-    monkeypatch.setattr(LogReaders, "open", lambda *_: nullcontext())
-    run(topic, warehouse=tmp_path / "kept by Spark", offsets={"enabled": False})
-    assert content(tmp_path / "read again") == content(tmp_path / "kept by Spark")
 
 
 def test_a_batch_of_few_records_is_divided_as_one_that_spark_keeps(
@@ -271,8 +189,7 @@ def test_a_batch_of_few_records_is_divided_as_one_that_spark_keeps(
 def test_a_batch_that_is_killed_in_a_slice_and_then_halved_writes_each_event_once(
     spark: SparkSession, empty_warehouse: Path, whole: dict[str, list[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(groups_batch, "SLICE_BYTES", 300_000)
-    monkeypatch.setattr(slices, "SLICE_BYTES", 300_000)
+    limit_slices(monkeypatch, 300_000)
     calls, kills = 0, 0
 
     def killed_after(write: Callable[..., None]) -> Callable[..., None]:
@@ -298,35 +215,27 @@ def test_a_batch_that_is_killed_in_a_slice_and_then_halved_writes_each_event_onc
     assert content(empty_warehouse) == whole
 
 
-@pytest.mark.parametrize(
-    ("count", "size", "is_read"),
-    [(12, 900_000, False), (8, 900_000, True)],
-)
+@pytest.mark.parametrize(("count", "is_read"), [(12, False), (8, True)])
 def test_large_records_leave_the_jvm_at_once_up_to_the_size_of_a_slice(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, count: int, size: int, *, is_read: bool
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, count: int, *, is_read: bool
 ) -> None:
-    sent = []
+    size, sent = 900_000, []
     to_arrow = type(batch(spark, [])).toArrow
     monkeypatch.setattr(type(batch(spark, [])), "toArrow", lambda one: sent.append(to_arrow(one)) or sent[-1])
-    rows = spark.range(count).selectExpr(
-        "X'0011000167' AS key",
-        f"cast(repeat('x', {size}) AS binary) AS value",
-        "0 AS partition",
-        "id AS offset",
-        "now() AS timestamp",
+    columns = "X'0011000167' AS key", f"cast(repeat('x', {size}) AS binary) AS value", "0 AS partition", "id AS offset"
+    few = few_records.read_few(
+        source.wanted_records(spark.range(count).selectExpr(*columns, "now() AS timestamp")), count
     )
-    few = few_records.read_few(source.wanted_records(rows), count)
     assert few is not None
     assert few.is_whole is is_read
     assert few.summarize().size == count * (size + 5)
-    most = 4 if size < slices.LARGE_RECORD else 1
-    assert sum(table.nbytes for table in sent) < most * slices.SLICE_BYTES
+    assert sum(table.nbytes for table in sent) < 4 * slices.SLICE_BYTES
 
 
 def test_batches_that_spark_writes_leave_no_session_in_the_jvm(
     spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """See the test of the same in `test_commits_batch`."""
+    """Spark clones a session for what is persisted, and never forgets it, see `tables.spark_sql.persist`."""
     limit_delta_rs(monkeypatch, records=0)
     write_all(spark, empty_warehouse)
     assert_leaves_no_session(spark, lambda: write_all(spark, empty_warehouse))

@@ -2,12 +2,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from offsets_decoder import encode
 from streaming_app.stream.epoch_chain import EpochStart
-from streaming_app.stream.newest_records import Rows, rows_stream, to_rows
+from streaming_app.stream.newest_records import Rows, to_rows
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.tables.arrow import to_table
 from tests.support.odd_group_ids import ODD
@@ -59,12 +58,6 @@ def test_every_version_of_the_value_gives_the_offset_and_nothing_that_it_does_no
     assert row["expire_at"] == (1_764_000_099_000_000 if version == 1 else None)
 
 
-def test_a_tombstone_is_a_row_without_an_offset() -> None:
-    (row,) = rows_of(encode(1, KEY, None)).offset_commits
-    assert row.get("committed_offset") is None
-    assert (row["topic"], row["partition"], row["last_offset"]) == ("in", 3, 0)
-
-
 @pytest.mark.parametrize("time", [-(1 << 63), -1, 253_402_300_800_000, (1 << 63) - 1])
 def test_a_time_that_cannot_be_shown_is_null(time: int) -> None:
     rows = rows_of(encode(1, KEY, VALUE | {"commit_timestamp": time})).offset_commits
@@ -72,11 +65,17 @@ def test_a_time_that_cannot_be_shown_is_null(time: int) -> None:
     assert to_table(rows, arrow_schema("offset_commits")).num_rows == 1
 
 
-@pytest.mark.parametrize("text", ODD.values(), ids=ODD)
-def test_names_and_metadata_that_others_chose_are_kept_as_they_are(text: str) -> None:
-    rows = rows_of(encode(1, KEY | {"group": text}, VALUE | {"metadata": text})).offset_commits
-    stored = to_table(rows, arrow_schema("offset_commits")).to_pylist()
-    assert (stored[0]["group_id"], stored[0]["metadata"]) == (text, text)
+def test_names_and_metadata_that_others_chose_are_kept_as_they_are_and_a_tombstone_has_no_offset() -> None:
+    pairs = [encode(1, KEY | {"group": text}, VALUE | {"metadata": text}) for text in ODD.values()]
+    found = rows_of(*pairs, encode(1, KEY, None)).offset_commits
+    *stored, gone = to_table(found, arrow_schema("offset_commits")).to_pylist()
+    assert [(row["group_id"], row["metadata"]) for row in stored] == [(text, text) for text in ODD.values()]
+    assert (gone["topic"], gone["partition"], gone["committed_offset"], gone["last_offset"]) == (
+        "in",
+        3,
+        None,
+        len(ODD),
+    )
 
 
 def test_records_of_groups_give_what_their_types_and_states_are_made_of() -> None:
@@ -142,31 +141,3 @@ def test_a_commit_in_a_partition_that_no_longer_holds_its_group_is_left_out() ->
     commits = [raw(encode(1, KEY, VALUE), partition=number) for number in range(50)]
     assert len(to_rows(commits, grown).offset_commits) == 1
     assert len(to_rows(commits, OPTIONS).offset_commits) == 50
-
-
-def test_workers_give_the_same_rows() -> None:
-    pairs = [
-        encode(1, KEY, VALUE),
-        encode(1, KEY, None),
-        encode(3, {"group_id": "g"}, {"epoch": 5}),
-        (b"\x00\x01", b""),
-        with_unknown_tag(encode(1, KEY, VALUE)),
-        with_unknown_tag(encode(1, KEY, VALUE)),
-    ]
-    kafka = [
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-    ]
-    batch = pa.RecordBatch.from_pylist([raw(pair, number) for number, pair in enumerate(pairs)], pa.schema(kafka))
-    names = ("offset_commits", "group_records", "quarantine")
-    fields = [(name, pa.struct(list(arrow_schema(name)))) for name in names]
-    schema = pa.schema([*fields, ("drifted", pa.int64())])
-    result = pa.Table.from_batches(rows_stream([batch], schema=schema, options=OPTIONS), schema)
-    expected = rows_of(*pairs)
-    for name in names:
-        own = [row for row in result[name].to_pylist() if row is not None]
-        assert own == to_table(getattr(expected, name), arrow_schema(name)).to_pylist()
-    assert [count for count in result["drifted"].to_pylist() if count is not None] == [2]

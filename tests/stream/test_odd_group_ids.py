@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,14 +47,19 @@ def joins(group_id: str, epoch: int) -> Iterator[Pair]:
 
 
 @pytest.fixture(scope="module", params=["few", "many"])
-def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+def warehouse(
+    spark: SparkSession,
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
+    create_warehouse: Callable[[Path], Path],
+) -> Path:
     """Every group is created, then replaced, with all others and some alone; half of them are deleted at last."""
     path = tmp_path_factory.mktemp("odd")
     session = spark.newSession()
     for name, value in USERS_CONF.items():
         session.conf.set(name, value)
     writer = SparkWriter(session, str(path), CLUSTER)
-    writer.prepare()
+    writer.prepare() if request.param == "few" else create_warehouse(path)
     write = GroupsBatchWriter(writer, CLUSTER, "topic", lambda *_: None, topics=lambda _: {})
     not_utf8 = [(b"\x00\x11" + len(one).to_bytes(2, "big") + one, b"\x00\x00") for one in NOT_UTF8]
     ids = list(ODD.values())
@@ -78,40 +84,30 @@ def state_of(group_id: str) -> str:
     return "Dead" if group_id in list(ODD.values())[::2] else "NotReady"
 
 
-@pytest.mark.parametrize("group_id", ODD.values(), ids=ODD)
-def test_a_group_of_any_id_has_one_row_with_its_last_state(warehouse: Path, group_id: str) -> None:
-    found = WarehouseReader(warehouse).rows(f"SELECT * FROM groups WHERE group_id = {quote(group_id)}")
-    assert [(row["cluster"], row["state"], row["group_epoch"]) for row in found] == [(CLUSTER, state_of(group_id), 4)]
-
-
-def test_the_tables_hold_these_groups_and_no_others(warehouse: Path) -> None:
+def test_each_group_has_one_row_with_its_last_state_and_no_other_group_has_one(warehouse: Path) -> None:
     reader = WarehouseReader(warehouse)
-    assert sorted(row["group_id"] for row in reader.rows("SELECT group_id FROM groups")) == sorted(ODD.values())
+    rows = reader.rows('SELECT group_id, "cluster", state, group_epoch FROM groups')
+    assert sorted(tuple(row.values()) for row in rows) == sorted(
+        (one, CLUSTER, state_of(one), 4) for one in ODD.values()
+    )
     events = reader.rows("SELECT group_id, new FROM group_events WHERE kind = 'group_epoch' AND new <> '3'")
     expected = [(group_id, epoch) for group_id in ODD.values() for epoch in ("2", "4")]
     assert sorted((event["group_id"], event["new"]) for event in events) == sorted(expected)
-
-
-def test_an_id_that_is_not_utf8_is_in_quarantine_with_its_bytes(warehouse: Path) -> None:
-    kept = WarehouseReader(warehouse).rows("SELECT key, group_id FROM quarantine")
-    assert sorted(row["key"][4:] for row in kept) == sorted(NOT_UTF8)
+    kept = reader.rows("SELECT key, group_id FROM quarantine")
+    assert sorted(row["key"][4:] for row in kept) == sorted(NOT_UTF8)  # what names no group, with its bytes
     assert {row["group_id"] for row in kept} == {None}
 
 
-@pytest.mark.parametrize("group_id", ODD.values(), ids=ODD)
-def test_the_commands_find_a_group_by_any_id(warehouse: Path, group_id: str) -> None:
-    reader = WarehouseReader(warehouse)
-    (row,) = find_groups(reader, CLUSTER, [group_id])
-    assert row["group_id"] == group_id
-    listed = [row["GROUP"] for row in list_groups(reader, CLUSTER)]
-    assert listed.count(group_id) == (state_of(group_id) != "Dead")
-    tables = WarehouseTables(warehouse, CLUSTER)
-    assert list(tables.rows([group_id])) == [group_id]
-    assert tables.group_ids().count(group_id) == (state_of(group_id) != "Dead")
-
-
-def test_each_group_is_a_line_of_the_commands(warehouse: Path) -> None:
-    living = [group_id for group_id in ODD.values() if state_of(group_id) != "Dead"]
+def test_the_commands_find_a_group_by_any_id_and_print_each_in_a_line(warehouse: Path) -> None:
+    reader, tables = WarehouseReader(warehouse), WarehouseTables(warehouse, CLUSTER)
+    living = sorted(group_id for group_id in ODD.values() if state_of(group_id) != "Dead")
+    for group_id in ODD.values():
+        assert reader.rows(f"SELECT group_id FROM groups WHERE group_id = {quote(group_id)}") == [
+            {"group_id": group_id}
+        ]
+        assert [row["group_id"] for row in find_groups(reader, CLUSTER, [group_id])] == [group_id]
+        assert list(tables.rows([group_id])) == [group_id]
+    assert sorted(row["GROUP"] for row in list_groups(reader, CLUSTER)) == sorted(tables.group_ids()) == living
     of_cluster = ["--warehouse", str(warehouse), "--cluster", CLUSTER]
     for command in (["list"], ["list", "--state"], ["describe", "--all-groups"]):
         ran = CliRunner().invoke(main, [*command, *of_cluster], catch_exceptions=False)
@@ -121,31 +117,14 @@ def test_each_group_is_a_line_of_the_commands(warehouse: Path) -> None:
         assert all(line.isprintable() for line in lines)
 
 
-@pytest.fixture
-def no_rows(tmp_path: Path) -> Path:
-    """A warehouse without rows, and so without a log that grows with each id."""
-    return make_warehouse(tmp_path)
+def test_alerts_of_groups_of_any_id_are_stored_and_replaced(tmp_path: Path) -> None:
+    def alerts(summary: str) -> list[Alert]:
+        one = Alert(CLUSTER, "", "StreamsGroupNotReady", "warning", FIRING, START, START, None, summary, {})
+        return [replace(one, group_id=group_id, details={"group": group_id}) for group_id in ODD.values()]
 
-
-@pytest.mark.parametrize("group_id", ODD.values(), ids=ODD)
-def test_an_alert_of_a_group_of_any_id_is_stored_and_replaced(no_rows: Path, group_id: str) -> None:
-    def alert(summary: str) -> Alert:
-        return Alert(
-            cluster=CLUSTER,
-            rule="StreamsGroupNotReady",
-            severity="warning",
-            group_id=group_id,
-            state=FIRING,
-            pending_since=START,
-            opened_at=START,
-            resolved_at=None,
-            summary=summary,
-            details={"group": group_id},
-        )
-
-    store = AlertsTable(no_rows, CLUSTER)
+    store = AlertsTable(make_warehouse(tmp_path), CLUSTER)
     for summary in ("first", "second"):
-        store.save([alert(summary)])
-    assert [one for one in store.alerts() if one.group_id == group_id] == [alert("second")]
-    store.save([], removed=[alert("second")])
-    assert [one for one in store.alerts() if one.group_id == group_id] == []
+        store.save(alerts(summary))
+    assert sorted(store.alerts(), key=str) == sorted(alerts("second"), key=str)
+    store.save([], removed=alerts("second")[1:])
+    assert store.alerts() == alerts("second")[:1]

@@ -76,15 +76,37 @@ class HeldUp(StreamingQueryListener):
     def onQueryTerminated(self, event: Any) -> None: ...  # noqa: N802 - as above
 
 
-def test_a_batch_is_known_although_its_event_arrives_late_and_the_event_changes_nothing(
-    spark: SparkSession, broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], tmp_path: Path
-) -> None:
-    topic, held_up, began = unique("held-up"), HeldUp(), datetime.now(timezone.utc)
-    client.create_topic(topic, 1)
-    with KafkaProducer(bootstrap_servers=broker.bootstrap_server) as producer:
-        producer.send(topic, b"x").get(timeout=300)
+@pytest.fixture
+def topic(client: StreamsGroupClient, unique: Callable[[str], str]) -> str:
+    name = unique("progress")
+    client.create_topic(name, 1)
+    return name
+
+
+@pytest.fixture
+def records(spark: SparkSession, broker: Broker, topic: str) -> DataFrame:
+    """The stream of the topic."""
     properties = client_properties(broker.bootstrap_server, None)
-    records = read_stream(spark, properties, describe_offsets_topic(spark, properties, topic), 1_000)
+    return read_stream(spark, properties, describe_offsets_topic(spark, properties, topic), 1_000)
+
+
+@pytest.fixture
+def send(broker: Broker, topic: str) -> Callable[[int], None]:
+    """Appends so many records to the topic."""
+
+    def append(count: int) -> None:
+        with KafkaProducer(bootstrap_servers=broker.bootstrap_server) as producer:
+            for _ in range(count):
+                producer.send(topic, b"x").get(timeout=300)
+
+    return append
+
+
+def test_a_batch_is_known_although_its_event_arrives_late_and_the_event_changes_nothing(
+    spark: SparkSession, records: DataFrame, send: Callable[[int], None], tmp_path: Path
+) -> None:
+    held_up, began = HeldUp(), datetime.now(timezone.utc)
+    send(1)
     spark.streams.addListener(held_up)
     try:
         with reading(spark, records, tmp_path) as (health, lines):
@@ -100,36 +122,12 @@ def test_a_batch_is_known_although_its_event_arrives_late_and_the_event_changes_
     assert (after, totals.batches, len(lines)) == (status, 1, 2)
 
 
-def test_the_first_trigger_of_a_query_shows_that_nothing_is_new(
-    spark: SparkSession, broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], tmp_path: Path
+def test_the_first_trigger_of_a_query_shows_whether_something_is_new_and_a_record_that_is_read_again_counts_once(
+    spark: SparkSession, records: DataFrame, send: Callable[[int], None], tmp_path: Path
 ) -> None:
-    topic = unique("first-trigger")
-    client.create_topic(topic, 1)
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server)
-    producer.send(topic, b"x").get(timeout=300)
-    producer.close()
-    properties = client_properties(broker.bootstrap_server, None)
-    records = read_stream(spark, properties, describe_offsets_topic(spark, properties, topic), 1_000)
-    with reading(spark, records, tmp_path) as (health, lines):
-        assert health.totals.batches == 1
-        assert [line.partition(":")[0] for line in lines] == ["batch 0", "Caught up"]
-    with reading(spark, records, tmp_path) as (health, lines):
-        assert health.totals.batches == 0
-        assert lines == ["Caught up: waiting for new records."]
-
-
-def test_a_record_of_a_batch_that_is_read_more_than_once_is_seen_once(
-    spark: SparkSession, broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], tmp_path: Path
-) -> None:
-    topic = unique("read-again")
-    client.create_topic(topic, 1)
-    properties = client_properties(broker.bootstrap_server, None)
-    records = read_stream(spark, properties, describe_offsets_topic(spark, properties, topic), 1_000)
-    with KafkaProducer(bootstrap_servers=broker.bootstrap_server) as producer:
-        for count in (3, 2):  # the second batch does not begin at the first offset
-            for _ in range(count):
-                producer.send(topic, b"x")
-            producer.flush()
-            with reading(spark, records, tmp_path, times=3) as (health, lines):
-                assert health.totals.records_seen == count
-                assert f"{count} records seen" in lines[0]
+    for count in (3, 0, 2):  # the last batch does not begin at the first offset
+        send(count)
+        with reading(spark, records, tmp_path, times=3) as (health, lines):
+            assert (health.totals.batches, health.totals.records_seen) == (int(count > 0), count)
+            assert lines[-1] == "Caught up: waiting for new records."
+            assert count == 0 or f"{count} records seen" in lines[0]

@@ -48,8 +48,9 @@ def second_stream(writer: SparkWriter) -> Callable[[DataFrame, int], None]:
     return CommitsBatchWriter(writer, tables, options, lambda *_: pytest.fail("done"), check_topic=refuse)
 
 
-@pytest.mark.parametrize("is_small", [True, False], ids=["one job", "many jobs"])
-@pytest.mark.parametrize("stream", [main_stream, second_stream])
+@pytest.mark.parametrize(
+    ("stream", "is_small"), [(main_stream, False), (second_stream, True)], ids=["groups, many jobs", "commits, one job"]
+)
 def test_nothing_of_a_batch_is_written_if_the_topic_is_another_one_by_then(
     spark: SparkSession,
     empty_warehouse: Path,

@@ -22,7 +22,7 @@ from streaming_app.stream.repair import GroupRepair, ReadRange, RepairResult, ma
 from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_writer import SparkWriter
-from tests.support.encoded import metadata_record
+from tests.support.encoded import group_records
 from tests.support.frames import Pair, Row, batch, expect_few_records
 from tests.support.locks import WatchedLock
 
@@ -37,32 +37,18 @@ SPAN = ReadRange(partition=3, stop=10, end=20)
 @pytest.mark.parametrize(
     ("before", "now", "allowed"),
     [
-        (None, None, True),
-        (None, (3, 9), True),
-        ((3, 9), (3, 9), True),
-        ((3, 9), (3, 10), False),
-        (None, (3, 10), False),
-        ((3, 12), (3, 12), False),
-        ((3, 19), (3, 19), False),
-        ((3, 20), (3, 20), True),
-        ((3, 20), (3, 21), False),
-        ((3, 9), (3, 21), False),
-        ((3, None), (3, None), True),
-        ((2, 500), (2, 500), True),
-    ],
-    ids=[
-        "no row",
-        "a row only now",
-        "all of it was read",
-        "a batch wrote it meanwhile",
-        "a batch created it meanwhile",
-        "a batch wrote it just before",
-        "at the end of the log",
-        "beyond the end of the log",
-        "beyond the end, and written meanwhile",
-        "written meanwhile, when the log had grown",
-        "no offset",
-        "offset of another partition",
+        pytest.param(None, None, True, id="no row"),
+        pytest.param(None, (3, 9), True, id="a row only now"),
+        pytest.param((3, 9), (3, 9), True, id="all of it was read"),
+        pytest.param((3, 9), (3, 10), False, id="a batch wrote it meanwhile"),
+        pytest.param(None, (3, 10), False, id="a batch created it meanwhile"),
+        pytest.param((3, 12), (3, 12), False, id="a batch wrote it just before"),
+        pytest.param((3, 19), (3, 19), False, id="at the end of the log"),
+        pytest.param((3, 20), (3, 20), True, id="beyond the end of the log"),
+        pytest.param((3, 20), (3, 21), False, id="beyond the end, and written meanwhile"),
+        pytest.param((3, 9), (3, 21), False, id="written meanwhile, when the log had grown"),
+        pytest.param((3, None), (3, None), True, id="no offset"),
+        pytest.param((2, 500), (2, 500), True, id="offset of another partition"),
     ],
 )
 def test_a_row_is_replaced_only_if_it_holds_no_record_that_was_not_read(
@@ -74,16 +60,7 @@ def test_a_row_is_replaced_only_if_it_holds_no_record_that_was_not_read(
 
 def operation(epoch: int, group: str = G) -> list[Pair]:
     """Return the records of one rebalance of a group with one member."""
-    at, member = {"group_id": group}, {"group_id": group, "member_id": "m"}
-    tasks = [{"subtopology_id": "0", "partitions": list(range(epoch))}]
-    return [
-        encode(23, at, {"epoch": 0, "subtopologies": [{"subtopology_id": "0", "source_topics": ["in"]}]}),
-        encode(19, member, {"client_id": "c", "client_tags": [{"key": "zone", "value": "a"}]}),
-        metadata_record(at, epoch, validated_topology_epoch=0),
-        encode(21, member, {"active_tasks": tasks}),
-        encode(20, at, {"assignment_epoch": epoch}),
-        encode(22, member, {"member_epoch": epoch, "state": 1, "active_tasks": tasks}),
-    ]
+    return list(group_records(group, epoch, members=1))
 
 
 class RepairHarness:
@@ -189,11 +166,12 @@ def harness(spark: SparkSession, _written: RepairHarness, tmp_path: Path) -> Rep
 
 def test_a_wrong_row_is_replaced_and_the_history_stays(harness: RepairHarness) -> None:
     good, events = harness.row(), harness.events()
-    harness.corrupt(state="Empty", group_epoch=77, members=[], last_offset=3)
-    assert harness.run() == {G: RepairResult.REPLACED}
-    assert harness.row() == good
+    for last_offset in (3, 10_000):  # the second one is beyond the log
+        harness.corrupt(state="Empty", group_epoch=77, members=[], last_offset=last_offset)
+        assert harness.run() == {G: RepairResult.REPLACED}
+        assert harness.row() == good
     assert harness.events() == events
-    assert harness.changes == ["changed"]
+    assert harness.changes == ["changed"] * 2
 
     harness.append(operation(4))
     harness.run_batch()
@@ -204,15 +182,11 @@ def test_a_wrong_row_is_replaced_and_the_history_stays(harness: RepairHarness) -
 def test_a_missing_row_is_added_and_one_without_records_is_removed(harness: RepairHarness) -> None:
     good, other = harness.row(), harness.row("another")
     harness.corrupt(group_id="ghost", last_offset=5)
+    assert harness.run("ghost") == {"ghost": RepairResult.REPLACED}  # none of these groups has records
+    harness.corrupt(group_id="ghost", last_offset=5)
     harness.corrupt(delete=True)
     assert harness.run(G, "ghost") == dict.fromkeys((G, "ghost"), RepairResult.REPLACED)
     assert (harness.row(), harness.row("ghost"), harness.row("another")) == (good, None, other)
-
-
-def test_rows_are_removed_if_none_of_their_groups_has_records(harness: RepairHarness) -> None:
-    harness.corrupt(group_id="ghost", last_offset=5)
-    assert harness.run("ghost") == {"ghost": RepairResult.REPLACED}
-    assert (harness.row("ghost"), harness.row() is None) == (None, False)
 
 
 def test_a_row_that_agrees_with_its_records_is_kept_with_what_only_it_knows(harness: RepairHarness) -> None:
@@ -221,13 +195,6 @@ def test_a_row_that_agrees_with_its_records_is_kept_with_what_only_it_knows(harn
     assert harness.run(G, "never seen") == dict.fromkeys((G, "never seen"), RepairResult.SAME)
     assert harness.row() == before
     assert harness.changes == []
-
-
-def test_a_row_whose_offset_is_beyond_the_log_is_replaced(harness: RepairHarness) -> None:
-    good = harness.row()
-    harness.corrupt(last_offset=10_000, group_epoch=9)
-    assert harness.run() == {G: RepairResult.REPLACED}
-    assert harness.row() == good
 
 
 def test_records_that_no_batch_has_read_are_left_to_the_stream_with_their_events(harness: RepairHarness) -> None:
@@ -286,6 +253,8 @@ def test_a_repair_waits_for_the_running_batch_and_the_next_batch_for_the_repair(
         repair = Thread(target=harness.run)
         assert harness.lock.holds_up(repair)
         assert (harness.row() or {})["state"] == "Empty"
+        with pytest.raises(JobError, match="more than 0 s"), harness.write.between_batches(0):
+            pass
     repair.join()
     assert harness.row() == good
     with harness.write.between_batches(0):
@@ -295,15 +264,6 @@ def test_a_repair_waits_for_the_running_batch_and_the_next_batch_for_the_repair(
         assert harness.row() == good
     next_batch.join()
     assert (harness.row() or {})["group_epoch"] == 4
-
-
-def test_a_batch_that_does_not_end_is_an_error(harness: RepairHarness) -> None:
-    with (
-        harness.write.between_batches(0),
-        pytest.raises(JobError, match="more than 0 s"),
-        harness.write.between_batches(0),
-    ):
-        pass
 
 
 def test_nothing_is_written_once_the_repair_is_closed(harness: RepairHarness) -> None:

@@ -1,135 +1,216 @@
-"""Lost tables, lost checkpoints, topics made again: the job begins where it must, and history holds nothing twice.
+"""Whole jobs whose tables, checkpoint or topic changed: each starts where it must, and history holds nothing twice.
 
-What a job decides in which case is in `test_start_decisions`; here are whole jobs.
+What a job decides in which case is in `test_start_decisions`.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from deltalake import DeltaTable
+from kafka import TopicPartition
 
+from streaming_app.config.settings import JobConfig
 from streaming_app.errors import JobError
+from streaming_app.job import supervisor
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.tables.group_rows import GroupRows
+from streaming_app.tables.heartbeat_file import heartbeat_path
 from streaming_app.tables.reader import WarehouseReader
+from tests.support.documents import DOCS, code_blocks
 from tests.support.offsets_topic import UNDECODABLE, appending, epoch_records
+from tests.support.running_job import job_in_thread
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
-    pass
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.broker
+Write = Callable[..., int]
+Run = Callable[..., str]
 
 
 @pytest.fixture
-def write(broker: Broker) -> Iterator[Callable[..., int]]:
-    """Appends records of group g at an epoch, and one that cannot be decoded."""
+def topic(client: StreamsGroupClient, unique: Callable[[str], str]) -> str:
+    name = unique("offsets")
+    client.create_topic(name, 1, {"delete.retention.ms": str(24 * 3_600_000)})
+    return name
+
+
+@pytest.fixture
+def write(broker: Broker, topic: str) -> Iterator[Write]:
+    """Appends records of a group at an epoch, and one that cannot be decoded; returns its offset."""
     with appending(broker.bootstrap_server) as append:
-        yield lambda topic, epoch: append(topic, *epoch_records("g", epoch), UNDECODABLE)
+        yield lambda epoch, group="g", partition=0: append(
+            topic, *epoch_records(group, epoch), UNDECODABLE, partition=partition
+        )
 
 
-@pytest.fixture
-def read_topic(
-    client: StreamsGroupClient, unique: Callable[[str], str], write: Callable[..., None], run: Callable[..., str]
-) -> Callable[..., str]:
-    """Creates a topic with group g at these epochs, lets the job read it, and returns its name."""
-
-    def read(*epochs: int) -> str:
-        topic = unique("offsets")
-        client.create_topic(topic, 1)
-        for epoch in epochs:
-            write(topic, epoch)
-        run(topic)
-        return topic
-
-    return read
+def content(path: Path) -> dict[str, list[dict[str, Any]]]:
+    reader = WarehouseReader(path)
+    found = {name: reader.rows(f"SELECT * FROM {name}") for name in ("groups", "group_events", "quarantine")}
+    return {name: sorted(rows, key=lambda row: str(sorted(row.items()))) for name, rows in found.items()}
 
 
-def held(path: Path) -> tuple[int | None, int, int]:
-    """The group's epoch, the number of its events, the number of records in quarantine."""
-    opened = WarehouseReader(path)
-    groups = opened.rows("SELECT group_epoch FROM groups")
-    counts = [opened.rows(f"SELECT count(*) AS n FROM {name}")[0]["n"] for name in ("group_events", "quarantine")]
-    return (groups[0]["group_epoch"] if groups else None), *counts
+def epochs(warehouse: Path) -> dict[str, int]:
+    """The epoch of each stored group."""
+    try:
+        rows = WarehouseReader(warehouse).rows("SELECT group_id, group_epoch FROM groups")
+    except Exception:  # noqa: BLE001 - the table does not exist at the moment
+        return {}
+    return {row["group_id"]: row["group_epoch"] for row in rows}
 
 
-def test_what_is_lost_is_read_again_and_the_history_holds_nothing_twice(
-    client: StreamsGroupClient, unique: Callable[[str], str], write: Any, run: Callable[..., str], tmp_path: Path
+def created(warehouse: Path) -> list[str]:
+    """The groups of which the history says that they were created, each as often as it says so."""
+    rows = WarehouseReader(warehouse).rows("SELECT group_id FROM group_events WHERE kind = 'created' ORDER BY 1")
+    return [row["group_id"] for row in rows]
+
+
+def test_what_is_lost_or_restored_is_read_again_and_the_history_holds_nothing_twice(
+    topic: str, write: Write, run: Run, tmp_path: Path
 ) -> None:
-    topic = unique("offsets")
-    client.create_topic(topic, 1)
-    write(topic, 2)
+    write(2)
     assert "reading from the beginning" in run(topic)
-    first = held(tmp_path)
-    assert first[0] == 2
+    version = DeltaTable(tmp_path / "quarantine").version()
+    write(3)
+    write(4)
+    run(topic)
+    before = content(tmp_path)
+    assert epochs(tmp_path) == {"g": 4}
 
-    shutil.rmtree(tmp_path / "groups")
-    assert "reading from the beginning again; the history stays" in run(topic)
-    assert held(tmp_path) == first
-
-    shutil.rmtree(tmp_path / "_checkpoints")
-    write(topic, 3)
-    assert "again" in run(topic)
-    epoch, events, quarantined = held(tmp_path)
-    assert (epoch, quarantined) == (3, 2)
-    assert events > first[1]
-
+    DeltaTable(tmp_path / "quarantine").restore(version)
     shutil.rmtree(tmp_path / "group_events")
-    assert "lost or restored since: group_events; reading from the beginning; the history stays" in run(topic)
-    assert held(tmp_path) == (3, events, 2)
+    line = run(topic)
+    assert "lost or restored since: group_events, quarantine; reading from the beginning; the history stays" in line
+    assert content(tmp_path) == before
 
 
 def test_a_topic_created_again_is_refused_until_a_reset(
-    read_topic: Callable[..., str], client: StreamsGroupClient, write: Any, run: Callable[..., str], tmp_path: Path
+    topic: str, client: StreamsGroupClient, write: Write, run: Run, tmp_path: Path
 ) -> None:
-    topic = read_topic(2, 3, 4)
-    before = held(tmp_path)
+    for epoch in (2, 3, 4):
+        write(epoch)
+    run(topic)
+    before = content(tmp_path)
     client.admin.delete_topics([topic])
     client.create_topic(topic, 1)
-    write(topic, 2)
+    write(2)
     with pytest.raises(JobError, match=r"deleted and created again since .* --reset"):
         run(topic)
-    assert held(tmp_path) == before
+    assert content(tmp_path) == before
     assert "another topic than before" in run(topic, reset=True)
-    epoch, events, quarantined = held(tmp_path)
-    assert (epoch, quarantined) == (2, before[2] + 1)
-    assert events > before[1]
-    assert "resuming" in run(topic)
+    after = content(tmp_path)
+    assert epochs(tmp_path) == {"g": 2}
+    assert len(after["quarantine"]) == len(before["quarantine"]) + 1
+    assert len(after["group_events"]) > len(before["group_events"])
 
 
 def test_a_reading_from_the_beginning_that_is_interrupted_writes_no_event_twice(
-    read_topic: Callable[..., str],
-    run: Callable[..., str],
+    topic: str, write: Write, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(2)
+    write(3)
+    run(topic)
+    before, replace, calls = content(tmp_path), GroupRows.replace, list[object]()
+
+    def fail(*arguments: Any) -> None:
+        """Write the rows of the first batch; of the second one the events are written, and the rows are not."""
+        calls.append(arguments)
+        if len(calls) > 1:
+            raise OSError("The disk is gone")
+        replace(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(GroupRows, "replace", fail)
+        with pytest.raises(JobError, match="The disk is gone"):
+            run(topic, reset=True, max_offsets_per_trigger=2)
+    run(topic)
+    assert content(tmp_path) == before
+
+
+def back_up_as_documented(warehouse: Path, copied: Path) -> Iterator[str]:
+    """Run the shell commands of the operators' page one by one, with other directories; yield each after it."""
+    (commands,) = (block.text for block in code_blocks(DOCS / "operating.md", "") if "_checkpoints" in block.text)
+    place, *lines = commands.replace("/backup", str(copied)).splitlines()
+    assert place == "cd /var/lib/streams-groups"
+    for line in lines:
+        subprocess.run(["bash", "-euo", "pipefail", "-c", line], cwd=warehouse, check=True)
+        yield line
+
+
+def test_the_documented_backup_of_a_job_that_writes_meanwhile_can_be_restored_as_documented(
+    topic: str, write: Write, run: Run, tmp_path: Path
+) -> None:
+    warehouse, copied, epoch = tmp_path / "warehouse", tmp_path / "copy", 2
+    write(epoch)
+    run(topic, warehouse=warehouse)
+    for command in back_up_as_documented(warehouse, copied):
+        if not command.startswith("mkdir"):
+            write(epoch := epoch + 1)
+            run(topic, warehouse=warehouse)
+    before = content(warehouse)
+    shutil.rmtree(warehouse)
+    copied.rename(warehouse)
+    assert "the checkpoint is older than group_events, quarantine" in run(topic, warehouse=warehouse)
+    after = content(warehouse)
+    assert after == before
+    written = [int(one["new"]) for one in after["group_events"] if one["kind"] == "group_epoch"]
+    assert sorted(written) == list(range(2, epoch + 1))
+    assert len(after["quarantine"]) == epoch - 1
+
+
+def test_groups_whose_tombstones_are_gone_are_dropped_after_an_absence_that_is_too_long_and_the_history_stays(
+    topic: str, client: StreamsGroupClient, write: Write, run: Run, tmp_path: Path
+) -> None:
+    last = write(2, "ghost")
+    write(2)
+    run(topic)
+    # As if the group was deleted, and compaction had removed its records and then their tombstones.
+    client.admin.delete_records({TopicPartition(topic, 0): last})
+    heartbeat = heartbeat_path(tmp_path, "default").path
+    record = json.loads(heartbeat.read_text("utf-8"))
+    a_day_and_an_hour_ago = (datetime.now(timezone.utc) - timedelta(hours=25)).isoformat()
+    record["facts"] |= {"caught_up_at": a_day_and_an_hour_ago, "read_from_beginning_at": None}
+    heartbeat.write_text(json.dumps(record), "utf-8")
+    write(3)
+    assert "last at the end of the topic 25 h ago, and tombstones are removed after 24 h" in run(topic)
+    assert epochs(tmp_path) == {"g": 3}
+    assert created(tmp_path) == ["g", "ghost"]
+
+
+def test_partitions_that_are_added_and_tables_that_are_deleted_while_the_job_runs_are_read_again(
+    topic: str,
+    client: StreamsGroupClient,
+    broker: Broker,
+    spark: SparkSession,
+    write: Write,
     tmp_path: Path,
+    create_warehouse: Callable[[Path], Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    topic = read_topic(2, 3)
-    before = held(tmp_path)
-    for batches in (0, 1):  # that are finished before the failure
-        with monkeypatch.context() as patched:
-            _fail_after(patched, batches)
-            with pytest.raises(JobError, match="The disk is gone"):
-                run(topic, reset=not batches, max_offsets_per_trigger=2)
-    run(topic)
-    assert held(tmp_path) == before
+    monkeypatch.setattr(supervisor, "_TOPIC_SECONDS", 1)
+    values = {"bootstrap_server": broker.bootstrap_server, "warehouse": create_warehouse(tmp_path), "topic": topic}
+    config = JobConfig.model_validate({**values, "self_check": {"enabled": False}})
+    write(2, "orders")  # in partition 0 of one and of three
+    with job_in_thread(spark, config, tmp_path / "log") as job:
+        assert job.says("batch 0"), job.lines
+        client.admin.create_partitions({topic: 3})
+        assert job.says("The topic now has 3 partitions: the stream starts again"), job.lines
+        write(5, "payments", partition=2)
+        assert wait_until(lambda: epochs(tmp_path) == {"orders": 2, "payments": 5}), job.lines
 
-
-def _fail_after(patched: pytest.MonkeyPatch, batches: int) -> None:
-    """Let the rows of groups be written so many times; then the events are written, and the rows are not."""
-    done = 0
-
-    def failing(write: Callable[..., None]) -> Callable[..., None]:
-        def wrapped(*args: object) -> None:
-            nonlocal done
-            done += 1
-            if done > batches:
-                raise OSError("The disk is gone")
-            write(*args)
-
-        return wrapped
-
-    patched.setattr(GroupRows, "replace", failing(GroupRows.replace))
+        shutil.rmtree(tmp_path / "groups")
+        write(6, "payments", partition=2)
+        # A batch that meets the deletion fails, and is tried again after a pause that grows.
+        assert wait_until(lambda: epochs(tmp_path) == {"orders": 2, "payments": 6}), job.lines
+    assert sum("reading from the beginning" in line for line in job.lines) >= 3
+    assert created(tmp_path) == ["orders", "payments"]

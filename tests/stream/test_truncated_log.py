@@ -105,50 +105,6 @@ MANY = (
 )
 
 
-def test_a_log_that_was_cut_while_the_job_was_away_gives_the_rows_of_a_fresh_reading(
-    three_brokers: LocalCluster, topic: str, read: Callable[..., list[str]], tmp_path: Path
-) -> None:
-    check_cut_while_away(three_brokers, topic, read, tmp_path, MANY, leaders_paused=True)
-
-
-def check_cut_while_away(
-    cluster: LocalCluster,
-    topic: str,
-    read: Callable[..., list[str]],
-    tmp_path: Path,
-    kept: tuple[Pair, ...],
-    *,
-    leaders_paused: bool,
-) -> None:
-    """Cut the log, which then has `kept`, between two runs of the job."""
-    read()
-    before = history(tmp_path / "warehouse")
-
-    def lose() -> None:
-        cluster.append(topic, *LOST)
-        read()
-
-    cluster.cut(topic, 0, lost=lose, kept=lambda: kept and cluster.append(topic, *kept), leaders_paused=leaders_paused)
-    lines = read()
-    warehouse = tmp_path / "warehouse"
-
-    read("fresh")
-    assert state_of(warehouse) == state_of(tmp_path / "fresh")
-    assert history(warehouse) == history(tmp_path / "fresh")
-    first, last = 3, 3 + len(LOST) - 1
-    lost = f"partition 0 of {topic}, offsets {first} to {last}"
-    assert any(lost in line for line in lines), lines
-    assert ("gone", "created") in events(warehouse, "void")
-    assert ("old", "group_epoch") in events(warehouse, "void")
-    assert history(warehouse)[: len(before)] == before  # nothing of a record that exists is void
-    assert events(warehouse, "kind = 'log_truncated'") == {("gone", "log_truncated"), ("old", "log_truncated")}
-    voided = rows(warehouse, "SELECT q.offset, void FROM quarantine q WHERE void")
-    assert [row["offset"] for row in voided] == [last]
-    read()
-    assert state_of(warehouse) == state_of(tmp_path / "fresh")
-    assert history(warehouse) == history(tmp_path / "fresh")
-
-
 class DiedError(Exception):
     """The job dies here."""
 
@@ -173,43 +129,68 @@ def die_after(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, number: in
     monkeypatch.setattr(owner, name, call)
 
 
-def test_a_job_that_dies_at_a_step_of_the_repair_goes_on_after_its_next_start(
+def test_a_log_that_was_cut_while_the_job_was_away_gives_the_rows_of_a_fresh_reading_also_if_the_repair_dies(
     three_brokers: LocalCluster,
     topic: str,
     read: Callable[..., list[str]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    check_deaths(three_brokers, topic, read, tmp_path, monkeypatch, STEPS)
+    check_cut_while_away(three_brokers, topic, read, tmp_path, MANY, leaders_paused=True)
+    check_deaths(read, tmp_path, monkeypatch, STEPS)
+
+
+def check_cut_while_away(
+    cluster: LocalCluster,
+    topic: str,
+    read: Callable[..., list[str]],
+    tmp_path: Path,
+    kept: tuple[Pair, ...],
+    *,
+    leaders_paused: bool,
+) -> None:
+    """Cut the log, which then has `kept`, between two runs of the job; `cut` is a copy of what the second one finds."""
+    read()
+    warehouse = tmp_path / "warehouse"
+    before = history(warehouse)
+
+    def lose() -> None:
+        cluster.append(topic, *LOST)
+        read()
+
+    cluster.cut(topic, 0, lost=lose, kept=lambda: kept and cluster.append(topic, *kept), leaders_paused=leaders_paused)
+    shutil.copytree(warehouse, tmp_path / "cut")
+    lines = read()
+    read("fresh")
+    assert state_of(warehouse) == state_of(tmp_path / "fresh")
+    assert history(warehouse) == history(tmp_path / "fresh")
+    first, last = 3, 3 + len(LOST) - 1
+    lost = f"partition 0 of {topic}, offsets {first} to {last}"
+    assert any(lost in line for line in lines), lines
+    assert ("gone", "created") in events(warehouse, "void")
+    assert ("old", "group_epoch") in events(warehouse, "void")
+    assert history(warehouse)[: len(before)] == before  # nothing of a record that exists is void
+    assert events(warehouse, "kind = 'log_truncated'") == {("gone", "log_truncated"), ("old", "log_truncated")}
+    voided = rows(warehouse, "SELECT q.offset, void FROM quarantine q WHERE void")
+    assert [row["offset"] for row in voided] == [last]
 
 
 def check_deaths(
-    cluster: LocalCluster,
-    topic: str,
     read: Callable[..., list[str]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     steps: Iterable[tuple[Any, str, int]],
 ) -> None:
-    """Let the job die after each step of the repair of a log that was cut, and start it again."""
-    alone = {"offsets": {"enabled": False}}
-    read(**alone)
-
-    def lose() -> None:
-        cluster.append(topic, *LOST)
-        read(**alone)
-
-    cluster.cut(topic, 0, lost=lose, kept=lambda: cluster.append(topic, *MANY), leaders_paused=True)
-    read("fresh", **alone)
+    """Let the job die after each step of the repair of the log that was cut, and start it again."""
     for owner, step, number in steps:
         name = f"{step.strip('_')}-{number}"
-        shutil.copytree(tmp_path / "warehouse", tmp_path / name)
+        shutil.copytree(tmp_path / "cut", tmp_path / name)
         with monkeypatch.context() as patched:
             die_after(patched, owner, step, number)
             with pytest.raises(JobError, match="DiedError|" + step):
-                read(name, **alone)
-        read(name, **alone)
-        assert state_of(tmp_path / name) == state_of(tmp_path / "fresh"), name
+                read(name, offsets={"enabled": False})
+        read(name, offsets={"enabled": False})
+        assert state_of(tmp_path / name)["groups"] == state_of(tmp_path / "fresh")["groups"], name
         assert history(tmp_path / name) == history(tmp_path / "fresh"), name
         told = rows(tmp_path / name, "SELECT group_id FROM group_events WHERE kind = 'log_truncated' ORDER BY 1")
         assert told == [{"group_id": "gone"}, {"group_id": "old"}], name
@@ -248,41 +229,29 @@ def test_a_log_that_is_cut_while_the_job_runs_is_read_again_by_itself(
     assert history(warehouse) == history(tmp_path / "fresh")
 
 
-def test_an_election_that_loses_nothing_is_no_alarm(
+def test_an_election_that_loses_nothing_is_no_alarm_and_records_deleted_before_they_were_read_are_named(
     three_brokers: LocalCluster, topic: str, read: Callable[..., list[str]], tmp_path: Path
 ) -> None:
     read()
-    epoch = three_brokers.leader_epoch(topic, 0)
+    warehouse, epoch = tmp_path / "warehouse", three_brokers.leader_epoch(topic, 0)
     three_brokers.elect(topic, 0)
-    three_brokers.append(topic, *epoch_records("new", 2))
+    last = three_brokers.append(topic, *epoch_records("new", 2))
+    assert "resuming from the checkpoint" in read()[0]
+    found = rows(warehouse, "SELECT group_id, log_epoch FROM groups ORDER BY group_id")
+    assert [row["group_id"] for row in found] == ["new", "old"]
+    assert [row["log_epoch"] for row in found] == [three_brokers.leader_epoch(topic, 0), epoch]
+    assert not events(warehouse, "kind = 'log_truncated' OR void")
 
-    lines = read()
-
-    assert "resuming from the checkpoint" in lines[0]
-    found = rows(tmp_path / "warehouse", "SELECT group_id, log_epoch FROM groups ORDER BY group_id")
-    assert found == [
-        {"group_id": "new", "log_epoch": three_brokers.leader_epoch(topic, 0)},
-        {"group_id": "old", "log_epoch": epoch},
-    ]
-    assert not events(tmp_path / "warehouse", "kind = 'log_truncated' OR void")
-
-
-def test_records_that_were_deleted_before_they_were_read_are_named_and_the_rest_is_read(
-    three_brokers: LocalCluster, topic: str, read: Callable[..., list[str]], tmp_path: Path
-) -> None:
-    read()
-    last = three_brokers.append(topic, *epoch_records("never read", 2), commit("old", 99))
+    first, last = last + 1, three_brokers.append(topic, *epoch_records("never read", 2), commit("old", 99))
     three_brokers.delete_records(topic, last + 1)
     three_brokers.append(topic, *MANY)
     lines = read()
-    warehouse = tmp_path / "warehouse"
-    lost = f"partition 0 of {topic}, offsets 3 to {last}, deleted before they were read"
+    lost = f"partition 0 of {topic}, offsets {first} to {last}, deleted before they were read"
     assert [any(name in line and lost in line for line in lines) for name in ("", "offsets: ")] == [True, True], lines
     read("fresh")
     assert state_of(warehouse) == state_of(tmp_path / "fresh")
     assert not rows(warehouse, "SELECT kind FROM group_events WHERE void")
     assert ("old", "created") in events(warehouse, "void IS NOT TRUE")
-    found = rows(warehouse, "SELECT DISTINCT group_id, old, new FROM group_events WHERE kind = 'log_truncated'")
-    assert found == [{"group_id": "old", "old": f"{topic}-0 from offset 3", "new": f"{topic}-0 from offset {last + 1}"}]
-    assert "resuming from the checkpoint" in read()[0]
-    assert state_of(warehouse) == state_of(tmp_path / "fresh")
+    found = rows(warehouse, "SELECT group_id, old, new FROM group_events WHERE kind = 'log_truncated' ORDER BY 1")
+    told = {"old": f"{topic}-0 from offset {first}", "new": f"{topic}-0 from offset {last + 1}"}
+    assert found == [{"group_id": group_id, **told} for group_id in ("new", "old")]

@@ -6,6 +6,7 @@ import datetime as dt
 import ipaddress
 import os
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,20 +16,27 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 _DAY = dt.timedelta(days=1)
+_NO_ENCRYPTION = serialization.NoEncryption()
+_USES = (
+    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
+    *("key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+)
 STORE_PASSWORD, KEY_PASSWORD = "store-s3cret", "key-s3cret"
 
 
 class KeyAndCertificate(NamedTuple):
-    """A key and its certificate, each also as PEM."""
+    """A key and its certificate."""
 
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
 
-    @property
-    def key_pem(self) -> str:
-        return self.key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        ).decode()
+    def key_pem(self, password: str = "") -> str:
+        """Return the key as PEM, encrypted if there is a password."""
+        encryption = serialization.BestAvailableEncryption(password.encode()) if password else _NO_ENCRYPTION
+        private_bytes = self.key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption
+        )
+        return private_bytes.decode()
 
     @property
     def pem(self) -> str:
@@ -36,27 +44,24 @@ class KeyAndCertificate(NamedTuple):
 
 
 def create_authority(name: str = "authority") -> KeyAndCertificate:
-    return _create(name, None, x509.BasicConstraints(ca=True, path_length=None))
+    return _create(name, None)
 
 
 def create_certificate(
-    issuer: KeyAndCertificate, name: str, *, host: str | None = None, expired: bool = False
+    issuer: KeyAndCertificate, name: str, *, hosts: Iterable[str] = (), expired: bool = False
 ) -> KeyAndCertificate:
-    """Create a certificate signed by `issuer`. `host` is its subject alternative name, an address or a host name."""
-    return _create(name, issuer, x509.BasicConstraints(ca=False, path_length=None), host=host, expired=expired)
+    """Create a certificate signed by `issuer`. `hosts` are its alternative names, addresses or host names."""
+    return _create(name, issuer, hosts=hosts, expired=expired)
 
 
 def _create(
-    name: str,
-    issuer: KeyAndCertificate | None,
-    constraints: x509.BasicConstraints,
-    *,
-    host: str | None = None,
-    expired: bool = False,
+    name: str, issuer: KeyAndCertificate | None, *, hosts: Iterable[str] = (), expired: bool = False
 ) -> KeyAndCertificate:
-    key = ec.generate_private_key(ec.SECP256R1())
+    key, is_authority = ec.generate_private_key(ec.SECP256R1()), issuer is None
+    signing_key = issuer.key if issuer else key
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     not_after = dt.datetime.now(dt.timezone.utc) + (-_DAY if expired else _DAY)
+    signs = dict.fromkeys(_USES, False) | {"key_cert_sign": is_authority, "digital_signature": not is_authority}
     builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -65,22 +70,28 @@ def _create(
         .serial_number(x509.random_serial_number())
         .not_valid_before(not_after - 3 * _DAY)
         .not_valid_after(not_after)
-        .add_extension(constraints, critical=True)
+        .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+        .add_extension(x509.KeyUsage(**signs), critical=True)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key()), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
-    if host:
-        try:
-            general_name: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
-        except ValueError:
-            general_name = x509.DNSName(host)
-        builder = builder.add_extension(x509.SubjectAlternativeName([general_name]), critical=False)
-    return KeyAndCertificate(key, builder.sign(issuer.key if issuer else key, hashes.SHA256()))
+    if names := [*map(_general_name, hosts)]:
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    return KeyAndCertificate(key, builder.sign(signing_key, hashes.SHA256()))
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
 def write_pem_store(
     path: Path, *, own: KeyAndCertificate | None = None, trusted: KeyAndCertificate | None = None
 ) -> Path:
     """Write key and certificate, or the certificate of an authority, into one PEM file as Kafka requires."""
-    path.write_text((own.key_pem + own.pem if own else "") + (trusted.pem if trusted else ""), "ascii")
+    path.write_text((own.key_pem() + own.pem if own else "") + (trusted.pem if trusted else ""), "ascii")
     return path
 
 

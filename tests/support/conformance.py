@@ -1,15 +1,9 @@
-"""Compares the definitions with the message schemas in Kafka's own jars. Nothing is downloaded here.
-
-`python -m tests.support.conformance JAR RELEASE`, with a `kafka-group-coordinator` jar, prints each difference: for a
-new release, that is what it adds.
-"""
+"""Compares the definitions with the message schemas in Kafka's own jars. Nothing is downloaded here."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
-import sys
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from offsets_decoder.definitions import INTEGERS, Field, Versions, field_default, records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from offsets_decoder.definitions import Body, RecordDefinition
 
@@ -181,20 +175,3 @@ def _numbers(release: str) -> tuple[int, ...]:
 
 def _type_and_path(path: str) -> tuple[int, str]:
     return int(path.split(" ", 1)[0]), path
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the differences and return the exit status: 1 if there are any."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.support.conformance", description="Print what a Kafka release adds."
-    )
-    parser.add_argument("jar", type=Path, help="the kafka-group-coordinator jar")
-    parser.add_argument("release", help="its version, such as 4.4.0")
-    options = parser.parse_args(arguments)
-    lines = differences(options.jar, options.release)
-    sys.stdout.writelines(f"{line}\n" for line in lines)
-    return bool(lines)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

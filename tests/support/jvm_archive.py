@@ -2,8 +2,7 @@
 
 Spark's is the one that users get, see `streaming_app.jvm.class_archive`. A broker loads 8,000 classes before it
 answers; its archive is made by a broker that does what those of the tests do, when it exits. Without them, or with one
-that does not fit, a JVM starts as it always does. With them comes the empty warehouse of `warehouse_template`, so that
-only tests that use Spark themselves start a session.
+that does not fit, a JVM starts as it always does.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
@@ -24,13 +22,9 @@ from streaming_app.jvm.class_archive import make_archive
 from streaming_app.jvm.jar_sets import find_jars, kafka_jars, spark_jars
 from streaming_app.jvm.java import identify
 from streaming_app.jvm.spark_installation import spark_java_home
-from streaming_app.jvm.spark_session import start_spark
 from tests.support.jvm_options import FAST
-from tests.support.warehouse_template import DIRECTORY, warehouse_template
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
+DIRECTORY = Path(__file__).parents[2] / "build" / "test-jvm"
 _EXIT_SECONDS = 300.0  # a JVM writes the archive when it exits
 
 
@@ -50,12 +44,6 @@ def make_archives() -> None:
             print("Making archives of classes for the tests' JVMs (once, a minute) ...", flush=True)
             _make_broker_archive()
         spark.result()
-    warehouse_template(_session)
-
-
-def _session() -> SparkSession:
-    """Start the session that ends with this process."""
-    return start_spark(DIRECTORY / "spark.log", progress=print)
 
 
 def _make_spark_archive() -> None:

@@ -112,15 +112,21 @@ class LocalCluster(Startable):
 
     def leader(self, topic: str, partition: int) -> int:
         """Return the id of the leader, -1 where there is none."""
-        return int(self._partition(topic, partition)["leader_id"])
+        return self.leaders(topic).get(partition, (-1, -1))[0]
 
     def leader_epoch(self, topic: str, partition: int) -> int:
         """Return the leader epoch."""
-        return int(self._partition(topic, partition)["leader_epoch"])
+        return self.leaders(topic).get(partition, (-1, -1))[1]
 
-    def in_sync(self, topic: str, partition: int) -> set[int]:
-        """Return the ids of the brokers in the ISR."""
-        return set(self._partition(topic, partition)["isr_nodes"])
+    def leaders(self, topic: str) -> dict[int, tuple[int, int]]:
+        """Return the leader and the leader epoch of each partition; -1 where no broker leads it."""
+        found = self._describe([topic])[0]["partitions"]
+        return {one["partition_index"]: (int(one["leader_id"]), int(one["leader_epoch"])) for one in found}
+
+    def is_in_sync(self, node_id: int, topic: str, partition: int) -> bool:
+        """Return whether a broker is in the ISR."""
+        found = self._describe([topic])[0]["partitions"]
+        return any(one["partition_index"] == partition and node_id in one["isr_nodes"] for one in found)
 
     def topic_id(self, topic: str) -> str:
         """Return the id of a topic, as Kafka prints it."""
@@ -163,14 +169,13 @@ class LocalCluster(Startable):
         *,
         lost: Callable[[], object],
         kept: Callable[[], object] | None = None,
-        between: Callable[[], object] | None = None,
         paused: bool = False,
         leaders_paused: bool = False,
     ) -> int:
         """Let an unclean election remove the records that `lost` writes; return who leads then.
 
-        One replica is down while `lost` writes. Then the others are killed, `between` runs, and that replica is elected
-        though it lacks these records; `kept` writes what comes at their offsets. The others come back and truncate.
+        One replica is down while `lost` writes. Then the others are killed, and that replica is elected though
+        it lacks these records; `kept` writes what comes at their offsets. The others come back and truncate.
         With `paused` none of them is killed or started again: clients that ask a paused one may wait for 30 s. With
         `leaders_paused` only the replica that is behind is started again, and `lost` may read without such waits.
         """
@@ -181,26 +186,26 @@ class LocalCluster(Startable):
             self.pause(behind)
         else:
             self.brokers[behind].stop()
-        assert wait_until(lambda: behind not in self.in_sync(topic, partition), _ELECTION_SECONDS)
+        assert wait_until(lambda: not self.is_in_sync(behind, topic, partition), _ELECTION_SECONDS)
         lost()
         for one in others:
             if leaders_paused:
                 self.pause(one)
             else:
                 self.brokers[one].kill()
-        (between or _nothing)()
         if paused:
             self.resume(behind)
         else:
             self.brokers[behind].start()
         assert wait_until(lambda: self.leader(topic, partition) == behind, _ELECTION_SECONDS)
-        (kept or _nothing)()
+        if kept:
+            kept()
         if leaders_paused:
             for one in others:
                 self.resume(one)
         else:
             self.start_brokers(others)
-        self.await_in_sync(topic, partition)
+        self.await_all_in_sync(topic)
         return behind
 
     def move_leader(self, topic: str, partition: int, to: int) -> None:
@@ -211,13 +216,6 @@ class LocalCluster(Startable):
             assert wait_until(lambda: not admin.list_partition_reassignments(), _ELECTION_SECONDS)
             admin.elect_leaders(0, {topic: [partition]}, raise_errors=False)
         assert wait_until(lambda: self.leader(topic, partition) == to, _ELECTION_SECONDS)
-
-    def leaders(self, topic: str) -> dict[int, tuple[int, int]]:
-        """Return the leader and the leader epoch of each partition; -1 where no broker leads it."""
-        return {
-            one["partition_index"]: (int(one["leader_id"]), int(one["leader_epoch"]))
-            for one in self._describe([topic])[0]["partitions"]
-        }
 
     def await_all_in_sync(self, *topics: str) -> None:
         """Return once every replica of these topics is in the ISR."""
@@ -244,18 +242,10 @@ class LocalCluster(Startable):
             assert wait_until(lambda: finalized() == newest, _ELECTION_SECONDS), (finalized(), newest)
             return before, newest
 
-    def await_in_sync(self, topic: str, partition: int) -> None:
-        """Return once every replica is in the ISR."""
-
-        def all_are() -> bool:
-            return self.in_sync(topic, partition) == self.brokers.keys()
-
-        assert wait_until(all_are, _ELECTION_SECONDS, interval=0.5), self._partition(topic, partition)
-
     def elect(self, topic: str, partition: int) -> None:
         """Restart the leader: another one follows it, and no record is lost."""
         self.brokers[self.leader(topic, partition)].restart()
-        self.await_in_sync(topic, partition)
+        self.await_all_in_sync(topic)
 
     @property
     def running_server(self) -> str:
@@ -270,38 +260,23 @@ class LocalCluster(Startable):
                 described: list[dict[str, Any]] = admin.describe_topics(list(topics))
         return described
 
-    def _partition(self, topic: str, partition: int) -> dict[str, Any]:
-        (described,) = self._describe([topic])
-        found = [one for one in described["partitions"] if one["partition_index"] == partition]
-        return found[0] if found else {"leader_id": -1, "leader_epoch": -1, "isr_nodes": []}
-
 
 def _make_nodes(directory: Path, ports: list[int], properties: Mapping[str, str], version: str) -> list[ClusterNode]:
     """Return the controller, which has the first port, and the brokers."""
     cluster_id = make_cluster_id()
     controller_at = f"{HOST}:{ports[0]}"
     shared = {**properties, "controller.quorum.voters": f"{CONTROLLER_ID}@{controller_at}"}
-    of_controller = {"process.roles": "controller", "listeners": f"CONTROLLER://{controller_at}"}
-    of_controller["advertised.listeners"] = of_controller["listeners"]
+    listeners = f"CONTROLLER://{controller_at}"
+    own = {"process.roles": "controller", "listeners": listeners, "advertised.listeners": listeners}
+    settings: dict[str, Any] = {"new_cluster_id": cluster_id, "version": version}
     nodes: list[ClusterNode] = [
-        _Controller(
-            directory / "controller",
-            CONTROLLER_ID,
-            properties={**shared, **of_controller},
-            new_cluster_id=cluster_id,
-            version=version,
-        )
+        _Controller(directory / "controller", CONTROLLER_ID, properties={**shared, **own}, **settings)
     ]
     for node_id, port in enumerate(ports[1:], start=1):
         own = {"process.roles": "broker", "listeners": f"PLAINTEXT://{HOST}:{port}"}
         name = directory / f"broker-{node_id}"
-        settings: dict[str, Any] = {"port": port, "new_cluster_id": cluster_id, "version": version}
-        nodes.append(ClusterNode(name, node_id, properties={**shared, **own}, **settings))
+        nodes.append(ClusterNode(name, node_id, port=port, properties={**shared, **own}, **settings))
     return nodes
-
-
-def _nothing() -> None:
-    pass
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -15,40 +16,27 @@ from streaming_app.job_status import DiskSpace, SelfCheckStatus
 from streaming_app.metrics.collector import MetricSources
 from streaming_app.stream.health import Batch, Health
 from streaming_app.stream.log_positions import Cut
+from tests.support.healthy_group import healthy_group
 
 NOW = datetime.now(timezone.utc)
 SINCE = NOW - timedelta(minutes=10)
 
 
 def group(group_id: str, state: str = "Stable", **fields: Any) -> GroupSnapshot:
-    values: dict[str, Any] = {
-        "group_type": "streams",
-        "state_since": SINCE,
-        "group_epoch": 7,
+    values = {
+        "group_id": group_id,
+        "state": state,
         "assignment_epoch": 6,
-        "assigned_at": SINCE,
         "topology_epoch": 3,
         "sources_hash": None,
         "validated_topology_epoch": 3,
         "stored_description_epoch": 3,
-        "failed_description_epoch": -1,
-        "description_status": "CURRENT",
-        "description_since": SINCE,
         "description_stale_since": SINCE,
-        "first_described_at": SINCE,
-        "members_since": SINCE,
-        "not_ready_reason": None,
-        "solicitable": False,
-        "unsolicited_pushes": 0,
-        "last_unsolicited_push_at": None,
         "member_count": 4,
         "stale_member_count": 1,
-        "first_seen_at": SINCE,
-        "updated_at": SINCE,
-        "deleted_at": None,
         "last_offset": 99,
     }
-    return GroupSnapshot(group_id, state=state, **(values | fields))
+    return replace(healthy_group(SINCE), **{**values, **fields})
 
 
 class FixedGroups:

@@ -12,7 +12,6 @@ import shutil
 import socket
 import socketserver
 import ssl
-import subprocess
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -34,6 +33,7 @@ from streaming_app.config.settings import SinkSettings
 from streaming_app.jvm.java import last_line
 from streaming_app.notify.sink import Sink
 from streaming_app.sandbox.process import Process, reserve_port
+from tests.support.certificates import create_authority, create_certificate, write_pem_store
 from tests.support.tools import MissingToolError, debian_tool
 from tests.support.waiting import wait_until
 
@@ -49,7 +49,6 @@ SERVICES = (
     *("discord.com", "events.pagerduty.com", "hooks.slack.com", "prod.westus.logic.azure.com"),
     "signals.firehydrant.com",
 )
-_NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
 
 def make_sink(**settings: Any) -> Sink:
@@ -218,33 +217,22 @@ class Certificates:
     """An authority and its certificates for 127.0.0.1: `server`, `expired`, `client`, as PEM files with their key."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        subject = ("-subj", "/CN=Authority of the tests", "-addext", "keyUsage=critical,keyCertSign")
-        self._openssl("req", "-x509", *_NEW_KEY, "-keyout", "ca.key", "-out", "ca.pem", *subject)
-        self.authority = directory / "ca.pem"
-        self.server = self._issue("server", days=2)
-        self.expired = self._issue("expired", days=-1)
-        self.client = self._issue("client", days=2)
+        issuer = create_authority()
+        self.encrypted_key = directory / "encrypted"
+        self.encrypted_key.write_text(issuer.key_pem("password"))
+        self.authority = write_pem_store(directory / "ca.pem", trusted=issuer)
+        self.server, self.expired, self.client = (
+            write_pem_store(
+                directory / f"{name}.pem",
+                own=create_certificate(issuer, name, hosts=(HOST, *SERVICES), expired=name == "expired"),
+            )
+            for name in ("server", "expired", "client")
+        )
 
     def server_context(self, certificate: Path) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)
         return context
-
-    def _issue(self, name: str, *, days: int) -> Path:
-        extensions, key, request = self._directory / "extensions", f"{name}.key", f"{name}.csr"
-        names = ",".join(["IP:127.0.0.1", *(f"DNS:{service}" for service in SERVICES)])
-        extensions.write_text(f"subjectAltName={names}\nauthorityKeyIdentifier=keyid\n")
-        arguments = (*_NEW_KEY, "-keyout", key, "-out", request, "-subj", f"/CN={name}")
-        self._openssl("req", *arguments)
-        issuer = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", str(extensions))
-        self._openssl("x509", "-req", "-in", request, *issuer, "-days", str(days), "-out", f"{name}.crt")
-        combined = self._directory / f"{name}.pem"
-        combined.write_text((self._directory / key).read_text() + (self._directory / f"{name}.crt").read_text())
-        return combined
-
-    def _openssl(self, *arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=self._directory, check=True, capture_output=True)
 
 
 class _SmtpController(Controller):

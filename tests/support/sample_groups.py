@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -179,19 +178,11 @@ def _plain(group_id: str, state: str, now: datetime, minutes: float, size: int, 
 
 def _named(now: datetime) -> Iterator[Row]:
     yield rich_group(now)
-    missing = "MISSING_SOURCE_TOPICS: Source topics card-transactions are missing."
-    yield _plain(
-        "fraud-detection", "NotReady", now, 17, 2, not_ready_reason=missing, validated_topology_epoch=-1, assignments=[]
-    )
-    yield _plain(
-        "inventory-sync",
-        "Assigning",
-        now,
-        1.2,
-        3,
-        causes_since_assignment="member_joined",
-        description_status="NEVER_STORED",
-    )
+    reason = "MISSING_SOURCE_TOPICS: Source topics card-transactions are missing."
+    missing = {"not_ready_reason": reason, "validated_topology_epoch": -1, "assignments": []}
+    yield _plain("fraud-detection", "NotReady", now, 17, 2, **missing)
+    assigning = {"causes_since_assignment": "member_joined", "description_status": "NEVER_STORED"}
+    yield _plain("inventory-sync", "Assigning", now, 1.2, 3, **assigning)
     yield _plain("nightly-settlement", "Empty", now, 412, 0, description_status="STALE")
     yield _plain("clickstream-sessions", "Stable", now, 6_012, 8)
     yield _plain("customer-profiles", "Stable", now, 20_133, 4, stale_member_count=1)
@@ -204,16 +195,10 @@ def _named(now: datetime) -> Iterator[Row]:
 
 def _hostile(now: datetime) -> Iterator[Row]:
     for name in HOSTILE:
-        hostile_members = [member(0, now, client=name, client_id=name or "none", instance_id=name)]
-        yield group(
-            name,
-            "Stable",
-            now,
-            70,
-            members=hostile_members,
-            assignments=[task(hostile_members[0]["member_id"], "0_0")],
-            subtopologies=[part("0", [name or "t"], changelogs=[f"{name}-store-changelog"], patterns=[name or "p"])],
-        )
+        one = member(0, now, client=name, client_id=name or "none", instance_id=name)
+        parts = [part("0", [name or "t"], changelogs=[f"{name}-store-changelog"], patterns=[name or "p"])]
+        held = [task(one["member_id"], "0_0")]
+        yield group(name, "Stable", now, 70, members=[one], assignments=held, subtopologies=parts)
 
 
 def _ordinary(number: int, now: datetime) -> Row:
@@ -227,17 +212,12 @@ def _health(now: datetime) -> Iterator[Row]:
         times = {"since": at, "judged_at": at, "inputs_at": now - timedelta(seconds=40)}
         return {"cluster": "default", "group_id": group_id, "verdict": verdict, "why": why, **times, **columns}
 
-    yield health(
-        "fraud-detection",
-        "Down",
-        17,
+    down = {"severity": "critical", "evidence": '{"not_over": "it is not ready"}', "incident_id": "down-1a2b3c4d"}
+    why = (
         "NotReady since the deployment, it processes nothing: MISSING_SOURCE_TOPICS: Source topics card-transactions "
-        "are missing.",
-        severity="critical",
-        evidence=json.dumps({"not_over": "it is not ready"}),
-        incident_id="down-1a2b3c4d",
-        losing_at=now + timedelta(hours=3),
+        "are missing."
     )
+    yield health("fraud-detection", "Down", 17, why, **down, losing_at=now + timedelta(hours=3))
     yield health("ledger-reconciler", "Stalled", 9, "no offset of 2 partitions has moved", severity="critical")
     yield health("price-feed", "Behind", 55, "the oldest record that waits is 2 hours old", severity="warning")
     yield health("nightly-settlement", "Off", 412, "It has no members, and nothing waits.")
@@ -274,80 +254,48 @@ def _incidents(now: datetime) -> Iterator[Row]:
 
 def _copies(now: datetime) -> Iterator[Row]:
     common = {"cluster": "default", "group_id": RICH, "stateful": True, "subtopology_id": "1"}
-    offsets = {
-        "task_offset": 1_000,
-        "task_end_offset": 89_000,
-        "lag": 88_000,
-        "reported_at": now - timedelta(minutes=6),
-    }
+    offsets = {"task_offset": 1_000, "task_end_offset": 89_000, "lag": 88_000}
+    offsets["reported_at"] = now - timedelta(minutes=6)
     for number, role, partition in ((1, "restoring", 0), (5, "dormant", 2)):
         yield {**common, **offsets, "member_id": f"orders-member-{number}", "role": role, "partition": partition}
 
 
 def _alerts(now: datetime) -> Iterator[Row]:
-    def alert(
-        rule: str, severity: str, group_id: str | None, minutes: float, summary: str, state: str = "firing"
-    ) -> Row:
+    def alert(rule: str, severity: str, group_id: str, minutes: float, summary: str, **columns: Any) -> Row:
         at = now - timedelta(minutes=minutes)
-        opened = {"opened_at": at} if state == "firing" else {}
-        common = {"cluster": "default", "details": json.dumps({}), "deliveries": []}
-        return {
-            **common,
-            "rule": rule,
-            "severity": severity,
-            "group_id": group_id,
-            "state": state,
-            "pending_since": at,
-            "summary": summary,
-            **opened,
-        }
+        named = {"rule": rule, "severity": severity, "group_id": group_id, "summary": summary}
+        times = {"pending_since": at, "opened_at": at}
+        return {"cluster": "default", "details": "{}", "deliveries": [], "state": "firing", **named, **times, **columns}
 
-    yield alert(
-        "StreamsGroupDown",
-        "critical",
-        "fraud-detection",
-        12,
-        "fraud-detection is NotReady and processes nothing: Source topics card-transactions are missing.",
-    )
-    yield alert(
-        "StreamsGroupDescriptionFailed",
-        "warning",
-        "nightly-settlement",
-        400,
-        "nightly-settlement: the broker's plugin rejected the topology description of epoch 0",
-    )
+    missing = "fraud-detection is NotReady and processes nothing: Source topics card-transactions are missing."
+    rejected = "nightly-settlement: the broker's plugin rejected the topology description of epoch 0"
+    slow = f"{RICH} has been Reconciling since the deployment"
+    yield alert("StreamsGroupDown", "critical", "fraud-detection", 12, missing)
+    yield alert("StreamsGroupDescriptionFailed", "warning", "nightly-settlement", 400, rejected)
     resolved = {"resolved_at": now - timedelta(minutes=878), "state": "resolved"}
-    yield {**alert("StreamsGroupDown", "critical", RICH, 893, f"{RICH} has no members"), **resolved}
-    yield alert(
-        "StreamsGroupStalled", "warning", RICH, 3, f"{RICH} has been Reconciling since the deployment", "pending"
-    )
+    yield alert("StreamsGroupDown", "critical", RICH, 893, f"{RICH} has no members", **resolved)
+    yield alert("StreamsGroupStalled", "warning", RICH, 3, slow, state="pending", opened_at=None)
 
 
 def _events(now: datetime) -> Iterator[Row]:
     def event(minutes: float, kind: str, old: str | None, new: str | None, **columns: Any) -> Row:
-        at = now - timedelta(minutes=minutes)
-        common = {"cluster": "default", "group_id": RICH, "source_partition": 0}
-        return {
-            **common,
-            "at": at,
-            "kind": kind,
-            "old": old,
-            "new": new,
-            "offset": 10_000 - round(minutes * 6),
-            **columns,
-        }
+        named = {"kind": kind, "old": old, "new": new, "at": now - timedelta(minutes=minutes)}
+        place = {"source_partition": 0, "offset": 10_000 - round(minutes * 6)}
+        return {"cluster": "default", "group_id": RICH, **named, **place, **columns}
 
     yield event(1_400, "created", None, "streams")
     for number in range(4):
-        columns = {"member_id": f"orders-member-{number}", "client_host": f"/10.4.0.{number // 2 + 11}"}
-        yield event(
-            1_399 - number, "member_joined", None, f"orders-{number // 2}-StreamThread-{number % 2 + 1}", **columns
-        )
-    yield event(1_398, "state", "NotReady", "Assigning")
-    yield event(1_390, "state", "Assigning", "Reconciling")
-    yield event(1_389, "state", "Reconciling", "Stable")
-    yield event(1_380, "description_status", "NEVER_STORED", "UNCERTAIN")
-    yield event(1_379, "description_status", "UNCERTAIN", "CURRENT")
+        host, thread = number // 2, f"orders-{number // 2}-StreamThread-{number % 2 + 1}"
+        where = {"member_id": f"orders-member-{number}", "client_host": f"/10.4.0.{host + 11}"}
+        yield event(1_399 - number, "member_joined", None, thread, **where)
+    for minutes, kind, old, new in (
+        (1_398, "state", "NotReady", "Assigning"),
+        (1_390, "state", "Assigning", "Reconciling"),
+        (1_389, "state", "Reconciling", "Stable"),
+        (1_380, "description_status", "NEVER_STORED", "UNCERTAIN"),
+        (1_379, "description_status", "UNCERTAIN", "CURRENT"),
+    ):
+        yield event(minutes, kind, old, new)
     for hour, (minutes, cause) in enumerate(
         ((900, "member_left"), (610, "member_joined,topics_changed"), (250, "config_changed"), (9, "member_joined"))
     ):
@@ -357,13 +305,11 @@ def _events(now: datetime) -> Iterator[Row]:
             yield event(minutes - 6, "state", "Reconciling", "Stable")
     for minutes, member_id, tasks in sample_others.assignments():
         yield event(minutes, "assignment", None, tasks, member_id=member_id)
-    began = (now - timedelta(minutes=902)).isoformat()
-    yield event(898, "deployment", began, "processes")
+    yield event(898, "deployment", (now - timedelta(minutes=902)).isoformat(), "processes")
     yield event(250, "config_changed", "{}", '{"streams.num.standby.replicas": "1"}')
     yield event(901, "member_left", "streams", None, member_id="orders-member-3")
-    yield event(611, "member_joined", None, "streams", member_id="orders-member-3")
-    yield event(9.2, "member_joined", None, "streams", member_id="orders-member-4")
-    yield event(9.1, "member_joined", None, "streams", member_id="orders-member-5")
+    for minutes, number in ((611, 3), (9.2, 4), (9.1, 5)):
+        yield event(minutes, "member_joined", None, "streams", member_id=f"orders-member-{number}")
 
 
 def _lag(now: datetime) -> Iterator[Row]:

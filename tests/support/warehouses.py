@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, table, tables
+from streaming_app.tables.definitions import FORMAT_PROPERTY, table, tables
 from streaming_app.tables.files import Files, warehouse_files
 from streaming_app.tables.location import Location
+from streaming_app.tables.table_creation import _PROPERTIES, _STATISTICS_COLUMNS, _TABLE_PROPERTIES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,9 +33,12 @@ _SCALARS = {
 }
 
 
-def make_warehouse(path: Path) -> Path:
-    """Make empty tables of the current format below `path`, and return it. They have the ids of all that it makes."""
-    return copy_warehouse(_created_once(), path)
+def make_warehouse(path: Path, *, as_the_job: bool = False) -> Path:
+    """Make empty tables of the current format below `path`, and return it. They have the ids of all that it makes.
+
+    With the properties of the job's, files have statistics of few columns, and each table has one version.
+    """
+    return copy_warehouse(_created_once(as_the_job=as_the_job), path)
 
 
 def copy_warehouse(warehouse: Path, path: Path) -> Path:
@@ -42,22 +46,29 @@ def copy_warehouse(warehouse: Path, path: Path) -> Path:
     return Path(shutil.copytree(warehouse, path, dirs_exist_ok=True, copy_function=shutil.copyfile))
 
 
-def create_tables(path: Path) -> Path:
-    """Create empty tables of the current format below `path`, and return it: twenty times as slow as a copy."""
+def create_tables(path: Path, *, as_the_job: bool = False) -> Path:
+    """Create empty tables below `path`, and return it: twenty times as slow as a copy."""
     for definition in tables():
-        location = str(path / definition.name)
-        created = DeltaTable.create(location, arrow_schema(definition.name), partition_by=["cluster"])
-        # create() takes only properties that delta-rs knows
-        created.alter.set_table_properties({FORMAT_PROPERTY: str(WAREHOUSE_FORMAT)}, raise_if_not_exists=False)
+        where, schema = str(path / definition.name), arrow_schema(definition.name)
+        if as_the_job:
+            statistics = {"delta.dataSkippingStatsColumns": ",".join(_STATISTICS_COLUMNS & set(definition.names))}
+            properties = {**_PROPERTIES, **_TABLE_PROPERTIES.get(definition.name, {}), **statistics}
+            DeltaTable.create(
+                where, schema, partition_by=["cluster"], configuration=properties, raise_if_key_not_exists=False
+            )
+        else:
+            created = DeltaTable.create(where, schema, partition_by=["cluster"])
+            format_of_tables = {FORMAT_PROPERTY: _PROPERTIES[FORMAT_PROPERTY]}
+            created.alter.set_table_properties(format_of_tables, raise_if_not_exists=False)
     return path
 
 
 @cache
-def _created_once() -> Path:
+def _created_once(*, as_the_job: bool) -> Path:
     """Return what `make_warehouse` copies in this process."""
     directory = mkdtemp()
     atexit.register(shutil.rmtree, directory)
-    return create_tables(Path(directory, "warehouse"))
+    return create_tables(Path(directory, "warehouse"), as_the_job=as_the_job)
 
 
 def local_files() -> Files:

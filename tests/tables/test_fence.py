@@ -20,7 +20,7 @@ from streaming_app.lag.series import EndSamples
 from streaming_app.stream.log_positions import Cut
 from streaming_app.stream.truncation import add_truncation_events, delete_topologies, void_history
 from streaming_app.tables.alerts_table import AlertsTable
-from streaming_app.tables.definitions import Table, table
+from streaming_app.tables.definitions import table
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.lag_tables import KnownUntil, LagTables
@@ -180,12 +180,8 @@ SPARK_WRITES: Mapping[str, SparkWrite] = {
     "delete_groups": lambda writer: writer.delete_groups(),
     "newest": lambda writer: NewestTables(writer, CLUSTER, 30).compact(COMMITS),
     "expired events": lambda writer: writer.delete_expired(table("group_events"), 1),
-    "expired records": lambda writer: writer.delete_expired(expiring("quarantine"), 1),
+    "expired records": lambda writer: writer.delete_expired(table("quarantine"), 1),
 }
-
-
-def expiring(name: str) -> Table:
-    return table(name)
 
 
 def spark_writer(spark: SparkSession, warehouse: Path, fence: Fence) -> SparkWriter:

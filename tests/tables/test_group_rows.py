@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import subprocess
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -165,36 +162,6 @@ def test_new_groups_go_into_the_files_next_to_them_which_are_divided(few: GroupR
     assert len(states(path)) == 123
 
 
-def test_all_rows_of_a_file_may_go(few: GroupRows, empty_warehouse: Path) -> None:
-    path = empty_warehouse
-    replace(few, path, numbered(range(20)))
-    replace(few, path, {}, removed=list(numbered(range(10, 20))))
-    assert ranges(path) == [("g00", "g09")]
-    replace(few, path, {}, removed=list(numbered(range(10))))
-    assert states(path) == []
-    replace(few, path, {"g": "Stable"})
-    assert states(path) == [("g", "Stable")]
-
-
-def test_large_rows_have_a_file_of_their_own(
-    few: GroupRows, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(group_rows, "_FILE_BYTES", 1)
-    replace(few, empty_warehouse, numbered(range(4)))
-    assert ranges(empty_warehouse) == [(group, group) for group in numbered(range(4))]
-
-
-def test_rows_that_cannot_be_compressed_are_replaced_without_spark(writer: SparkWriter, empty_warehouse: Path) -> None:
-    chance, path = random.Random(1), empty_warehouse  # noqa: S311 - no secret
-    ids = sorted(chance.randbytes(15_000).hex() for _ in range(400))
-    few = GroupRows(writer)
-    for state, some in (("Empty", ids[:300]), ("Stable", ids[100:])):
-        replace(few, path, dict.fromkeys(some, state))
-    assert states(path) == [(group, "Empty") for group in ids[:100]] + [(group, "Stable") for group in ids[100:]]
-    assert are_separate(ranges(path))
-    assert set(modes(path)[1:]) == {"Append"}
-
-
 def test_spark_replaces_what_would_rewrite_much_and_leaves_such_files_too(
     few: GroupRows, empty_warehouse: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,44 +183,24 @@ def test_spark_replaces_what_would_rewrite_much_and_leaves_such_files_too(
     assert sorted((row["group_id"], row["state"]) for row in seen) == states(path)
 
 
-def test_rows_of_other_clusters_stay(
-    few: GroupRows, empty_warehouse: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+def test_rows_of_a_cluster_of_any_name_are_replaced_by_both_writers_and_those_of_others_stay(
+    writer: SparkWriter, empty_warehouse: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = empty_warehouse
-    replace(few, path, {"g": "Empty"})
-    other, own = (
-        GroupRows(
-            SparkWriter(spark, str(path), "o'ther"),
-        ),
-        rows(path, {"g": "Stable"}),
-    )
-    theirs = own.set_column(own.schema.get_field_index("cluster"), own.field("cluster"), [["o'ther"]])
-    other.replace(theirs, ["g"])
-    replace(few, path, {"g": "Dead"})
-    assert states(path) == [("g", "Dead"), ("g", "Stable")]
-    with monkeypatch.context() as limited:
-        leave_to_spark(limited)
-        replace(few, path, {"g": "NotReady"})
-    assert states(path) == [("g", "NotReady"), ("g", "Stable")]
-    assert other.find("group_id", ["g"])["state"].to_pylist() == ["Stable"]
-
-
-def test_files_that_spark_wrote_for_a_cluster_of_any_name_are_read(
-    empty_warehouse: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, cluster = empty_warehouse, "o'ther a%20b=c:d/é"
-    few, own = GroupRows(SparkWriter(spark, str(path), cluster)), rows(path, numbered(range(3)))
+    path, cluster, few = empty_warehouse, "o'ther a%20b=c:d/é", GroupRows(writer)
+    replace(few, path, {"g00": "Empty"})
+    other, own = GroupRows(SparkWriter(spark, str(path), cluster)), rows(path, numbered(range(3), "Stable"))
     own = own.set_column(own.schema.get_field_index("cluster"), own.field("cluster"), [[cluster] * 3])
-    few.replace(own, own["group_id"].to_pylist())
+    other.replace(own, own["group_id"].to_pylist())
     with monkeypatch.context() as limited:
         leave_to_spark(limited)
-        few.replace(own, own["group_id"].to_pylist())
-    assert modes(path)[-1] == "Overwrite"
+        other.replace(own, own["group_id"].to_pylist())
+        replace(few, path, {"g00": "NotReady"})
+    assert modes(path)[-2:] == ["Overwrite"] * 2
     monkeypatch.setattr(group_rows, "QueryBuilder", Mock(side_effect=AssertionError("a query")))
-    found = few.find("group_id", ["g00", "g02"])
+    found = other.find("group_id", ["g00", "g02"])
     assert found["group_id"].to_pylist() == ["g00", "g02"]
-    few.replace(found, ["g00", "g01", "g02"])
-    assert [group for group, _ in states(path)] == ["g00", "g02"]
+    other.replace(found, ["g00", "g01", "g02"])
+    assert states(path) == [("g00", "NotReady"), ("g00", "Stable"), ("g02", "Stable")]
 
 
 def test_ids_that_begin_alike_or_oddly_are_found_in_their_files(
@@ -274,33 +221,21 @@ def test_ids_that_begin_alike_or_oddly_are_found_in_their_files(
     assert are_separate(ranges(path))
 
 
-def test_files_whose_ranges_overlap_get_ranges_of_their_own_when_they_are_rewritten(
+def test_files_whose_ranges_overlap_get_ranges_of_their_own_when_they_are_rewritten_or_compacted(
     few: GroupRows, empty_warehouse: Path, writer: SparkWriter
 ) -> None:
     path, own = empty_warehouse, RustTable(Location.of(empty_warehouse / "groups"), "default")
-    for first in range(4):  # files with ids from the whole range
-        own.append(rows(path, numbered(NUMBERS[first::4])))
-    assert not are_separate(ranges(path))
-    replace(few, path, {"g11": "Stable"})
-    assert are_separate(ranges(path))
-    assert states(path) == [(group, "Stable" if group == "g11" else state) for group, state in numbered().items()]
+    for rewrite in (lambda: replace(few, path, {"g11": "Stable"}), lambda: writer.compact("groups")):
+        replace(few, path, {}, removed=[*numbered()])
+        for first in range(4):  # files with ids from the whole range
+            own.append(rows(path, numbered(NUMBERS[first::4], "Stable")))
+        assert not are_separate(ranges(path))
+        rewrite()
+        assert are_separate(ranges(path))
+        assert states(path) == [*numbered(state="Stable").items()]
     version = DeltaTable(path / "groups").version()
     writer.compact("groups")  # has nothing to do
     assert DeltaTable(path / "groups").version() == version
-
-
-def test_a_compaction_gives_files_ranges_of_their_own(
-    few: GroupRows, empty_warehouse: Path, writer: SparkWriter
-) -> None:
-    path, own = empty_warehouse, RustTable(Location.of(empty_warehouse / "groups"), "default")
-    for first in range(4):
-        own.append(rows(path, numbered(NUMBERS[first::4])))
-    before = states(path)
-    writer.compact("groups")
-    assert are_separate(ranges(path))
-    assert states(path) == before
-    replace(few, path, {"g11": "Stable"})
-    assert len(states(path)) == len(NUMBERS)
 
 
 def file(first: str | None, last: str | None, rows: int = 10) -> GroupFile:
@@ -308,23 +243,22 @@ def file(first: str | None, last: str | None, rows: int = 10) -> GroupFile:
 
 
 @pytest.mark.parametrize(
-    ("files", "expected"),
+    ("files", "spans"),
     [
-        ([("a", "c"), ("d", "f")], [2, ("a", "f")]),
-        ([("a", "d"), ("d", "f")], [1, ("a", "f")]),
-        ([("a", "z"), ("b", "c"), ("d", "e")], [1, ("a", "z")]),
-        ([(None, "b"), ("d", "e")], [2, (None, "e")]),
-        ([("a", None), ("b", "c")], [1, ("a", None)]),
-        ([], [0, (None, None)]),
+        ([("a", "c"), ("d", "f")], [("a", "c"), ("d", "f")]),
+        ([("a", "d"), ("d", "f")], [("a", "f")]),
+        ([("a", "z"), ("b", "c"), ("d", "e")], [("a", "z")]),
+        ([(None, "b"), ("d", "e")], [(None, "b"), ("d", "e")]),
+        ([("a", None), ("b", "c")], [("a", None)]),
+        ([], []),
     ],
 )
 def test_files_with_overlapping_ranges_are_one_span(
-    files: list[tuple[str | None, str | None]], expected: tuple[int, tuple[str | None, str | None]]
+    files: list[tuple[str | None, str | None]], spans: list[tuple[str | None, str | None]]
 ) -> None:
-    spans = spans_of(file(*one) for one in files)
-    outer = (spans[0].first, spans[-1].last) if spans else (None, None)
-    assert [len(spans), outer] == expected
-    assert sum(len(span.files) for span in spans) == len(files)
+    found = spans_of(file(*one) for one in files)
+    assert [(span.first, span.last) for span in found] == spans
+    assert sum(len(span.files) for span in found) == len(files)
 
 
 def test_many_small_files_are_not_well_divided() -> None:
@@ -332,14 +266,6 @@ def test_many_small_files_are_not_well_divided() -> None:
     assert is_well_divided([file("a", "b"), file("c", "d", 500), file("e", "f", 500)])
     assert not is_well_divided([file("a", "b"), file("c", "d"), file("e", "f")])
     assert not is_well_divided([file("a", "c", 500), file("b", "d", 500)])
-
-
-def test_a_deleted_table_is_not_created_by_a_write(empty_warehouse: Path, few: GroupRows) -> None:
-    batch = rows(empty_warehouse, {"g": "Empty"})
-    (empty_warehouse / "groups").rename(empty_warehouse / "elsewhere")
-    with pytest.raises(OSError, match=r"(?i)no such|not a delta table|no files|not found"):
-        few.replace(batch, ["g"])
-    assert not (empty_warehouse / "groups").exists()
 
 
 def test_a_commit_of_another_process_meanwhile_is_no_failure(
@@ -359,40 +285,6 @@ def test_a_commit_of_another_process_meanwhile_is_no_failure(
     replace(few, path, {"a": "Stable"})
     assert len(opened) == 2
     assert states(path) == [("a", "Stable"), ("b", "Dead")]
-
-
-_REPLACE_AGAIN_AND_AGAIN = """
-import sys
-from types import SimpleNamespace
-from streaming_app.tables.group_rows import GroupRows
-from streaming_app.tables.location import Location
-from streaming_app.tables.rust_table import Batch, RustTable
-location, cluster = Location.of(sys.argv[1]), sys.argv[2]
-few = GroupRows(SimpleNamespace(table=lambda name: RustTable(location / name, cluster)))
-columns = few.find("group_id", ["g"])
-for number in range(20):
-    row = {"cluster": cluster, "group_id": "g", "state": str(number)}
-    few.replace(columns.from_pylist([row], columns.schema), ["g"])
-    for batch in (number, number):  # each batch is repeated
-        event = {"cluster": cluster, "group_id": "g", "kind": "state", "new": str(number), "offset": number}
-        schema = few._table("group_events").schema()
-        few.append("group_events", columns.from_pylist([event], schema), [cluster], batch)
-"""
-
-
-def test_two_processes_that_write_the_same_tables_lose_no_row(empty_warehouse: Path) -> None:
-    command = [sys.executable, "-c", _REPLACE_AGAIN_AND_AGAIN, str(empty_warehouse)]
-    clusters = [f"c{number}" for number in range(2)]
-    writers = [subprocess.Popen([*command, cluster], stderr=subprocess.PIPE) for cluster in clusters]
-    assert [(one.communicate()[1], one.returncode) for one in writers] == [(b"", 0)] * 2
-    read = WarehouseReader(empty_warehouse).rows
-    assert read("SELECT cluster, state FROM groups ORDER BY cluster") == [
-        {"cluster": cluster, "state": "19"} for cluster in clusters
-    ]
-    events = read('SELECT cluster, new FROM group_events ORDER BY cluster, "offset"')
-    assert [(event["cluster"], event["new"]) for event in events] == [
-        (cluster, str(number)) for cluster in clusters for number in range(20)
-    ]
 
 
 def test_only_rows_of_the_own_cluster_say_how_far_the_history_reaches(

@@ -81,8 +81,7 @@ def test_who_ends_an_incident_is_heard_once_and_a_damaged_file_is_not(tmp_path: 
 def test_a_change_is_written_once_whatever_became_of_the_write_and_of_the_job(
     tmp_path: Path, create_warehouse: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create_warehouse(tmp_path)
-    tables, append = HealthTables(tmp_path, "prod"), RustTable.append
+    tables, append = HealthTables(create_warehouse(tmp_path), "prod"), RustTable.append
     first, second = (Change("a", OF_DOWN, NOW + timedelta(minutes=number)) for number in range(2))
     tables.append_changes([first])
 

@@ -10,12 +10,10 @@ from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
 
 STORES = [
-    "s3a://bucket",
     "s3a://my.bucket-1/a/b",
     "abfss://container@account.dfs.core.windows.net/a",
     "gs://bucket/a_b/c=1",
     "hdfs://namenode:8020/a",
-    "hdfs://nameservice/a",
 ]
 
 
@@ -30,15 +28,7 @@ def test_the_uri_of_a_store_is_kept_and_extended(uri: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "path"),
-    [
-        ("dir", "dir"),
-        ("/a/b/", "/a/b"),
-        ("a:b", "a:b"),
-        ("file:///a/b", "/a/b"),
-        ("file:/a", "/a"),
-        ("file:///with%20space", "/with space"),
-    ],
+    ("text", "path"), [("dir", "dir"), ("/a/b/", "/a/b"), ("a:b", "a:b"), ("file:///with%20space", "/with space")]
 )
 def test_a_path_and_a_file_uri_are_local(text: str, path: str) -> None:
     location = Location.of(text)
@@ -51,20 +41,14 @@ def test_a_path_and_a_file_uri_are_local(text: str, path: str) -> None:
     "text",
     [
         "s3://bucket/a",
-        "s3a:/bucket/a",
-        "s3a://",
         "s3a:///a",
         "s3a://key:secret@bucket/a",
-        "s3a://bucket/a b",
         "s3a://bucket/a%20b",
-        "s3a://bucket//a",
         "s3a://bucket/../a",
         "s3a://bucket/`",
         "abfss://container/a",
-        "hdfs:///a",
         "ftp://host/a",
         "file://host/a",
-        "file:///a?b",
     ],
 )
 def test_a_uri_that_spark_and_delta_rs_do_not_both_accept_is_rejected_with_the_valid_forms(text: str) -> None:
@@ -135,11 +119,8 @@ def test_a_file_in_a_store_is_written_as_a_whole_listed_read_and_removed(tmp_pat
     file.remove()
     file.remove()
     assert directory.names() == []
-
-
-def test_a_file_that_cannot_be_written_to_a_store_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file or directory") as raised:
-        OverDeltaRs(f"file://{tmp_path}/missing/a.json").write_text("x")
+        OverDeltaRs(f"{directory}/missing/a.json").write_text("x")
     assert "\n" not in str(raised.value)
 
 

@@ -27,16 +27,11 @@ def cut_off(file: Path, content: Callable[[bytes], bytes]) -> None:
     os.utime(file, (old, old))
 
 
-def empty(_: bytes) -> bytes:
-    return b""
-
-
-def half(content: bytes) -> bytes:
-    return content[: len(content) // 2]
-
-
-def zeros(content: bytes) -> bytes:
-    return bytes(len(content))
+CUT_OFF: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda _: b"",
+    "half": lambda content: content[: len(content) // 2],
+    "zeros": lambda content: bytes(len(content)),
+}
 
 
 @pytest.fixture
@@ -61,7 +56,7 @@ def mend(table: Path) -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize("content", [empty, half, zeros])
+@pytest.mark.parametrize("content", CUT_OFF.values(), ids=CUT_OFF)
 @pytest.mark.parametrize("damaged", ["commit", "checkpoint", "pointer"])
 def test_a_file_that_was_cut_off_is_moved_aside_and_the_table_goes_on_as_it_was_before(
     damaged: str, content: Callable[[bytes], bytes], table: Path
@@ -84,20 +79,16 @@ def test_a_file_that_was_cut_off_is_moved_aside_and_the_table_goes_on_as_it_was_
     assert mend(table) == []
 
 
-def test_a_file_that_somebody_may_be_writing_is_left_alone(table: Path) -> None:
-    newest = max((table / "_delta_log").glob("*.json"))
-    newest.write_bytes(b"")
-    assert mend(table) == []
-
-
-def test_a_sound_log_is_left_as_it_is(table: Path) -> None:
+def test_a_sound_log_and_a_file_that_somebody_may_be_writing_are_left_alone(table: Path) -> None:
     before = sorted(file.name for file in (table / "_delta_log").iterdir())
+    assert mend(table) == []
+    max((table / "_delta_log").glob("*.json")).write_bytes(b"")
     assert mend(table) == []
     assert sorted(file.name for file in (table / "_delta_log").iterdir()) == before
 
 
 def test_a_command_says_which_table_was_cut_off_and_what_to_do(table: Path) -> None:
-    cut_off(max((table / "_delta_log").glob("*.json")), half)
+    cut_off(max((table / "_delta_log").glob("*.json")), CUT_OFF["half"])
     with pytest.raises(WarehouseError, match=rf"^The newest file in the log of .*{NAME} was cut off: start the job"):
         offsets(table)
 
@@ -114,7 +105,7 @@ def checkpoint(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("content", [empty, half, zeros])
+@pytest.mark.parametrize("content", CUT_OFF.values(), ids=CUT_OFF)
 @pytest.mark.parametrize("kind", ["offsets", "commits"])
 def test_a_checkpoint_whose_newest_file_was_cut_off_is_damaged(
     kind: str, content: Callable[[bytes], bytes], checkpoint: Path
@@ -133,8 +124,5 @@ def test_a_checkpoint_without_its_newest_offsets_is_damaged_and_a_batch_that_is_
     assert find_damage(Location.of(checkpoint)) is None
     (checkpoint / missing).unlink()
     assert find_damage(Location.of(checkpoint)) == expected
-
-
-def test_a_batch_without_offsets_is_no_damage(checkpoint: Path) -> None:
-    (checkpoint / "offsets" / "7").write_text("v1\n{}\n-")
+    (checkpoint / "offsets" / "7").write_text("v1\n{}\n-")  # a batch without offsets
     assert find_damage(Location.of(checkpoint)) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-import time
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from threading import Thread
@@ -26,7 +26,7 @@ from tests.support.locks import WatchedLock
 from tests.support.warehouses import append
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def done(maintenance: Maintenance, *, wrote: bool = True) -> None:
@@ -35,19 +35,33 @@ def done(maintenance: Maintenance, *, wrote: bool = True) -> None:
     maintenance.run()
 
 
+@pytest.fixture
+def writer(spark: SparkSession, empty_warehouse: Path) -> SparkWriter:
+    expect_few_records(empty_warehouse)
+    return SparkWriter(spark, str(empty_warehouse), "default")
+
+
+def write_batches(writer: SparkWriter, **settings: Any) -> Callable[[DataFrame, int], None]:
+    return GroupsBatchWriter(writer, "default", "topic", lambda *_: None, **settings)
+
+
+def set_back(files: Iterable[Path]) -> None:
+    """Let files be an hour older, and keep their order in time: Delta 4.4 skips a checkpoint as old as its entry."""
+    for file in files:
+        an_hour_earlier = file.stat().st_mtime - 3600
+        os.utime(file, (an_hour_earlier, an_hour_earlier))
+
+
 def test_expired_events_and_deleted_groups_are_removed_and_files_are_compacted(
-    spark: SparkSession, empty_warehouse: Path
+    spark: SparkSession, empty_warehouse: Path, writer: SparkWriter
 ) -> None:
     now = datetime.now(timezone.utc)
-    warehouse = SparkWriter(spark, str(empty_warehouse), "default")
     lines: list[str] = []
     seconds = [1_000_000.0]
     tables = [table(name) for name in ("groups", "group_events", "quarantine")]
     done_at = empty_warehouse / "_jobs" / "done"
-    maintenance = Maintenance(warehouse, done_at, 30, lines.append, lambda: seconds[0], tables=tables)
-    expect_few_records(empty_warehouse)
-    write_batch = GroupsBatchWriter(warehouse, "default", "topic", lambda *_: None, maintenance=maintenance)
-
+    maintenance = Maintenance(writer, done_at, 30, lines.append, lambda: seconds[0], tables=tables)
+    write_batch = write_batches(writer, maintenance=maintenance)
     offsets = itertools.count()
 
     def records(group: str, days_ago: float, *, deleted: bool) -> list[Row]:
@@ -79,11 +93,12 @@ def test_expired_events_and_deleted_groups_are_removed_and_files_are_compacted(
     assert newest["numFiles"] == 1
 
 
-@pytest.mark.parametrize("name", ["group_events", "quarantine", "topologies"])
-def test_a_compaction_of_a_history_runs_nothing_in_spark(spark: SparkSession, empty_warehouse: Path, name: str) -> None:
+def test_a_compaction_of_a_history_runs_nothing_in_spark(
+    spark: SparkSession, empty_warehouse: Path, writer: SparkWriter
+) -> None:
     """Batches wait for it, every hundred of them: OPTIMIZE takes seconds, also of a table without a row."""
     queries: Any = spark._jsparkSession.sharedState().statusStore()
-    writer = SparkWriter(spark, str(empty_warehouse), "default")
+    name = "group_events"
     for _ in range(3):
         append(empty_warehouse, name, {}, {})
     append(empty_warehouse, name, {"cluster": "other"})
@@ -97,10 +112,9 @@ def test_a_compaction_of_a_history_runs_nothing_in_spark(spark: SparkSession, em
     assert len(WarehouseReader(empty_warehouse).rows(f"SELECT * FROM {name}")) == 7
 
 
-def test_expired_events_are_kept_if_their_state_still_held(spark: SparkSession, empty_warehouse: Path) -> None:
-    warehouse = SparkWriter(spark, str(empty_warehouse), "default")
-    expect_few_records(empty_warehouse)
-    write_batch = GroupsBatchWriter(warehouse, "default", "topic", lambda *_: None)
+def test_expired_events_are_kept_if_their_state_still_held(
+    spark: SparkSession, empty_warehouse: Path, writer: SparkWriter
+) -> None:
     group = {"group_id": "g"}
     now = datetime.now(timezone.utc)
 
@@ -128,11 +142,11 @@ def test_expired_events_are_kept_if_their_state_still_held(spark: SparkSession, 
     ]
     times = [(now - timedelta(days=days), pair) for days, pairs in log for pair in pairs]
     rows = [(offset, at, key, value) for offset, (at, (key, value)) in enumerate(times)]
-    write_batch(batch(spark, rows), 0)
+    write_batches(writer)(batch(spark, rows), 0)
 
     query = "SELECT kind, member_id, new FROM group_events ORDER BY kind, member_id, new"
     before = WarehouseReader(empty_warehouse).rows(query)
-    deleted = warehouse.delete_expired(table("group_events"), 30)
+    deleted = writer.delete_expired(table("group_events"), 30)
     after = WarehouseReader(empty_warehouse).rows(query)
     assert deleted == len(before) - len(after)
     assert [tuple(row.values()) for row in after] == [
@@ -152,112 +166,90 @@ def test_expired_events_are_kept_if_their_state_still_held(spark: SparkSession, 
         ("topology_epoch", None, "0"),
         ("validated_topology_epoch", None, "0"),
     ]
-    assert warehouse.delete_expired(table("group_events"), 30) == 0
+    assert writer.delete_expired(table("group_events"), 30) == 0
 
-    warehouse.delete_groups()
-    warehouse.delete_expired(table("group_events"), 30)
+    writer.delete_groups()
+    writer.delete_expired(table("group_events"), 30)
     assert len(WarehouseReader(empty_warehouse).rows(query)) == 2, (
         "events of a deleted group are kept for the retention only"
     )
 
 
-def test_the_log_of_old_versions_is_removed_and_the_table_stays_usable(
+def test_the_log_of_old_versions_and_its_checksums_are_removed_and_the_table_stays_usable(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration"):
         monkeypatch.setitem(table_creation._PROPERTIES, name, "interval 1 minute")
     monkeypatch.setitem(table_creation._PROPERTIES, "delta.checkpointInterval", "3")
     monkeypatch.setattr(rust_table, "_COMMITS_PER_CHECKPOINT", 3)
-    warehouse = SparkWriter(spark, str(tmp_path), "default")
-    warehouse.prepare()
+    writer, log = SparkWriter(spark, str(tmp_path), "default"), tmp_path / "groups" / "_delta_log"
+    writer.prepare()
     expect_few_records(tmp_path)
-    write_batch = GroupsBatchWriter(warehouse, "default", "topic", lambda *_: None)
+    write_batch = write_batches(writer)
 
     def write(number: int) -> None:
         key, value = encode(17, {"group_id": "g"}, {"epoch": 2 + number})
         write_batch(batch(spark, [(number, datetime.now(timezone.utc), key, value)]), number)
 
-    for number in range(8):
-        write(number)
-    before = list((tmp_path / "groups" / "_delta_log").iterdir())
-    for file in before:  # their order in time stays: Delta 4.4 skips a checkpoint as old as the entry before it
-        an_hour_earlier = file.stat().st_mtime - 3600
-        os.utime(file, (an_hour_earlier, an_hour_earlier))
-    warehouse.clean_up_log("groups")
-    left = list((tmp_path / "groups" / "_delta_log").iterdir())
-    assert len(left) < len(before) / 2
-    write(8)
-    assert WarehouseReader(tmp_path).rows("SELECT group_epoch FROM groups") == [{"group_epoch": 10}]
-    assert spark.read.format("delta").load(f"{tmp_path}/groups").count() == 1
-
-
-def test_checksums_of_log_entries_that_delta_rs_removed_are_removed_too(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration"):
-        monkeypatch.setitem(table_creation._PROPERTIES, name, "interval 1 minute")
-    warehouse = SparkWriter(spark, str(tmp_path), "default")
-    warehouse.prepare()
-    log = tmp_path / "groups" / "_delta_log"
-    for number in range(3):
-        spark.sql(f"ALTER TABLE delta.`{log.parent}` SET TBLPROPERTIES ('number' = '{number}')")
-    an_hour_ago = time.time() - 3600
-    for file in log.iterdir():
-        os.utime(file, (an_hour_ago, an_hour_ago))
-    stored = DeltaTable(log.parent)
-    stored.create_checkpoint()
-    stored.cleanup_metadata()
-
     def orphans() -> set[str]:
         names = {file.name for file in log.iterdir()}
         return {name for name in names if name.endswith(".crc") and name[1:-4] not in names and name[0] == "."}
 
-    assert orphans()
-    warehouse.clean_up_log("groups")
+    for number in range(8):
+        write(number)
+        if number < 3:
+            spark.sql(f"ALTER TABLE delta.`{log.parent}` SET TBLPROPERTIES ('number' = '{number}')")
+    before = list(log.iterdir())
+    set_back(before)
+    writer.clean_up_log("groups")
+    assert len(list(log.iterdir())) < len(before) / 2
+    write(8)
+    assert WarehouseReader(tmp_path).rows("SELECT group_epoch FROM groups") == [{"group_epoch": 10}]
+    assert spark.read.format("delta").load(f"{tmp_path}/groups").count() == 1
+
+    for number in range(3):
+        spark.sql(f"ALTER TABLE delta.`{log.parent}` SET TBLPROPERTIES ('number' = '{number}')")
+    set_back(log.iterdir())
+    stored = DeltaTable(log.parent)
+    stored.create_checkpoint()
+    stored.cleanup_metadata()
+    assert orphans(), "checksums of what delta-rs removed"
+    writer.clean_up_log("groups")
     assert orphans() == set()
     assert [file.name for file in log.glob(".*.crc")] != [], "those of files that are there stay"
 
 
 def test_the_newest_expired_topology_of_a_group_is_kept_for_the_next_comparison(
-    spark: SparkSession, empty_warehouse: Path
+    spark: SparkSession, empty_warehouse: Path, writer: SparkWriter
 ) -> None:
-    warehouse = SparkWriter(spark, str(empty_warehouse), "default")
-    expect_few_records(empty_warehouse)
-    write_batch = GroupsBatchWriter(warehouse, "default", "topic", lambda *_: None)
     now = datetime.now(timezone.utc)
     rows: list[Row] = []
     for days_ago, topic in ((50, "a"), (40, "b"), (1, "c")):
         for kind, value in ((17, None), (23, None), (23, {"subtopologies": [{"source_topics": [topic]}]}), (17, {})):
             key, encoded = encode(kind, {"group_id": "g"}, value)
             rows.append((len(rows), now - timedelta(days=days_ago), key, encoded))
-    write_batch(batch(spark, rows), 0)
+    write_batches(writer)(batch(spark, rows), 0)
 
     query = "SELECT subtopologies FROM topologies ORDER BY first_seen_at"
-    assert warehouse.delete_expired(table("topologies"), 30) == 1
+    assert writer.delete_expired(table("topologies"), 30) == 1
     kept = [row["subtopologies"][0]["source_topics"] for row in WarehouseReader(empty_warehouse).rows(query)]
     assert kept == [["b"], ["c"]]
-    assert warehouse.delete_expired(table("topologies"), 30) == 0
-    warehouse.delete_groups()
-    assert warehouse.delete_expired(table("topologies"), 30) == 1, "those of a deleted group are kept for the retention"
+    assert writer.delete_expired(table("topologies"), 30) == 0
+    writer.delete_groups()
+    assert writer.delete_expired(table("topologies"), 30) == 1, "those of a deleted group are kept for the retention"
 
 
 def test_a_task_that_fails_neither_fails_the_batch_nor_keeps_other_tables_from_theirs(
-    spark: SparkSession, empty_warehouse: Path
+    spark: SparkSession, empty_warehouse: Path, writer: SparkWriter
 ) -> None:
-    writer = SparkWriter(spark, str(empty_warehouse), "default")
     lines: list[str] = []
     failures: list[None] = []
     seconds = [1_000_000.0]
+    done_at = empty_warehouse / "_jobs" / "done"
     maintenance = Maintenance(
-        writer,
-        empty_warehouse / "_jobs" / "done",
-        30,
-        lines.append,
-        lambda: seconds[0],
-        on_failure=lambda: failures.append(None),
+        writer, done_at, 30, lines.append, lambda: seconds[0], on_failure=lambda: failures.append(None)
     )
-    expect_few_records(empty_warehouse)
-    write_batch = GroupsBatchWriter(writer, "default", "topic", lambda *_: None, maintenance=maintenance)
+    write_batch = write_batches(writer, maintenance=maintenance)
     for number in range(3):
         key, value = encode(17, {"group_id": "g"}, {"epoch": 2 + number})
         write_batch(batch(spark, [(number, datetime.now(timezone.utc), key, value)]), number)
@@ -284,8 +276,7 @@ def test_a_task_that_fails_neither_fails_the_batch_nor_keeps_other_tables_from_t
     assert lines[-1].startswith("maintenance: files compacted, ")
 
 
-def test_no_task_begins_while_the_job_stops(spark: SparkSession, empty_warehouse: Path) -> None:
-    writer = SparkWriter(spark, str(empty_warehouse), "default")
+def test_no_task_begins_while_the_job_stops(empty_warehouse: Path, writer: SparkWriter) -> None:
     lines: list[str] = []
     maintenance = Maintenance(writer, empty_warehouse / "done", 30, lines.append, is_stopping=lambda: True)
     for _ in range(COMMITS_PER_COMPACTION):
@@ -293,21 +284,17 @@ def test_no_task_begins_while_the_job_stops(spark: SparkSession, empty_warehouse
     assert lines == []
 
 
-def test_a_time_of_maintenance_in_the_future_is_from_a_wrong_clock(spark: SparkSession, empty_warehouse: Path) -> None:
-    writer = SparkWriter(spark, str(empty_warehouse), "default")
-    done_at = empty_warehouse / "done"
-    done_at.write_text(str(time.time() + 365 * 24 * 3600), "utf-8")
-    now = time.time()
-    groups = [table("groups")]
-    done(Maintenance(writer, done_at, 30, lambda _: None, lambda: now, tables=groups), wrote=False)
+def test_a_time_of_maintenance_in_the_future_is_from_a_wrong_clock(empty_warehouse: Path, writer: SparkWriter) -> None:
+    done_at, now = empty_warehouse / "done", 1_800_000_000.0
+    done_at.write_text(str(now + 365 * 24 * 3600), "utf-8")
+    done(Maintenance(writer, done_at, 30, lambda _: None, lambda: now, tables=[table("groups")]), wrote=False)
     assert float(done_at.read_text("utf-8")) == now
 
 
 def test_no_task_runs_while_a_batch_writes_and_no_batch_waits_for_what_is_not_due(
-    spark: SparkSession, empty_warehouse: Path
+    empty_warehouse: Path, writer: SparkWriter
 ) -> None:
-    writer, lock = SparkWriter(spark, str(empty_warehouse), "default"), WatchedLock()
-    lines: list[str] = []
+    lock, lines = WatchedLock(), list[str]()
     maintenance = Maintenance(writer, empty_warehouse / "done", 30, lines.append, between_batches=lock)
     for _ in range(COMMITS_PER_COMPACTION):
         maintenance.after_batch(wrote=True)

@@ -8,14 +8,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import pytest
 from deltalake import write_deltalake
 
 from offsets_decoder import encode
 from streaming_app.stream.newest_records import to_rows
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.tables.arrow import to_table
-from streaming_app.tables.definitions import table
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.warehouses import append, arrow_schema, make_warehouse
@@ -77,35 +75,31 @@ def test_offsets_has_the_newest_commit_of_each_key_in_whatever_order_batches_com
     write(tmp_path, [commit("g", 5), commit("g", 6, partition=1), commit("h", 1)], start=10)
     write(tmp_path, [commit("g", 9)], start=20)
     write(tmp_path, [commit("g", 4), commit("h", None)], start=12)  # an older batch again, and a tombstone
+    write(tmp_path, [commit("i", 5), commit("i", None), commit("i", 0)], start=30)  # a commit after one
     write(tmp_path, [commit("g", 100)], cluster="other")
     assert rows(tmp_path, "cluster, group_id, partition, committed_offset, last_offset", "offsets") == [
         ("c", "g", 0, 9, 20),
         ("c", "g", 1, 6, 11),
+        ("c", "i", 0, 0, 32),
         ("other", "g", 0, 100, 0),
     ]
 
 
-def test_a_commit_after_a_tombstone_counts(tmp_path: Path) -> None:
-    make_warehouse(tmp_path)
-    write(tmp_path, [commit("g", 5), commit("g", None), commit("g", 0)])
-    assert rows(tmp_path, "group_id, committed_offset", "offsets") == [("g", 0)]
-
-
 STATES = {
-    "no members": (consumer("g", epoch=3, assignment=3, members=[]), "Empty"),
-    "no assignment yet": (consumer("g", epoch=2, assignment=None, members=[(0, 0)]), "Assigning"),
-    "a newer epoch": (consumer("g", epoch=4, assignment=3, members=[(3, 0)]), "Assigning"),
-    "a member that must revoke": (consumer("g", epoch=4, assignment=4, members=[(4, 0), (4, 1)]), "Reconciling"),
-    "a member of an older epoch": (consumer("g", epoch=4, assignment=4, members=[(4, 0), (3, 0)]), "Reconciling"),
-    "all have their assignments": (consumer("g", epoch=4, assignment=4, members=[(4, 0), (4, 0)]), "Stable"),
+    "no members": ({"epoch": 3, "assignment": 3, "members": []}, "Empty"),
+    "no assignment yet": ({"epoch": 2, "assignment": None, "members": [(0, 0)]}, "Assigning"),
+    "a newer epoch": ({"epoch": 4, "assignment": 3, "members": [(3, 0)]}, "Assigning"),
+    "a member that must revoke": ({"epoch": 4, "assignment": 4, "members": [(4, 0), (4, 1)]}, "Reconciling"),
+    "a member of an older epoch": ({"epoch": 4, "assignment": 4, "members": [(4, 0), (3, 0)]}, "Reconciling"),
+    "all have their assignments": ({"epoch": 4, "assignment": 4, "members": [(4, 0), (4, 0)]}, "Stable"),
 }
 
 
-@pytest.mark.parametrize(("pairs", "state"), STATES.values(), ids=STATES)
-def test_the_state_of_a_consumer_group_is_that_of_its_records(pairs: list[Pair], state: str, tmp_path: Path) -> None:
+def test_the_state_of_a_consumer_group_is_that_of_its_records(tmp_path: Path) -> None:
     make_warehouse(tmp_path)
-    write(tmp_path, pairs)
-    assert rows(tmp_path, "group_id, group_type, protocol_type, state") == [("g", "consumer", "consumer", state)]
+    write(tmp_path, [pair for name, (records, _) in STATES.items() for pair in consumer(name, **records)])
+    expected = sorted((name, "consumer", "consumer", state) for name, (_, state) in STATES.items())
+    assert rows(tmp_path, "group_id, group_type, protocol_type, state") == expected
 
 
 def test_every_type_of_group_is_listed_with_what_the_log_proves(tmp_path: Path) -> None:
@@ -154,21 +148,19 @@ def test_a_classic_application_of_kafka_streams_is_known_as_one_after_its_last_m
     assert rows(tmp_path, columns)[0] == ("app", "Empty", None, False)
 
 
-def test_a_deleted_group_is_not_listed(tmp_path: Path) -> None:
-    make_warehouse(tmp_path)
-    write(tmp_path, [*consumer("g", epoch=4, assignment=4, members=[]), commit("g", 1), classic("h", members=0)])
-    gone = [encode(3, {"group_id": "g"}, None), encode(6, {"group_id": "g"}, None), commit("g", None)]
-    write(tmp_path, [*gone, encode(2, {"group": "h"}, None)], start=50)
-    assert rows(tmp_path, "group_id") == []
-
-
-def test_a_group_that_was_converted_has_its_new_type_only(tmp_path: Path) -> None:
+def test_a_group_that_was_converted_has_its_new_type_only_and_one_that_was_deleted_is_not_listed(
+    tmp_path: Path,
+) -> None:
     make_warehouse(tmp_path)
     write(tmp_path, [classic("to consumer", members=0), *consumer("to classic", epoch=2, assignment=2, members=[])])
     new = consumer("to consumer", epoch=1, assignment=1, members=[(1, 0)])
     write(tmp_path, [encode(2, {"group": "to consumer"}, None), *new], start=50)
     # An empty consumer group may be dropped without tombstones, too.
     write(tmp_path, [classic("to classic", members=1)], start=70)
+    members = [*consumer("g", epoch=4, assignment=4, members=[]), commit("g", 1), classic("h", members=0)]
+    write(tmp_path, members, start=80)
+    gone = [encode(3, {"group_id": "g"}, None), encode(6, {"group_id": "g"}, None), commit("g", None)]
+    write(tmp_path, [*gone, encode(2, {"group": "h"}, None)], start=90)
     assert rows(tmp_path, "group_id, group_type, member_count") == [
         ("to classic", "classic", 1),
         ("to consumer", "consumer", 1),
@@ -187,65 +179,32 @@ def test_streams_groups_come_from_the_table_groups_even_while_the_other_query_is
     ]
 
 
-def test_the_views_have_the_columns_that_are_documented(tmp_path: Path) -> None:
-    make_warehouse(tmp_path)
-    for name in ("offsets", "all_groups"):
-        found = WarehouseReader(tmp_path).query(f"SELECT * FROM {name}")
-        assert found.schema.names == list(table(name).names)
-
-
 def documented_query(part: str) -> str:
     blocks = re.findall(r"```sql\n(.*?)```", (ROOT / "docs" / "tables.md").read_text("utf-8"), re.DOTALL)
     (query,) = (block for block in blocks if part in block)
     return str(query)
 
 
-@pytest.mark.parametrize(
-    ("records", "expected"),
-    [
-        ([classic("payments", members=2, protocol="stream")], ("stop its instances first", None, 0)),
-        ([classic("payments", members=0)], ("it has no offsets: it would start at auto.offset.reset", None, 0)),
-        ([classic("payments", members=0), commit("payments", 5)], ("ready", None, 0)),
-    ],
-    ids=["with members", "without offsets", "ready"],
-)
-def test_the_check_before_a_migration(records: list[Pair], expected: tuple[Any, ...], tmp_path: Path) -> None:
+def test_the_check_before_and_after_a_migration(tmp_path: Path) -> None:
+    def answer() -> tuple[Any, ...]:
+        (row,) = WarehouseReader(tmp_path).rows(documented_query("stop its instances first"))
+        return row["result"], row["type_before"], row["converted_at"], row["offsets_kept"]
+
     make_warehouse(tmp_path)
-    write(tmp_path, records)
-    (row,) = WarehouseReader(tmp_path).rows(documented_query("stop its instances first"))
-    assert (row["result"], row["type_before"], row["offsets_kept"]) == expected
-
-
-def test_the_check_after_a_migration(tmp_path: Path) -> None:
-    make_warehouse(tmp_path)
-    write(tmp_path, [commit("payments", 5), commit("payments", 6, partition=1)])  # committed at 1970-01-01
-    group = {"cluster": "c", "group_id": "payments", "group_type": "streams", "state": "Stable", "member_count": 1}
-    event = {
-        "cluster": "c",
-        "group_id": "payments",
-        "at": at(1),
-        "kind": "group_type",
-        "old": "classic",
-        "new": "streams",
-    }
-    append(tmp_path, "groups", group)
-    append(tmp_path, "group_events", event)
-    reader = WarehouseReader(tmp_path)
-    (row,) = reader.rows(documented_query("stop its instances first"))
-    assert (row["result"], row["type_before"], row["converted_at"], row["offsets_kept"]) == (
-        "converted",
-        "classic",
-        at(1),
-        2,
-    )
-    assert [row["type"] for row in reader.rows(documented_query("kind = 'group_type' ORDER BY at"))] == ["streams"]
-
-
-def test_classic_applications_of_kafka_streams_are_found(tmp_path: Path) -> None:
-    make_warehouse(tmp_path)
-    write(tmp_path, [classic("app", members=1, protocol="stream"), classic("plain", members=1)])
+    write(tmp_path, [classic("payments", members=2, protocol="stream"), classic("plain", members=1)])
+    assert answer() == ("stop its instances first", None, None, 0)
     found = WarehouseReader(tmp_path).rows(documented_query("kafka_streams AND group_type = 'classic'"))
-    assert [row["group_id"] for row in found] == ["app"]
+    assert [row["group_id"] for row in found] == ["payments"]
+    write(tmp_path, [classic("payments", members=0)], start=10)
+    assert answer() == ("it has no offsets: it would start at auto.offset.reset", None, None, 0)
+    write(tmp_path, [commit("payments", 5), commit("payments", 6, partition=1)], start=20)  # at 1970-01-01
+    assert answer() == ("ready", None, None, 0)
+    common = {"cluster": "c", "group_id": "payments"}
+    append(tmp_path, "groups", {**common, "group_type": "streams", "state": "Stable", "member_count": 1})
+    append(tmp_path, "group_events", {**common, "at": at(1), "kind": "group_type", "old": "classic", "new": "streams"})
+    assert answer() == ("converted", "classic", at(1), 2)
+    types = WarehouseReader(tmp_path).rows(documented_query("kind = 'group_type' ORDER BY at"))
+    assert [row["type"] for row in types] == ["streams"]
 
 
 def test_a_pass_over_the_lag_counts_the_groups_of_each_type_and_says_which_of_other_types_have_members(

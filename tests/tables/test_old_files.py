@@ -19,6 +19,7 @@ from tests.support.s3_server import S3Server, s3_server
 from tests.support.warehouses import arrow_schema, make_warehouse
 
 NAME = "lag"
+pytestmark = pytest.mark.slow  # hundreds of commits
 DAY = 24 * 3600
 
 
@@ -67,7 +68,7 @@ def needed_files(table: RustTable) -> set[str]:
 def test_after_many_commits_the_files_are_those_of_the_versions_within_retention(
     table: RustTable, directory: Path
 ) -> None:
-    for number in range(200):
+    for number in range(130):
         table.replace(rows(number))
         table.maintain()
     left = data_files(directory) - needed_files(table)

@@ -16,8 +16,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_every_reader_takes_new_tables(spark: SparkSession, tmp_path: Path) -> None:
-    SparkWriter(spark, str(tmp_path), "default").prepare()
+def test_every_reader_takes_new_tables_also_after_an_interrupted_creation_and_whatever_the_session_has_set(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "groups" / "_delta_log" / "_staged_commits").mkdir(parents=True)
+    (tmp_path / "alerts" / "_delta_log").mkdir(parents=True)
+    default = "spark.databricks.delta.properties.defaults.enableDeletionVectors"
+    spark.conf.set(default, "true")
+    try:
+        created = SparkWriter(spark, str(tmp_path), "default").prepare()
+    finally:
+        spark.conf.unset(default)
+    assert created == {one.name for one in tables()}
     for definition in tables():
         table = DeltaTable(tmp_path / definition.name)
         protocol = table.protocol()
@@ -28,20 +38,8 @@ def test_every_reader_takes_new_tables(spark: SparkSession, tmp_path: Path) -> N
         assert list(spark.read.format("delta").load(str(tmp_path / definition.name)).columns) == list(definition.names)
 
 
-def test_settings_of_the_user_do_not_become_properties_of_tables(spark: SparkSession, tmp_path: Path) -> None:
-    default = "spark.databricks.delta.properties.defaults.enableDeletionVectors"
-    spark.conf.set(default, "true")
-    try:
-        SparkWriter(spark, str(tmp_path), "default").prepare()
-    finally:
-        spark.conf.unset(default)
-    assert DeltaTable(tmp_path / "groups").metadata().configuration["delta.enableDeletionVectors"] == "false"
-
-
-def test_a_table_that_cannot_be_created_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
-    writer = SparkWriter(spark, str(tmp_path), "default")
-    writer.prepare()
-    (tmp_path / "alerts").rename(tmp_path / "other")
-    (tmp_path / "alerts").write_text("a file is in the way", "utf-8")
+def test_a_table_that_cannot_be_created_is_one_line(spark: SparkSession, empty_warehouse: Path) -> None:
+    (empty_warehouse / "alerts").rename(empty_warehouse / "other")
+    (empty_warehouse / "alerts").write_text("a file is in the way", "utf-8")
     with pytest.raises(JobError, match=r"^Cannot (read|write) the warehouse .*[^\n]$"):
-        writer.prepare()
+        SparkWriter(spark, str(empty_warehouse), "default").prepare()

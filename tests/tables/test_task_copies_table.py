@@ -5,10 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from pathlib import Path
 
-import pytest
-
 from streaming_app.groups.task_copies import TaskCopy
-from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.task_copies_table import TaskCopiesTable, read_copies
 from tests.long.hostile import STORED
@@ -35,8 +32,3 @@ def test_an_unknown_offset_that_an_older_release_wrote_as_a_number_is_unknown(tm
     make_warehouse(tmp_path)
     TaskCopiesTable(tmp_path, "prod").replace([FULL._replace(task_offset=(1 << 63) - 1, lag=0)])
     assert read_copies(WarehouseReader(tmp_path), "true") == [FULL._replace(task_offset=None, lag=None)]
-
-
-def test_a_table_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match=r"^Cannot write the table task_copies: "):
-        TaskCopiesTable(Location(str(tmp_path)), "prod").replace([FULL])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import html
 import re
-import zlib
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -24,8 +24,8 @@ from streaming_app.web.access import PAGE_CSP, WORKER_CSP, Credentials, PageAcce
 from streaming_app.web.page import STATIC, Page
 from streaming_app.web.snapshot import read_other_groups
 from streaming_app.web.source import OtherGroups, SnapshotSource
-from streaming_app.web.words import NO_LABELS, NOTHING, Labels, group_query, short_name
-from tests.support.sample_groups import HOSTILE, NOW, RICH, beat, clock, group, member, part, replace_group, task
+from streaming_app.web.words import NO_LABELS, Labels, group_query, short_name
+from tests.support.sample_groups import HOSTILE, NOW, RICH, beat, clock, group, replace_group
 from tests.support.waiting import wait_until
 from tests.support.warehouses import append, make_warehouse
 from tests.web import sample_others
@@ -57,47 +57,29 @@ def test_the_overview_shows_trouble_first(client: TestClient) -> None:
     assert names[:2] == ["fraud-detection", "ledger-reconciler"]
     assert names.index("price-feed") < names.index(RICH) < names.index("shipment-router")
     assert names.index("payments-enrichment") < names.index("clickstream-sessions")  # Ok, Idle
-    badges = re.findall(
-        r'<td><span class="state (tone-\w+)" title="[^"]+"><svg [^>]+>.*?</svg>(\w+)</span>(?:</td>|<div)', text
-    )
-    assert badges[:2] == [("tone-bad", "Down"), ("tone-bad", "Stalled")]
-    assert ("tone-good", "Ok") in badges
-    assert not re.search(r'class="[^"]*tone-good[^"]*"[^>]*>(?:<svg.*?</svg>)?Stable', text)
     assert "legacy-reports" not in names  # deleted
     assert "Source topics card-transactions are missing" in text
     assert "Job running" in text
 
 
-def test_filters_find_groups_by_name_state_and_description(client: TestClient) -> None:
-    def names(query: str) -> list[str]:
-        return shown(client.get(f"{query}&type=streams").text)
-
-    assert names("/?q=FRAUD") == ["fraud-detection"]
-    assert names("/?state=Dead") == ["legacy-reports"]
-    assert names("/?health=Off&health=Stalled") == ["ledger-reconciler", "nightly-settlement"]
-    assert set(names("/?state=Empty&state=Assigning")) == {"nightly-settlement", "inventory-sync"}
-    assert names("/?description=FAILED") == ["ledger-reconciler"]
-    assert names("/?show=moving") == [RICH]
-    assert names("/?q=nothing-is-called-so") == []
-    assert names("/?page=9999999999&sort=nonsense&state=x")[0] == "fraud-detection"
-
-
 @pytest.mark.parametrize(
-    ("text", "groups", "what"),
+    ("query", "groups"),
     [
-        ("CARD-PAY", ["fraud-detection"], "topic card-payments"),
-        ("4.0.13", [RICH], "host /10.4.0.13"),
-        ("0_3", [RICH], "task 0_3"),
-        ("orders-2-stream", [RICH], "client orders-2-StreamThread-1 and 1 more"),
-        ("' OR true --", [], ""),
+        ("q=FRAUD", ["fraud-detection"]),
+        ("q=CARD-PAY", ["fraud-detection"]),  # a topic
+        ("q=orders-2-stream", [RICH]),  # a client
+        ("q=' OR true --", []),
+        ("state=Dead", ["legacy-reports"]),
+        ("state=Empty&state=Assigning", ["inventory-sync", "nightly-settlement"]),
+        ("health=Off&health=Stalled", ["ledger-reconciler", "nightly-settlement"]),
+        ("description=FAILED", ["ledger-reconciler"]),
+        ("show=moving", [RICH]),
     ],
 )
-def test_a_group_is_found_by_what_it_reads_and_who_its_members_are(
-    client: TestClient, text: str, groups: list[str], what: str
+def test_filters_find_groups_by_name_topic_member_state_and_description(
+    client: TestClient, query: str, groups: list[str]
 ) -> None:
-    shown = client.get("/", params={"q": text}).text
-    assert [name for name in (RICH, "fraud-detection") if f">{name}</bdi></a>" in shown] == groups
-    assert what in html.unescape(shown)
+    assert sorted(shown(client.get(f"/?{query}&type=streams").text)) == groups
 
 
 def test_a_group_begins_with_its_verdict_since_when_why_and_what_will_be_lost(client: TestClient) -> None:
@@ -113,78 +95,17 @@ def test_a_group_begins_with_its_verdict_since_when_why_and_what_will_be_lost(cl
     assert "Down" not in client.get(f"/group?id={RICH}").text[: text.index("<dl")]
 
 
-def test_the_pipelines_say_where_trouble_begins_and_who_reads_and_writes_what(client: TestClient) -> None:
-    shown = " ".join(html.unescape(re.sub("<[^>]+>", " ", client.get("/pipelines").text)).split())
-    assert "Down fraud-detection for" in shown
-    assert f"It waits for no group that is in trouble. 1 group needs what it writes: {RICH} . None of them" in shown
-    assert f"card-payments {NOTHING} payments-enrichment fraud-detection 88,412 · 36 min" in shown
-    graph = client.get("/graph?of=pipelines").json()
-    named = {node["id"]: node["name"] for node in graph["nodes"]}
-    edges = {(named[start], named[end]): text for start, end, _, text in graph["edges"]}
-    assert edges["card-payments", "fraud-detection"] == "88,412 · 36 min"
-    assert edges["fraud-detection", "orders"] == ""
-    node = next(one for one in graph["nodes"] if one["name"] == "fraud-detection")
-    assert (node["kind"], node["tone"], node["lines"]) == ("group", "bad", ["Down · hop 1"])
-    assert client.get(f"/{node['href']}").status_code == 200
-
-
-def test_the_overview_has_the_last_day_of_each_group_and_what_comes(client: TestClient) -> None:
-    text = html.unescape(client.get("/").text)
-    row = text[text.index(f">{RICH}</bdi>") :]
-    strip = row[row.index('class="strip"') : row.index('<td class="n">', row.index('class="strip"'))]
-    assert re.findall(r"<title>(\w+) from", strip) == ["Unknown", "Ok", "Down", "Ok", "Restoring"]
-    assert 'class="span s-bad"' in strip
-    assert re.search(r"loses records in \d h( \d+ min)?", text)  # 3 h when the warehouse was made
-    assert "No group is in trouble" not in text
-
-
-def test_an_overview_without_trouble_says_since_when(tmp_path: Path) -> None:
+def test_an_overview_says_that_no_group_is_in_trouble_only_if_no_verdict_is(tmp_path: Path) -> None:
     warehouse = make_warehouse(tmp_path / "warehouse")
     append(warehouse, "groups", group("calm", "Stable", NOW, 60))
     beat(warehouse, NOW)
-    client = look(warehouse)
-    assert "No group is in trouble. 1 group is watched, by a job that runs for <time" in client.get("/").text
+    assert "No group is in trouble. 1 group is watched" in look(warehouse).get("/").text
     incident = {"groups": ["calm"], "open_groups": [], "opened_at": NOW - timedelta(hours=2), "ended_at": NOW}
     append(warehouse, "incidents", {"incident_id": "down-1", "severity": "critical", "verdict": "Down", **incident})
-    later = look(warehouse).get("/").text
-    assert "No group is in trouble, since <time" in later
+    assert "No group is in trouble, since <time" in look(warehouse).get("/").text
     judged = {"verdict": "Down", "severity": "critical", "since": NOW, "judged_at": NOW, "why": "no members"}
     append(warehouse, "group_health", {"group_id": "calm", **judged})
-    worse = look(warehouse).get("/").text
-    assert "No group is in trouble" not in worse
-
-
-def test_groups_of_one_incident_are_one_row_that_unfolds(sample: Path) -> None:
-    names = [f"settle-{number}" for number in range(3)]
-    append(sample, "groups", *(group(name, "Stable", NOW, 60) for name in names))
-    judged = {"verdict": "Stalled", "severity": "critical", "since": NOW - timedelta(minutes=20), "judged_at": NOW}
-    judged |= {"cluster": "default", "why": "broker 2 is away", "incident_id": "stalled-77"}
-    append(sample, "group_health", *({**judged, "group_id": name} for name in names))
-    incident = {"cause": "broker", "scope": "2", "severity": "critical", "verdict": "Stalled", "groups": names}
-    incident |= {"cluster": "default", "incident_id": "stalled-77", "opened_at": NOW - timedelta(minutes=20)}
-    append(sample, "incidents", {**incident, "open_groups": names})
-    began = (NOW - timedelta(days=4)).isoformat()
-    deployment = {"cluster": "default", "group_id": "price-feed", "kind": "deployment", "old": began, "new": "both"}
-    append(sample, "group_events", {**deployment, "at": NOW - timedelta(days=4), "source_partition": 0, "offset": 1})
-    client = look(sample)
-    text = html.unescape(client.get("/").text)
-    (row,) = [one for one in text.split("<tr ") if "incident <code>stalled-77" in one]
-    assert "3 groups, incident" in row
-    assert "broker 2 is away" in row
-    assert [f"id={name}" in row for name in names] == [True] * 3
-    assert text.count('href="group?id=settle-0"') == 1
-    price = text[text.index(">price-feed</bdi>") :]
-    assert price[: price.index("</tr>")].count("4 d") == 1
-    assert shown(client.get("/?q=settle-1").text) == ["settle-1"]
-    assert sorted(shown(client.get("/?incident=stalled-77").text)) == names
-
-
-def test_time_comes_first_and_has_the_incidents(client: TestClient) -> None:
-    text = client.get(f"/group?id={RICH}&range=24h").text
-    assert text.index('id="history"') < text.index('id="topology"') < text.index('id="events"')
-    assert "critical incident down-0: Down, since" in text
-    assert "assignment, cause: configuration" in text
-    assert "critical incident down-1: Down, since" in client.get("/group?id=fraud-detection").text
+    assert "No group is in trouble" not in look(warehouse).get("/").text
 
 
 def test_many_alerts_of_one_rule_hide_no_other_and_the_page_stays_small(sample: Path) -> None:
@@ -204,38 +125,32 @@ def test_many_alerts_of_one_rule_hide_no_other_and_the_page_stays_small(sample: 
     assert len(response.content) < 60_000  # 1.3 MB before
 
 
-def test_copies_that_restore_or_are_left_are_in_the_matrix(client: TestClient) -> None:
-    text = client.get(f"/group?id={RICH}").text
-    assert "1_0: active, restores its state and processes nothing yet, 88,000 offsets behind" in text
-    assert "1_2: not assigned, its state is left on the disk, 88,000 offsets behind" in text
-
-
-def test_a_group_shows_its_topology_tasks_members_history_and_changes(client: TestClient) -> None:
-    text = client.get(f"/group?id={RICH}").text
+def test_a_group_shows_its_topology_tasks_copies_members_lag_history_and_changes(client: TestClient) -> None:
+    text = html.unescape(client.get(f"/group?id={RICH}&range=24h").text)
     for expected in (
         f"{RICH}-by-customer-repartition",
-        "1_3: will take over as active",
         "No member has 1_3 as active",
+        "1_0: active, restores its state and processes nothing yet, 88,000 offsets behind",
         "orders-2-StreamThread-1",
+        'class="lag-line"',
+        "commits is its oldest input",
+        "critical incident down-0: Down, since",
         "assignment epoch: 5 → 6 (the configuration changed)",
-        "refund-window-changelog",
-        "Members revoke and take over tasks",
-        'class="span s-good"',
     ):
-        assert expected in html.unescape(text)
+        assert expected in text, expected
 
 
-def test_the_lag_is_shown_where_the_tables_hold_it(client: TestClient) -> None:
-    overview = client.get("/").text
-    assert "29,705" in overview
-    assert "catching up" in overview
-    assert "stopped" in overview
-    text = client.get(f"/group?id={RICH}&range=6h").text
-    assert "lag4" in text
-    assert 'class="lag-line"' in text
-    assert 'data-inputs="commits|log ends of broker 2"' in text
-    assert "commits is its oldest input" in text
-    lines = {node["title"]: node["lines"] for node in client.get(f"/graph?id={RICH}").json()["nodes"]}
+def test_a_graph_has_ids_and_names_apart_and_the_lag_of_topics(client: TestClient) -> None:
+    graph = client.get(f"/graph?id={RICH}").json()
+    kinds = {node["title"]: node["kind"] for node in graph["nodes"]}
+    assert kinds.items() >= {
+        ("orders", "topic"),
+        ("…by-customer-repartition", "repartition"),
+        ("audit-.*", "pattern"),
+        ("Subtopology 1", "subtopology"),
+    }
+    assert all(re.fullmatch(r"n\d+", node["id"]) for node in graph["nodes"])
+    lines = {node["title"]: node["lines"] for node in graph["nodes"]}
     assert lines["orders"] == ["lag 29,353 · 7 min 36 s"]
 
 
@@ -256,21 +171,12 @@ def test_groups_of_every_type_are_listed_and_filtered(client: TestClient) -> Non
 def test_a_group_of_another_type_shows_what_is_known_of_it(client: TestClient) -> None:
     assert wait_until(lambda: sample_others.CONSUMER in client.get("/").text)
     text = client.get(f"/group?id={sample_others.CONSUMER}").text
-    for expected in (
-        "A consumer group",
-        "Reconciling",
-        "Committed partitions",
-        "1,902",
-        'class="lag-line"',
-        "Generation",
-    ):
-        assert (expected in text) == (expected != "Generation"), expected
+    for expected in ("A consumer group", "Reconciling", "1,902", 'class="lag-line"', "mailer-2", "(4,5)"):
+        assert expected in text, expected
+    assert "Generation" not in text
     assert "Generation" in client.get(f"/group?id={sample_others.CONNECT}").text
-    assert "mailer-2" in text
-    assert "(4,5)" in text
     classic = client.get(f"/group?id={sample_others.CLASSIC_STREAMS}").text
     assert classic.count("&lt;b&gt;clicks&lt;/b&gt;(0,1)") == 2
-    assert classic.count("<td>yes</td>") == 1
     assert client.get(f"/graph?id={sample_others.CONSUMER}").status_code == 404
 
 
@@ -302,22 +208,14 @@ def test_labels_of_the_configuration_are_shown_and_filtered(sample_template: Pat
 
 
 def test_an_instant_shows_who_had_what_then(client: TestClient) -> None:
-    text = html.unescape(client.get(f"/group?id={RICH}&at=700m&range=24h").text)
-    assert "Tasks at the instant" in text
-    assert "orders-0-StreamThread-1" in text.split('id="instant"')[1]
-    assert 'class="at"' in text
-    before = client.get(f"/group?id={RICH}&at=2d").text
-    assert "no event of this group that is so old" in before
-    wrong = client.get(f"/group?id={RICH}&at=%3Cscript%3E&from=x").text
-    assert "A time must be like" in wrong
-    past = client.get(f"/group?id={RICH}&from=2026-01-01T00:00Z&to=2026-01-02T00:00Z").text
-    assert "No event in this time" in past
+    def instant(query: str) -> str:
+        return html.unescape(client.get(f"/group?id={RICH}&{query}").text).split('id="instant"')[1]
 
-
-def test_the_lag_then_is_that_of_the_newest_sample_before_the_instant(client: TestClient) -> None:
-    text = client.get(f"/group?id={RICH}&at=2026-01-01T00:00Z").text
-    assert "offsets," not in text.split('id="instant"')[1].split("</section>")[0]
-    assert "<dt>Lag</dt><dd>" in client.get(f"/group?id={RICH}&at=100m").text.split('id="instant"')[1]
+    assert "orders-0-StreamThread-1" in instant("at=700m&range=24h")
+    assert "<dt>Lag</dt><dd>" in instant("at=100m")
+    assert "offsets," not in instant("at=2026-01-01T00:00Z").split("</section>")[0]
+    assert "no event of this group that is so old" in instant("at=2d")
+    assert "A time must be like" in client.get(f"/group?id={RICH}&at=%3Cscript%3E&from=x").text
 
 
 def test_the_link_of_an_event_shows_the_group_after_it(sample: Path) -> None:
@@ -330,17 +228,6 @@ def test_the_link_of_an_event_shows_the_group_after_it(sample: Path) -> None:
     text = client.get(f"/{html.unescape(link)}").text.split('id="instant"')[1]
     assert "no event of this group that is so old" not in text
     assert "Stable" in text.split("<dl")[1].split("</dl>")[0]
-
-
-def test_the_graph_holds_ids_and_names_apart(client: TestClient) -> None:
-    graph = client.get(f"/graph?id={RICH}").json()
-    kinds = {node["title"]: node["kind"] for node in graph["nodes"]}
-    assert kinds["orders"] == "topic"
-    assert kinds["…by-customer-repartition"] == "repartition"
-    assert kinds["audit-.*"] == "pattern"
-    assert kinds["Subtopology 1"] == "subtopology"
-    assert all(re.fullmatch(r"n\d+", node["id"]) for node in graph["nodes"])
-    assert not graph["problem"]
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
@@ -358,15 +245,7 @@ def test_names_are_text_wherever_they_are_shown(client: TestClient, name: str) -
 
 
 def test_every_response_has_the_policy_and_the_worker_its_own(client: TestClient) -> None:
-    for path in (
-        "/",
-        "/group?id=unknown",
-        "/alerts",
-        "/static/page.js",
-        "/static/page.css",
-        "/no-such-page",
-        "/health",
-    ):
+    for path in ("/", "/group?id=unknown", "/alerts", "/static/page.js", "/no-such-page", "/health"):
         headers = client.get(path).headers
         assert headers["Content-Security-Policy"] == PAGE_CSP, path
         assert headers["X-Content-Type-Options"] == "nosniff"
@@ -380,8 +259,8 @@ def test_pages_have_neither_inline_scripts_nor_styles_nor_addresses_of_others(cl
         text = client.get(path).text
         assert not re.search(r"<style|\sstyle=|\son\w+=|javascript:", text)
         assert re.findall(r"<script[^>]*>", text) == ['<script type="module" src="static/page.js">']
-        assert not [url for url in re.findall(r'(?:href|src|action)="([^"]*)"', text) if urlsplit(url).netloc]
-        assert not [url for url in re.findall(r'(?:href|src|action)="([^"]*)"', text) if url.startswith("/")]
+        named = re.findall(r'(?:href|src|action)="([^"]*)"', text)
+        assert not [url for url in named if urlsplit(url).netloc or url.startswith("/")]
 
 
 def test_all_that_a_page_names_is_served(client: TestClient) -> None:
@@ -425,17 +304,8 @@ def test_a_user_or_a_token_is_needed_where_there_is_a_file(sample_template: Path
         return "Basic " + base64.b64encode(text.encode()).decode()
 
     assert (status(basic("ada:sésame:x")), status("Bearer t0ken")) == (200, 200)
-    refused = [
-        "",
-        basic("ada:"),
-        basic("ada:sésame"),
-        "Bearer",
-        "Bearer t0ke",
-        "Basic %%",
-        "Basic /w==",
-        "Digest t0ken",
-    ]
-    assert {status(one) for one in refused} == {401}
+    wrong = ["Bearer", "Bearer t0ke", "Basic %%", "Basic /w==", "Digest t0ken"]
+    assert {status(one) for one in ("", basic("ada:"), basic("ada:sésame"), *wrong)} == {401}
     assert client.get("/").headers["WWW-Authenticate"].startswith("Basic")
 
 
@@ -454,44 +324,6 @@ def test_a_page_that_has_not_changed_is_not_sent_again(sample: Path) -> None:
         return client.get("/", headers={"If-None-Match": etag}).status_code == 200
 
     assert wait_until(changed)
-
-
-def test_members_say_where_they_are_and_whether_they_are_away(sample: Path) -> None:
-    place = {"rack_id": "rack-a", "user_endpoint": "orders-0.example:7070", "client_tags": {"zone": "eu-1"}}
-    away = member(1, NOW, instance_id="orders-1", member_epoch=-2)
-    members = [member(0, NOW, **place), away]
-    tasks = [task(members[0]["member_id"], "0_0"), task(members[0]["member_id"], "0_1", "standby")]
-    replace_group(sample, group("price-feed", "Reconciling", NOW, 1, members=members, assignments=tasks))
-    client = look(sample)
-    text = client.get("/group?id=price-feed").text
-    members = " ".join(re.sub("<[^>]+>", " ", text[text.index('<section id="members">') :]).split())
-    served = "endpoint orders-0.example:7070 serves events(0) has copies of events(1)"
-    for expected in ("rack rack-a", served, "tag zone eu-1", "orders-1 AWAY -2"):
-        assert expected in members
-
-
-def test_topics_say_how_many_partitions_they_have_and_which_ones_a_pattern_matches(sample: Path) -> None:
-    parts = [part("0", ["in"], ["app-by-key-repartition"], changelogs=["app-totals-changelog"], patterns=["eu-.*"])]
-    parts[0]["repartition_source_topics"][0]["partitions"] = 4
-    replace_group(sample, group("app", "Stable", NOW, 1, subtopologies=parts))
-    of_group = {"cluster": "default", "group_id": "app"}
-    key = {**of_group, "subtopology_id": "0", "status": "OK"}
-    append(sample, "lag", *({**key, "topic": one, "partition": n} for one, n in (("in", 0), ("in", 1), ("eu-west", 0))))
-    for topic, value in (("app-by-key-repartition", "3, asked for 4"), ("app-totals-changelog", "2")):
-        fact = {**of_group, "kind": "internal_topic", "subject": topic, "name": "partitions", "value": value}
-        append(sample, "broker_facts", {**fact, "observed_at": NOW})
-    client = look(sample)
-    text = client.get("/group?id=app").text
-    shown_part = " ".join(re.sub("<[^>]+>", " ", text[text.index('aria-label="Subtopologies"') :]).split())
-    for expected in (
-        "in 2 partitions pattern eu-.* eu-west by pattern 1 partition",
-        "app-by-key-repartition repartition 3 partitions, asked for 4",
-        "app-totals-changelog 2 partitions",
-    ):
-        assert expected in shown_part
-    nodes = {node["name"]: dict(node["facts"]) for node in client.get("/graph?id=app").json()["nodes"]}
-    assert nodes["app-by-key-repartition"]["Has"] == "3 partitions, asked for 4"
-    assert nodes["0"]["Reads by pattern"] == "eu-west"
 
 
 def test_a_group_that_is_set_aside_is_named(sample: Path) -> None:
@@ -533,34 +365,31 @@ def test_the_lag_is_as_new_as_its_table_whichever_table_has_changed(sample: Path
 
 
 def test_the_lag_of_a_group_is_the_same_in_the_overview_on_its_page_and_in_the_shell(sample: Path) -> None:
-    def row(
-        group_id: str, topic: str, number: int, committed: int | None, lag: int | None, status: str
-    ) -> dict[str, Any]:
-        at = NOW
-        names = {"cluster": "default", "group_id": group_id, "topic": topic, "partition": number, "observed_at": at}
-        return {**names, "committed_offset": committed, "log_end_offset": 0, "lag": lag, "status": status}
+    def row(group_id: str, topic: str, partition: int, lag: int | None, status: str) -> dict[str, Any]:
+        names = {"cluster": "default", "group_id": group_id, "topic": topic, "partition": partition}
+        offsets = {"committed_offset": None if lag is None else 5, "log_end_offset": 0, "lag": lag}
+        return {**names, **offsets, "observed_at": NOW, "status": status}
 
     append(
         sample,
         "lag",
-        *(row("inventory-sync", "no-commit", number, None, None, "UNKNOWN") for number in (1, 0)),
-        row("price-feed", "read", 0, 5, 10, "OK"),
-        row("price-feed", "left", 0, 5, 7_000, "LEFT_OVER"),
-        row("ledger-reconciler", "a", 0, 5, 4, "OK"),
-        row("ledger-reconciler", "a", 1, None, None, "UNKNOWN"),
-        row("ledger-reconciler", "b", 0, 5, 4, "RECREATED"),
-        row("ledger-reconciler", "b", 1, 5, 4, "STALLED"),
+        *(row("inventory-sync", "no-commit", number, None, "UNKNOWN") for number in (1, 0)),
+        row("price-feed", "read", 0, 10, "OK"),
+        row("price-feed", "left", 0, 7_000, "LEFT_OVER"),
+        row("ledger-reconciler", "a", 0, 4, "OK"),
+        row("ledger-reconciler", "a", 1, None, "UNKNOWN"),
+        row("ledger-reconciler", "b", 0, 4, "RECREATED"),
+        row("ledger-reconciler", "b", 1, 4, "STALLED"),
     )
     source = SnapshotSource(sample, "default", clock)
     client = TestClient(Page(source, PageAccess(), clock).app, base_url=LOCAL)
     summaries = {one.group_id: one for one in source.current().groups}
-    expected = {
-        "inventory-sync": ("\N{EN DASH}", None, "UNKNOWN", True),
-        "price-feed": ("10", 10, "OK", False),
-        "ledger-reconciler": ("≥ 12", 12, "RECREATED", True),
-    }
     reader = WarehouseReader(sample)
-    for group_id, (text, lag, status, is_partial) in expected.items():
+    for group_id, text, lag, status, is_partial in (
+        ("inventory-sync", "\N{EN DASH}", None, "UNKNOWN", True),
+        ("price-feed", "10", 10, "OK", False),
+        ("ledger-reconciler", "≥ 12", 12, "RECREATED", True),
+    ):
         one = summaries[group_id]
         assert (one.lag, one.lag_status, one.lag_is_partial) == (lag, status, is_partial)
         (found,) = find_lag(reader, "default", [group_id], "group")
@@ -568,8 +397,6 @@ def test_the_lag_of_a_group_is_the_same_in_the_overview_on_its_page_and_in_the_s
         tile = re.search(r"<dt>Lag</dt><dd>(.*?)</dd>", client.get(f"/group?id={group_id}").text, re.DOTALL)
         assert tile
         assert re.sub(r"<[^>]+>", "", tile[1]).removesuffix(" offsets").strip() == text
-    partitions = re.findall(r"no-commit.*?<td class=\"n\">(\d)</td>", client.get("/group?id=inventory-sync").text)
-    assert partitions == ["0", "1"]
 
 
 def test_what_is_wrong_is_said_on_the_page(tmp_path: Path, sample: Path) -> None:
@@ -671,26 +498,24 @@ def test_a_base_path_is_part_of_every_path(sample_template: Path) -> None:
 
 def test_a_page_that_many_load_is_compressed_once(sample_template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """200 viewers load it at each change."""
-    compressed: list[object] = []
-    make = zlib.compressobj
+    compressed: list[bytes] = []
+    compress = gzip.compress
 
-    def counted(*args: Any, **options: Any) -> Any:
-        compressed.append(args)
-        return make(*args, **options)
+    def counted(data: bytes, *level: int) -> bytes:
+        compressed.append(data)
+        return compress(data, *level)
 
-    monkeypatch.setattr(zlib, "compressobj", counted)
-    app = Page(SnapshotSource(sample_template, "default", clock), PageAccess(), clock).app
-    with TestClient(app, base_url="http://localhost") as client:
-        answers = [client.get("/") for _ in range(5)]
-        plain = client.get("/", headers={"Accept-Encoding": "identity"})
-        unchanged = client.get("/", headers={"If-None-Match": plain.headers["ETag"]})
-    assert len(compressed) <= 1
+    with look(sample_template) as client:
+        assert wait_until(lambda: sample_others.CONSUMER in client.get("/").text)  # groups of other types come later
+        monkeypatch.setattr(gzip, "compress", counted)
+        answers = [client.get("/?sort=name") for _ in range(5)]
+        plain = client.get("/?sort=name", headers={"Accept-Encoding": "identity"})
+    assert compressed == [plain.content]
     assert {one.text for one in answers} == {plain.text}
     assert {one.headers.get("Content-Encoding") for one in answers} == {"gzip"}
     assert {int(one.headers["Content-Length"]) < len(plain.content) / 3 for one in answers} == {True}
     assert "Content-Encoding" not in plain.headers
     assert {one.headers["Vary"] for one in (*answers, plain)} == {"Accept-Encoding"}
-    assert unchanged.status_code == 304
 
 
 def test_a_stored_description_is_shown_with_the_time_at_which_the_job_fetched_it(client: TestClient) -> None:

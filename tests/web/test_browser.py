@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import expect
@@ -33,7 +33,7 @@ from tests.support.sample_groups import (
 )
 from tests.support.waiting import wait_until
 from tests.support.warehouses import append
-from tests.web.sample_others import CONSUMER, OTHER_CLUSTER
+from tests.web.sample_others import CONSUMER
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -59,18 +59,6 @@ def url(serve_page: Callable[..., str], sample_template: Path) -> str:
     return serve_page(sample_template)
 
 
-def test_a_request_elsewhere_fails_a_test_and_goes_nowhere(chromium: Browser, url: str) -> None:
-    elsewhere = [f"http://{host}/a.png" for host in ("example.com", "192.0.2.1", "localhost")]
-    pictures = "".join(f"<img src={one}>" for one in elsewhere)
-    with pytest.raises(AssertionError), view(chromium, url) as seen:  # noqa: PT012 - the end of the block raises it
-        failed = []
-        seen.page.on("requestfailed", lambda request: failed.append(request.failure))
-        seen.page.set_content(pictures)  # which has no policy
-        seen.page.wait_for_load_state("load")
-    assert failed == ["net::ERR_NAME_NOT_RESOLVED"] * len(elsewhere)
-    assert {f"request to {one}" for one in elsewhere} <= set(seen.problems)
-
-
 @pytest.mark.parametrize("scheme", ["light"])  # and the other one in tests/long
 def test_axe_finds_nothing_on_any_view(chromium: Browser, url: str, scheme: str) -> None:
     with view(chromium, url, color_scheme=scheme) as seen:
@@ -83,7 +71,9 @@ def test_axe_finds_nothing_on_any_view(chromium: Browser, url: str, scheme: str)
             seen.problems = [one for one in seen.problems if "404" not in one]  # of the error page
 
 
-def test_the_picture_is_drawn_and_followed_by_keyboard(chromium: Browser, url: str) -> None:
+def test_the_picture_is_followed_by_keyboard_searched_saved_and_opened_again_as_it_was(
+    chromium: Browser, url: str
+) -> None:
     with view(chromium, url) as seen:
         seen.open(f"/group?id={RICH}")
         seen.wait_for_picture()
@@ -96,7 +86,6 @@ def test_the_picture_is_drawn_and_followed_by_keyboard(chromium: Browser, url: s
         assert "Subtopology 0" in seen.page.evaluate("document.activeElement.textContent")
         seen.page.keyboard.press("Enter")
         assert "by-customer-repartition" in seen.page.locator(".picture-facts").inner_text()
-        assert seen.page.locator("#picture .node.dim", has_text="refunds").count() == 1
         seen.page.keyboard.press("+")
         address = seen.page.url
         transform = _numbers(seen.page.locator("#picture svg > g").get_attribute("transform"))
@@ -106,38 +95,11 @@ def test_the_picture_is_drawn_and_followed_by_keyboard(chromium: Browser, url: s
         expect(seen.page.locator("#picture .node.selected .title")).to_have_text("Subtopology 0")
         reopened = _numbers(seen.page.locator("#picture svg > g").get_attribute("transform"))
         assert reopened == pytest.approx(transform, abs=0.01)
-
-
-def test_the_picture_is_searched_reduced_and_saved(chromium: Browser, url: str) -> None:
-    with view(chromium, url) as seen:
-        seen.open(f"/group?id={RICH}")
-        seen.wait_for_picture()
-        every = seen.page.locator("#picture .node").count()
         seen.page.get_by_label("Find in the picture").fill("refund")
         assert seen.page.locator("#picture .node.match").count() == 2
-        seen.page.get_by_role("button", name="Stores").click()
-        expect(seen.page.locator("#picture .node")).to_have_count(every - 4)
         with seen.page.expect_download() as download:
             seen.page.get_by_role("button", name="Download SVG").click()
-        saved = Path(download.value.path()).read_text("utf-8")
-        assert "Subtopology 1" in saved
-        assert "fill=" in saved
-
-
-def test_the_pipelines_are_followed_from_a_group_in_trouble_to_its_page(chromium: Browser, url: str) -> None:
-    with view(chromium, url) as seen:
-        seen.open("/")
-        seen.page.get_by_role("link", name="Pipelines").click()
-        seen.wait_for_picture()
-        bad = seen.page.locator("#picture .node.t-bad", has_text="fraud-detection")
-        bad.focus()
-        seen.page.keyboard.press("Enter")
-        assert "Needed by" in seen.page.locator(".picture-facts").inner_text()
-        assert seen.page.locator("#picture .node.dim", has_text="payments-enrichment").count() == 0
-        texts = seen.page.locator("#picture .edge-text:not(.dim)").all_text_contents()
-        assert "88,412" in " ".join(texts)
-        seen.page.locator(".picture-facts").get_by_role("link", name="Open").click()
-        expect(seen.page.locator("h1")).to_contain_text("fraud-detection")
+        assert "Subtopology 1" in Path(download.value.path()).read_text("utf-8")
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
@@ -181,21 +143,6 @@ def huge(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_in_forced_colours_and_on_paper_the_tracks_are_there(chromium: Browser, url: str) -> None:
-    with view(chromium, url, forced_colors="active") as seen:
-        for path in ("/", f"/group?id={RICH}&range=24h"):
-            seen.open(path)
-            assert seen.axe() == [], path
-        fills = seen.page.locator("#timeline .heat").evaluate_all(
-            "all => [...new Set(all.map((one) => getComputedStyle(one).fill))]"
-        )
-        assert len(fills) > 1  # cells differ
-        seen.page.emulate_media(media="print", forced_colors="none")
-        expect(seen.page.locator("#timeline svg.timeline")).to_be_visible()
-        expect(seen.page.locator("#answer-who dd")).to_be_visible()
-        expect(seen.page.locator(".history-bar")).to_be_hidden()
-
-
 def test_an_overview_of_two_thousand_groups_is_small_and_an_incident_unfolds_by_keyboard(
     chromium: Browser, serve_page: Callable[..., str], huge: Path
 ) -> None:
@@ -215,23 +162,6 @@ def test_an_overview_of_two_thousand_groups_is_small_and_an_incident_unfolds_by_
         expect(seen.page.get_by_role("link", name="application-00007")).to_be_visible()
         seen.page.get_by_role("link", name="All 40 groups of this incident").click()
         expect(seen.page.locator("tbody tr")).to_have_count(40)
-
-
-def test_three_tasks_in_trouble_are_first_of_a_thousand_and_all_are_unfolded(
-    chromium: Browser, serve_page: Callable[..., str], huge: Path
-) -> None:
-    with view(chromium, serve_page(huge)) as seen:
-        seen.open("/group?id=payments-enrichment&range=1h")
-        names = seen.page.locator(".names text").all_text_contents()
-        assert {"0_5", "0_500", "0_995"} == set([one for one in names if re.fullmatch(r"0_\d+", one)][:3])
-        expect(seen.page.locator(".heat-row")).to_have_count(8)
-        seen.page.get_by_role("link", name="Show more tasks").click()
-        expect(seen.page.locator(".heat-row")).to_have_count(400)
-        assert "tasks=all" in seen.page.url
-        seen.page.locator("#timeline").focus()
-        seen.page.keyboard.press("ArrowLeft")
-        expect(seen.page.get_by_role("heading", name=re.compile("^At 20"))).to_be_visible()
-        assert "tasks=all" in seen.page.url
 
 
 @pytest.mark.parametrize("width", [320])  # others, also of the tests below, in tests/long
@@ -266,35 +196,6 @@ def test_nothing_moves_while_a_page_loads(chromium: Browser, url: str, width: in
             assert seen.page.evaluate("window.shifted()") < 0.05, name  # "good" is below 0.1
 
 
-def test_the_timeline_is_pointed_at_and_zoomed(chromium: Browser, url: str) -> None:
-    with view(chromium, url) as seen:
-        seen.open(f"/group?id={RICH}&range=24h")
-        stage = seen.page.locator("#timeline")
-        stage.scroll_into_view_if_needed()
-        box = stage.bounding_box()
-        assert box
-        y = box["y"] + 20
-        seen.page.mouse.move(box["x"] + box["width"] / 2, y)
-        expect(seen.page.locator("#pointer .when")).to_contain_text("UTC")
-        seen.page.mouse.down()
-        seen.page.mouse.up()
-        expect(seen.page.get_by_label("Tasks at the instant")).to_be_visible()
-        assert "range=24h&at=" in seen.page.url
-        seen.page.mouse.move(box["x"] + box["width"] * 0.6, y)
-        seen.page.mouse.down()
-        seen.page.mouse.move(box["x"] + box["width"] * 0.8, y, steps=4)
-        seen.page.mouse.up()
-        expect(stage).to_have_attribute("data-selected", "")
-        begin, end = (datetime.fromisoformat(str(stage.get_attribute(f"data-{one}"))) for one in ("begin", "end"))
-        assert (end - begin).total_seconds() == pytest.approx(24 * 3600 * 0.2, rel=0.02)
-        seen.page.go_back()
-        expect(stage).to_have_attribute("data-selected", "24h")
-        seen.page.evaluate("history.replaceState(null, '', '#internal=0')")  # as the picture does
-        seen.page.get_by_role("link", name="Back to now").click()
-        expect(seen.page.get_by_label("Tasks at the instant")).to_have_count(0)
-        assert seen.page.url.endswith("range=24h#internal=0")
-
-
 def test_the_timeline_is_used_by_keyboard(chromium: Browser, url: str) -> None:
     with view(chromium, url) as seen:
         seen.open(f"/group?id={RICH}&range=24h")
@@ -303,71 +204,22 @@ def test_the_timeline_is_used_by_keyboard(chromium: Browser, url: str) -> None:
         seen.page.keyboard.press("ArrowLeft")
         heading = seen.page.get_by_role("heading", name=re.compile("^At 20"))
         expect(heading).to_be_visible()
-        before, first = heading.inner_text(), slider.get_attribute("aria-valuetext")
+        before = heading.inner_text()
         seen.page.keyboard.press("Shift+ArrowLeft")
-        expect(slider).not_to_have_attribute("aria-valuetext", str(first))
         expect(heading).not_to_have_text(before)  # after the pause after a key, and the answer
-        assert seen.page.evaluate("document.activeElement.id") == "timeline"
-        assert slider.get_attribute("aria-valuetext") != first
         seen.page.keyboard.press("+")
         expect(slider).to_have_attribute("data-selected", "")
         assert seen.page.evaluate("document.activeElement.id") == "timeline"
         seen.page.keyboard.press("Escape")
-        expect(seen.page.get_by_role("heading", name=re.compile("^At 20"))).to_have_count(0)
+        expect(heading).to_have_count(0)
         seen.page.keyboard.press("Escape")
         expect(slider).not_to_have_attribute("data-selected", "")
 
 
-def test_the_chosen_instant_is_an_event_of_the_document(chromium: Browser, url: str) -> None:
-    at = NOW - timedelta(minutes=700)
-    with view(chromium, url) as seen:
-        root = seen.page.locator("html")
-        seen.page.add_init_script(
-            "document.addEventListener('instant', ({detail}) => {"
-            " document.documentElement.setAttribute('instant', String(detail.time)); });"
-        )
-        seen.open(f"/group?{group_query(RICH, range='24h', at=url_time(at))}")
-        chosen = str(round(at.timestamp()) * 1000)
-        expect(root).to_have_attribute("instant", chosen)
-        seen.page.locator("#timeline").focus()
-        seen.page.keyboard.press("ArrowLeft")
-        expect(root).not_to_have_attribute("instant", chosen)
-        assert int(str(root.get_attribute("instant"))) < int(chosen)
-        seen.page.keyboard.press("Escape")
-        expect(root).to_have_attribute("instant", "null")
-
-
-def test_the_picture_asks_for_the_second_that_the_page_shows(chromium: Browser, url: str) -> None:
-    at = url_time(NOW - timedelta(minutes=700))
-    with view(chromium, url) as seen:
-        asked: list[str] = []
-        seen.page.on("request", lambda request: asked.append(request.url) if "/graph?" in request.url else None)
-        seen.open(f"/group?{group_query(RICH, range='24h', at=at.replace('Z', '.700Z'))}")
-        seen.wait_for_picture()
-        expect(seen.page.get_by_role("heading", name=re.compile(f"^At {at[:10]} {at[11:]}"))).to_be_visible()
-        assert {parse_qs(urlsplit(one).query)["at"][0] for one in asked} == {at.replace("Z", ".000Z")}
-
-
-def test_a_picture_that_fits_into_its_stage_is_shown_whole(chromium: Browser, url: str) -> None:
-    with view(chromium, url, viewport={"width": 1200, "height": 800}) as seen:
-        seen.open(f"/group?{group_query(RICH, range='24h', at='700m')}")
-        seen.wait_for_picture()
-        stage = seen.page.locator("#picture svg").first.bounding_box()
-        boxes = [node.bounding_box() for node in seen.page.locator("#picture .node").all()]
-        assert stage
-        assert len(boxes) > 8
-        for box in boxes:
-            assert box
-            assert stage["x"] <= box["x"]
-            assert box["x"] + box["width"] <= stage["x"] + stage["width"]
-            assert stage["y"] <= box["y"]
-            assert box["y"] + box["height"] <= stage["y"] + stage["height"]
-
-
-def test_the_hair_line_binds_picture_and_tables_to_the_chosen_instant(
+def test_picture_and_tables_are_those_of_the_chosen_instant(
     chromium: Browser, serve_page: Callable[..., str], sample: Path
 ) -> None:
-    """Two hours ago the group had four members, and read another topic; what is only known of now says so."""
+    """Two hours ago the group had four members, and read another topic."""
     newest = rich_group(NOW)["subtopologies"]
     topology = {"cluster": "default", "group_id": RICH, "topology_epoch": 0, "source_partition": 0}
     for number, minutes, parts in ((10, 1_000, [part("0", ["orders-of-old"])]), (11, 60, newest)):
@@ -382,15 +234,12 @@ def test_the_hair_line_binds_picture_and_tables_to_the_chosen_instant(
         seen.open(f"/group?{group_query(RICH, range='24h')}")
         seen.wait_for_picture()
         expect(nodes.filter(has_text="orders-of-old")).to_have_count(0)
-        expect(seen.page.locator(".picture-notes")).not_to_contain_text("As of")
         lag_now = seen.page.get_by_role("region", name="Lag").inner_text()
         seen.page.get_by_label("Instant, UTC").fill(at)
         seen.page.get_by_role("button", name="Show").click()
         expect(nodes.filter(has_text="orders-of-old")).to_contain_text("lag 777 · 1 min 10 s")
         expect(nodes.filter(has_text="Subtopology 0")).to_contain_text("4 active")
         expect(nodes.filter(has_text="Subtopology 1")).to_have_count(0)
-        expect(seen.page.locator(".picture-notes")).to_contain_text("As of")
-        assert "orders-of-old" in seen.page.inner_text("#topology table")
         assert "refunds" not in seen.page.inner_text("#topology table")
         assert "orders-of-old" in seen.page.get_by_role("region", name="Lag").inner_text()
         members = seen.page.get_by_role("region", name="Members").inner_text()
@@ -398,11 +247,9 @@ def test_the_hair_line_binds_picture_and_tables_to_the_chosen_instant(
         assert "orders-2-StreamThread-1" not in members  # joined nine minutes ago
         for section in ("topology", "tasks", "lag", "members"):
             expect(seen.page.locator(f"#{section} h2")).to_contain_text(f"at {at[:10]} {at[11:19]}")
-        expect(seen.page.locator("#of-now")).to_contain_text("now")
         seen.page.locator("#timeline").focus()
         seen.page.keyboard.press("Escape")
         expect(nodes.filter(has_text="Subtopology 1")).to_have_count(1)
-        expect(seen.page.locator("#members h2")).to_contain_text("as of")
         assert seen.page.get_by_role("region", name="Lag").inner_text() == lag_now
 
 
@@ -417,27 +264,6 @@ def test_the_name_of_a_track_is_not_cut(chromium: Browser, url: str, width: int)
             assert box
             assert around
             assert box["x"] >= around["x"], longest
-
-
-def test_the_first_lane_says_the_verdict_since_when_and_why_by_pointer_and_by_keyboard(
-    chromium: Browser, url: str
-) -> None:
-    with view(chromium, url) as seen:
-        seen.open(f"/group?id={RICH}&range=24h")
-        spans = seen.page.locator("#timeline rect.health")
-        tones = [str(one.get_attribute("class")).rpartition(" s-")[2] for one in spans.all()]
-        assert tones == ["unknown", "good", "bad", "good", "busy"]
-        down = spans.nth(2)
-        down.scroll_into_view_if_needed()
-        box = down.bounding_box()
-        assert box
-        seen.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-        told = seen.page.locator("#pointer .when span")
-        expect(told).to_contain_text(re.compile("^Down since 20.*: no members .* 14,000 offsets wait"))
-        slider = seen.page.get_by_role("slider", name="Instant")
-        slider.focus()
-        seen.page.keyboard.press("ArrowLeft")
-        expect(slider).to_have_attribute("aria-valuetext", re.compile("Restoring since 20.*: tasks came to another"))
 
 
 QUESTIONS = {
@@ -457,53 +283,13 @@ def test_the_first_screen_answers_who_is_on_call(
     append(sample, "group_events", {**of_group, **change, "at": NOW - timedelta(minutes=40)})
     with view(chromium, serve_page(sample), viewport={"width": 1360, "height": 900}) as seen:
         seen.open("/")
-        first = seen.page.locator("tbody tr").first
-        expect(first).to_contain_text("fraud-detection")
-        first.get_by_role("link", name="fraud-detection").click()
+        seen.page.locator("tbody tr").first.get_by_role("link", name="fraud-detection").click()
         for question, (selector, answer) in QUESTIONS.items():
             found = seen.page.locator(selector).first
             expect(found).to_contain_text(answer)
             box = found.bounding_box()
             assert box, question
-            assert box["y"] + box["height"] <= 900, question
-            assert box["x"] + box["width"] <= 1360, question
-        track = seen.page.locator("#timeline [data-track=tasks], #timeline [data-track=health]").first.bounding_box()
-        assert track
-        assert track["y"] + track["height"] <= 900
-
-
-def test_another_cluster_is_chosen_and_stays_live(
-    chromium: Browser, serve_page: Callable[..., str], sample: Path
-) -> None:
-    with view(chromium, serve_page(sample)) as seen:
-        seen.open("/")
-        seen.page.get_by_label("Cluster").select_option(OTHER_CLUSTER)
-        expect(seen.page.locator("tbody tr")).to_have_count(1)
-        changed = {**group("eu-orders", "NotReady", NOW, 0), "cluster": OTHER_CLUSTER}
-        replace_group(sample, changed)
-        seen.page.wait_for_selector("tbody tr:has-text('NotReady')")
-        seen.page.get_by_role("link", name="eu-orders").click()
-        seen.wait_for_picture()
-        assert f"cluster={OTHER_CLUSTER}" in seen.page.url
-
-
-def test_all_filters_are_cleared_and_the_cluster_stays(chromium: Browser, url: str) -> None:
-    with view(chromium, url) as seen:
-        seen.open(f"/?cluster={OTHER_CLUSTER}&q=orders&sort=name")
-        seen.page.get_by_role("link", name="Clear all filters").click()
-        expect(seen.page.get_by_role("link", name="Clear all filters")).to_have_count(0)
-        assert seen.page.url.endswith(f"/?cluster={OTHER_CLUSTER}&sort=name")
-        expect(seen.page.locator("tbody tr")).to_have_count(1)
-
-
-def test_the_order_of_a_column_is_said_as_it_is(chromium: Browser, url: str) -> None:
-    orders = {"name": "ascending", "since": "ascending", "members": "descending", "lag": "descending"}
-    with view(chromium, url) as seen:
-        for key, order in orders.items():
-            seen.open(f"/?sort={key}")
-            expect(seen.page.locator("th[aria-sort]")).to_have_attribute("aria-sort", order)
-            arrow = seen.page.locator("th[aria-sort] a").evaluate("one => getComputedStyle(one, '::after').content")
-            assert ("↑" if order == "ascending" else "↓") in arrow
+            assert (box["x"] + box["width"] <= 1360, box["y"] + box["height"] <= 900) == (True, True), question
 
 
 def test_a_dozen_tabs_stay_live_over_one_connection(
@@ -560,44 +346,30 @@ def test_a_page_catches_up_when_its_server_is_back(
     chromium: Browser, serve_page: Callable[..., str], sample: Path
 ) -> None:
     """As after a sleep: the connection is gone, and the tables have changed meanwhile."""
-    with reserve_port() as free:  # no port that the system gives to another connection meanwhile
-        listen = f"127.0.0.1:{free.getsockname()[1]}"
-    server = PageServer(sample, "default", PageAccess(listen=listen), clock=clock)
-    server.start()
-    assert wait_until(lambda: server.is_started)
-    with view(chromium, server.url) as seen:
-        beat(sample, NOW)
-        seen.open("/?q=payments-enrichment")
-        seen_at = NOW - timedelta(seconds=1)
-        beat(sample, seen_at)  # the stream of events brings it
-        times = seen.page.locator("#success time")
-        expect(times).to_have_attribute("datetime", re.compile(f"^{url_time(seen_at)[:-1]}"))
-        server.stop()
-        server.wait()
-        expect(seen.page.locator("#connection")).not_to_have_text("")
-        expect(seen.page.locator("main")).to_have_css("filter", re.compile("grayscale"))
-        replace_group(sample, group("payments-enrichment", "NotReady", NOW, 0))
-        beat(sample, NOW)
-        serve_page(sample, listen=listen)
-        seen.page.wait_for_selector("tbody tr:has-text('NotReady')")
-        expect(seen.page.locator("#connection")).to_have_text("")
-        expect(seen.page.locator("main")).to_have_css("filter", "none")
-        seen.problems = [one for one in seen.problems if "ERR_" not in one]
-
-
-def test_a_page_is_grey_while_the_job_is_silent(
-    chromium: Browser, serve_page: Callable[..., str], sample: Path
-) -> None:
-    with view(chromium, serve_page(sample)) as seen:
-        main, grey = seen.page.locator("main"), re.compile("grayscale")
-        beat(sample, NOW)
-        seen.open("/")
-        expect(main).to_have_css("filter", "none")
-        beat(sample, NOW - timedelta(hours=1))  # the job is silent
-        seen.page.wait_for_selector(".banner")
-        expect(main).to_have_css("filter", grey)
-        beat(sample, NOW)
-        expect(main).to_have_css("filter", "none")
+    with reserve_port() as kept:  # and until the end nobody else gets it
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # but for the server
+        listen = f"127.0.0.1:{kept.getsockname()[1]}"
+        server = PageServer(sample, "default", PageAccess(listen=listen), clock=clock)
+        server.start()
+        assert wait_until(lambda: server.is_started)
+        with view(chromium, server.url) as seen:
+            beat(sample, NOW)
+            seen.open("/?q=payments-enrichment")
+            seen_at = NOW - timedelta(seconds=1)
+            beat(sample, seen_at)  # the stream of events brings it
+            times = seen.page.locator("#success time")
+            expect(times).to_have_attribute("datetime", re.compile(f"^{url_time(seen_at)[:-1]}"))
+            server.stop()
+            server.wait()
+            expect(seen.page.locator("#connection")).not_to_have_text("")
+            expect(seen.page.locator("main")).to_have_css("filter", re.compile("grayscale"))
+            replace_group(sample, group("payments-enrichment", "NotReady", NOW, 0))
+            beat(sample, NOW)
+            serve_page(sample, listen=listen)
+            seen.page.wait_for_selector("tbody tr:has-text('NotReady')")
+            expect(seen.page.locator("#connection")).to_have_text("")
+            expect(seen.page.locator("main")).to_have_css("filter", "none")
+            seen.problems = [one for one in seen.problems if "ERR_" not in one]
 
 
 def _wide() -> list[dict[str, object]]:
@@ -673,15 +445,11 @@ def test_four_hundred_nodes_are_boxes_that_open_and_close_by_click_and_by_keyboa
         expect(nodes).to_have_count(33)
         closed = picture.locator(".node.k-folded", has_text="Subtopology 7")
         assert "12 nodes 1 active · 1 copy 1 processed by nobody" in " ".join((closed.text_content() or "").split())
-        assert "t-warning" in (closed.get_attribute("class") or "")
-        assert _nodes_in_sight(seen)[0]
         seen.page.get_by_label("Find in the picture").fill("in-7-3")  # which is in a box
         expect(picture.locator(".node.match")).to_have_count(1)
         seen.page.get_by_label("Find in the picture").fill("")
         closed.click()
         expect(nodes).to_have_count(33 - 1 + 1 + 12)  # its title takes the place of the box
-        title = picture.locator(".node.k-frame")
-        assert title.get_attribute("aria-expanded") == "true"
         assert seen.page.evaluate("document.activeElement.classList.contains('k-frame')")
         assert "Subtopology 7" in " ".join(_nodes_in_sight(seen))
         assert seen.axe() == []
@@ -689,43 +457,13 @@ def test_four_hundred_nodes_are_boxes_that_open_and_close_by_click_and_by_keyboa
         seen.page.keyboard.press("Enter")
         expect(nodes).to_have_count(33)
         assert seen.page.evaluate("document.activeElement.classList.contains('k-folded')")
-        seen.page.keyboard.press("Enter")
-        expect(nodes).to_have_count(45)
-        seen.page.keyboard.press("ArrowRight")
-        assert seen.page.evaluate("document.activeElement.getAttribute('aria-expanded')") is None
-        title.click()
-        expect(nodes).to_have_count(33)
         seen.page.goto("about:blank")
         seen.page.goto(address)
         expect(nodes).to_have_count(45)
         seen.page.get_by_role("button", name="Open all").click()
         expect(nodes).to_have_count(33 * 13)
-        stage = seen.page.locator(".picture-stage")
-        expect(stage).to_have_attribute("data-layout-milliseconds", re.compile("[0-9]+"))
         seen.page.get_by_role("button", name="Close all").click()
         expect(nodes).to_have_count(33)
-        assert seen.axe() == []
-
-
-_OVERLAPS = """
-() => {
-  const boxes = [...document.querySelectorAll("#picture .node")].map((node) => [node, node.getBoundingClientRect()]);
-  return boxes.flatMap(([one, a], number) => boxes.slice(number + 1).filter(([, b]) =>
-    a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom,
-  ).map(([other]) => `${one.textContent} / ${other.textContent}`));
-}
-"""
-
-
-def test_no_node_of_a_picture_lies_on_another(chromium: Browser, url: str, large_url: str) -> None:
-    paths = (f"/group?id={RICH}", "/pipelines"), ("/group?id=deep", "/group?id=deep#open=*", "/group?id=wide")
-    for origin, those in zip((url, large_url), paths, strict=True):
-        with view(chromium, origin) as seen:
-            for path in those:
-                seen.open("/alerts")
-                seen.open(path)
-                seen.wait_for_picture()
-                assert seen.page.evaluate(_OVERLAPS) == [], path
 
 
 def test_without_javascript_the_table_has_the_facts_of_a_large_topology(chromium: Browser, large_url: str) -> None:
@@ -737,45 +475,23 @@ def test_without_javascript_the_table_has_the_facts_of_a_large_topology(chromium
                 assert fact in text
 
 
-def test_without_javascript_an_instant_is_shown_by_a_form(chromium: Browser, url: str) -> None:
-    with view(chromium, url, java_script_enabled=False) as seen:
-        seen.open(f"/group?id={RICH}&range=24h")
-        seen.page.get_by_text("Health over time (5 verdicts)").click()
-        verdicts = seen.page.get_by_role("region", name="Verdicts").inner_text()
-        assert verdicts.index("Restoring") < verdicts.index("14,000 offsets wait") < verdicts.index("Unknown")
-        down = re.search(r"(\S+ \S+Z)\s+Down\b", verdicts)
-        assert down, verdicts
-        seen.page.get_by_label("Instant, UTC").fill(down[1])
-        seen.page.get_by_role("button", name="Show").click()
-        assert "no members since the deployment" in seen.page.inner_text("#instant")
-        seen.page.get_by_label("Instant, UTC").fill("700m")
-        seen.page.get_by_role("button", name="Show").click()
-        assert "orders-0-StreamThread-1" in seen.page.inner_text("#tasks")
-        seen.page.get_by_role("link", name="Zoom in").click()
-        assert "from=" in seen.page.url
-        assert "at=" in seen.page.url
-        assert "orders-0-StreamThread-1" in seen.page.inner_text("#tasks")
-        seen.open(f"/group?{group_query(HOSTILE[2])}")
-        seen.page.get_by_label("Instant, UTC").fill("1m")
-        seen.page.get_by_role("button", name="Show").click()
-        assert "no event of this group" in seen.page.inner_text("#instant")
-
-
-def test_without_javascript_all_but_the_drawing_is_there(chromium: Browser, url: str) -> None:
+def test_without_javascript_groups_are_found_and_an_instant_is_shown_by_a_form(chromium: Browser, url: str) -> None:
     with view(chromium, url, java_script_enabled=False) as seen:
         seen.open("/")
         seen.page.get_by_label("Group", exact=True).fill("orders")
         seen.page.get_by_role("button", name="Filter").click()
         seen.page.get_by_role("link", name=RICH).click()
-        text = seen.page.inner_text("main")
-        for expected in (
-            "Subtopology",
-            "by-customer-repartition",
-            "Task",
-            "orders-1-StreamThread-2",
-            "needs JavaScript",
-        ):
-            assert expected in text
+        assert "needs JavaScript" in seen.page.inner_text("main")
+        seen.page.get_by_label("Instant, UTC").fill("700m")
+        seen.page.get_by_role("button", name="Show").click()
+        assert "orders-0-StreamThread-1" in seen.page.inner_text("#tasks")
+        seen.page.get_by_role("link", name="Zoom in").click()
+        assert "from=" in seen.page.url
+        assert "orders-0-StreamThread-1" in seen.page.inner_text("#tasks")
+        seen.open(f"/group?{group_query(HOSTILE[2])}")
+        seen.page.get_by_label("Instant, UTC").fill("1m")
+        seen.page.get_by_role("button", name="Show").click()
+        assert "no event of this group" in seen.page.inner_text("#instant")
 
 
 def test_a_change_appears_while_somebody_types(chromium: Browser, serve_page: Callable[..., str], sample: Path) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
-from datetime import timedelta
 from email.message import Message
 from http.client import HTTPConnection
 from typing import Any
@@ -24,13 +24,9 @@ from streaming_app.web.monitoring import monitoring_app, monitoring_server
 from streaming_app.web.server import HttpServer, Limits
 from tests.support import http_client
 from tests.support.http_client import connect
-from tests.support.metrics_harness import NOW, batch, group, sources
+from tests.support.metrics_harness import batch, group, sources
 from tests.support.waiting import MINUTES, thread_names, wait_until
 from tests.web.server_clock import ServerClock
-
-
-def ago(**duration: float) -> Any:
-    return NOW - timedelta(**duration)
 
 
 @pytest.fixture
@@ -70,31 +66,19 @@ def test_a_site_that_gives_its_name_to_this_address_reads_nothing(start: Callabl
     status, headers, body = request(server, path, Host="rebind.example:9464")
     assert (status, headers["Content-Type"]) == (421, "text/plain; charset=utf-8")
     assert body == "This name of the server is not allowed: add it to metrics.allowed_hosts\n"
-    for own in (
-        "localhost:9464",
-        "127.0.0.1:9464",
-        "10.1.2.3:9464",
-        "[::1]:9464",
-        socket.gethostname(),
-        "metrics.example",
-    ):
+    for own in ("localhost:9464", "10.1.2.3:9464", "[::1]:9464", socket.gethostname(), "metrics.example"):
         assert request(server, path, Host=own)[0] in {200, 503}, own
 
 
 def test_health_and_ready_return_the_reason_as_json(start: Callable[..., HttpServer], health: Health) -> None:
     server = start()
     status, headers, body = request(server, "/ready")
-    assert status == 503
-    assert headers["Content-Type"] == "application/json; charset=utf-8"
-    expected = {
-        "cluster": "prod",
-        "status": "unavailable",
-        "reason": "not caught up with the topic yet: 0 offsets behind",
-        "known_until": {"groups": None},
-    }
+    assert (status, headers["Content-Type"]) == (503, "application/json; charset=utf-8")
+    reason = "not caught up with the topic yet: 0 offsets behind"
+    known_until = {"groups": None}
+    expected = {"cluster": "prod", "status": "unavailable", "reason": reason, "known_until": known_until}
     assert json.loads(body) == expected
     assert request(server, "/health")[0] == 200
-
     health.batch_done(batch())
     assert request(server, "/ready")[0] == 200
     health.failed("disk full")  # a restart would not help
@@ -102,41 +86,32 @@ def test_health_and_ready_return_the_reason_as_json(start: Callable[..., HttpSer
         status, _, body = request(server, path)
         assert status == expected_status
         assert json.loads(body)["reason"].endswith(": disk full")
-    health.brokers(answer=False)  # a restart would not bring them back
-    assert request(server, "/health")[0] == 200
-    assert request(server, "/ready")[0] == 503
 
 
 def test_the_index_links_to_every_path(start: Callable[..., HttpServer]) -> None:
-    server = start()
-    status, headers, body = request(server, "/")
+    status, headers, body = request(start(), "/")
     assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
-    for path in ("/metrics", "/health", "/ready"):
-        assert f'href="{path}"' in body
-        assert request(server, path)[0] in {200, 503}
+    assert re.findall('href="([^"]+)"', body) == ["/metrics", "/health", "/ready"]
 
 
-@pytest.mark.parametrize("path", ["/", "/metrics", "/health", "/ready", "/nothing"])
-def test_head_returns_the_headers_of_get_without_a_body(start: Callable[..., HttpServer], path: str) -> None:
+def test_head_returns_the_headers_of_get_without_a_body(start: Callable[..., HttpServer]) -> None:
     server = start()
-    status, headers, body = request(server, path)
-    head_status, head_headers, head_body = request(server, path, "HEAD")
-    assert (head_status, head_body) == (status, "")
-    assert head_headers["Content-Type"] == headers["Content-Type"]
-    assert int(headers["Content-Length"]) == len(body.encode())
-    assert int(head_headers["Content-Length"]) > 0
+    for path in ("/", "/metrics", "/ready", "/nothing"):
+        status, headers, body = request(server, path)
+        head_status, head_headers, head_body = request(server, path, "HEAD")
+        assert (head_status, head_body) == (status, "")
+        assert head_headers["Content-Type"] == headers["Content-Type"]
+        assert int(headers["Content-Length"]) == len(body.encode())
+        assert int(head_headers["Content-Length"]) > 0
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/metrics/", "/metrics/../health", "/%2e%2e/etc/passwd"])
-def test_other_paths_are_not_found(start: Callable[..., HttpServer], path: str) -> None:
-    assert request(start(), path)[0] == 404
-
-
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
-def test_other_methods_are_not_allowed(start: Callable[..., HttpServer], method: str) -> None:
-    status, headers, body = request(start(), "/metrics", method)
-    assert (status, headers["Allow"]) == (405, "GET, HEAD")
-    assert body.count("\n") == 1
+def test_other_paths_are_not_found_and_other_methods_not_allowed(start: Callable[..., HttpServer]) -> None:
+    server = start()
+    for path in ("/nothing", "/metrics/", "/metrics/../health", "/%2e%2e/etc/passwd"):
+        assert request(server, path)[0] == 404, path
+    for method in ("POST", "OPTIONS"):
+        status, headers, body = request(server, "/metrics", method)
+        assert (status, headers["Allow"], body.count("\n")) == (405, "GET, HEAD", 1)
 
 
 def test_a_scrape_that_fails_is_one_line_and_the_next_one_works(start: Callable[..., HttpServer]) -> None:
@@ -169,20 +144,11 @@ def test_the_server_listens_on_ipv6(start: Callable[..., HttpServer]) -> None:
     assert request(server, "/health")[0] == 200
 
 
-@pytest.mark.parametrize(
-    ("listen", "address"),
-    [
-        ("256.0.0.1:1", "256.0.0.1:1"),
-        ("no-such-host.invalid:1", "no-such-host.invalid:1"),
-        ("192.0.2.1:1", "192.0.2.1:1"),
-    ],
-)
-def test_an_address_of_another_machine_is_one_line(start: Callable[..., HttpServer], listen: str, address: str) -> None:
-    with pytest.raises(
-        SetupError, match=r"^Cannot serve metrics at .+; set metrics.listen to another address$"
-    ) as raised:
+@pytest.mark.parametrize("listen", ["no-such-host.invalid:1", "192.0.2.1:1"])
+def test_an_address_of_another_machine_is_one_line(start: Callable[..., HttpServer], listen: str) -> None:
+    advice = rf"^Cannot serve metrics at {re.escape(listen)}: .+; set metrics.listen to another address$"
+    with pytest.raises(SetupError, match=advice):
         start(listen)
-    assert address in str(raised.value)
 
 
 def test_a_port_in_use_is_one_line(start: Callable[..., HttpServer]) -> None:
@@ -214,12 +180,23 @@ def test_silent_clients_block_neither_other_clients_nor_the_shutdown(
     assert capfd.readouterr().err == ""
 
 
-def test_the_connection_of_a_silent_client_is_closed(health: Health, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def stopped(health: Health) -> Iterator[tuple[HttpServer, ServerClock]]:
+    """A server and its time, which stands still."""
     app = monitoring_app(make_registry(sources([], health=health), MetricsSettings()), health, "prod")
     server = HttpServer("127.0.0.1:0", app, what="metrics", advice="")
     server.start()
-    clock = ServerClock(server)
-    with closing(server), connect(server.url) as silent:
+    with closing(server):
+        clock = ServerClock(server)
+        yield server, clock
+        clock.resume()
+
+
+def test_the_connection_of_a_silent_client_is_closed(
+    stopped: tuple[HttpServer, ServerClock], capfd: pytest.CaptureFixture[str]
+) -> None:
+    server, clock = stopped
+    with connect(server.url) as silent:
         assert wait_until(lambda: bool(server._server.server_state.connections))
         clock.tick(Limits().request_seconds)
         clock.resume()
@@ -228,13 +205,9 @@ def test_the_connection_of_a_silent_client_is_closed(health: Health, capfd: pyte
     assert capfd.readouterr().err == ""
 
 
-def test_a_connection_is_used_again_until_it_is_idle_for_too_long(health: Health) -> None:
-    app = monitoring_app(make_registry(sources([], health=health), MetricsSettings()), health, "prod")
-    server = HttpServer("127.0.0.1:0", app, what="metrics", advice="")
-    server.start()
-    clock = ServerClock(server)
-    client = HTTPConnection(server.url.removeprefix("http://"), timeout=MINUTES)
-    with closing(server), closing(client):
+def test_a_connection_is_used_again_until_it_is_idle_for_too_long(stopped: tuple[HttpServer, ServerClock]) -> None:
+    server, clock = stopped
+    with closing(HTTPConnection(server.url.removeprefix("http://"), timeout=MINUTES)) as client:
         client.connect()
         connection = client.sock
         for _ in range(3):
@@ -269,24 +242,9 @@ def test_probes_are_answered_while_as_many_scrapes_run_as_may(start: Callable[..
     assert request(server, "/metrics")[0] == 200
 
 
-@pytest.mark.parametrize("listen", ["127.0.0.1:9464", "localhost:0", "0.0.0.0:65535", "[::]:9464", "[fe80::1%eth0]:1"])
-def test_valid_addresses(listen: str) -> None:
-    assert MetricsSettings(listen=listen).listen == listen
-
-
-@pytest.mark.parametrize(
-    "listen", ["9464", ":9464", "127.0.0.1", "::1:9464", "[::1]", "host:65536", "host:-1", "a b:1", ""]
-)
-def test_an_invalid_address_is_refused_with_an_example(listen: str) -> None:
-    with pytest.raises(ValidationError, match=r"must be HOST:PORT, such as 127\.0\.0\.1:9464"):
-        MetricsSettings(listen=listen)
-
-
-def test_invalid_settings_are_refused() -> None:
-    with pytest.raises(ValidationError, match="is not a valid regular expression"):
-        MetricsSettings(groups="(")
-    with pytest.raises(ValidationError):
-        MetricsSettings(max_groups=-1)
-    with pytest.raises(ValidationError, match="port"):
-        MetricsSettings(port=1)  # type: ignore[call-arg]
-    assert MetricsSettings().listen is None
+def test_an_address_to_listen_at_has_a_host_and_a_port() -> None:
+    for listen in ("127.0.0.1:9464", "localhost:0", "0.0.0.0:65535", "[::]:9464", "[fe80::1%eth0]:1"):
+        assert MetricsSettings(listen=listen).listen == listen
+    for listen in ("9464", ":9464", "127.0.0.1", "::1:9464", "[::1]", "host:65536", "host:-1", "a b:1", ""):
+        with pytest.raises(ValidationError, match=r"must be HOST:PORT, such as 127\.0\.0\.1:9464"):
+            MetricsSettings(listen=listen)

@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-import html
-import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from starlette.testclient import TestClient
 
 from streaming_app.alerts.alert import Alert
-from streaming_app.groups.task_copies import RESTORING, TaskCopy, format_task
+from streaming_app.groups.task_copies import RESTORING, TaskCopy
 from streaming_app.notify.mutes import Mute
 from streaming_app.queries.behind_series import Behind, BehindSeries
 from streaming_app.queries.history import Owned, group_at, owned_tasks, parse_tasks
-from streaming_app.web.access import PageAccess
-from streaming_app.web.page import Page
-from streaming_app.web.source import SnapshotSource
 from streaming_app.web.timeline import Events, Span, judgements, timeline
-from streaming_app.web.tracks import ALL_TASKS, SHOWN_RESTORES, SHOWN_TASKS, Tracks, heat_map, places, tracks
+from streaming_app.web.tracks import ALL_TASKS, SHOWN_TASKS, Tracks, heat_map, places, tracks
 from streaming_app.web.window import Window
-from tests.support.sample_groups import NOW, RICH, clock, group, part
-from tests.support.warehouses import append, make_warehouse
+from tests.support.sample_groups import NOW, group
 
 HOUR = Window(NOW - timedelta(hours=1), NOW, "1h")
 TIMES = HOUR.begin, HOUR.end
-LOCAL = "http://127.0.0.1:8080"
 
 
 def at(minutes: float) -> datetime:
@@ -182,56 +173,6 @@ def test_a_restore_lasts_since_the_member_got_the_task_and_says_how_far_it_is() 
     assert made(copies=[copy] * 9).more_restores == 5
 
 
-@st.composite
-def task_copies(draw: st.DrawFn) -> list[TaskCopy]:
-    """Draw what members report of copies of tasks, one of each task and member."""
-    places = draw(st.sets(st.tuples(st.sampled_from(["a", "b", "c"]), st.sampled_from(["0_0", "0_1", "1_0"]))))
-    copies = []
-    for member, task_id in sorted(places):
-        sub, _, number = task_id.partition("_")
-        offsets = draw(st.none() | st.tuples(st.integers(0, 1_000), st.integers(1, 1_000)))
-        restored, end = offsets or (None, None)
-        reported = draw(st.none() | st.integers(-10, 60).map(at))
-        role = draw(st.sampled_from([RESTORING, "dormant"]))
-        known: dict[str, Any] = {"task_offset": restored, "task_end_offset": end, "reported_at": reported}
-        copies.append(TaskCopy("g", member, None, None, role, sub, int(number), **known))
-    return copies
-
-
-@given(assignment_events(), task_copies(), st.floats(0, 59.9))
-def test_a_restore_is_drawn_exactly_while_its_member_has_the_task_and_as_far_as_the_tables_say(
-    events: list[dict[str, Any]], copies: list[TaskCopy], minute: float
-) -> None:
-    assume(abs(minute - round(minute)) > 0.01)  # not at the edge of two
-    found = made(owned=owned_tasks(events), copies=copies)
-    drawn = {one.text.partition(": ")[0].partition(",")[0]: one for one in found.restores}
-    wanted = [one for one in copies if one.role == RESTORING]
-    assert len(found.restores) == min(len(wanted), SHOWN_RESTORES)
-    assert found.more_restores == len(wanted) - len(found.restores)
-    changes = [at(minute), *(one["at"] for one in events if one["at"] > at(minute))]
-    for copy in wanted:
-        restore = drawn.get(f"{format_task(copy.task)} restores its state on {copy.member_id}")
-        if restore is None:
-            assert found.more_restores
-            continue
-        had = [has_task(events, time, copy) for time in changes]
-        now = has_task(events, NOW, copy)
-        reported = copy.reported_at or NOW - timedelta(seconds=1)
-        assert covers([restore.span], minute) == (all(had) if now else at(minute) >= reported)
-        share = None if copy.task_offset is None else min(1.0, copy.task_offset / (copy.task_end_offset or 1))
-        assert restore.done == pytest.approx(restore.span.width * (share or 0.0), abs=0.01)
-        assert ("how far is not known" in restore.text) == (share is None)
-
-
-def has_task(events: list[dict[str, Any]], time: datetime, copy: TaskCopy) -> bool:
-    """Return whether the tables say that a member had a task as active."""
-    if not any(one["at"] <= time for one in events):
-        return False
-    members = group_at(events, time).members
-    tasks = parse_tasks(members[copy.member_id].tasks) if copy.member_id in members else ()
-    return any(role == "active" and (sub, n) == copy.task for role, sub, n in tasks)
-
-
 def test_only_what_is_known_has_a_lane_and_none_covers_another() -> None:
     found = made(alerts=[alert(0, 30)])
     labels = {"health": "Health", "alerts": "Alerts", "behind": None, "tasks": "Tasks", "state": "State"}
@@ -279,62 +220,3 @@ def test_verdicts_states_and_members_are_at_each_moment_those_of_the_rows(
     x = 1_000 * minute / 60
     shown = next((step.members for step in line.members if step.x <= x < step.x + step.width), 0)
     assert shown == members_then
-
-
-# --- On the page ------------------------------------------------------------------------------------------------------
-
-
-def get(warehouse: Path, path: str) -> str:
-    client = TestClient(Page(SnapshotSource(warehouse, "default", clock), PageAccess(), clock).app, base_url=LOCAL)
-    return html.unescape(client.get(path).text)
-
-
-def test_the_page_has_the_tracks_and_the_same_in_words(sample_template: Path) -> None:
-    text = get(sample_template, f"/group?id={RICH}&range=24h")
-    tracks_shown = re.findall(r'data-track="(\w+)"', text)
-    assert tracks_shown[:7] == ["health", "alerts", "behind", "rates", "tasks", "restores", "members"]
-    for expected in (
-        "critical StreamsGroupDown, since",
-        "alerts muted until",
-        "deployment of processes, from",
-        "1_3: nobody has it, ",
-        "1_0 restores its state on",
-        ": 1% of 89,000 offsets",
-        "1_0: how far behind is not known, ",
-        "records a second were produced and",
-        "member left",
-    ):
-        assert expected in text, expected
-    words = text[text.index('id="tracks"') :]
-    assert "Tasks over time" in words
-    assert "the deployment is known" in words
-
-
-def test_a_thousand_tasks_are_unfolded_by_a_link(tmp_path: Path) -> None:
-    warehouse = make_warehouse(tmp_path / "w")
-    parts = [part("0", sources=["events"])]
-    append(warehouse, "groups", group("wide", "Stable", NOW, 60, subtopologies=parts))
-    common = {"cluster": "default", "group_id": "wide", "topic": "events", "log_start_offset": 0, "observed_at": NOW}
-    rows = [
-        {
-            **common,
-            "partition": n,
-            "committed_offset": 0,
-            "log_end_offset": 5,
-            "lag": 5,
-            "lag_seconds": 900.0 * (n == 77),
-        }
-        for n in range(1_000)
-    ]
-    before = {"observed_at": NOW - timedelta(minutes=5)}
-    append(warehouse, "lag_history", *({**one, **before, "status": "OK"} for one in rows))
-    append(warehouse, "lag", *({**one, "status": "OK", "task_id": f"0_{one['partition']}"} for one in rows))
-    text = get(warehouse, "/group?id=wide&range=1h")
-    region = text[text.index('aria-label="Tasks over time"') :]
-    assert re.findall(r'<bdi class="name">(\w+)</bdi>', region[: region.index("</table>")])[0] == "0_77"
-    assert f"And {1_000 - SHOWN_TASKS} more tasks" in text
-    (link,) = re.findall(r'href="([^"]*)#history">Show more tasks', text)
-    more = get(warehouse, f"/{link}")
-    assert f"And {1_000 - ALL_TASKS} more tasks" in more
-    assert "tasks=all" in re.findall(r'href="([^"]*)#history">Zoom in', more)[0]
-    assert len(text) < 150_000

@@ -1,4 +1,4 @@
-"""The SQL and the Python of the documents, on a warehouse without rows.
+"""The SQL, the Python and the configuration files of the documents, on a warehouse without rows.
 
 `tests/tables/test_history_queries.py` checks the results of the example queries, `tests/deploy/test_runbook.py` the
 queries of the runbook.
@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
+from streaming_app.config.load import load
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.documents import DOCS, DOCUMENTS, ROOT, code_blocks, name, program_calls
 from tests.support.warehouses import make_warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
 
 TABLES = DOCS / "tables.md"
 EXAMPLE_PATH = "/var/lib/streams-groups"
@@ -86,3 +89,29 @@ def test_the_settings_of_the_notebook_are_those_of_the_session(spark: SparkSessi
     (notebook,) = (code for code in PYTHON if "configure_spark_with_delta_pip" in code)
     for setting in ("spark.sql.extensions", "spark.sql.catalog.spark_catalog", "spark.sql.session.timeZone"):
         assert f'"{setting}", "{spark.conf.get(setting)}"' in notebook
+
+
+EXAMPLES = [
+    pytest.param(block.text, id=f"{name(document)}: {block.text.splitlines()[0]}")
+    for document in DOCUMENTS
+    for block in code_blocks(document, "yaml")
+]
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_is_a_valid_configuration_file(
+    example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = "json://hooks.example.com/1"
+    secret = tmp_path / "secret"
+    secret.touch(0o600)
+    secret.write_text(url, "utf-8")
+    monkeypatch.setenv("CHAT_URL", url)
+    monkeypatch.setenv("TEAMS_URL", "workflows://prod.westus.logic.azure.com:443/workflow/signature")
+    monkeypatch.setenv("TELEGRAM_URL", "tgram://123456789:abcdefg/12315544")
+    monkeypatch.setenv("PAGERDUTY_KEY", "key")
+    monkeypatch.setenv("OPSGENIE_KEY", "key")
+    file = tmp_path / "streams-groups.yaml"
+    file.write_text(example.replace("/run/secrets/chat-url", str(secret)), "utf-8")
+    settings = load(file).settings
+    assert settings.model_fields_set == set(yaml.safe_load(example))

@@ -1,31 +1,71 @@
-"""How far behind a group was, and what was produced and committed, against the rows of `lag_history`."""
+"""Lag, time behind and rates over time say of each moment what the rows of `lag_history` do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import datetime, timedelta
+import itertools
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from streaming_app.queries.behind_series import Behind, behind_series
-from streaming_app.queries.lag_series import SAMPLE_LASTS
+from streaming_app.queries.lag_chart import lag_chart
+from streaming_app.queries.lag_series import SAMPLE_LASTS, LagBin, lag_at, lag_series
 from streaming_app.queries.rate_series import rate_series
 from streaming_app.tables.reader import WarehouseReader
-from tests.queries.lag_rows import BEGIN, END, Row, fill, rows_at, sample
 from tests.support.warehouses import append, make_warehouse, replace_rows
 
+BEGIN = datetime(2026, 11, 24, 12, tzinfo=timezone.utc)
+END = BEGIN + timedelta(hours=4)
 BINS = 24
 WIDTH = (END - BEGIN) / BINS
 LOOK = timedelta(microseconds=1)
+Row = dict[str, Any]
+
+
+def sample(minutes: float, partition: int = 0, lag: int | None = 0, **columns: Any) -> Row:
+    at = BEGIN + timedelta(minutes=minutes)
+    offsets = {"committed_offset": 0, "log_start_offset": 0, "log_end_offset": 1_000_000}
+    common = {"group_id": "payments", "topic": "in", "partition": partition, "status": "OK"}
+    return {**common, **offsets, "lag": lag, "observed_at": at, **columns}
+
+
+def fill(path: Path, samples: Iterable[Row], gone: Iterable[int] = (), known_until: datetime = END) -> WarehouseReader:
+    """Make a warehouse; `lag` has a row of each partition that has samples, but for those that are `gone`."""
+    samples = list(samples)
+    append(make_warehouse(path), "lag_history", *samples)
+    kept = sorted({one["partition"] for one in samples} - set(gone))
+    replace_rows(path, "lag", *(sample(0, number, leader=1) for number in kept))
+    inputs = ({"input": "commits"}, {"input": "log_ends", "broker": 1})
+    replace_rows(path, "inputs", *({**one, "known_until": known_until} for one in inputs))
+    return WarehouseReader(path)
+
+
+def rows_at(samples: list[Row], gone: set[int], at: datetime) -> Iterator[tuple[Row, bool]]:
+    """Yield the sample of each partition that the group reads at a time, and whether it still holds."""
+    for partition in {one["partition"] for one in samples}:
+        own = [one for one in samples if one["partition"] == partition]
+        newest = max((one for one in own if one["observed_at"] <= at), key=lambda one: one["observed_at"], default=None)
+        if newest is None or newest["status"] == "LEFT_OVER":
+            continue
+        is_old = newest["log_start_offset"] is None and newest["lag"] is not None
+        is_last = not any(one["observed_at"] > newest["observed_at"] for one in own)
+        is_over = newest["observed_at"] + SAMPLE_LASTS <= at
+        if not (is_last and partition in gone and is_over):
+            yield newest, newest["lag"] is not None and (is_old or not is_over)
+
+
 PROPERTY = settings(
     max_examples=25,
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
+_numbers = itertools.count()
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +77,9 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def read(warehouse: Path, samples: list[Row], gone: set[int], number: Iterator[int]) -> tuple[WarehouseReader, str]:
+def read(warehouse: Path, samples: list[Row], gone: set[int]) -> tuple[WarehouseReader, str]:
     """Write the rows of another group, and return its id."""
-    group_id = f"group-{next(number)}"
+    group_id = f"group-{next(_numbers)}"
     append(warehouse, "lag_history", *({**one, "group_id": group_id} for one in samples))
     kept = {one["partition"] for one in samples} - gone
     last = {one["partition"]: one for one in sorted(samples, key=lambda one: one["observed_at"])}
@@ -75,6 +115,89 @@ def histories(draw: st.DrawFn) -> tuple[list[Row], set[int]]:
     return samples, draw(st.sets(st.integers(0, 3)))
 
 
+def series(reader: WarehouseReader, bins: int = BINS) -> list[LagBin]:
+    return lag_series(reader, "default", "payments", BEGIN, END, bins=bins)
+
+
+def truth(samples: list[Row], gone: set[int], at: datetime) -> tuple[int | None, int]:
+    """Return the sum over the partitions of which the lag was known at a time, and the number of the others."""
+    rows = list(rows_at(samples, gone, at))
+    known = [row["lag"] for row, is_known in rows if is_known]
+    return sum(known) if known else None, len(rows) - len(known)
+
+
+@PROPERTY
+@given(histories(), st.lists(st.integers(0, WIDTH // LOOK - 1), min_size=20, max_size=20))
+def test_every_bin_says_what_the_rows_say_of_its_moments(
+    warehouse: Path, history: tuple[list[Row], set[int]], places: list[int]
+) -> None:
+    samples, gone = history
+    reader, group_id = read(warehouse, samples, gone)
+    found = lag_series(reader, "default", group_id, BEGIN, END, bins=BINS)
+    assert bool(found) == any(one["observed_at"] < END for one in samples)
+    for one in found:
+        at_end, _ = truth(samples, gone, one.end - LOOK)
+        assert one.lag == at_end, one
+        for place in places:
+            lag, unknown = truth(samples, gone, one.begin + place * LOOK)
+            assert unknown <= one.unknown
+            assert lag is None or (one.least is not None and one.most is not None and one.least <= lag <= one.most)
+
+
+def test_a_moment_that_no_partition_saw_is_not_drawn(tmp_path: Path) -> None:
+    """The largest lag of each partition in a bin is at another moment: their sum never was."""
+    moving = [sample(minutes, minutes % 2, 100 if minutes % 4 < 2 else 0) for minutes in range(240)]
+    assert max(one.most or 0 for one in series(fill(tmp_path / "w", moving))) < 201
+    turns = [sample(minutes, part, 100 * (minutes % 2 == part)) for minutes in range(240) for part in (0, 1)]
+    assert {(one.least, one.most) for one in series(fill(tmp_path / "turns", turns))} == {(100, 100)}
+
+
+def test_a_lag_that_nobody_asked_for_any_more_is_not_known(tmp_path: Path) -> None:
+    known_until = BEGIN + timedelta(minutes=28)
+    found = series(fill(tmp_path / "w", [sample(0, 0, 7)], known_until=known_until))
+    assert [(one.lag, one.most, one.unknown) for one in found[1:5]] == [
+        (7, 7, 0),
+        (7, 7, 0),
+        (None, None, 1),
+        (None, None, 1),
+    ]
+
+
+def test_a_large_history_is_cut_nowhere(tmp_path: Path) -> None:
+    many = [sample(minutes, partition, partition) for minutes in range(240) for partition in range(250)]
+    found = series(fill(tmp_path / "w", many))
+    assert {one.lag for one in found} == {sum(range(250))}
+
+
+def test_at_an_instant_a_sample_that_is_too_old_is_no_lag(tmp_path: Path) -> None:
+    reader = fill(tmp_path / "w", [sample(0, 0, 7), sample(0, 1, 5, log_start_offset=None), sample(100, 2, 3)])
+    for minutes, expected in ((80, {0: 7, 1: 5}), (120, {0: None, 1: 5, 2: 3})):
+        rows = lag_at(reader, "default", "payments", BEGIN + timedelta(minutes=minutes))
+        assert {row["partition"]: row["lag"] for row in rows} == expected
+
+
+def bins(*values: tuple[int | None, int | None, int | None, int]) -> list[LagBin]:
+    minute = timedelta(minutes=1)
+    return [LagBin(BEGIN + n * minute, BEGIN + (n + 1) * minute, *value, value[-1]) for n, value in enumerate(values)]
+
+
+def test_a_chart_has_a_line_and_a_band_for_each_time_of_which_the_lag_was_known() -> None:
+    chart = lag_chart(bins((10, 10, 10, 0), (10, 5, 20, 1), (None, None, None, 2), (0, 0, 0, 0)))
+    assert chart is not None
+    assert chart.lines == ["0,500 500,500", "750,1000 1000,1000"]
+    assert chart.bands[0] == "0,500 250,500 250,0 500,0 500,750 250,750 250,500 0,500"
+    assert chart.unknown == [(250.0, 500.0)]
+    assert (chart.most, chart.most_at, chart.newest) == (20, BEGIN + timedelta(minutes=1), 0)
+
+
+def test_what_was_not_known_at_the_end_is_not_called_zero() -> None:
+    chart = lag_chart(bins((10, 10, 10, 0), (None, 10, 10, 1)))
+    assert chart is not None
+    assert chart.newest is None
+    assert lag_chart(bins((None, None, None, 1))) is None
+    assert lag_chart([]) is None
+
+
 def behind_at(samples: list[Row], gone: set[int], at: datetime) -> tuple[float | None, bool]:
     """Return how far behind the furthest partition was, and whether that is a lower bound."""
     known, is_lower = list[float](), False
@@ -106,7 +229,6 @@ def check(bins: dict[int, Behind], samples: list[Row], gone: set[int], instants:
 
 
 INSTANTS = st.lists(st.floats(0, 1, exclude_max=True), min_size=30, max_size=30)
-NUMBERS = iter(range(1_000_000))
 
 
 @pytest.mark.slow
@@ -116,7 +238,7 @@ def test_a_group_and_its_tasks_were_as_far_behind_as_the_rows_say(
     warehouse: Path, history: tuple[list[Row], set[int]], instants: list[float]
 ) -> None:
     samples, gone = history
-    reader, group_id = read(warehouse, samples, gone, NUMBERS)
+    reader, group_id = read(warehouse, samples, gone)
     found = behind_series(reader, "default", group_id, BEGIN, END, bins=BINS)
     check(dict(found.group) if found else {}, samples, gone, instants)
     of_task = {one["partition"]: f"0_{one['partition'] // 2}" for one in samples if one["partition"] not in gone}
@@ -129,7 +251,7 @@ def test_a_group_and_its_tasks_were_as_far_behind_as_the_rows_say(
 @given(histories())
 def test_the_rates_are_those_of_the_offsets_in_the_rows(warehouse: Path, history: tuple[list[Row], set[int]]) -> None:
     samples, gone = history
-    reader, group_id = read(warehouse, samples, gone, NUMBERS)
+    reader, group_id = read(warehouse, samples, gone)
     found = rate_series(reader, "default", group_id, BEGIN, END, bins=BINS)
     for number in range(BINS):
         begin = BEGIN + number * WIDTH

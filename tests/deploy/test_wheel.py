@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -19,24 +18,10 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RECORD = (
     "001100096e6f742d7265616479\t0000000000023c1d26fdb7cf829801011902156e756d2e7374616e6462792e7265706c69636173023000"
 )
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from a copy of the checkout."""
-    source, directory = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source / name)
-    for name in ("schemas", "offsets_decoder", "streaming_app"):
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignored)
-    command = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", directory, source)
-    subprocess.run(command, check=True, capture_output=True)
-    return next(directory.glob("*.whl"))
 
 
 @pytest.fixture

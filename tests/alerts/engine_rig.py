@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from streaming_app.alerts.alert import Alert, AlertKey
-from streaming_app.alerts.engine import NO_HEALTH, AlertEngine, EngineSettings, Observed, StoredHealth
+from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
 from streaming_app.alerts.notification_queue import Attempt
 from streaming_app.alerts.outbox import Backoff, Failure, Outboxes, SinkTraits
+from streaming_app.alerts.problem import Problem
 from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.health.verdict import Verdict
 from tests.support.healthy_group import healthy_group
 
 START = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
@@ -35,38 +36,41 @@ class Rig:
     """A table of alerts and a pager, which survive the engines that use them."""
 
     settings: dict[str, Any] = field(default_factory=dict)
-    table: dict[tuple[AlertKey, datetime], Alert] = field(default_factory=dict)
-    received: list[tuple[str, Alert]] = field(default_factory=list)
+    table: dict[str, Problem] = field(default_factory=dict)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    received: list[tuple[str, Problem]] = field(default_factory=list)
     lag_of_all_groups: bool = False
     engine: AlertEngine = field(init=False)
 
     def __post_init__(self) -> None:
         self.restart()
 
-    def restart(self, is_muted: Callable[[Alert], bool] | None = None, health: StoredHealth = NO_HEALTH) -> None:
+    def restart(self, is_muted: Callable[[Problem], bool] | None = None) -> None:
         """Start another engine with what the table has, as after a kill."""
         known = AlertSettings.model_validate(self.settings)
         engine = EngineSettings(
             "prod",
             known.rule_settings_of(),
-            known.notify_policy([PAGER]),
+            (PAGER,),
             lag_of_all_groups=self.lag_of_all_groups,
         )
         outboxes = Outboxes([SinkTraits(PAGER, groups=True)], known.grouping, Backoff())
-        self.engine = AlertEngine(
-            engine, self.table.values(), outboxes, DescriptionSupport("always"), is_muted=is_muted, health=health
-        )
+        stored, support = list(self.table.values()), DescriptionSupport("always")
+        self.engine = AlertEngine(engine, stored, outboxes, support, is_muted=is_muted, verdicts=self.verdicts)
         self.engine.queue(0)
 
-    def step(self, seconds: float, *groups: GroupSnapshot, **observed: Any) -> tuple[Alert, ...]:
+    def step(self, seconds: float, *groups: GroupSnapshot, **observed: Any) -> tuple[Problem, ...]:
         return self.engine.step(Observed({one.group_id: one for one in groups}, **observed), at(seconds))
 
     def save(self) -> None:
         unsaved = self.engine.unsaved
-        for alert in unsaved.removed:
-            del self.table[alert.key, alert.pending_since]
-        self.table |= {(alert.key, alert.pending_since): alert for alert in unsaved.changed}
+        for one in unsaved.removed:
+            self.table.pop(one.alert_id, None)
+        self.table |= {one.alert_id: one for one in unsaved.changed}
         self.engine.saved(unsaved)
+        health = self.engine.unsaved_health
+        self.verdicts |= health.verdicts
+        self.engine.saved_health(health)
 
     def send(self, seconds: float, failure: Failure | None = None) -> None:
         """Let the pager take what is due, and note what it says."""
@@ -91,4 +95,4 @@ class Rig:
         return [(event, alert.group_id) for event, alert in self.received]
 
     def open_rules(self) -> set[str]:
-        return {alert.rule for alert in self.engine.open_alerts}
+        return {alert.rule for alert in self.engine.problems}

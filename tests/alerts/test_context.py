@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from streaming_app.alerts.alert import AlertKey, Finding
 from streaming_app.alerts.evaluate import RULES, evaluate
+from streaming_app.alerts.problem import Finding, ProblemKey
 from streaming_app.alerts.rule import EvaluationContext, RuleSettings
 from streaming_app.alerts.survey import LostDescription, survey_cluster
 from streaming_app.groups.snapshot import GroupSnapshot
@@ -21,7 +21,7 @@ NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
 LONG_AGO = NOW - timedelta(days=300)
 HEALTHY = healthy_group(LONG_AGO)
 MISSING = "StreamsGroupDescriptionMissing"
-MANY = AlertKey("StreamsGroupsDescriptionsMissing", None)
+MANY = ProblemKey("StreamsGroupsDescriptionsMissing", None)
 
 
 def ago(**duration: float) -> datetime:
@@ -34,7 +34,7 @@ def rule_settings_of(_group_id: str | None) -> Mapping[str, RuleSettings]:
 
 def evaluate_groups(
     *groups: GroupSnapshot, now: datetime = NOW, histories: Mapping[str, GroupHistory] | None = None, **context: Any
-) -> dict[AlertKey, Finding]:
+) -> dict[ProblemKey, Finding]:
     survey = survey_cluster(groups)
     full = EvaluationContext(now, histories or {}, survey, **{"descriptions_since": LONG_AGO, **context})
     return evaluate(groups, None, full, rule_settings_of)
@@ -153,10 +153,10 @@ def lost(number: int, minutes: float, status: str = "NOT_STORED") -> LostDescrip
 def test_a_description_that_the_plugin_does_not_return_is_a_finding_of_its_group() -> None:
     found = evaluate_groups(*STORED, lost_descriptions=[lost(1, 5), lost(3, 9, "ERROR")])
     assert {key: one.since for key, one in found.items()} == {
-        AlertKey(LOST, "s1"): ago(minutes=5),
-        AlertKey(LOST, "s3"): ago(minutes=9),
+        ProblemKey(LOST, "s1"): ago(minutes=5),
+        ProblemKey(LOST, "s3"): ago(minutes=9),
     }
     asked = {"topology_epoch": 3, "asked": ago(minutes=5).isoformat()}
-    assert found[AlertKey(LOST, "s1")].details == {"status": "NOT_STORED", **asked}
-    assert "plugin does not have the topology description of epoch 3" in found[AlertKey(LOST, "s1")].summary
-    assert "plugin fails to return the topology description of epoch 3" in found[AlertKey(LOST, "s3")].summary
+    assert found[ProblemKey(LOST, "s1")].details == {"status": "NOT_STORED", **asked}
+    assert "plugin does not have the topology description of epoch 3" in found[ProblemKey(LOST, "s1")].summary
+    assert "plugin fails to return the topology description of epoch 3" in found[ProblemKey(LOST, "s3")].summary

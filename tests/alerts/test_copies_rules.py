@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from streaming_app.alerts.alert import AlertKey, Finding
 from streaming_app.alerts.evaluate import evaluate
+from streaming_app.alerts.problem import Finding, ProblemKey
 from streaming_app.alerts.rule import EvaluationContext
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.copies_status import GroupCopies, next_status
@@ -46,7 +46,7 @@ def find(status: GroupCopies, rule: str, **settings: Any) -> Finding | None:
     rule_settings_of = AlertSettings.model_validate(settings).rule_settings_of()
     context = EvaluationContext(at(60), copies=(status,))
     every = evaluate([], None, context, rule_settings_of)
-    found = every.get(AlertKey(rule, "g"))
+    found = every.get(ProblemKey(rule, "g"))
     if found:
         assert json.loads(json.dumps(found.details)) == found.details
         assert "\n" not in found.summary

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from streaming_app.health.incidents import Incidents
 
-from streaming_app.alerts.alert import FIRING, PENDING, RESOLVED, Alert, Delivery
 from streaming_app.alerts.engine import NO_HEALTH, StoredHealth
 from streaming_app.alerts.outbox import Failure
+from streaming_app.alerts.problem import FIRING, PENDING, RESOLVED, Delivery, Problem
 from streaming_app.alerts.survey import LostDescription
 from streaming_app.config.removed import REMOVED
 from streaming_app.groups.copies_status import next_status
 from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.health.board import Change
 from streaming_app.health.history import Assignment, GroupHistory
-from streaming_app.health.incidents import Incidents
 from streaming_app.health.verdict import Verdict
 from streaming_app.job_status import DifferingGroup, JobStatus
 from streaming_app.lag.group_lag import group_lags
@@ -87,15 +87,15 @@ def test_lag_of_groups_of_other_types_counts_where_the_settings_say_so() -> None
 def test_what_is_not_known_leaves_alerts_as_they_are() -> None:
     rig = Rig()
     rig.step(0, group(), lag=lag("REWOUND", **TASK), copies=(uncopied(),))
-    before = rig.engine.open_alerts
+    before = rig.engine.problems
     rig.step(60, group(), lag=None, copies=None)
-    assert rig.engine.open_alerts == before != ()
+    assert rig.engine.problems == before != ()
     rig.step(120, group())
-    assert rig.engine.open_alerts == ()
+    assert rig.engine.problems == ()
 
 
 def test_a_muted_alert_is_due_when_its_mute_ends_also_after_a_restart() -> None:
-    def is_muted(alert: Alert) -> bool:
+    def is_muted(alert: Problem) -> bool:
         return alert.group_id == "payments"
 
     rig = Rig({"group_wait": "0s"})
@@ -123,18 +123,18 @@ def test_what_was_not_sent_to_a_sink_that_is_not_configured_any_more_is_dropped(
 def test_open_alerts_of_rules_of_0_2_0_that_went_are_resolved_and_pending_ones_are_removed() -> None:
     rules = sorted(path[-1] for path in REMOVED if path[:2] == ("alerts", "rules") and len(path) == 3)
     sent = (Delivery(PAGER, FIRING, START, 1),)
-    fired = Alert("prod", "payments", "", "warning", FIRING, OLD, OLD, None, "", {}, sent)
+    fired = Problem("prod", "payments", "", "warning", FIRING, OLD, OLD, None, "", {}, sent)
     pending = replace(fired, state=PENDING, group_id="other", opened_at=None, deliveries=())
     rig = Rig({"group_wait": "0s"})
     alerts = [replace(one, rule=rule) for one in (fired, pending) for rule in rules]
-    rig.table = {(one.key, one.pending_since): one for one in alerts}
+    rig.table = {(one.key, one.since): one for one in alerts}
     rig.restart()
     rig.cycle(0, group(since=-90))
     assert [(one.rule, one.state, one.group_id) for one in rig.table.values()] == [
         (rule, RESOLVED, "payments") for rule in rules
     ]
     assert set(rig.sent) == {(RESOLVED, "payments")}
-    assert rig.engine.open_alerts == ()
+    assert rig.engine.problems == ()
 
 
 def test_a_failed_attempt_is_stored_and_repeated_after_a_pause() -> None:
@@ -236,7 +236,7 @@ def test_a_broker_that_goes_away_resolves_no_alert_about_lag() -> None:
         known = observe_work([row(**{**tasks, **fields})], {"payments": owned}, known, at(second).timestamp())
         rig.step(second, group(since=-9e6), work=known)
         rig.save()
-        return {alert.rule for alert in rig.engine.open_alerts if alert.state == FIRING}
+        return {alert.rule for alert in rig.engine.problems if alert.state == FIRING}
 
     stalled = {"StreamsGroupStalled"}
     assert pass_over(0, **behind) == stalled

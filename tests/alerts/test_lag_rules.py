@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from streaming_app.alerts import evaluate as evaluation
-from streaming_app.alerts.alert import AlertKey, Finding
 from streaming_app.alerts.evaluate import evaluate
+from streaming_app.alerts.problem import Finding, ProblemKey
 from streaming_app.alerts.rule import EvaluationContext
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.health.history import GroupHistory, StateChange
@@ -60,7 +60,7 @@ def find(
     settings = AlertSettings.model_validate(context.pop("settings", {})).rule_settings_of()
     found = evaluate([], None, EvaluationContext(at(minute), lag=lag, **context), settings)
     assert {key.group_id for key in found} <= {group_id}
-    one = found.get(AlertKey(rule, group_id))
+    one = found.get(ProblemKey(rule, group_id))
     if one:
         assert json.loads(json.dumps(one.details)) == one.details
         assert "\n" not in one.summary
@@ -141,7 +141,7 @@ def test_a_rule_that_fails_for_the_lag_of_a_group_keeps_its_alert_and_those_of_o
     rig.cycle(0, group(), group(group_id="other"), lag=both)
     monkeypatch.setattr(evaluation, "RULES_FOR_LAG", (replace(rule, find=fails),))
     rig.cycle(60, group(), group(group_id="other"), lag=both)
-    assert {(one.rule, one.group_id) for one in rig.engine.open_alerts} == {
+    assert {(one.rule, one.group_id) for one in rig.engine.problems} == {
         (REWOUND, GROUP),
         (REWOUND, "other"),
         ("StreamsGroupSetAside", GROUP),

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, Delivery
 from streaming_app.alerts.notification_queue import Attempt, Grouping
 from streaming_app.alerts.outbox import Answer, Backoff, Failure, Outbox, Outboxes, Resend, SinkTraits
+from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem
 from streaming_app.job_status import FailingSink
 from tests.alerts.examples import make_alert
 
@@ -48,7 +48,7 @@ class Sending:
     def __post_init__(self) -> None:
         self.outbox = Outbox(self.traits, self.grouping, self.backoff)
 
-    def offer(self, second: float, *alerts: Alert) -> None:
+    def offer(self, second: float, *alerts: Problem) -> None:
         self.now = second
         self.outbox.offer(alerts, second)
 
@@ -78,7 +78,7 @@ class Sending:
         return [answer.line for answer in self.answers if answer.line]
 
 
-def of(group_id: str, **other: Any) -> Alert:
+def of(group_id: str, **other: Any) -> Problem:
     return make_alert("chat", group_id=group_id, **other)
 
 
@@ -199,8 +199,8 @@ def test_the_results_are_the_deliveries_with_their_attempts() -> None:
     sending.run(0, DOWN)
     sending.run(1)
     assert [answer.results for answer in sending.answers] == [
-        ((alert.fingerprint, Delivery("chat", FIRING, None, 1, "503")),),
-        ((alert.fingerprint, Delivery("chat", FIRING, at(1), 2, None)),),
+        ((alert.alert_id, Delivery("chat", FIRING, None, 1, "503")),),
+        ((alert.alert_id, Delivery("chat", FIRING, at(1), 2, None)),),
     ]
 
 
@@ -308,7 +308,7 @@ _STEPS = st.lists(
 def test_whatever_a_sink_answers_it_accepts_each_notification_once_and_the_end_after_the_begin(
     steps: list[tuple[float, str, str, bool, Failure | None]], traits: SinkTraits
 ) -> None:
-    sending, offered, second = Sending(traits, GROUPING), dict[tuple[str, str], Alert](), 0.0
+    sending, offered, second = Sending(traits, GROUPING), dict[tuple[str, str], Problem](), 0.0
     for pause, group, rule, resolved, answer in steps:
         second += pause
         before = offered.get((rule, group))

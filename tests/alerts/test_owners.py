@@ -8,13 +8,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from streaming_app.health.incidents import Incident, Incidents, Line
 
-from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, Delivery
 from streaming_app.alerts.engine import NO_HEALTH, StoredHealth
+from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.board import Change
 from streaming_app.health.history import GroupHistory, MemberChange, StateChange
-from streaming_app.health.incidents import Incident, Incidents, Line
 from streaming_app.health.verdict import DOWN, OK, Verdict
 from tests.alerts.engine_rig import OLD, Rig, at
 from tests.support.health_harness import waiting
@@ -40,7 +40,7 @@ def rig_with(health: StoredHealth = NO_HEALTH, **settings: Any) -> Rig:
     return rig
 
 
-def alerts(rig: Rig, team: str, event: str = FIRING) -> list[Alert]:
+def alerts(rig: Rig, team: str, event: str = FIRING) -> list[Problem]:
     return [alert for kind, alert in rig.received if kind == event and str(alert.group_id).startswith(team)]
 
 
@@ -48,7 +48,7 @@ def groups(rig: Rig, team: str, event: str = FIRING) -> list[str]:
     return sorted(str(alert.group_id) for alert in alerts(rig, team, event))
 
 
-def texts(alerts: Iterator[Alert] | list[Alert]) -> str:
+def texts(alerts: Iterator[Problem] | list[Problem]) -> str:
     return "\n".join(f"{alert.summary} {dict(alert.details)}" for alert in alerts)
 
 
@@ -160,7 +160,7 @@ def processes(name: str, seconds: float) -> Change:
 
 
 def severities(rig: Rig) -> dict[str | None, str]:
-    return {alert.group_id: alert.severity for alert in rig.engine.open_alerts}
+    return {alert.group_id: alert.severity for alert in rig.engine.problems}
 
 
 def test_three_deaths_within_ten_minutes_on_a_host_where_others_live_are_three_messages_with_a_reason_each() -> None:
@@ -232,20 +232,20 @@ def test_an_incident_that_release_0_2_merged_by_host_goes_on_with_an_alert_for_e
     details = {"incident": row.incident_id, "cause": "client_host", "scope": "10.0.0.7", "groups": ["a", "b"]}
     sent = (Delivery("pager", FIRING, at(-600), 1),)
     times = (at(-900), at(-600), None)
-    old = Alert("prod", "a", "StreamsGroupDown", "critical", FIRING, *times, "2 groups (a, b)", details, sent)
+    old = Problem("prod", "a", "StreamsGroupDown", "critical", FIRING, *times, "2 groups (a, b)", details, sent)
     verdicts = {line.group_id: Verdict(line.verdict, line.at, line.at, line.why, line.severity) for line in lines}
-    rig = Rig(AT_ONCE, table={(old.key, old.pending_since): old})
+    rig = Rig(AT_ONCE, table={(old.key, old.since): old})
     rig.restart(health=StoredHealth(verdicts, [row]))
     for seconds in (0, 30):
         rig.cycle(seconds)
     assert sorted(rig.sent) == [(FIRING, "b"), *([] if "a" in still_open else [(RESOLVED, "a")])]
-    fires = {one.group_id: one for one in rig.engine.open_alerts}
+    fires = {one.group_id: one for one in rig.engine.problems}
     assert set(fires) == set(still_open)
     for name, alert in fires.items():
         assert (alert.details["cause"], alert.details["scope"]) == ("group", name)
         assert (alert.summary, "groups" in alert.details) == (f"{name} is Down: why {name}", False)
     if "a" in still_open:
-        assert fires["a"].fingerprint == old.fingerprint
+        assert fires["a"].alert_id == old.alert_id
 
 
 def test_an_alert_that_fires_is_not_resolved_as_another_rule_begins_to_say_the_same_and_more() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from streaming_app.alerts.alert import AlertKey, Finding
 from streaming_app.alerts.evaluate import (
     RULES,
     RULES_FOR_CLUSTER,
@@ -23,6 +22,7 @@ from streaming_app.alerts.evaluate import (
     RULES_FOR_LOST_DESCRIPTIONS,
     evaluate,
 )
+from streaming_app.alerts.problem import Finding, ProblemKey
 from streaming_app.alerts.rule import GROUP_ID, EvaluationContext, RuleSettings
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job_status import DifferingGroup, DiskSpace, FailingSink, JobStatus, OffsetsStatus
@@ -311,7 +311,7 @@ def test_a_group_that_differs_from_the_broker_is_found_without_being_in_the_tabl
 ) -> None:
     def found(context: EvaluationContext) -> Finding | None:
         differing = replace(context, differing_groups=(group,))
-        return evaluate([], None, differing, rule_settings_of).get(AlertKey(SELF_CHECK, "other"))
+        return evaluate([], None, differing, rule_settings_of).get(ProblemKey(SELF_CHECK, "other"))
 
     finding = found(CONTEXT)
     assert finding
@@ -353,7 +353,7 @@ def test_a_disabled_rule_and_an_ignored_group_have_no_findings() -> None:
         None: {},
     }
     findings = evaluate(wrong, replace(RUNNING, failing_since=NOW), CONTEXT, lambda group_id: enabled[group_id])
-    assert list(findings) == [AlertKey("StreamsGroupDescriptionFailed", "a")]
+    assert list(findings) == [ProblemKey("StreamsGroupDescriptionFailed", "a")]
 
 
 def test_a_broker_whose_clock_is_ahead_causes_no_error() -> None:

@@ -17,16 +17,16 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from streaming_app.health.incidents import Incidents
 
 import streaming_app
-from streaming_app.alerts.alert import FIRING
 from streaming_app.alerts.evaluate import evaluate
+from streaming_app.alerts.problem import FIRING
 from streaming_app.alerts.rule import EvaluationContext
 from streaming_app.alerts.survey import survey_cluster
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.board import Change
-from streaming_app.health.incidents import Incidents
 from streaming_app.health.verdict import Verdict
 from streaming_app.notify import message, webhook
 from streaming_app.notify.message import AlertGroup

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from streaming_app.alerts import evaluate as evaluation
-from streaming_app.alerts.alert import AlertKey
 from streaming_app.alerts.evaluate import evaluate, is_held
+from streaming_app.alerts.problem import ProblemKey
 from streaming_app.alerts.rule import EvaluationContext
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import GroupSnapshot
@@ -27,7 +27,7 @@ def stuck(group_id: str, hours: float) -> GroupSnapshot:
     return replace(healthy_group(NOW - timedelta(hours=hours)), group_id=group_id, set_aside_reason="x")
 
 
-def find(groups: list[GroupSnapshot], **context: Any) -> dict[AlertKey, Any]:
+def find(groups: list[GroupSnapshot], **context: Any) -> dict[ProblemKey, Any]:
     return evaluate(groups, None, EvaluationContext(NOW, **context), SETTINGS)
 
 
@@ -46,16 +46,16 @@ def test_the_oldest_groups_keep_their_alerts_and_newcomers_beyond_the_limit_are_
 
 def test_an_alert_that_is_open_is_not_resolved_since_other_groups_came() -> None:
     flood = [stuck(f"!{number:04}", 5) for number in range(100)]
-    key = AlertKey(SET_ASIDE, "!0099")
+    key = ProblemKey(SET_ASIDE, "!0099")
     assert key not in find(flood, max_new_groups=10)
     assert key in find(flood, max_new_groups=10, open_alerts={key})
 
 
 def test_open_alerts_of_a_flood_take_no_place_of_a_group_that_came_before_it() -> None:
     flood = [stuck(f"!{number:04}", 1) for number in range(100)]
-    opened = {AlertKey(SET_ASIDE, f"!{number:04}") for number in range(10)}
+    opened = {ProblemKey(SET_ASIDE, f"!{number:04}") for number in range(10)}
     found = find([*flood, stuck("orders", 2)], max_new_groups=10, open_alerts=opened)
-    assert AlertKey(SET_ASIDE, "orders") in found
+    assert ProblemKey(SET_ASIDE, "orders") in found
     assert opened <= found.keys()
 
 
@@ -92,10 +92,10 @@ def test_a_rule_that_fails_for_a_group_sets_it_aside_and_holds_its_alerts(
         found = evaluate(groups, None, context, SETTINGS)
     finally:
         evaluation._applicable_rules.cache_clear()
-    assert AlertKey(FAILED, "orders") in found
-    assert f"{FAILED} failed: ZeroDivisionError" in found[AlertKey(SET_ASIDE, bad)].summary
-    assert is_held(AlertKey(FAILED, bad), context)
-    assert not is_held(AlertKey(FAILED, "orders"), context)
+    assert ProblemKey(FAILED, "orders") in found
+    assert f"{FAILED} failed: ZeroDivisionError" in found[ProblemKey(SET_ASIDE, bad)].summary
+    assert is_held(ProblemKey(FAILED, bad), context)
+    assert not is_held(ProblemKey(FAILED, "orders"), context)
     assert failed_rules == [(FAILED, bad)]
     failed_rules.clear()
 

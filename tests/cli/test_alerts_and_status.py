@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from streaming_app.alerts.alert import FIRING, PENDING, RESOLVED, Alert, Delivery
+from streaming_app.alerts.problem import FIRING, PENDING, RESOLVED, Delivery, Problem
 from streaming_app.cli.main import main
 from streaming_app.job_status import JobStatus, OffsetsStatus, SelfCheckStatus
 from streaming_app.tables.alerts_table import AlertsTable
@@ -22,7 +22,7 @@ from tests.support.heartbeats import write_heartbeat
 from tests.support.warehouses import make_warehouse
 
 AT = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
-FIRING_ALERT = Alert(
+FIRING_ALERT = Problem(
     "default", "payments", "StreamsGroupNotReady", "critical", FIRING, AT, AT, None, "payments is NotReady", {},
     (Delivery("slack", FIRING, None, 3, "answered 503"), Delivery("log", FIRING, AT, 1)),
 )  # fmt: skip
@@ -48,7 +48,7 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(main, [*map(str, arguments)])
 
 
-def save(warehouse: Path, *alerts: Alert) -> None:
+def save(warehouse: Path, *alerts: Problem) -> None:
     for alert in alerts:
         AlertsTable(Location(str(warehouse)), alert.cluster).save([alert])
 
@@ -80,7 +80,7 @@ def test_pending_and_resolved_alerts_are_shown_on_request(
 @pytest.mark.parametrize(
     ("alert", "code"), [(FIRING_ALERT, 1), (PENDING_ALERT, 0), (RESOLVED_ALERT, 0), (OTHER_CLUSTER, 0)]
 )
-def test_check_exits_with_1_only_if_an_alert_fires(warehouse: Path, alert: Alert, code: int) -> None:
+def test_check_exits_with_1_only_if_an_alert_fires(warehouse: Path, alert: Problem, code: int) -> None:
     save(warehouse, alert)
     write_heartbeat(warehouse, facts=ended_at(0))
     assert run("alerts", "--check", "--warehouse", warehouse).exit_code == code

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from streaming_app.health.incidents import Incidents
 
 from streaming_app.cli.main import main
 from streaming_app.health.board import Change
-from streaming_app.health.incidents import Incidents
 from streaming_app.health.verdict import DOWN, OK, Verdict
-from streaming_app.tables.health_tables import EndedIncidents, HealthTables
+from streaming_app.tables.health_tables import EndedProblems, HealthTables
 from streaming_app.text import utc
 from tests.support.health_harness import NOW, ago
 from tests.support.rows import group_row
@@ -146,7 +146,7 @@ def test_who_ends_an_incident_no_longer_sees_it(warehouse: Path, monkeypatch: py
     incident_id = incident_of(warehouse)
     end = ("incidents", "end", "--incident", incident_id, "--reason")
     assert "has ended: retired" in run(warehouse, *end, "retired")
-    assert EndedIncidents(warehouse, "default").reasons() == {incident_id: "retired"}
+    assert EndedProblems(warehouse, "default").reasons() == {incident_id: "retired"}
     assert "No incidents." in run(warehouse, "incidents")
     assert incident_id in run(warehouse, "incidents", "--all")
     assert "No open incident" in run(warehouse, *end, "planned", code=1)

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from streaming_app import cli
-from streaming_app.alerts.alert import FIRING, Alert, Delivery
+from streaming_app.alerts.problem import FIRING, Delivery, Problem
 from streaming_app.cli.main import main
 from streaming_app.job_status import JobStatus
 from streaming_app.tables.alerts_table import AlertsTable
@@ -46,7 +46,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = make_warehouse(tmp_path_factory.mktemp("warehouse"))
     append(path, "groups", {field.name: hostile_value(field.type, field.name) for field in arrow_schema("groups")})
     delivery = Delivery("log", FIRING, None, 3, STORED)
-    alert = Alert("default", STORED, "R", "critical", FIRING, AT, AT, None, STORED, {STORED: [STORED]}, (delivery,))
+    alert = Problem("default", STORED, "R", "critical", FIRING, AT, AT, None, STORED, {STORED: [STORED]}, (delivery,))
     AlertsTable(Location(str(path)), "default").save([alert])
     names = ("group_id", "topic", "subtopology_id", "task_id", "member_id", "process_id", "client_host")
     LagTables(path, "default").replace_lag([lag_row(**dict.fromkeys(names, STORED))])

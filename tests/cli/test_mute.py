@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from streaming_app.alerts.alert import FIRING, Alert, Delivery
+from streaming_app.alerts.problem import FIRING, Delivery, Problem
 from streaming_app.cli.main import main
 from streaming_app.notify.mutes import Mute, MuteStore
 from streaming_app.tables.alerts_table import AlertsTable
@@ -21,7 +21,7 @@ from tests.support.rows import group_row
 from tests.support.warehouses import append, make_warehouse
 
 AT = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
-ALERT = Alert(
+ALERT = Problem(
     "default", "payments", "StreamsGroupNotReady", "critical", FIRING, AT, AT, None, "payments is NotReady", {},
     (Delivery("slack", FIRING),),
 )  # fmt: skip

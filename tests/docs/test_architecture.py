@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 import pytest
 from click.testing import CliRunner
+from streaming_app.health.incidents import Incidents
 
 from offsets_decoder import decode
-from streaming_app.alerts.alert import FIRING, Alert
 from streaming_app.alerts.evaluate import evaluate
+from streaming_app.alerts.problem import FIRING
 from streaming_app.alerts.rule import EvaluationContext
 from streaming_app.cli.main import main
 from streaming_app.config.alerts import AlertSettings
@@ -23,7 +24,6 @@ from streaming_app.groups.not_ready import not_ready_reason
 from streaming_app.groups.row import to_row
 from streaming_app.groups.snapshot import group_snapshot
 from streaming_app.health.board import Board, Known
-from streaming_app.health.incidents import Incidents
 from streaming_app.health.verdict import DEFAULTS
 from streaming_app.notify.message import format_message, format_title
 from streaming_app.queries.output import as_json
@@ -123,7 +123,7 @@ def test_the_rule_and_the_message_are_those_that_the_page_shows(folded: Fold) ->
     ((key, finding),) = findings.items()
     assert finding.summary == block_with("processes nothing").strip()
     rule = finding.rule or key.rule
-    alert = Alert("default", GROUP, rule, "critical", FIRING, at, at, None, finding.summary, {})
+    alert = Problem("default", GROUP, rule, "critical", FIRING, at, at, None, finding.summary, {})
     assert f"`{format_title(alert, FIRING)}`" in PAGE.read_text("utf-8")
     assert format_message(alert, FIRING, None).startswith(finding.summary)
 

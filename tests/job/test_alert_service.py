@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from streaming_app.alerts.lifecycle import NotifyPolicy
 
-from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, Delivery
 from streaming_app.alerts.engine import EngineSettings
 from streaming_app.alerts.evaluate import RULES
-from streaming_app.alerts.lifecycle import NotifyPolicy
 from streaming_app.alerts.notification_queue import Grouping
 from streaming_app.alerts.outbox import Backoff
+from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem
 from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.groups.snapshot import COLUMNS, GroupSnapshot, group_snapshot
 from streaming_app.health.history import GroupHistory
@@ -28,7 +28,7 @@ from streaming_app.notify.message import AlertGroup
 from streaming_app.notify.mutes import ActiveMutes, MuteStore, new_mute
 from streaming_app.notify.sink import SinkError, TextSink
 from streaming_app.tables.alerts_table import AlertsTable
-from streaming_app.tables.health_tables import EndedIncidents, HealthTables
+from streaming_app.tables.health_tables import EndedProblems, HealthTables
 from tests.support.waiting import wait_until
 from tests.support.warehouses import make_warehouse
 
@@ -60,18 +60,18 @@ class KeepingSink(TextSink):
 
     def __init__(self, name: str = "page") -> None:
         super().__init__(name)
-        self.sent: list[tuple[str, list[Alert]]] = []
+        self.sent: list[tuple[str, list[Problem]]] = []
         self.open = threading.Event()
         self.open.set()
         self.down = False
 
-    def send(self, alert: Alert, event: str) -> None:
+    def send(self, alert: Problem, event: str) -> None:
         self._keep(event, [alert])
 
     def send_group(self, group: AlertGroup) -> None:
         self._keep(group.event, list(group.alerts))
 
-    def _keep(self, event: str, alerts: list[Alert]) -> None:
+    def _keep(self, event: str, alerts: list[Problem]) -> None:
         self.open.wait()
         if self.down:
             raise SinkError("down", retry=True)
@@ -105,7 +105,7 @@ class Harness:
             Sources(groups, lambda: self.job, ActiveMutes(self.path, "default")),
             AlertsTable(self.path, "default"),
             HealthTables(self.path, "default"),
-            EndedIncidents(self.path, "default"),
+            EndedProblems(self.path, "default"),
             self.sinks,
             DescriptionSupport("always"),
             self.lines.append,
@@ -120,11 +120,11 @@ class Harness:
     def stop(self) -> None:
         self.service.end(0)
 
-    def alert(self) -> Alert:
+    def alert(self) -> Problem:
         """Return the newest alert of the table."""
         return self.stored()[-1]
 
-    def stored(self) -> list[Alert]:
+    def stored(self) -> list[Problem]:
         return AlertsTable(self.path, "default").alerts()
 
 
@@ -156,7 +156,7 @@ def test_an_alert_is_stored_and_sent_once_when_it_fires_and_once_when_it_is_reso
     )
     assert harness.alert().state == RESOLVED
     assert harness.sink.events() == [FIRING, RESOLVED]
-    assert harness.service.open_alerts() == ()
+    assert harness.service.problems() == ()
     assert harness.lines == []
 
 
@@ -182,10 +182,10 @@ def test_a_row_is_stored_before_its_notification_is_sent_and_a_restart_sends_the
 def test_rows_that_could_not_be_stored_are_stored_with_what_came_of_them_since(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    saved: list[Sequence[Alert]] = []
+    saved: list[Sequence[Problem]] = []
     save = AlertsTable.save
 
-    def fail(_self: AlertsTable, alerts: Sequence[Alert], _removed: Sequence[Alert] = ()) -> None:
+    def fail(_self: AlertsTable, alerts: Sequence[Problem], _removed: Sequence[Problem] = ()) -> None:
         saved.append(alerts)
         raise OSError("No space left on device")
 

@@ -92,7 +92,7 @@ _SINK = '''\
 
 from typing import Literal
 
-from streaming_app.alerts.alert import Alert
+from streaming_app.alerts.problem import Alert
 from streaming_app.notify.sink import BaseSettings, Sink
 
 
@@ -106,7 +106,7 @@ class TrialSettings(BaseSettings):
 
 
 class TrialSink(Sink):
-    def send(self, alert: Alert, event: str) -> None:
+    def send(self, alert: Problem, event: str) -> None:
         """Send nothing."""
 '''
 _COMMAND = '''\

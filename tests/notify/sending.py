@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from typing_extensions import Self
 
-from streaming_app.alerts.alert import Alert, Delivery
 from streaming_app.alerts.notification_queue import Grouping
 from streaming_app.alerts.outbox import Backoff, Outboxes, Results
+from streaming_app.alerts.problem import Delivery, Problem
 from streaming_app.notify.dispatcher import Dispatcher, jittered, traits_of
 from streaming_app.notify.sink import Sink
 
@@ -31,11 +31,11 @@ class Sending(Dispatcher):
     def delivered(self, results: Results) -> None:
         self.deliveries += results
 
-    def offer(self, *alerts: Alert) -> None:
+    def offer(self, *alerts: Problem) -> None:
         with self.changing() as outboxes:
             outboxes.offer(alerts, None, time.monotonic())
 
-    def send(self, alerts: Iterable[Alert]) -> None:
+    def send(self, alerts: Iterable[Problem]) -> None:
         """Offer these, and return once everything is sent."""
         self.offer(*alerts)
         assert self.flush(PATIENT)

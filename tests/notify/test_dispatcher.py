@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from streaming_app.alerts.alert import Alert
 from streaming_app.alerts.notification_queue import Grouping
 from streaming_app.alerts.outbox import Results
 from streaming_app.notify.message import AlertGroup
@@ -25,7 +24,7 @@ class Chat(TextSink):
         self.script = list(script)
         self.sent: list[list[str]] = []
 
-    def send(self, alert: Alert, event: str) -> None:
+    def send(self, alert: Problem, event: str) -> None:
         self.send_group(AlertGroup((alert,), event))
 
     def send_group(self, group: AlertGroup) -> None:

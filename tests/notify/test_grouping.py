@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streaming_app.alerts.alert import FIRING, Alert
+from streaming_app.alerts.problem import FIRING
 from streaming_app.notify.message import AlertGroup, format_group_message, format_group_title
 from streaming_app.notify.sink import Sink
 from tests.alerts.examples import SINCE, make_alert
@@ -17,7 +17,7 @@ from tests.support.receivers import HttpReceiver, make_settings, make_sink
 GROUPS = 60
 
 
-def maintenance(*sinks: str, resolved: bool = False, **other: Any) -> list[Alert]:
+def maintenance(*sinks: str, resolved: bool = False, **other: Any) -> list[Problem]:
     """Return the alerts of a maintenance of the brokers, which hits every group at once."""
     return [
         make_alert(

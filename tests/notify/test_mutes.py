@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, Delivery
 from streaming_app.alerts.notification_queue import Attempt, Grouping
 from streaming_app.alerts.outbox import Backoff, Failure, Outboxes, SinkTraits
+from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem
 from streaming_app.errors import WarehouseError
 from streaming_app.notify.mutes import ActiveMutes, Mute, MuteStore, new_mute
 from tests.alerts.examples import make_alert
@@ -53,7 +53,7 @@ class Muted:
     def directory(self) -> Path:
         return self.warehouse / "_jobs" / "prod.silences"
 
-    def offer(self, *alerts: Alert, failure: Failure | None = None) -> tuple[Alert, ...]:
+    def offer(self, *alerts: Problem, failure: Failure | None = None) -> tuple[Problem, ...]:
         """Do what the evaluator does at each evaluation, and give the sink what is due; return what is stored."""
         is_muted = self.mutes.is_muted if self.mutes.refresh() else None
         settled = self.outboxes.settle(alerts, is_muted)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from streaming_app.alerts.alert import FIRING, RESOLVED
+from streaming_app.alerts.problem import FIRING, RESOLVED
 from streaming_app.config.settings import SinkList
 from streaming_app.notify.message import format_message, format_title, one_line
 from tests.alerts.examples import make_alert

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming_app.alerts.alert import FIRING, RESOLVED
+from streaming_app.alerts.problem import FIRING, RESOLVED
 from streaming_app.notify.alertmanager import AlertmanagerSettings
 from tests.alerts.examples import make_alert
 from tests.notify.sending import Sending

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from streaming_app.alerts.alert import FIRING, RESOLVED, Delivery
+from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery
 from streaming_app.notify.alertmanager import AlertmanagerSettings, AlertmanagerSink
 from streaming_app.notify.sink import Sink, SinkError
 from streaming_app.notify.webhook import WebhookSettings, WebhookSink
@@ -72,7 +72,7 @@ def test_a_webhook_gets_all_fields(receiver: HttpReceiver) -> None:
         "type": "alert.firing",
         "timestamp": "2026-11-21T03:17:05.765Z",
         "data": {
-            "fingerprint": alert.fingerprint,
+            "fingerprint": alert.alert_id,
             "cluster": "prod",
             "group_id": "payments",
             "rule": "not-ready",

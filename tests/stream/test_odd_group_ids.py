@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from offsets_decoder import encode
-from streaming_app.alerts.alert import FIRING, Alert
+from streaming_app.alerts.problem import FIRING
 from streaming_app.checks.verification import WarehouseTables
 from streaming_app.cli.main import main
 from streaming_app.queries.groups import find_groups, list_groups
@@ -118,8 +118,8 @@ def test_the_commands_find_a_group_by_any_id_and_print_each_in_a_line(warehouse:
 
 
 def test_alerts_of_groups_of_any_id_are_stored_and_replaced(tmp_path: Path) -> None:
-    def alerts(summary: str) -> list[Alert]:
-        one = Alert(CLUSTER, "", "StreamsGroupNotReady", "warning", FIRING, START, START, None, summary, {})
+    def alerts(summary: str) -> list[Problem]:
+        one = Problem(CLUSTER, "", "StreamsGroupNotReady", "warning", FIRING, START, START, None, summary, {})
         return [replace(one, group_id=group_id, details={"group": group_id}) for group_id in ODD.values()]
 
     store = AlertsTable(make_warehouse(tmp_path), CLUSTER)

@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from streaming_app.alerts.alert import FIRING, PENDING, Alert
 from streaming_app.alerts.outbox import SinkStatus
+from streaming_app.alerts.problem import FIRING, PENDING
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import CopiesSum
 from streaming_app.health.verdict import Verdict
@@ -83,8 +83,8 @@ def busy_health(behind: int = 0) -> Health:
     return health
 
 
-def alert(rule: str, state: str, group_id: str | None = None) -> Alert:
-    return Alert("prod", group_id, rule, "critical", state, SINCE, None, None, "summary", {})
+def alert(rule: str, state: str, group_id: str | None = None) -> Problem:
+    return Problem("prod", group_id, rule, "critical", state, SINCE, None, None, "summary", {})
 
 
 def sources(groups: Iterable[GroupSnapshot], **fields: Any) -> MetricSources:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from streaming_app.alerts.alert import FIRING, PENDING, RESOLVED, Alert, Delivery
+from streaming_app.alerts.problem import FIRING, PENDING, RESOLVED, Delivery, Problem
 from streaming_app.tables.alerts_table import AlertsTable
 from tests.support.warehouses import make_warehouse
 
 NOW = datetime.now(timezone.utc).replace(microsecond=1)
-PENDING_ONE = Alert("default", "it's", "Rule", "warning", PENDING, NOW, None, None, "One line", {"number": 1})
+PENDING_ONE = Problem("default", "it's", "Rule", "warning", PENDING, NOW, None, None, "One line", {"number": 1})
 
 
 def test_alerts_are_read_as_they_were_saved(empty_warehouse: Path) -> None:
@@ -48,6 +48,6 @@ def test_maintenance_deletes_alerts_that_were_resolved_before_the_retention(tmp_
     old = replace(resolved, group_id="old", resolved_at=NOW - timedelta(days=8))
     for alert in (PENDING_ONE, replace(resolved, group_id="new"), old):
         store.save([alert])
-    assert DeltaTable(tmp_path / "alerts").get_add_actions(flatten=True).schema.names.count("min.resolved_at")
+    assert DeltaTable(tmp_path / "alerts").get_add_actions(flatten=True).schema.names.count("min.ended_at")
     store.maintain(retention_days=7)
     assert {alert.group_id for alert in store.alerts()} == {"it's", "new"}

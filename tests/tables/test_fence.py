@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from streaming_app.alerts.alert import PENDING, Alert
+from streaming_app.alerts.problem import PENDING
 from streaming_app.errors import OtherOwnerError
 from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.lag.series import EndSamples
@@ -60,7 +60,7 @@ def own(name: str) -> Callable[[Path, Fence], RustTable]:
     return lambda warehouse, fence: RustTable(Location.of(warehouse / name), CLUSTER, fence)
 
 
-ALERT = Alert(CLUSTER, "g", "Rule", "warning", PENDING, AT, None, None, "One line", {})
+ALERT = Problem(CLUSTER, "g", "Rule", "warning", PENDING, AT, None, None, "One line", {})
 COPY = TaskCopy("g", "m", "p", "10.0.0.1", "standby", "0", 3, True, 40, 100, 60, 10_000, AT)  # noqa: FBT003 - a tuple
 WRITES: Mapping[str, Write] = {
     "append": lambda path, fence: own("group_events")(path, fence).append(events(), Batch(["b"], 1)),

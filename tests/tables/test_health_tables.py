@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from streaming_app.health.incidents import Incidents
 
 from streaming_app.health.board import Change
-from streaming_app.health.incidents import Incidents
 from streaming_app.health.verdict import DOWN, OK, Verdict
 from streaming_app.tables import health_tables
-from streaming_app.tables.health_tables import EndedIncidents, HealthTables, read_health, read_incidents
+from streaming_app.tables.health_tables import EndedProblems, HealthTables, read_health, read_incidents
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import RustTable
 from tests.support.health_harness import NOW, ago
@@ -71,11 +71,11 @@ def test_very_many_verdicts_are_written_some_at_a_time(
 
 
 def test_who_ends_an_incident_is_heard_once_and_a_damaged_file_is_not(tmp_path: Path) -> None:
-    ended = EndedIncidents(tmp_path, "prod")
+    ended = EndedProblems(tmp_path, "prod")
     assert ended.reasons() == {}
     ended.end("abc", "retired", "somebody", NOW)
     (tmp_path / "_jobs" / "prod.incidents" / "def.json").write_text("{")
-    assert EndedIncidents(tmp_path, "prod").reasons() == {"abc": "retired"}
+    assert EndedProblems(tmp_path, "prod").reasons() == {"abc": "retired"}
 
 
 def test_a_change_is_written_once_whatever_became_of_the_write_and_of_the_job(

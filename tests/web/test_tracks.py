@@ -11,7 +11,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from streaming_app.alerts.alert import Alert
 from streaming_app.groups.task_copies import RESTORING, TaskCopy
 from streaming_app.notify.mutes import Mute
 from streaming_app.queries.behind_series import Behind, BehindSeries
@@ -127,9 +126,9 @@ def test_a_task_of_an_earlier_topology_is_not_one_that_nobody_had() -> None:
 # --- Alerts, mutes, deployments, restores -----------------------------------------------------------------------------
 
 
-def alert(begin: float, end: float | None, severity: str = "critical") -> Alert:
+def alert(begin: float, end: float | None, severity: str = "critical") -> Problem:
     opened = at(begin)
-    return Alert("default", "g", "R", severity, "firing", opened, opened, None if end is None else at(end), "wrong", {})
+    return Problem("default", "g", "R", severity, "firing", opened, opened, None if end is None else at(end), "wrong", {})
 
 
 @given(st.lists(st.tuples(MINUTES, st.none() | MINUTES), max_size=6), st.floats(0, 60))
@@ -143,7 +142,7 @@ def test_an_alert_is_drawn_exactly_while_it_is_open(times: list[tuple[float, flo
 
 
 def test_alerts_that_overlap_hide_none_and_pending_ones_are_apart() -> None:
-    pending = Alert("default", "g", "R", "warning", "pending", at(50), None, None, "soon", {})
+    pending = Problem("default", "g", "R", "warning", "pending", at(50), None, None, "soon", {})
     found = made(alerts=[alert(0, 30), alert(10, 20, "warning"), pending])
     assert [[span.value for span in row] for row in found.alerts] == [["critical", "pending"], ["warning"]]
 

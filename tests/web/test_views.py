@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.datastructures import URL, QueryParams
-
-from streaming_app.alerts.alert import FIRING, Alert
-from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.health.incidents import Incident
+
+from streaming_app.alerts.problem import FIRING
+from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.health.verdict import BEHIND, DOWN, LOSING, OFF, OK, RESTORING, STALLED, UNKNOWN, Verdict
 from streaming_app.queries.history import parse_tasks
 from streaming_app.queries.pipelines import Pipelines, Read, Write
@@ -52,8 +52,8 @@ def summary(group_id: str, state: str | None = "Stable", **columns: Any) -> Grou
     return GroupSummary(group_id=group_id, state=state, **values)
 
 
-def alert(severity: str) -> Alert:
-    return Alert("default", "g", "R", severity, FIRING, NOW, NOW, None, "wrong", {})
+def alert(severity: str) -> Problem:
+    return Problem("default", "g", "R", severity, FIRING, NOW, NOW, None, "wrong", {})
 
 
 def test_a_severity_of_a_later_release_counts_as_the_least() -> None:

@@ -225,6 +225,8 @@ class LogEndsReader:
                 written = end if offset < 0 else offset
                 if written is not None and start is not None and written > start:
                     found[key].append((written, at[key]))
+                if at is new and offset >= 0:  # the first record after the commit: from its time on it is there
+                    found[key].append((offset + 1, answers.timestamps[key] / 1000))
         return {key: sorted(samples, key=itemgetter(1)) for key, samples in found.items()}
 
     def _is_slow_due(self) -> bool:

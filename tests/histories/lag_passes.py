@@ -9,11 +9,21 @@ from operator import attrgetter
 from streaming_app.groups.group import GroupState
 from streaming_app.groups.row import to_row
 from streaming_app.lag.group_lag import GroupLag, group_lags
-from streaming_app.lag.model import NO_ENDS, GroupTasks, LagRow, group_tasks
-from streaming_app.lag.tracker import LagTracker
+from streaming_app.lag.model import (
+    NO_ENDS,
+    Commit,
+    GroupTasks,
+    LagEnds,
+    LagRow,
+    TopicPartition,
+    group_tasks,
+)
+from streaming_app.lag.tracker import CommitKey, LagTracker
 from streaming_app.lag.work import GroupWork, observe_work
 from tests.histories.clients import START
 from tests.histories.traffic import Seen
+
+_SEED_SECONDS = (86_400, 21_600, 3_600, 900, 300, 60)  # as the job asks for
 
 
 class LagPasses:
@@ -59,9 +69,35 @@ class LagPasses:
         self.away = {"broker 1 (kafka-1:9092)": away} if away else {}
         tasks = {group_id: self._group_tasks(group_id) for group_id in newest}
         now = START.timestamp() + at
+        self._seed(commits, ends, at)
         self._rows = self._tracker.observe(commits, ends, tasks, now)
         self.groups = group_lags(self._rows, self.groups or {}, now)
         self.work = observe_work(self._rows, tasks, self.work, now, patience=self._patience)
+
+    def _seed(self, commits: Mapping[CommitKey, Commit], ends: Mapping[TopicPartition, LogEnds], at: float) -> None:
+        """Find earlier ends of logs that are seen for the first time with lag, as `job.lag_ends` does."""
+        known, new = self._tracker.samples(), dict[TopicPartition, float]()
+        for (_, *key), commit in commits.items():
+            one = (str(key[0]), int(key[1]))
+            if one not in known and commit.offset is not None and (ends[one].end or 0) > commit.offset:
+                new[one] = max(new.get(one, 0.0), (commit.committed_at or 0.0) - START.timestamp())
+        for key, committed_at in new.items():
+            times = {*(at - age for age in _SEED_SECONDS), committed_at, self._first_record_after(key, committed_at)}
+            samples = [(end, START.timestamp() + time) for time in sorted(times) if (end := self._end_at(key, time))]
+            self._tracker.restore_samples(key[0], key[1], ends[key].topic_id, samples)
+
+    def _first_record_after(self, key: TopicPartition, time: float) -> float:
+        """Return when the first record after a time came, as far as passes saw it."""
+        first = bisect_right(self._seen, time, key=attrgetter("at"))
+        before = self._end_at(key, time)
+        later = (one.at for one in self._seen[first:] if key in one.ends and (one.ends[key].end or 0) > (before or 0))
+        return next(later, time)
+
+    def _end_at(self, key: TopicPartition, time: float) -> int | None:
+        """Return the end of a log at a time; None if it had not begun, or does not reach back so far now."""
+        before = bisect_right(self._seen, time, key=attrgetter("at"))
+        known = (one.ends[key].end for one in reversed(self._seen[:before]) if key in one.ends)
+        return next(known, None)
 
     def next_at(self) -> float | None:
         """Return when the next pass is."""

@@ -13,8 +13,8 @@ from streaming_app.lag.model import (
     NO_ENDS,
     Commit,
     GroupTasks,
-    LagEnds,
     LagRow,
+    LogEnds,
     TopicPartition,
     group_tasks,
 )

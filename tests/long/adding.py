@@ -1,21 +1,17 @@
 """What to touch to add a thing: the edits that add it in a copy of the project, and the table made from them.
 
-`python -m tests.long.adding DIRECTORY`, run in a copy of the project, carries out each of `ADDITIONS` there and prints
-what became of it; `test_adding` does so. A process for each addition is forked from one that has the libraries.
+`test_adding` carries each of them out. `python -m tests.long.adding THING`, run in the copy, then checks it there.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
-import json
-import os
 import re
 import shutil
 import sys
-import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from runpy import run_module
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +26,7 @@ class Edit(NamedTuple):
     file: str
     before: str
     after: str
-    what: str
+    what: str = ""
     """What it is in the file, for the table."""
     place: str = ""
     """Where it may be, for the table, if not in this file only."""
@@ -46,15 +42,6 @@ class Addition(NamedTuple):
     """It fails without the thing."""
     tests: str
     """What to run, for the table. Of the files of tests in it, the fast tests must pass in the copy."""
-
-
-class Outcome(NamedTuple):
-    """What became of an addition in the copy."""
-
-    changed: Sequence[str]
-    """The files that differ from before, after `make generate`."""
-    errors: str
-    """What failed; empty if nothing did."""
 
 
 _RECORD = """\
@@ -401,91 +388,48 @@ def copy_project(directory: Path) -> Path:
     return directory
 
 
-def carry_out(directory: Path) -> dict[str, Outcome]:
-    """Carry out each addition in a copy of the project, one at a time; the copy is then as it was."""
-    outcomes = {}
-    for thing, addition in ADDITIONS.items():
-        before = _contents(directory)
-        errors = _edit(directory, addition.edits) or _fork(addition)
-        after = _contents(directory)
-        changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
-        outcomes[thing] = Outcome(changed, errors)
-        for name in changed:
-            (directory / name).unlink(missing_ok=True)
+@contextmanager
+def edited(copy: Path, edits: Sequence[Edit]) -> Iterator[dict[str, bytes]]:
+    """Edit a copy of the project, which is as it was after the block. Give what its files held before."""
+    before = contents(copy)
+    try:
+        for edit in edits:
+            text = (copy / edit.file).read_text("utf-8") if edit.before else ""
+            assert text.count(edit.before) == 1, f"{edit.file} does not hold {edit.before!r} once"
+            (copy / edit.file).write_text(text.replace(edit.before, edit.after), "utf-8")
+        yield before
+    finally:
+        for name in changes(before, contents(copy)):
+            (copy / name).unlink(missing_ok=True)
             if name in before:
-                (directory / name).write_bytes(before[name])
-    return outcomes
+                (copy / name).write_bytes(before[name])
 
 
-def _contents(directory: Path) -> dict[str, bytes]:
-    files = (file for name in ("CONTRIBUTING.md", *COPIED) for file in _files_in(directory / name))
-    return {str(file.relative_to(directory)): file.read_bytes() for file in files}
+def contents(copy: Path) -> dict[str, bytes]:
+    """Return what the files of a copy hold."""
+    places = [copy / "CONTRIBUTING.md", *(file for name in COPIED for file in (copy / name).rglob("*"))]
+    files = (file for file in places if file.is_file() and "__pycache__" not in file.parts)
+    return {str(file.relative_to(copy)): file.read_bytes() for file in files}
 
 
-def _files_in(place: Path) -> list[Path]:
-    if place.is_file():
-        return [place]
-    return [file for file in place.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
+def changes(before: dict[str, bytes], after: dict[str, bytes]) -> set[str]:
+    """Return the files that differ."""
+    return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
 
 
-def _edit(directory: Path, edits: Sequence[Edit]) -> str:
-    """Make the edits; return an error if the text of one is not there."""
-    for edit in edits:
-        file = directory / edit.file
-        if not edit.before:
-            file.write_text(edit.after, "utf-8")
-            continue
-        text = file.read_text("utf-8")
-        if text.count(edit.before) != 1:
-            return f"{edit.file} does not hold {edit.before!r} once"
-        file.write_text(text.replace(edit.before, edit.after), "utf-8")
-    return ""
-
-
-def _fork(addition: Addition) -> str:
-    """Run the program, `make generate` and the tests of an addition in another process; return what failed."""
-    reading, writing = os.pipe()
-    if os.fork() == 0:
-        try:
-            errors = _check(addition)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the parent reports it
-            errors = repr(error)
-        with open(writing, "w", encoding="utf-8") as pipe:  # noqa: PTH123 - a descriptor
-            pipe.write(errors)
-        os._exit(0)
-    os.close(writing)
-    with open(reading, encoding="utf-8") as pipe:  # noqa: PTH123
-        errors = pipe.read()
-    os.wait()
-    return errors
-
-
-def _check(addition: Addition) -> str:
-    from runpy import run_module  # noqa: PLC0415
-
+def main(thing: str) -> int:
+    """Run the program of an addition, `make generate` and its tests in the current directory; return an exit code."""
     import pytest  # noqa: PLC0415
 
-    exec(addition.program, {})  # noqa: S102 - it is above
+    sys.argv[1:] = []
+    exec(ADDITIONS[thing].program, {})  # noqa: S102 - it is above
     for module in ("deploy.generate", "docs.generate"):
         run_module(module, run_name="__main__")
-    tests = re.findall(r"`(tests/\S+\.py)`", addition.tests)
+    tests = re.findall(r"`(tests/\S+\.py)`", ADDITIONS[thing].tests)
     without = "not (broker or spark or java or browser or slow)"
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        code = pytest.main(["-q", "-x", "-m", without, "-p", "no:cacheprovider", "-p", "no:xdist", *tests])
-    return "" if code in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED} else printed.getvalue()
-
-
-def main() -> None:
-    """Carry out the additions in the current directory, a copy of the project, and print their outcomes as JSON."""
-    directory = Path.cwd()
-    if (directory / ".git").exists():
-        sys.exit("This is a checkout: run it in a copy")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        for library in ("click.testing", "deltalake", "kafka", "pydantic_settings", "pyspark", "pytest"):
-            __import__(library)
-    print(json.dumps(carry_out(directory)))
+    code = pytest.main(["-q", "-x", "-m", without, "-p", "no:cacheprovider", "-p", "no:xdist", *tests]) if tests else 0
+    return 0 if code == pytest.ExitCode.NO_TESTS_COLLECTED else code
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(*sys.argv[1:]))

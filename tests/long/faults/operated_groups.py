@@ -53,15 +53,6 @@ class OperatedGroups(Operations):
             self.folded.add(records[:size])
             records = records[size:]
 
-    def compare_compacted(self) -> list[Difference]:
-        """Compare the fold of the log as after compaction: only the newest record per key, without some tombstones."""
-        newest = {raw.key: raw for raw in self.log}
-        compacted = FoldedLog()
-        compacted.add(
-            raw for raw in self.log if newest[raw.key] is raw and (raw.value is not None or self.random.random() < 0.5)
-        )
-        return compare_rows(compacted.rows, self.described)
-
     def gaps(self) -> list[str]:
         """Return where the events of a group do not follow from one another, or the last ones differ from the row."""
         return [gap for group_id in self.groups for gap in gaps(group_id, self.events(group_id), self.row(group_id))]

@@ -6,8 +6,7 @@ does not.
 
 from __future__ import annotations
 
-import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from random import Random
@@ -45,7 +44,6 @@ class Operations:
         self.members: list[SimulatedMember] = []
         self.done: Counter[str] = Counter()
         self.rejected: Counter[str] = Counter()
-        self.seconds: defaultdict[str, float] = defaultdict(float)
         self._topologies: dict[str, Fields] = {}
         self._weights: dict[Callable[[], None], int] = {
             self.join: 14,
@@ -75,12 +73,10 @@ class Operations:
         """Run one operation."""
         (operation,) = self.random.choices(list(self._weights), self._weights.values())
         self.done[operation.__name__] += 1
-        started = time.monotonic()
         try:
             operation()
         except GroupError as error:
             self.rejected[error.name] += 1
-        self.seconds[operation.__name__] += time.monotonic() - started
 
     # Operations of members
 

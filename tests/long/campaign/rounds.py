@@ -1,40 +1,37 @@
-"""Rounds of phases of faults: after each phase everything is checked, and what is found is reported with its seed."""
+"""Rounds of phases of faults or attacks: after each phase all is checked, and findings are reported with the seed."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 import traceback
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from statistics import median
 from typing import NamedTuple
 
 from streaming_app.jvm.jars import KAFKA_VERSION
-from tests.long.faults.checks import ALARM, DIFFERENCE, DOUBLE, LOSS, Finding, check, compare_with_fresh
-from tests.long.faults.cluster_harness import ClusterHarness
+from tests.long.campaign.bed import Bed, DidNotRecoverError, UnexpectedError
+from tests.long.campaign.checks import Finding, check
+from tests.long.faults.bed import FaultBed
+from tests.long.faults.cluster_bed import ClusterBed
 from tests.long.faults.faults import FAULTS
-from tests.long.faults.harness import DidNotRecoverError, FaultHarness, UnexpectedError
+from tests.long.hostile.attacks import ATTACKS
+from tests.long.hostile.bed import AttackBed
 
 _PHASES_PER_ROUND = 8
 _FAULTS_PER_PHASE = (2, 3, 4)
 _PHASES_PER_CLUSTER, _FAULTS_PER_CLUSTER_PHASE = 5, 6
 _OLDER = "4.2.1"  # of a cluster that is upgraded: the release that began to write whether a group is ready
 _UPGRADE = "rolling_upgrade"
-Effects = dict[str, list[bool]]
-"""Whether each fault of a kind showed its effect."""
-
 _STUCK = "did not recover"
 BROKEN = "error of the campaign"
-_KINDS = (DOUBLE, LOSS, DIFFERENCE, ALARM, _STUCK)
 
 
 class Phase(NamedTuple):
-    """The faults between two checks."""
+    """The faults, or the attacks, between two checks."""
 
     faults: tuple[str, ...]
 
@@ -46,11 +43,11 @@ class Round(NamedTuple):
     compacting: bool
     phases: tuple[Phase, ...]
     decisive: tuple[str, ...] = ()
-    """Those of the faults that once left something wrong: `make test` tries them again, without the others."""
+    """Those of the faults that once left something wrong: a test tries them again, without the others."""
     cluster: str = ""
     """The release of three brokers at first; empty for one broker."""
     once: bool = False
-    """A fault that may be repeated happens once, as each start of the job takes long: for `make test`."""
+    """A fault that may be repeated happens once, as each start of the job takes long: for a test."""
 
 
 # Rounds in which a fault once left a difference, a double or a loss.
@@ -62,20 +59,13 @@ REGRESSIONS: tuple[Round, ...] = (
         phases=(Phase(("kill_jvm", "kill_during_rereading", "failing_store", "stop_broker")),),
         decisive=("stop_broker",),
     ),
-    # The job went on in a topic that was created again, before it knew.
-    Round(
-        1488676283,
-        compacting=True,
-        phases=(Phase(("recreate_topic", "failing_store", "failing_store", "restart_broker")),),
-        decisive=("recreate_topic",),
-    ),
     # The stream of the groups could not start again: the other one kept Spark's event queue from ever being empty.
     Round(
         27012065,
         compacting=False,
         phases=(
-            Phase(("full_disk", "move_leader", "full_disk_of_broker", "pause_node", "poison", "slow_disk")),
-            Phase(("rolling_upgrade", "unclean_election", "move_offsets_leader", "kill_node")),
+            Phase(("full_disk", "move_leader", "pause_node", "poison")),
+            Phase(("rolling_upgrade", "unclean_election", "move_leader", "kill_node")),
         ),
         decisive=("unclean_election",),
         cluster=_OLDER,
@@ -126,65 +116,42 @@ def _phase(names: Sequence[str]) -> Phase:
     return Phase((*erasing[:1], *(name for name in names if not FAULTS[name].erases)))
 
 
+def attack_rounds(names: Sequence[str]) -> Iterator[Round]:
+    """Yield a round for each of these attacks."""
+    return (Round(0, compacting=False, phases=(Phase((name,)),)) for name in names)
+
+
 @dataclass
 class Results:
-    """What came of the faults, by kind of fault."""
+    """What came of the faults and attacks, by kind."""
 
     tried: Counter[str] = field(default_factory=Counter)
     injected: Counter[str] = field(default_factory=Counter)
     """Those of them that showed an effect."""
     survived: Counter[str] = field(default_factory=Counter)
-    seconds: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    found: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
-    rounds: int = 0
-    """How many were run to their end: a campaign that is continued begins with the next one."""
 
     @property
     def total(self) -> int:
-        """The number of faults so far that showed an effect."""
+        """The number so far that showed an effect."""
         return sum(self.injected.values())
 
-    def add(self, faults: Effects, findings: Sequence[Finding], seconds: Iterable[tuple[str, float]]) -> None:
-        """Count the faults of a phase that was checked; `seconds` that were measured, by fault or what it is."""
+    def add(self, effects: dict[str, list[bool]], findings: Sequence[Finding]) -> None:
+        """Count what was played in a phase that was checked: whether each showed its effect."""
         if any(finding.kind == BROKEN for finding in findings):
             return
-        injected = Counter({name: sum(effects) for name, effects in faults.items()})
-        self.tried.update({name: len(effects) for name, effects in faults.items()})
+        injected = Counter({name: sum(shown) for name, shown in effects.items()})
+        self.tried.update({name: len(shown) for name, shown in effects.items()})
         self.injected.update(injected)
-        self.found.update(finding.kind for finding in findings)
         if not findings:
             self.survived.update(injected)
-        for name, one in seconds:
-            self.seconds[name].append(one)
-
-    def save(self, file: Path) -> None:
-        """Write the results as JSON, for `load`."""
-        file.write_text(json.dumps(vars(self)), "utf-8")
-
-    def load(self, file: Path) -> None:
-        """Add the results of another campaign."""
-        values = json.loads(file.read_text("utf-8"))
-        self.tried.update(values["tried"])
-        self.injected.update(values["injected"])
-        self.rounds += values["rounds"]
-        self.survived.update(values["survived"])
-        self.found.update(values["found"])
-        self.failures += values["failures"]
-        for name, seconds in values["seconds"].items():
-            self.seconds[name] += seconds
 
     def table(self) -> str:
-        """Return a line for each kind of fault, and the totals."""
-        lines = [f"{'fault':30} {'tried':>6} {'effect':>7} {'survived':>9}   seconds: median, longest"]
-        for name in sorted(self.tried.keys() | self.seconds.keys(), key=lambda name: (name not in self.tried, name)):
-            seconds = self.seconds[name]
-            shown = f"{median(seconds):6.1f} {max(seconds):6.1f}, {len(seconds)} times" if seconds else ""
-            counts = f"{self.tried[name]:6} {self.injected[name]:7} {self.survived[name]:9}"
-            lines.append(f"{name:30} {counts if name in self.tried else '':24}   {shown}")
-        totals = ", ".join(f"{self.found[kind]} {kind}" for kind in _KINDS)
-        tried, survived = (sum(of.values()) for of in (self.tried, self.survived))
-        lines.append(f"{'total':30} {tried:6} {self.total:7} {survived:9}   {totals}")
+        """Return a line for each kind, and the totals."""
+        lines = [f"{'kind':30} {'tried':>6} {'effect':>7} {'survived':>9}"]
+        counts = [(name, self.tried[name], self.injected[name], self.survived[name]) for name in sorted(self.tried)]
+        counts.append(("total", self.tried.total(), self.total, self.survived.total()))
+        lines += [f"{name:30} {tried:6} {injected:7} {survived:9}" for name, tried, injected, survived in counts]
         return "\n".join(lines)
 
 
@@ -202,61 +169,62 @@ def run_round(
     Returns whether nothing was found; then the directory is removed.
     """
     shutil.rmtree(directory, ignore_errors=True)  # of a campaign that was killed in it
-    with _harness(one, directory) as harness:
+    directory.mkdir(parents=True)
+    with _bed(one, directory) as bed:
         for number, phase in enumerate(one.phases):
             if time.monotonic() > until or results.total >= most:
                 break
-            faults: Effects = {}
+            effects: dict[str, list[bool]] = {}
             started_at = time.monotonic()
-            findings = _run_phase(harness, phase, faults, is_last=number + 1 == len(one.phases))
-            results.add(faults, findings, harness.measured)
-            measured = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in harness.measured)
-            harness.measured.clear()
-            without = [name for name, effects in faults.items() if not all(effects)]
+            findings = _run_phase(bed, phase, effects)
+            results.add(effects, findings)
+            without = [name for name, shown in effects.items() if not all(shown)]
             report(
-                f"{results.total} faults: {', '.join(phase.faults)}; {measured or '-'}; "
+                f"{results.total} played: {', '.join(phase.faults)}; {'; '.join(bed.shown) or '-'}; "
                 f"{time.monotonic() - started_at:.0f} s in all; {len(findings)} findings"
-                + (f"; without effect: {', '.join(without)} {'; '.join(harness.shown)}" if without else "")
+                + (f"; without effect: {', '.join(without)}" if without else "")
             )
-            harness.shown.clear()
+            bed.shown.clear()
             if findings:
                 done = one._replace(phases=one.phases[: number + 1])
                 texts = "\n".join(f"  {kind}: {text}" for kind, text in findings[:20])
                 results.failures.append(f"{done}\n{texts}")
                 report(results.failures[-1])
-                _keep(harness)
+                _keep(bed)
                 return False
     shutil.rmtree(directory, ignore_errors=True)
     return True
 
 
-def _harness(one: Round, directory: Path) -> FaultHarness:
+def _bed(one: Round, directory: Path) -> Bed:
+    if one.phases[0].faults[0] in ATTACKS:
+        return AttackBed(directory)
     if one.cluster:
-        return ClusterHarness(directory, one.seed, version=one.cluster)
-    return FaultHarness(directory, one.seed, compacting=one.compacting, once=one.once)
+        return ClusterBed(directory, one.seed, version=one.cluster)
+    return FaultBed(directory, one.seed, compacting=one.compacting, once=one.once)
 
 
-def _run_phase(harness: FaultHarness, phase: Phase, faults: Effects, *, is_last: bool) -> Sequence[Finding]:
+def _run_phase(bed: Bed, phase: Phase, effects: dict[str, list[bool]]) -> Sequence[Finding]:
     try:
         for name in phase.faults:
-            harness.ensure_running()
-            harness.begin_fault(name)
+            bed.ensure_running()
+            bed.begin(name)
             try:
-                FAULTS[name].inject(harness)
+                if isinstance(bed, AttackBed):
+                    bed.withstand(name, ATTACKS[name].play)
+                else:
+                    FAULTS[name].inject(bed)
             finally:
-                faults.setdefault(name, []).extend(harness.after_fault(name))
-        harness.settle()
-        findings: Sequence[Finding] = check(harness)
-        if is_last and not findings and isinstance(harness, ClusterHarness):
-            findings = compare_with_fresh(harness)
+                effects.setdefault(name, []).extend(bed.take_effects())
+        bed.settle()
+        return check(bed)
     except (UnexpectedError, DidNotRecoverError) as error:
-        findings = [Finding(_STUCK, str(error))]
-    except Exception:  # noqa: BLE001 - of the harness itself, which a broker that is away may surprise: go on elsewhere
-        findings = [Finding(BROKEN, traceback.format_exc())]
-    return findings
+        return [Finding(_STUCK, str(error))]
+    except Exception:  # noqa: BLE001 - of the bed itself, which a broker that is away may surprise: go on elsewhere
+        return [Finding(BROKEN, traceback.format_exc())]
 
 
-def _keep(harness: FaultHarness) -> None:
+def _keep(bed: Bed) -> None:
     """Keep the warehouse beyond the end of its file system."""
-    harness.job.close()
-    shutil.copytree(harness.warehouse, harness.directory / "warehouse", dirs_exist_ok=True)
+    bed.job.close()
+    shutil.copytree(bed.warehouse, bed.directory / "warehouse", dirs_exist_ok=True)

@@ -1,17 +1,14 @@
-"""The same with three brokers, a real Kafka Streams application, and a watch on the statuses of its lag."""
+"""The same with three brokers and a real Kafka Streams application."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafka import KafkaProducer
-from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
@@ -19,92 +16,33 @@ from streaming_app.groups.partition import partition_of
 from streaming_app.kafka.connection import Admin
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
-from streaming_app.sandbox.process import Startable
-from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.tables.reader import quote
+from tests.long.campaign.bed import PARTITIONS, TOPIC, DidNotRecoverError
 from tests.long.faults import application
 from tests.long.faults.application import GROUP, INPUTS, OUTPUT, Application
-from tests.long.faults.disk import BlockDisk
-from tests.long.faults.harness import KEEPING, PARTITIONS, SHORT_SESSIONS, TOPIC, DidNotRecoverError, FaultHarness
-from tests.long.faults.job import StartOptions
+from tests.long.faults.bed import KEEPING, SHORT_SESSIONS, FaultBed
 from tests.support.kafka_cluster import LocalCluster
 from tests.support.waiting import MINUTES, wait_until
 
 _REST_SECONDS = MINUTES
 _QUIET_SECONDS = 2.0
-_POLL_SECONDS = 1.5
-_SYNCED = "flush.messages"  # the brokers write each batch to the disk, so that a slow one makes them slow
 # A version of the metadata that a release does not support yet may mean something else in the next one.
 _UPGRADABLE = {"unstable.feature.versions.enable": "false"}
-_ALARMS = ("LOST", "STOPPED")
-_COLUMNS = "group_id, topic, partition, status, status_since, committed_offset, log_start_offset, observed_at"
 
 
-class Alarm(NamedTuple):
-    """A row of `lag` with a status that the campaign does not cause."""
-
-    group_id: str
-    topic: str
-    partition: int
-    status: str
-    status_since: datetime
-    committed_offset: int
-    log_start_offset: int
-    observed_at: datetime
-
-
-class LagWatch(Startable):
-    """Collects alarms while the job runs: whether they are false, the log shows later."""
-
-    def __init__(self, warehouse: Path) -> None:
-        self._warehouse, self._stop = warehouse, threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._seen: dict[tuple[Any, ...], Alarm] = {}
-        self.reads = 0
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def take(self) -> list[Alarm]:
-        """Return the alarms since the last call, each once."""
-        alarms, self._seen = [*self._seen.values()], {}
-        return alarms
-
-    def _run(self) -> None:
-        among = ", ".join(map(quote, _ALARMS))
-        query = f"SELECT {_COLUMNS} FROM lag WHERE status IN ({among})"
-        while not self._stop.wait(_POLL_SECONDS):  # noqa: WAIT002 - how often it looks
-            with suppress(Exception):  # the warehouse may be on a full disk, or removed
-                for row in WarehouseReader(self._warehouse).rows(query):
-                    alarm = Alarm(**row)
-                    self._seen.setdefault((*alarm[:4], alarm.status_since), alarm)
-                self.reads += 1
-
-
-class ClusterHarness(FaultHarness):
-    """Three brokers of a release, each with a disk of its own."""
+class ClusterBed(FaultBed):
+    """Three brokers of a release."""
 
     def __init__(self, directory: Path, seed: int, *, version: str) -> None:
-        super().__init__(directory, seed, compacting=False, once=True)  # a round is to have many kinds
         properties = {**SHORT_SESSIONS, **KEEPING, **_UPGRADABLE}
         self.cluster = LocalCluster(directory / "cluster", properties=properties, version=version)
-        self.broker = self.cluster
-        self.disks = {number: BlockDisk(one.directory / "data") for number, one in self.cluster.brokers.items()}
+        super().__init__(directory, seed, once=True, broker=self.cluster)  # a round is to have many kinds
         self._joined = 0
 
-    def _start_brokers(self) -> None:
-        for disk in self.disks.values():
-            self._stack.enter_context(disk)
-        super()._start_brokers()
-
     def _prepare(self) -> None:
+        super()._prepare()
         topics = {one: {"num_partitions": application.PARTITIONS, "replication_factor": 3} for one in (*INPUTS, OUTPUT)}
         self.client.admin.create_topics(topics, wait_for_metadata=True)
-        synced = ConfigResource(ConfigResourceType.TOPIC, TOPIC, {_SYNCED: "1"})
-        self.client.admin.alter_configs([synced])
         application.prepare(self.client)
         self.application = self._stack.enter_context(
             Application(self.cluster.bootstrap_server, self.directory / "application")
@@ -117,7 +55,6 @@ class ClusterHarness(FaultHarness):
 
         if not wait_until(commits, interval=0.5):
             raise DidNotRecoverError("the application does not commit")
-        self.watch = self._stack.enter_context(LagWatch(self.warehouse))
 
     def committed(self) -> dict[Any, Any]:
         """Return what the application has committed, by topic and partition."""
@@ -132,8 +69,7 @@ class ClusterHarness(FaultHarness):
 
     def start_job(self, *options: str, setup: str = "") -> None:
         """Start the job as users do: what is measured is how long that one takes."""
-        self._batch_size = None
-        self.job.start(StartOptions(options, setup=setup))
+        self.job.start(*options, setup=setup)
 
     def ensure_running(self) -> None:
         self._resume()
@@ -209,11 +145,7 @@ class ClusterHarness(FaultHarness):
 
         if not wait_until(holds, seconds, interval=0.2):
             raise DidNotRecoverError(f"{name}: not within {seconds:.0f} s: {self.job.output[-2000:]}")
-        self.measured.append((name, time.monotonic() - since))
-
-    def rows(self, query: str) -> list[dict[str, Any]]:
-        """Query the warehouse."""
-        return WarehouseReader(self.warehouse).rows(query)
+        self.shown.append(f"{name} {time.monotonic() - since:.1f} s")
 
     def lag_rows(self) -> list[tuple[str, int, int | None, int | None]]:
         """Return topic, partition, commit and end of the log where the application's lag is known."""

@@ -59,7 +59,7 @@ class Bed(Startable):
         """Start the brokers and the job."""
         try:
             self._stack.enter_context(self.disk)
-            self._start_brokers()
+            self._stack.enter_context(self.broker)
             self.client = self._stack.enter_context(StreamsGroupClient(self.server.split(",")))
             self.job = self.new_job()
             self._stack.callback(self._close_job)
@@ -72,9 +72,6 @@ class Bed(Startable):
         except BaseException:
             self.stop()
             raise
-
-    def _start_brokers(self) -> None:
-        self._stack.enter_context(self.broker)
 
     def _prepare(self) -> None:
         """Start what the job is to find, before its first start."""
@@ -128,11 +125,6 @@ class Bed(Startable):
         """Return the effects since the last call."""
         effects, self._effects = self._effects, []
         return effects
-
-    def take_broken(self) -> list[str]:
-        """Return the promises that were seen not to be kept since the last call."""
-        broken, self.broken = self.broken, []
-        return broken
 
     def rows(self, query: str) -> list[dict[str, Any]]:
         """Query the warehouse."""

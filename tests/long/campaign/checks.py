@@ -17,9 +17,8 @@ from streaming_app.tables.arrow import to_python
 from streaming_app.tables.definitions import history_tables, table, tables
 from tests.long.campaign.afresh import Rows, read_afresh
 from tests.long.campaign.bed import CLUSTER, Bed
-from tests.long.faults.application import INPUTS
 from tests.long.faults.bed import UNKNOWN_TYPE, FaultBed
-from tests.long.faults.cluster_bed import ClusterBed
+from tests.long.faults.cluster_bed import INPUTS, ClusterBed
 from tests.long.faults.operated_groups import sort_list
 from tests.long.hostile.bed import AttackBed
 from tests.support.offsets_log import LogReader, RawRecord
@@ -45,7 +44,7 @@ class Finding(NamedTuple):
 
 def check(bed: Bed) -> list[Finding]:
     """Return what is wrong."""
-    findings = [Finding(PROMISE, text) for text in bed.take_broken()] + list(_doubles(bed))
+    findings = [*(Finding(PROMISE, text) for text in bed.broken), *_doubles(bed)]
     if isinstance(bed, FaultBed):
         findings += _check_all(bed)
     if isinstance(bed, ClusterBed):

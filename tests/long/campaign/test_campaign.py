@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from streaming_app.jvm.jars import KAFKA_VERSION
-from tests.long.campaign.rounds import REGRESSIONS, Phase, Results, Round, random_rounds, run_round
+from tests.long.campaign.rounds import REGRESSIONS, Results, Round, random_rounds, run_round
 from tests.long.faults import bed as fault_bed
 from tests.long.faults import job_faults
 from tests.long.faults.bed import FaultBed
@@ -23,17 +23,17 @@ from tests.long.faults.cluster_faults import ROWS
 from tests.long.faults.faults import FAULTS
 from tests.support.waiting import wait_until
 
-FOUND_BEFORE = Phase(tuple(name for one in REGRESSIONS if not one.cluster for name in one.decisive))
+FOUND_BEFORE = tuple(name for one in REGRESSIONS if not one.cluster for name in one.decisive)
 SHORT = Round(
     REGRESSIONS[0].seed,
     compacting=True,
-    phases=(Phase(("lose_tables", "kill_at_write", "kill_jvm")), FOUND_BEFORE),
+    phases=(("lose_tables", "kill_at_write", "kill_jvm"), FOUND_BEFORE),
     once=True,
 )
 CLUSTER = Round(
     1,
     compacting=False,
-    phases=(Phase(("move_leader", "poison", "unclean_election")),),
+    phases=(("move_leader", "poison", "unclean_election"),),
     cluster=KAFKA_VERSION,
 )
 SEEDS = 3  # on a busy machine brokers may undo a fault, by an election of their own for example: it is tried again
@@ -43,8 +43,8 @@ SEEDS = 3  # on a busy machine brokers may undo a fault, by an election of their
 def test_after_faults_the_tables_agree_with_the_brokers_and_the_log(tmp_path: Path) -> None:
     results, lines = Results(), list[str]()
     assert run_round(SHORT, tmp_path / "round", results, lines.append), "\n".join(lines)
-    assert results.survived == results.tried
-    assert set(results.tried) == {name for phase in SHORT.phases for name in phase.faults}
+    assert results.injected == results.tried
+    assert set(results.tried) == {name for phase in SHORT.phases for name in phase}
 
 
 @pytest.mark.broker
@@ -52,10 +52,9 @@ def test_after_faults_between_three_brokers_the_tables_agree_with_them_and_with_
     results, lines = Results(), list[str]()
     for seed in range(1, 1 + SEEDS):
         assert run_round(CLUSTER._replace(seed=seed), tmp_path / "round", results, lines.append), "\n".join(lines)
-        if set(+results.injected) == set(CLUSTER.phases[0].faults):
+        if set(+results.injected) == set(CLUSTER.phases[0]):
             break
-    assert set(+results.injected) == set(CLUSTER.phases[0].faults), lines
-    assert results.survived == results.injected
+    assert set(+results.injected) == set(CLUSTER.phases[0]), lines
     assert any(f"{ROWS} " in line for line in lines), lines
 
 
@@ -90,13 +89,11 @@ def test_a_seed_gives_the_same_rounds_and_all_kinds_of_faults_occur() -> None:
     first, second = random_rounds(3, list(FAULTS)), random_rounds(3, list(FAULTS))
     rounds = [next(first) for _ in range(50)]
     assert rounds == [next(second) for _ in range(50)]
-    assert {name for one in rounds for phase in one.phases for name in phase.faults} == set(FAULTS)
+    assert {name for one in rounds for phase in one.phases for name in phase} == set(FAULTS)
     for one in rounds:
         brokers = 3 if one.cluster else 1
-        assert all(brokers in FAULTS[name].brokers for phase in one.phases for name in phase.faults)
-    needing = [
-        one for one in rounds if any(FAULTS[name].needs_compaction for phase in one.phases for name in phase.faults)
-    ]
+        assert all(brokers in FAULTS[name].brokers for phase in one.phases for name in phase)
+    needing = [one for one in rounds if any(FAULTS[name].needs_compaction for phase in one.phases for name in phase)]
     assert all(one.compacting for one in needing)
 
 
@@ -149,6 +146,6 @@ def _plays(
 
 def test_every_regression_names_faults_that_exist_and_which_of_them_was_decisive() -> None:
     for one in REGRESSIONS:
-        names = {name for phase in one.phases for name in phase.faults}
+        names = {name for phase in one.phases for name in phase}
         assert set() < set(one.decisive) <= names <= set(FAULTS)
-        assert not one.cluster or set(one.decisive) <= set(CLUSTER.phases[0].faults)
+        assert not one.cluster or set(one.decisive) <= set(CLUSTER.phases[0])

@@ -87,7 +87,7 @@ class FaultBed(Bed):
 
     def _prepare(self) -> None:
         seed, ids = self._operating.randrange(2**32), list(dict.fromkeys(self._ids))
-        self.operations = Operations(self.client, self.server, seed, group_ids=ids)
+        self.operations = Operations(self.client, self.server, seed, ids)
         while not self.client.end_offsets(TOPIC):  # the topic is created for the first group
             self.operations.step()
 

@@ -1,4 +1,4 @@
-"""The same with three brokers and a real Kafka Streams application."""
+"""The same with three brokers and a real Kafka Streams application: exactly-once, with a join, stores and standbys."""
 
 from __future__ import annotations
 
@@ -18,16 +18,50 @@ from streaming_app.kafka.protocol import GroupError
 from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
 from streaming_app.tables.reader import quote
 from tests.long.campaign.bed import PARTITIONS, TOPIC, DidNotRecoverError
-from tests.long.faults import application
-from tests.long.faults.application import GROUP, INPUTS, OUTPUT, Application
 from tests.long.faults.bed import KEEPING, SHORT_SESSIONS, FaultBed
 from tests.support.kafka_cluster import LocalCluster
 from tests.support.waiting import MINUTES, wait_until
+from tests.support.wordcount import WordCount
 
 _REST_SECONDS = MINUTES
 _QUIET_SECONDS = 2.0
 # A version of the metadata that a release does not support yet may mean something else in the next one.
 _UPGRADABLE = {"unstable.feature.versions.enable": "false"}
+GROUP = "shop"
+INPUTS = ("customers", "orders")
+OUTPUT = "ordered"
+INPUT_PARTITIONS = 3
+_CONFIGURATIONS = {
+    "processing.guarantee": "exactly_once_v2",
+    "commit.interval.ms": "1000",
+    "num.stream.threads": "1",
+    "statestore.cache.max.bytes": "0",
+    "request.timeout.ms": "5000",
+    "default.api.timeout.ms": "20000",
+    "transaction.timeout.ms": "10000",
+    "metadata.max.age.ms": "3000",
+    "reconnect.backoff.max.ms": "500",
+    "producer.delivery.timeout.ms": "15000",
+    "producer.request.timeout.ms": "3000",
+}
+
+
+class Application(WordCount):
+    """Two instances in one process, which are started again whenever one ends, and the producer of their input."""
+
+    program = str(Path(__file__).with_name("Application.java"))
+
+    def __init__(self, bootstrap_server: str, directory: Path) -> None:
+        super().__init__(bootstrap_server, directory, application_id=GROUP, properties=_CONFIGURATIONS)
+        self._flag = self.directory / "produce"
+
+    def produce(self, *, on: bool) -> None:
+        """Let the producer write, or let it pause."""
+        if on:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self._flag.touch()
+        else:
+            self._flag.unlink(missing_ok=True)
 
 
 class ClusterBed(FaultBed):
@@ -41,9 +75,9 @@ class ClusterBed(FaultBed):
 
     def _prepare(self) -> None:
         super()._prepare()
-        topics = {one: {"num_partitions": application.PARTITIONS, "replication_factor": 3} for one in (*INPUTS, OUTPUT)}
+        topics = {one: {"num_partitions": INPUT_PARTITIONS, "replication_factor": 3} for one in (*INPUTS, OUTPUT)}
         self.client.admin.create_topics(topics, wait_for_metadata=True)
-        application.prepare(self.client)
+        self.client.configure_group(GROUP, {"streams.num.standby.replicas": 1})
         self.application = self._stack.enter_context(
             Application(self.cluster.bootstrap_server, self.directory / "application")
         )
@@ -160,7 +194,7 @@ class ClusterBed(FaultBed):
             bootstrap_servers=self.cluster.running_server.split(","), enable_idempotence=False, retries=10
         ) as producer:
             for topic in INPUTS:
-                for partition in range(application.PARTITIONS):
+                for partition in range(INPUT_PARTITIONS):
                     sent = producer.send(topic, key=b"customer-0", value=b"region-0", partition=partition)
                     ends[topic, partition] = int(sent.get(MINUTES).offset) + 1
         return ends

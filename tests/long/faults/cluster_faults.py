@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 from streaming_app.jvm.jars import KAFKA_VERSION
 from tests.long.campaign.bed import PARTITIONS, TOPIC
-from tests.long.faults.application import INPUTS
-from tests.long.faults.cluster_bed import ClusterBed
+from tests.long.faults.cluster_bed import INPUTS, ClusterBed
 from tests.support.kafka_cluster import ClusterNode
 from tests.support.waiting import wait_until
 

@@ -55,8 +55,7 @@ FAULTS = {
         Fault(warehouse_faults.lose_while_running, 2, erases=True),
         Fault(warehouse_faults.restore_table, 3, erases=True),
         Fault(warehouse_faults.restore_copy, 2, erases=True),
-        Fault(warehouse_faults.kill_during_reset, 5),
-        Fault(warehouse_faults.kill_during_rereading, 3),
+        Fault(warehouse_faults.kill_during_rereading, 8),
         Fault(warehouse_faults.miss_tombstones, 4, needs_compaction=True),
     )
 }

@@ -1,4 +1,4 @@
-"""Faults of the job's processes: killed, stopped, started twice, and failures of what they write."""
+"""Faults of the job's processes: killed or stopped, and failures of what they write."""
 
 from __future__ import annotations
 

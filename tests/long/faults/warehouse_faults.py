@@ -24,7 +24,7 @@ def full_disk(bed: FaultBed) -> None:
     """Let the disk be full for a while, once or several times; the job may end."""
     for _ in range(bed.times()):
         bed.wait_before()
-        bed.disk.fill(bed.job.pids())
+        bed.disk.fill()
         try:
             bed.expect(bed.disk.is_full)
             bed.operate(bed.seconds(2, 10))
@@ -107,8 +107,8 @@ def _copy_warehouse(warehouse: Path, to: Path) -> None:
             shutil.copytree(source, target, copy_function=copy_file, ignore=ignored, dirs_exist_ok=True)
 
 
-def kill_during_reset(bed: FaultBed) -> None:
-    """Kill the job during `--reset`, several times in a row; the last one may read to the end."""
+def kill_during_rereading(bed: FaultBed) -> None:
+    """Kill the job several times while it reads from the beginning: by `--reset`, or since something was lost."""
 
     def checkpoint() -> bytes:
         file = bed.warehouse / _CHECKPOINTS[0] / "metadata"  # of Spark: the id of the query
@@ -116,26 +116,17 @@ def kill_during_reset(bed: FaultBed) -> None:
 
     bed.wait_before()
     bed.kill_job()
-    _kill_while_it_reads(bed, "--reset")
-    before = checkpoint()
-    bed.start_job("--reset")
-    bed.expect(lambda: checkpoint() not in {b"", before})
-
-
-def kill_during_rereading(bed: FaultBed) -> None:
-    """Kill the job several times while it reads from the beginning, since something was lost."""
-    bed.wait_before()
-    bed.kill_job()
-    bed.remove(bed.random.choice((*_CHECKPOINTS, "groups", "group_events", "offset_commits")))
-    _kill_while_it_reads(bed)
-    bed.start_job()
-
-
-def _kill_while_it_reads(bed: FaultBed, *options: str) -> None:
+    options = ["--reset"] if bed.random.random() < 0.6 else []
+    if not options:
+        bed.remove(bed.random.choice((*_CHECKPOINTS, "groups", "group_events", "offset_commits")))
     for _ in range(bed.times(5)):
         bed.start_job(*options)
         bed.operate_during_start()
         kill_running(bed)
+    before = checkpoint()
+    bed.start_job(*options)
+    if options:
+        bed.expect(lambda: checkpoint() not in {b"", before})
 
 
 def miss_tombstones(bed: FaultBed) -> None:

@@ -1,4 +1,4 @@
-"""The attacks, as data: a name, what it shows, and a function that plays it against a running bed.
+"""The attacks: a name, and a function that plays it against a running bed.
 
 A function returns when it has sent what it wanted to, or when `bed.ending` is set. To add an attack is to add an entry.
 """
@@ -6,32 +6,17 @@ A function returns when it has sent what it wanted to, or when `bed.ending` is s
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from typing import Any, NamedTuple
-
-from kafka.errors import KafkaError
+from collections.abc import Iterator
 
 from offsets_decoder import encode
-from streaming_app.kafka.protocol import GroupError
 from streaming_app.sandbox.member import SimulatedMember, internal_topic, subtopology, topology
 from tests.long.hostile import STORED
 from tests.long.hostile.bed import AttackBed, Play
-from tests.long.hostile.requests import LARGE, join, random_id, raw_key, write_internal
+from tests.long.hostile.requests import LARGE, join, raw_key, write_internal
 from tests.support.encoded import Pair, group_records, metadata_record
 
 UNKNOWN_TYPE = 99
 _LONGEST_ID = 32_000  # a string of a request has 32,767 bytes at most
-
-
-class Attack(NamedTuple):
-    """One attack."""
-
-    what: str
-    """What a tenant does, in the table."""
-    play: Play
-    is_fast: bool = False
-    """`test_hostile` plays it, too."""
 
 
 # --- Requests of members ----------------------------------------------------------------------------------------------
@@ -56,21 +41,7 @@ def _stuck_groups(bed: AttackBed) -> None:
     chance = random.Random(1)  # noqa: S311 - no secret
     with bed.attacker() as client:
         for number in _until_end(bed, 1_000):
-            join(client, random_id(chance, 12 if number % 5 else 30_000), topic="gone")
-
-
-def _many_members(bed: AttackBed) -> None:
-    with bed.attacker() as client:
-        for _ in _until_end(bed, 1_500):
-            join(client, "crowd")
-
-
-def _epoch_bumps(bed: AttackBed) -> None:
-    with bed.attacker() as client:
-        member = join(client, "restless")
-        for number in _until_end(bed, 3_000):
-            member.rack_id = f"rack-{number}"
-            member.join()
+            join(client, chance.randbytes(6 if number % 5 else 15_000).hex(), topic="gone")
 
 
 def _huge_topologies(bed: AttackBed) -> None:
@@ -103,30 +74,6 @@ def _hostile_text(bed: AttackBed) -> None:
     with bed.attacker() as client:
         for text in texts:
             join(client, text[:300], topic="gone", rack_id=text, client_tags={text: text}, instance_id=text[:200])
-
-
-def _hostile_patterns(bed: AttackBed) -> None:
-    patterns = ["(a+)+$", "(.*)*x", "(" * 400 + "a" + ")" * 400, "[a-z]{1,1000}" * 3, "(?i)(x+x+)+y"]
-    with bed.attacker() as client:
-        for number, pattern in enumerate(patterns * 4):
-            described = topology(subtopology("0", source_topics=["gone"], source_topic_regex=[pattern]))
-            _ignoring(SimulatedMember(client, f"pattern-{number}", described).join)
-
-
-def _pushed_descriptions(bed: AttackBed) -> None:
-    with bed.attacker() as client:
-        member = join(client, "describes")
-        for number in _until_end(bed, 150):
-            node = {
-                "name": f"{number}" + "n" * 20_000,
-                "node_type": 1,
-                "source_topics": [],
-                "sink_topic": None,
-                "stores": [],
-                "successors": [],
-            }
-            described = {"subtopologies": [{"subtopology_id": "0", "nodes": [node]}], "global_stores": []}
-            _ignoring(lambda described=described: member.push_description(description=described))
 
 
 # --- Records written into the topic, as a tenant may whose ACLs are too wide ------------------------------------------
@@ -188,32 +135,17 @@ def _until_end(bed: AttackBed, count: int) -> Iterator[int]:
         yield number
 
 
-def _ignoring(request: Callable[[], Any]) -> None:
-    """Send a request that the broker may refuse."""
-    with suppress(GroupError, KafkaError):
-        request()
-
-
-ATTACKS: dict[str, Attack] = {
-    "backtracking-id": Attack("ids of 32 kB, made for a pattern that backtracks", _backtracking_id, is_fast=True),
-    "large-tags": Attack("149 members of one group with 900 kB of client tags each", _large_tags),
-    "stuck-groups": Attack(
-        "1,000 groups with random ids, 200 of them of 30 kB, whose source topic is missing", _stuck_groups
-    ),
-    "many-members": Attack("1,500 members join one group", _many_members),
-    "epoch-bumps": Attack("one member rejoins 3,000 times, each time with another rack", _epoch_bumps),
-    "huge-topologies": Attack("60 groups with a topology of 750 kB each", _huge_topologies),
-    "hostile-text": Attack(
-        "escapes, templates, markup, SQL and forged lines in every text", _hostile_text, is_fast=True
-    ),
-    "hostile-patterns": Attack("patterns of source topics that take exponential time", _hostile_patterns, is_fast=True),
-    "pushed-descriptions": Attack("150 descriptions that nobody asked for", _pushed_descriptions),
-    "unknown-records": Attack("300 records of an unknown type, 900 kB each", _unknown_records),
-    "unfoldable-records": Attack(
-        "4,000 records that decode and cannot be folded, some of them large", _records_that_cannot_be_folded
-    ),
-    "malformed-keys": Attack("20,000 records whose keys are malformed", _malformed_keys, is_fast=True),
-    "no-text-ids": Attack("2,000 groups whose ids are no valid UTF-8", _ids_that_are_no_text),
-    "one-large-group": Attack("100,000 members of one group, in records", _one_large_group),
+ATTACKS: dict[str, Play] = {
+    "backtracking-id": _backtracking_id,
+    "large-tags": _large_tags,
+    "stuck-groups": _stuck_groups,
+    "huge-topologies": _huge_topologies,
+    "hostile-text": _hostile_text,
+    "unknown-records": _unknown_records,
+    "unfoldable-records": _records_that_cannot_be_folded,
+    "malformed-keys": _malformed_keys,
+    "no-text-ids": _ids_that_are_no_text,
+    "one-large-group": _one_large_group,
 }
-"""By name."""
+FAST = ("backtracking-id", "hostile-text", "malformed-keys")
+"""Those that `test_hostile` plays."""

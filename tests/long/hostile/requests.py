@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import string
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -28,11 +26,6 @@ def join(client: StreamsGroupClient, group_id: str, *, topic: str = "orders-in",
     joined = SimulatedMember(client, group_id, topology(subtopology("0", source_topics=[topic])), **member)
     joined.join()
     return joined
-
-
-def random_id(chance: random.Random, length: int = 12) -> str:
-    """Return an id of letters and digits."""
-    return "".join(chance.choices(string.ascii_letters + string.digits, k=length))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.long.campaign.checks import check
-from tests.long.hostile.attacks import ATTACKS
+from tests.long.hostile.attacks import ATTACKS, FAST
 from tests.long.hostile.bed import STUCK_RULE, AttackBed
 from tests.long.hostile.requests import write_internal
 from tests.support.encoded import group_records, metadata_record
@@ -17,7 +17,6 @@ from tests.support.job_runner import streams_groups
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.broker
-FAST = [name for name, attack in ATTACKS.items() if attack.is_fast]
 STEPS = 400
 DISK_RULE = "StreamsGroupsDiskAlmostFull"
 ALERTS = {"alerts": {"rules": {STUCK_RULE: {"not_ready_after": "2s"}, DISK_RULE: {"free_mib": 60, "for": "1s"}}}}
@@ -36,9 +35,9 @@ def test_the_alert_about_a_disk_that_fills_leaves_before_it_is_full_and_stays_wh
     if not bed.disk.directory.is_mount():
         pytest.skip("this process may not mount a file system")
     assert events(bed, DISK_RULE) == []
-    bed.disk.fill([], leave=40 << 20)
+    bed.disk.fill(leave=40 << 20)
     assert wait_until(lambda: events(bed, DISK_RULE) == ["firing"]), bed.job.output[-3000:]
-    bed.disk.fill([])
+    bed.disk.fill()
     assert bed.disk.is_full
     time.sleep(10)  # noqa: TID251 - some evaluations, none of which can be seen: the disk is full
     assert events(bed, DISK_RULE) == ["firing"]
@@ -51,7 +50,7 @@ def test_the_alert_about_a_disk_that_fills_leaves_before_it_is_full_and_stays_wh
 
 @pytest.mark.parametrize("name", FAST)
 def test_an_attack_changes_nothing_for_the_others(bed: AttackBed, name: str) -> None:
-    outcome = bed.play(ATTACKS[name].play, probes=1)  # how fast is what the campaign asks: others use this machine
+    outcome = bed.play(ATTACKS[name], probes=1)  # how fast is what the campaign asks: others use this machine
     assert bed.is_alive, bed.job.output[-3000:]
     assert outcome.found == []
     assert check(bed) == []

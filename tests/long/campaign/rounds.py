@@ -98,7 +98,7 @@ def _phase(names: Sequence[str]) -> Phase:
 
 def attack_rounds(names: Sequence[str]) -> Iterator[Round]:
     """Yield a round for each of these attacks."""
-    return (Round(0, compacting=False, phases=((name,))) for name in names)
+    return (Round(0, compacting=False, phases=((name,),)) for name in names)
 
 
 @dataclass

@@ -40,6 +40,7 @@ SEEDS = 3  # on a busy machine brokers may undo a fault, by an election of their
 
 
 @pytest.mark.broker
+@pytest.mark.timeout(3600)  # what it waits for may take many minutes on a busy machine
 def test_after_faults_the_tables_agree_with_the_brokers_and_the_log(tmp_path: Path) -> None:
     results, lines = Results(), list[str]()
     assert run_round(SHORT, tmp_path / "round", results, lines.append), "\n".join(lines)
@@ -48,7 +49,8 @@ def test_after_faults_the_tables_agree_with_the_brokers_and_the_log(tmp_path: Pa
 
 
 @pytest.mark.broker
-def test_after_faults_between_three_brokers_the_tables_agree_with_them_and_with_a_fresh_reading(tmp_path: Path) -> None:
+@pytest.mark.timeout(3600)  # what it waits for may take many minutes on a busy machine
+def test_after_faults_between_three_brokers_the_tables_agree_with_them_and_with_the_log(tmp_path: Path) -> None:
     results, lines = Results(), list[str]()
     for seed in range(1, 1 + SEEDS):
         assert run_round(CLUSTER._replace(seed=seed), tmp_path / "round", results, lines.append), "\n".join(lines)

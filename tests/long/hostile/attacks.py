@@ -147,5 +147,4 @@ ATTACKS: dict[str, Play] = {
     "no-text-ids": _ids_that_are_no_text,
     "one-large-group": _one_large_group,
 }
-FAST = ("backtracking-id", "hostile-text", "malformed-keys")
-"""Those that `test_hostile` plays."""
+FAST = ("backtracking-id", "hostile-text", "malformed-keys")  # which `test_hostile` plays

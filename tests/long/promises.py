@@ -60,8 +60,8 @@ PROMISES = (
         "A group that is too large is set aside alone.",
         "tests/stream/test_set_aside.py",
         "streaming_app/groups/budget.py",
-        "    if over:\n        raise OverBudgetError",
-        "    if not group.members and over:\n        raise OverBudgetError",
+        "if size > getattr(budget, key)]:",
+        "if size > getattr(budget, key) and not group.members]:",
     ),
     Promise(
         "In an object store a batch is written once, whoever writes it first.",

@@ -30,12 +30,7 @@ SHORT = Round(
     phases=(("lose_tables", "kill_at_write", "kill_jvm"), FOUND_BEFORE),
     once=True,
 )
-CLUSTER = Round(
-    1,
-    compacting=False,
-    phases=(("move_leader", "poison", "unclean_election"),),
-    cluster=KAFKA_VERSION,
-)
+CLUSTER = Round(1, compacting=False, phases=(("move_leader", "poison", "unclean_election"),), cluster=KAFKA_VERSION)
 SEEDS = 3  # on a busy machine brokers may undo a fault, by an election of their own for example: it is tried again
 
 

@@ -60,10 +60,9 @@ def write_internal(server: str, records: Iterable[Pair], *, timestamp_ms: int | 
         for key, value in records:
             place = {"partition": _partition(key), "timestamp_ms": timestamp_ms}
             sent.append(producer.send(OFFSETS_TOPIC, key=key, value=value, **place))
-            size += len(key or b"") + len(value or b"")
+            size += len(value or b"")
             if size > _FLUSH_BYTES:
-                while sent:
-                    sent.pop(0).get(MINUTES)
+                producer.flush(MINUTES)
                 size = 0
         for one in sent:
             one.get(MINUTES)
@@ -74,6 +73,6 @@ def raw_key(record_type: int, group_id: bytes, rest: bytes = b"") -> bytes:
     return record_type.to_bytes(2, "big") + len(group_id).to_bytes(2, "big") + group_id + rest
 
 
-def _partition(key: bytes | None) -> int:
-    group = (key or b"")[4 : 4 + int.from_bytes((key or b"")[2:4], "big")]
+def _partition(key: bytes) -> int:
+    group = key[4 : 4 + int.from_bytes(key[2:4], "big")]
     return partition_of(group.decode("utf-8", "replace"), PARTITIONS)

@@ -32,7 +32,7 @@ PARTITIONS = 12
 INTERVAL = 86_400.0
 """Seconds between two passes: what a test waits for is never the work of the next pass that is due by itself.
 
-How soon the lag is known on a machine that does nothing else, the campaigns of `tests.long.faults` measure (goal 10 s).
+How soon the lag is known on a machine that does nothing else, the campaigns of `tests.long.campaign` measure (goal 10 s).
 """
 
 

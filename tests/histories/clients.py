@@ -52,8 +52,6 @@ class Instance:
     pushes: bool
     """The client is of 4.4 or later, and sends the description when it is asked."""
     rebalance_timeout: float
-    random_ids: bool
-    """`client.id` is the default, which contains a random part."""
     members: list[Member] = field(default_factory=list)
     generation: int = 0
     is_hung: bool = False
@@ -105,7 +103,7 @@ class Clients:
         group, generation = instance.group, instance.generation
         member_id = f"{instance.name}-{generation}-{thread}"
         process = instance.name if instance.keeps_process_id else f"{instance.name}-{generation}"
-        client = f"{process}-thread-{thread}" if instance.random_ids else f"{instance.name}-thread-{thread}"
+        client = f"{instance.name}-thread-{thread}"
         member = Member(member_id, process, instance.host, client, rebalance_timeout=instance.rebalance_timeout)
         if instance.is_static:
             member.instance_id = f"{instance.name}-{thread}"
@@ -209,7 +207,7 @@ class Clients:
             self._wake(instance, member)
 
     def _end_of_rebalance(self, group: Group, member: Member) -> None:
-        if member.revoking and group.enforces_rebalance_timeout:
+        if member.revoking:
             self._remove(group, member)
 
     def _solicit(self, instance: Instance) -> None:

@@ -42,7 +42,6 @@ class Group:
     write: Callable[[Group, list[Write]], None]
     changelogs: tuple[str, ...] = ()
     exists: bool = False
-    enforces_rebalance_timeout: bool = True
     epoch: int = 1
     assignment_epoch: int = 1
     assigned_at: float = 0.0

@@ -29,16 +29,11 @@ def autoscaler(days: int) -> Operations:
 DEPLOYMENTS = (
     # Restarts and deployments
     ordinary("Restart of the only instance", steady(1), roll(names(1), BEGINS, 60, 30)),
-    ordinary("Rolling restart of 2 instances", steady(2), roll(names(2), BEGINS, 60, 25)),
     ordinary("Rolling restart of 6 instances", steady(6), roll(names(6), BEGINS, 60, 30)),
     ordinary("Rolling restart of 6 instances, two at a time", steady(6), roll(names(6), BEGINS, 20, 35)),
     ordinary(
         "Rolling restart of 3 pods with 4 threads", steady(3, threads=4), roll(names(3), BEGINS, 90, 20, threads=4)
     ),
-    ordinary(
-        "Rolling restart of 3 pods with 16 threads", steady(3, threads=16), roll(names(3), BEGINS, 90, 20, threads=16)
-    ),
-    ordinary("Rolling restart of 50 instances", steady(50), roll(names(50), BEGINS, 20, 15), topics={"in": 100}),
     ordinary("Rolling restart of 200 instances", steady(200), roll(names(200), BEGINS, 9, 8), topics={"in": 200}),
     ordinary(
         "Rolling restart of a group of 5,000 members, pod by pod",
@@ -46,11 +41,6 @@ DEPLOYMENTS = (
         roll(names(3), BEGINS, 120, 30, threads=100),
         hours=2.4,
         topics={"in": 5000},
-    ),
-    ordinary(
-        "Rolling restart of 6 static members that keep their process id",
-        steady(6, **PROCESS),
-        roll(names(6), BEGINS, 60, 20, **PROCESS),
     ),
     ordinary(
         "Rolling restart of 20 static members, each away for 35 s, overlapping",
@@ -75,18 +65,6 @@ DEPLOYMENTS = (
         replace_pods(names(3, "old"), names(3, "new"), BEGINS, 40, threads=4),
     ),
     ordinary(
-        "Deployment that replaces 30 pods by new ones",
-        start(names(30, "old")),
-        replace_pods(names(30, "old"), names(30, "new"), BEGINS, 15),
-        topics={"in": 60},
-    ),
-    ordinary(
-        "All instances stop, and start again after two minutes",
-        steady(4),
-        stop(names(4), BEGINS),
-        start(names(4), BEGINS + 120),
-    ),
-    ordinary(
         "All instances stop, and start again after a migration of twelve minutes",
         steady(4),
         stop(names(4), BEGINS),
@@ -97,12 +75,6 @@ DEPLOYMENTS = (
         steady(6),
         roll(names(6), BEGINS, 20, 10),
         roll(names(6), BEGINS + 420, 20, 10),
-    ),
-    ordinary(
-        "Two deployments within half an hour",
-        steady(3, threads=4),
-        roll(names(3), BEGINS, 60, 15, threads=4),
-        roll(names(3), BEGINS + 1500, 60, 15, threads=4),
     ),
     ordinary(
         "Three deployments of the only instance within half an hour",
@@ -151,19 +123,6 @@ DEPLOYMENTS = (
     # Scaling
     ordinary("Scale out from 3 to 9 instances, one after the other", steady(3), start(names(6, "extra"), BEGINS, 30)),
     ordinary("Scale in from 9 to 3 instances, one after the other", steady(9), stop(names(9)[3:], BEGINS, 30)),
-    ordinary("Autoscaler that follows the day between 3 and 6 instances", steady(3), autoscaler(2), hours=48),
-    ordinary(
-        "An instance is moved to another host",
-        steady(5),
-        do(BEGINS, "kill", name="i0"),
-        start(["i0"], BEGINS + 90, host="10.9.9.9"),
-    ),
-    ordinary(
-        "A spot instance is lost, and replaced after three minutes",
-        steady(5, threads=2),
-        do(BEGINS, "kill", name="i0"),
-        start(["i9"], BEGINS + 180, threads=2),
-    ),
     ordinary(
         "A long pause of one member: it is removed, and joins again under its id",
         steady(5),

@@ -72,13 +72,13 @@ def hours_of(*times: tuple[str, str], **fields: Any) -> Mapping[str, Any]:
     return {"times": [{"start_time": begin, "end_time": end} for begin, end in times], **fields}
 
 
-def hang(instances: Iterable[str], at: float, seconds: float) -> Operations:
-    """Let the threads of instances stand still for so long."""
-    return [
-        one
-        for name in instances
-        for one in (*do(at, "hang_processing", name=name), *do(at + seconds, "hang_processing", name=name, hung=False))
-    ]
+def hang(instances: Iterable[str], at: float, seconds: float | None = None, **group: str) -> Operations:
+    """Let the threads of instances stand still for so long; without `seconds` for ever."""
+    operations: Operations = []
+    for name in instances:
+        operations += do(at, "hang_processing", name=name, **group)
+        operations += do(at + seconds, "hang_processing", name=name, hung=False, **group) if seconds else []
+    return operations
 
 
 def names(number: int, prefix: str = "i") -> list[str]:
@@ -99,6 +99,22 @@ def steady(number: int, **settings: Any) -> Operations:
 def stop(instances: Iterable[str], at: float, every: float = 0.2, action: str = "stop") -> Operations:
     """Stop instances one after the other."""
     return [Operation(at + n * every, action, {"name": name}) for n, name in enumerate(instances)]
+
+
+def windows(
+    days: Iterable[int], opens: Iterable[float], seconds: float, instances: Iterable[str] = ("job",)
+) -> Operations:
+    """Run instances at the same times of each of these days."""
+    names, times = list(instances), list(opens)
+    operations: Operations = []
+    for at in (day * DAY + time for day in days for time in times):
+        operations += start(names, at) + stop(names, at + seconds)
+    return operations
+
+
+def office_hours(days: int) -> Operations:
+    """Run two instances from Monday to Friday, from 7 to 19 h: the simulation starts on a Monday."""
+    return windows((day for day in range(days) if day % 7 < 5), (7 * HOUR,), 12 * HOUR, names(2))
 
 
 def blue_then_green(green_reads: float = 5.0, **reads: Any) -> Operations:

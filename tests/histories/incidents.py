@@ -22,11 +22,11 @@ from tests.histories.history import (
     start,
     steady,
     stop,
+    windows,
 )
 from tests.histories.lag_histories import LAG_INCIDENTS
 from tests.histories.postmortems import POSTMORTEM_INCIDENTS
 from tests.histories.reported import REPORTED_INCIDENTS
-from tests.histories.second_set import SECOND_INCIDENTS
 from tests.histories.twins import TWIN_INCIDENTS
 from tests.histories.verdict_histories import VERDICT_INCIDENTS
 
@@ -39,26 +39,13 @@ INCIDENTS = (
     *POSTMORTEM_INCIDENTS,
     *REPORTED_INCIDENTS,
     *HELD_BACK_INCIDENTS,
-    *SECOND_INCIDENTS,
     *TWIN_INCIDENTS,
     # Applications that do not stay up
-    incident(
-        "The only instance crashes after 20 s each time, with the pauses of Kubernetes",
-        DOWN,
-        start(names(1)),
-        crash_loop("i0", BEGINS, 20, END),
-    ),
     incident(
         "The only instance is up for 20 s in every 320 s",
         DOWN,
         start(names(1)),
         crash_loop("i0", BEGINS, 20, END, pauses=STEADY_LOOP),
-    ),
-    incident(
-        "All three instances crash on the same record, each time after 20 s",
-        DOWN,
-        start(names(3)),
-        *(crash_loop(name, BEGINS, 20, END) for name in names(3)),
     ),
     incident(
         "The only instance is killed for its memory after a minute each time",
@@ -90,13 +77,6 @@ INCIDENTS = (
         DOWN,
         start(names(1)),
         do(BEGINS - 60, "fail_over", clock=-HOUR),
-        crash_loop("i0", BEGINS, 20, END),
-    ),
-    incident(
-        "The only instance crashes, and the clock of its broker is an hour ahead",
-        DOWN,
-        start(names(1)),
-        do(BEGINS - 60, "fail_over", clock=HOUR),
         crash_loop("i0", BEGINS, 20, END),
     ),
     incident(
@@ -139,18 +119,6 @@ INCIDENTS = (
     ),
     incident("An application is scaled to zero by mistake", DOWN, start(names(3)), stop(names(3), BEGINS)),
     incident(
-        "The instances end one after the other at the same record",
-        DOWN,
-        start(names(3)),
-        stop(names(3), BEGINS, every=120),
-    ),
-    incident(
-        "Deployment with a topology that the broker refuses: the old instances are gone",
-        DOWN,
-        start(names(3)),
-        stop(names(3), BEGINS, every=30),
-    ),
-    incident(
         "The second outage within a week",
         DOWN,
         start(names(2)),
@@ -162,7 +130,7 @@ INCIDENTS = (
     incident(
         "A nightly job does not run one night",
         DOWN,
-        [one for n in range(4) for one in (*start(["job"], n * DAY + HOUR), *stop(["job"], n * DAY + HOUR + 1200))],
+        windows(range(4), (HOUR,), 1200),
         hours=24 * 6,
         begins=4 * DAY + HOUR,
         running_hours=hours_of(("01:00", "01:20")),
@@ -181,12 +149,6 @@ INCIDENTS = (
         start(names(50)),
         crash_loop("i0", BEGINS, 20, END),
         topics={"in": 100},
-    ),
-    incident(
-        "One bad pod of three, with four threads",
-        UNSTABLE,
-        start(names(3), threads=4),
-        crash_loop("i0", BEGINS, 30, END, threads=4),
     ),
     incident(
         "One bad pod of six is killed for its memory",
@@ -208,14 +170,6 @@ INCIDENTS = (
         STALLED,
         start(names(3), rebalance_timeout=3600.0),
         do(BEGINS - 1, "hang", name="i0"),
-        start(["i9"], BEGINS),
-    ),
-    incident(
-        "A member is stuck in revocation, and the coordinator does not remove it",
-        STALLED,
-        start(names(3)),
-        do(BEGINS - 1, "hang", name="i0"),
-        do(BEGINS - 1, "lose_timers"),
         start(["i9"], BEGINS),
     ),
     incident(
@@ -252,12 +206,6 @@ INCIDENTS = (
         UNSTABLE,
         start(names(3)),
         *(do(BEGINS + n * 30, "set_topic", topic="in", partitions=12 + n) for n in range(60)),
-    ),
-    incident(
-        "A tool changes the group's configuration every thirty seconds",
-        UNSTABLE,
-        start(names(3)),
-        *(do(BEGINS + n * 30, "configure", num_standby_replicas=str(n % 2)) for n in range(60)),
     ),
     # Descriptions
     incident(
@@ -315,12 +263,5 @@ INCIDENTS = (
         steady(3),
         do(BEGINS, "configure", num_standby_replicas="1"),
         copies(BEGINS + 60, BEGINS + HOUR, has_standbys=False),
-    ),
-    incident(
-        "Two standbys are configured for three instances, and each task has one",
-        "GroupStandbyBehind",
-        steady(3),
-        do(BEGINS, "configure", num_standby_replicas="2"),
-        copies(BEGINS + 60, BEGINS + HOUR),
     ),
 )

@@ -11,11 +11,11 @@ from tests.histories.history import (
     MINUTE,
     STALLED,
     STATE,
-    STATIC,
     TOPICS,
     TRAFFIC,
     Operations,
     do,
+    hang,
     hours_of,
     incident,
     names,
@@ -24,12 +24,8 @@ from tests.histories.history import (
     start,
     steady,
     stop,
+    windows,
 )
-
-
-def _nightly(nights: int, minutes: float, **instance: object) -> Operations:
-    runs = [(night * DAY + 2 * HOUR, night * DAY + 2 * HOUR + minutes * MINUTE) for night in range(nights)]
-    return [one for begin, end in runs for one in (*start(["job"], begin, **instance), *stop(["job"], end))]
 
 
 def _burst(at: float, seconds: float, rate: float = 100.0) -> Operations:
@@ -47,26 +43,11 @@ LAG_ORDINARY = (
     ordinary("An idle group whose topic gets no records", steady(3), do(TRAFFIC, "read"), do(HOUR, "change", rate=0.0)),
     ordinary(
         "A nightly job of half an hour that processes the records of the day",
-        _nightly(2, 30),
+        windows(range(2), (2 * HOUR,), 1800),
         do(2 * HOUR + TRAFFIC, "read", rate=1.0, capacity=100.0),
         hours=24 * 2,
         topics={"in": 2},
         running_hours=hours_of(("02:00", "02:30")),
-    ),
-    ordinary(
-        "A nightly job that needs three hours for the records of the day",
-        _nightly(3, 200),
-        do(2 * HOUR + TRAFFIC, "read", rate=1.0, capacity=9.0),
-        hours=24 * 3,
-        watched_from=1.5 * DAY,
-        topics={"in": 2},
-        running_hours=hours_of(("02:00", "05:20")),
-    ),
-    ordinary(
-        "Rolling restart of 6 instances that process records",
-        steady(6),
-        do(TRAFFIC, "read"),
-        roll(names(6), BEGINS, 60, 30),
     ),
     ordinary(
         "Rolling restart of 6 instances that restore state for ten minutes",
@@ -82,19 +63,11 @@ LAG_ORDINARY = (
         start(["i2", "i3"], BEGINS, **STATE),
         topics=TOPICS,
     ),
-    ordinary("Scale-in from 6 to 2 instances", steady(6), do(TRAFFIC, "read"), stop(names(6)[2:], BEGINS, every=30)),
     ordinary(
         "A burst of fifteen minutes of twice what the application can process, every two hours",
         steady(3),
         do(TRAFFIC, "read"),
         *(_burst(n * 2 * HOUR, 900) for n in range(1, 3)),
-    ),
-    ordinary(
-        "The brokers are down for half an hour, and the producers send what has waited",
-        steady(3, **STATIC),
-        do(TRAFFIC, "read"),
-        do(BEGINS, "change", rate=0.0),
-        _burst(BEGINS + 1800, 300),
     ),
     ordinary(
         "Deployment of the only instance, which catches up for four hours",
@@ -106,7 +79,6 @@ LAG_ORDINARY = (
         hours=6.6,
         settings={"rules": {"StreamsGroupDown": {"after": "12m"}}},
     ),
-    ordinary("An application that commits every five minutes", steady(3), do(TRAFFIC, "read", commit_interval=300.0)),
     ordinary(
         "Offsets are reset to the beginning with Kafka's tools while the application is stopped",
         steady(3),
@@ -145,13 +117,6 @@ LAG_ORDINARY = (
         do(BEGINS + HOUR, "fail_over"),
     ),
     ordinary(
-        "The coordinator moves to a broker whose clock is an hour ahead, and back",
-        steady(3),
-        do(TRAFFIC, "read"),
-        do(BEGINS, "fail_over", clock=HOUR),
-        do(BEGINS + HOUR, "fail_over"),
-    ),
-    ordinary(
         "The job is down for an hour while records are processed",
         steady(3),
         do(TRAFFIC, "read"),
@@ -168,7 +133,7 @@ LAG_INCIDENTS = (
     incident(
         "A nightly job without running_hours, as records come all day",
         DOWN,
-        _nightly(2, 30),
+        windows(range(2), (2 * HOUR,), 1800),
         do(2 * HOUR + TRAFFIC, "read", rate=1.0, capacity=100.0),
         hours=24 * 2,
         topics={"in": 2},
@@ -193,14 +158,14 @@ LAG_INCIDENTS = (
         STALLED,
         steady(3),
         do(TRAFFIC, "read"),
-        do(BEGINS, "hang_processing", name="i1"),
+        hang(["i1"], BEGINS),
     ),
     incident(
         "All instances wait for a database that is down",
         STALLED,
         steady(3),
         do(TRAFFIC, "read", transactional=True),
-        *(do(BEGINS, "hang_processing", name=name) for name in names(3)),
+        hang(names(3), BEGINS),
     ),
     incident(
         "One partition makes no progress, a rolling restart does not help, and the job is restarted",
@@ -241,14 +206,6 @@ LAG_INCIDENTS = (
         do(TRAFFIC, "read"),
         do(BEGINS, "change", rate=80.0),
         do(BEGINS + HOUR, "job_down", seconds=60.0),
-    ),
-    incident(
-        "Retention deletes records that an application which hangs has not processed",
-        f"{STALLED} GroupLosing",
-        steady(3),
-        do(TRAFFIC, "read"),
-        *(do(BEGINS, "hang_processing", name=name) for name in names(3)),
-        do(BEGINS + HOUR, "delete_records"),
     ),
     incident(
         "A log is truncated, and the application goes back by hours of records while it runs",

@@ -19,37 +19,25 @@ from tests.histories.history import (
     blue_then_green,
     copies,
     do,
+    hang,
     hours_of,
     names,
     ordinary,
-    replace_pods,
     roll,
     start,
     steady,
     stop,
+    windows,
 )
 
 
-def _scaled_from_zero(at: float, seconds: float, starts_after: float, cooldown: float) -> Operations:
-    """Records come for a while; an instance starts after some time, and stops when nothing has come for a while."""
-    return [
-        *do(at, "change", rate=10.0),
-        *do(at + seconds, "change", rate=0.0),
-        *start(["s0"], at + starts_after),
-        *stop(["s0"], at + seconds + cooldown),
-    ]
-
-
-def _from_zero(bursts: int, every: float, starts_after: float, **times: float) -> Operations:
-    begin = [*start(["s0"]), *do(TRAFFIC, "read"), *do(10 * MINUTE, "change", rate=0.0), *stop(["s0"], 20 * MINUTE)]
-    return [
-        *begin,
-        *(
-            one
-            for n in range(bursts)
-            for one in _scaled_from_zero(BEGINS + n * every, times.get("seconds", 900.0), starts_after, 300.0)
-        ),
-    ]
+def _from_zero(bursts: int, every: float) -> Operations:
+    """Let records come for a quarter of an hour at a time: an instance starts a minute later, and stops after them."""
+    operations = [*start(["s0"]), *do(TRAFFIC, "read"), *do(600, "change", rate=0.0), *stop(["s0"], 1200)]
+    for at in (BEGINS + n * every for n in range(bursts)):
+        operations += do(at, "change", rate=10.0) + start(["s0"], at + 60)
+        operations += do(at + 900, "change", rate=0.0) + stop(["s0"], at + 1200)
+    return operations
 
 
 def _brokers_roll(brokers: int, at: float, every: float, away: float) -> Operations:
@@ -64,36 +52,14 @@ def _brokers_roll(brokers: int, at: float, every: float, away: float) -> Operati
     ]
 
 
-def _days(days: int, opens: float, closes: float, rate: float) -> Operations:
-    return [
-        one
-        for day in range(days)
-        for one in (
-            *start(names(2), day * DAY + opens),
-            *do(day * DAY + opens + 60, "change" if day else "read", rate=rate),
-            *do(day * DAY + closes - 600, "change", rate=0.0),
-            *stop(names(2), day * DAY + closes),
-        )
-    ]
-
-
 OPERATED_ORDINARY = (
     # Autoscalers. kedacore/keda#776: 0 to 1 on lag; the defaults are 30 s between polls, and 5 minutes to cool down.
-    ordinary("An autoscaler from zero, four bursts a day: 60 s to start", _from_zero(4, 1.5 * HOUR, 60), hours=9),
-    ordinary(
-        "An autoscaler from zero whose image takes four minutes to pull", _from_zero(2, 2 * HOUR, 240), topics=FEW
-    ),
+    ordinary("An autoscaler from zero, four bursts a day: 60 s to start", _from_zero(4, 1.5 * HOUR), hours=9),
     ordinary(
         "An autoscaler from zero, on a broker whose clock is ten minutes ahead",
         do(TRAFFIC - 30, "fail_over", clock=600.0),
-        _from_zero(2, 2 * HOUR, 60),
+        _from_zero(2, 2 * HOUR),
         topics=FEW,
-    ),
-    ordinary(
-        "An autoscaler that adds four instances every hour and takes them away after twenty minutes",
-        steady(2),
-        do(TRAFFIC, "read"),
-        *(start(names(4, f"x{n}-"), n * HOUR, 10) + stop(names(4, f"x{n}-"), n * HOUR + 1200, 10) for n in range(1, 6)),
     ),
     # Releases
     ordinary(
@@ -104,20 +70,9 @@ OPERATED_ORDINARY = (
         stop(names(4, "blue"), BEGINS + 180),
     ),
     ordinary(
-        "Green begins where blue is, and blue ends ten minutes later",
-        blue_then_green(begins="committed"),
-        stop(["a", "b"], BEGINS + 600),
-    ),
-    ordinary(
         "Green is given up after half an hour, and blue goes on",
         blue_then_green(begins="committed"),
         stop(["c", "d"], BEGINS + 1800),
-    ),
-    ordinary(
-        "A canary for fifteen minutes, four times a day",
-        steady(4),
-        do(TRAFFIC, "read"),
-        *(start(["c"], n * 1.5 * HOUR) + stop(["c"], n * 1.5 * HOUR + 900) for n in range(1, 4)),
     ),
     ordinary(
         "A release that starts six new pods at once and then ends the old ones, which restores for two minutes",
@@ -126,12 +81,6 @@ OPERATED_ORDINARY = (
         start(names(6, "new"), BEGINS, **STATE),
         stop(names(6, "old"), BEGINS + 40),
         topics=TOPICS,
-    ),
-    ordinary(
-        "Five releases of three pods in an afternoon",
-        steady(3),
-        do(TRAFFIC, "read"),
-        *(roll(names(3), BEGINS + n * 40 * MINUTE, 60, 25) for n in range(5)),
     ),
     ordinary(
         "A release of the only instance, which is away for four minutes, once a day",
@@ -150,35 +99,13 @@ OPERATED_ORDINARY = (
         topics=FEW,
         settings={"overrides": [{"groups": "app", "rules": {"StreamsGroupDown": {"after": "10m"}}}]},
     ),
-    ordinary(
-        "Pods are replaced one after the other while records come",
-        start(names(5, "old")),
-        do(TRAFFIC, "read"),
-        replace_pods(names(5, "old"), names(5, "new"), BEGINS, 45),
-    ),
     # Nodes
-    ordinary(
-        "A node pool is drained: six pods one after the other, each pending for three minutes",
-        steady(6),
-        do(TRAFFIC, "read"),
-        roll(names(6), BEGINS, 200, 180),
-    ),
     ordinary(
         "Three of eight spot instances are lost at once, and replaced after four minutes",
         steady(8),
         do(TRAFFIC, "read"),
         stop(names(3), BEGINS, action="kill"),
         start(names(3, "n"), BEGINS + 240),
-    ),
-    ordinary(
-        "A host with two applications reboots in four minutes",
-        start(["a"], group="orders", host="10.0.0.7"),
-        start(["b"], group="prices", host="10.0.0.7"),
-        do(TRAFFIC, "read", group="orders"),
-        do(TRAFFIC, "read", group="prices"),
-        stop(["a", "b"], BEGINS, action="kill"),
-        start(["a"], BEGINS + 240, group="orders", host="10.0.0.7"),
-        start(["b"], BEGINS + 240, group="prices", host="10.0.0.7"),
     ),
     ordinary(
         "Three pods of a StatefulSet with volumes move to other nodes, five minutes each",
@@ -194,28 +121,11 @@ OPERATED_ORDINARY = (
         _brokers_roll(3, BEGINS, 5 * MINUTE, 120),
     ),
     ordinary(
-        "Brokers are upgraded: each is away for ten minutes, and so are five applications' partitions on it",
-        *(start([f"a{n}", f"b{n}"], group=f"app-{n}") for n in range(5)),
-        *(do(TRAFFIC, "read", group=f"app-{n}") for n in range(5)),
-        *(
-            do(BEGINS + b * 15 * MINUTE, "lose_leaders", partitions=range(b, 12, 3), seconds=600, group=f"app-{n}")
-            for n in range(5)
-            for b in range(3)
-        ),
-        hours=4,
-    ),
-    ordinary(
         "Brokers restart while the application is deployed",
         steady(4),
         do(TRAFFIC, "read"),
         _brokers_roll(3, BEGINS, 4 * MINUTE, 90),
         roll(names(4), BEGINS + 60, 90, 30),
-    ),
-    ordinary(
-        "One partition has no leader for twenty minutes, and nothing can be written there",
-        steady(3),
-        do(TRAFFIC, "read"),
-        do(BEGINS, "lose_leaders", partitions=[5], seconds=1200),
     ),
     ordinary(
         "All members lose the brokers for a minute, and join again under their ids",
@@ -236,15 +146,7 @@ OPERATED_ORDINARY = (
         "A database fails over in four minutes, and all instances wait for it",
         steady(3),
         do(TRAFFIC, "read"),
-        *(do(BEGINS, "hang_processing", name=name) for name in names(3)),
-        *(do(BEGINS + 240, "hang_processing", name=name, hung=False) for name in names(3)),
-    ),
-    ordinary(
-        "A pause of one of five instances of two minutes, every half hour",
-        steady(5),
-        do(TRAFFIC, "read"),
-        *(do(BEGINS + n * 1800, "hang_processing", name="i1") for n in range(6)),
-        *(do(BEGINS + n * 1800 + 120, "hang_processing", name="i1", hung=False) for n in range(6)),
+        hang(names(3), BEGINS, 240),
     ),
     ordinary(
         "A thread dies of an exception and is replaced, three times in an hour",
@@ -267,26 +169,6 @@ OPERATED_ORDINARY = (
         topics=TOPICS,
     ),
     ordinary(
-        "A release whose instances restore for twenty-five minutes each",
-        steady(3, **STATE),
-        do(TRAFFIC, "read", restore_seconds=25 * MINUTE),
-        roll(names(3), BEGINS, 35 * MINUTE, 40, **STATE),
-        topics=TOPICS,
-    ),
-    ordinary(
-        "A new application reads what was written in two hours, and catches up in half an hour",
-        steady(2),
-        do(TRAFFIC, "read"),
-        start(["l0", "l1"], BEGINS, group="loader"),
-        do(BEGINS + 10, "read", group="loader", log_of="app"),
-    ),
-    ordinary(
-        "The retention of a topic is shortened to ten minutes, and all was processed",
-        steady(2),
-        do(TRAFFIC, "read", keeps_seconds=DAY),
-        do(BEGINS, "change", keeps_seconds=600.0),
-    ),
-    ordinary(
         "Two joined topics get more partitions, one twenty seconds after the other",
         start(names(2), sources=("in", "other")),
         do(TRAFFIC, "read"),
@@ -307,7 +189,10 @@ OPERATED_ORDINARY = (
     # By the clock
     ordinary(
         "An application from 7 to 19 h, to which records come only then",
-        _days(3, 7 * HOUR, 19 * HOUR, 2.0),
+        windows(range(3), (7 * HOUR,), 12 * HOUR, names(2)),
+        do(7 * HOUR + 60, "read", rate=2.0),
+        *(do(day * DAY + 7 * HOUR + 60, "change", rate=2.0) for day in (1, 2)),
+        *(do(day * DAY + 19 * HOUR - 600, "change", rate=0.0) for day in range(3)),
         hours=72,
         topics=FEW,
     ),

@@ -8,41 +8,26 @@ from tests.histories.history import (
     BEGINS,
     DAY,
     HOUR,
-    MINUTE,
     STATIC,
     Operations,
     copies,
     do,
     hours_of,
     names,
+    office_hours,
     ordinary,
     restored,
     roll,
     start,
     steady,
     stop,
+    windows,
 )
 from tests.histories.lag_histories import LAG_ORDINARY
 from tests.histories.operated import OPERATED_ORDINARY
 from tests.histories.reported import REPORTED_ORDINARY
-from tests.histories.second_set import SECOND_ORDINARY
 from tests.histories.twins import TWIN_ORDINARY
 from tests.histories.verdict_histories import VERDICT_ORDINARY
-
-
-def _nightly(minutes: float, nights: int, at: float = 2 * HOUR) -> Operations:
-    runs = ((night * DAY + at, night * DAY + at + minutes * MINUTE) for night in range(nights))
-    return [one for begin, end in runs for one in (*start(["job"], begin), *stop(["job"], end))]
-
-
-def _office_hours(days: int) -> Operations:
-    """Monday to Friday, from 7 to 19 h: the simulation starts on a Monday."""
-    open_days = [day for day in range(days) if day % 7 < 5]
-    return [
-        one
-        for day in open_days
-        for one in (*start(names(2), day * DAY + 7 * HOUR), *stop(names(2), day * DAY + 19 * HOUR))
-    ]
 
 
 def _upgrades(groups: int) -> Operations:
@@ -62,31 +47,12 @@ ORDINARY = (
     *OPERATED_ORDINARY,
     *REPORTED_ORDINARY,
     *HELD_BACK_ORDINARY,
-    *SECOND_ORDINARY,
     *TWIN_ORDINARY,
     # Brokers
     ordinary(
         "Rolling restart of the brokers: three changes of the coordinator",
         steady(3),
         *(do(BEGINS + n * 180, "fail_over") for n in range(3)),
-    ),
-    ordinary(
-        "The coordinator changes in the middle of a rolling restart",
-        steady(6, **STATIC),
-        roll(names(6), BEGINS, 40, 30, **STATIC),
-        do(BEGINS + 100, "fail_over"),
-    ),
-    ordinary(
-        "Restart of the only instance, with the clock of its broker an hour behind",
-        steady(1),
-        do(BEGINS - 600, "fail_over", clock=-HOUR),
-        roll(names(1), BEGINS, 60, 30),
-    ),
-    ordinary(
-        "Restart of the only instance, with the clock of its broker an hour ahead",
-        steady(1),
-        do(BEGINS - 600, "fail_over", clock=HOUR),
-        roll(names(1), BEGINS, 60, 30),
     ),
     ordinary(
         "Rolling restart of 6 static members while the group moves between brokers whose clocks are an hour apart",
@@ -109,7 +75,6 @@ ORDINARY = (
         *(do(BEGINS + n * 120, "rebalance_without_cause") for n in range(3)),
     ),
     # Topics
-    ordinary("Partitions are added to the input topic", steady(3), do(BEGINS, "set_topic", topic="in", partitions=24)),
     ordinary(
         "Partitions are added to eight input topics within ten minutes",
         start(names(3), sources=tuple(f"in{n}" for n in range(8))),
@@ -158,20 +123,8 @@ ORDINARY = (
     ),
     # Applications that do not run all the time
     ordinary(
-        "A nightly job of twenty minutes",
-        _nightly(20, 10),
-        hours=24 * 10,
-        running_hours=hours_of(("02:00", "02:20")),
-    ),
-    ordinary(
-        "A nightly job of fifty minutes",
-        _nightly(50, 10),
-        hours=24 * 10,
-        running_hours=hours_of(("02:00", "02:50")),
-    ),
-    ordinary(
         "A nightly job of three hours that the job has not seen before",
-        _nightly(180, 10),
+        windows(range(10), (2 * HOUR,), 3 * HOUR),
         hours=24 * 10,
         watched_from=2 * DAY,
         running_hours=hours_of(("02:00", "05:00")),
@@ -184,7 +137,7 @@ ORDINARY = (
     ),
     ordinary(
         "An application that runs in office hours",
-        _office_hours(15),
+        office_hours(15),
         hours=24 * 15,
         watched_from=8 * DAY,
         running_hours=hours_of(("07:00", "19:00"), weekdays=["monday:friday"]),
@@ -211,12 +164,6 @@ ORDINARY = (
         hours=30,
     ),
     # The job itself
-    ordinary(
-        "The job is restarted in the middle of a rolling restart",
-        steady(6),
-        roll(names(6), BEGINS, 60, 30),
-        do(BEGINS + 130, "job_down", seconds=60.0),
-    ),
     ordinary(
         "The job is down for two hours, with a deployment meanwhile",
         steady(6),

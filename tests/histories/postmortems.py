@@ -22,10 +22,10 @@ from tests.histories.history import (
     blue_then_green,
     crash_loop,
     do,
+    hang,
     incident,
     names,
     restarts,
-    roll,
     start,
     steady,
     stop,
@@ -41,13 +41,6 @@ POSTMORTEM_INCIDENTS = (
         steady(3),
         do(TRAFFIC, "read"),
         *(crash_loop(name, BEGINS + n * 30, 15, END) for n, name in enumerate(names(3))),
-    ),
-    incident(
-        "After a release every pod fails at its start, as the schema registry refuses it",
-        f"{DOWN} {UNSTABLE}",
-        steady(3),
-        do(TRAFFIC, "read"),
-        *(crash_loop(name, BEGINS + n * 60, 8, END) for n, name in enumerate(names(3))),
     ),
     # kedacore/keda#4098: while a broker was replaced the lag could not be read, and the application was scaled to zero
     incident(
@@ -68,26 +61,11 @@ POSTMORTEM_INCIDENTS = (
         do(BEGINS, "change", rate=10.0),
     ),
     incident(
-        "The rights of an application are taken away: all threads end with an exception",
-        DOWN,
-        steady(3, threads=4),
-        do(TRAFFIC, "read"),
-        stop(names(3), BEGINS, every=8, action="crash"),
-    ),
-    incident(
         "The only instance ends with an exception, and nothing starts it again",
         DOWN,
         steady(1),
         do(TRAFFIC, "read"),
         stop(names(1), BEGINS, action="crash"),
-    ),
-    incident(
-        "The only instance fails at one record 20 s after each start, and Kubernetes waits for five minutes",
-        DOWN,
-        steady(1),
-        do(TRAFFIC, "read"),
-        do(BEGINS, "stick"),
-        crash_loop("i0", BEGINS, 20, END, pauses=(300.0,) * 20),
     ),
     incident(
         "A release has a migration of eight minutes, as the two before, of an application that may be away for five",
@@ -100,25 +78,11 @@ POSTMORTEM_INCIDENTS = (
         watched_from=BEGINS + 7 * HOUR,
     ),
     incident(
-        "The only instance is killed for its memory, and nothing starts it again",
-        DOWN,
-        steady(1, threads=2),
-        do(TRAFFIC, "read"),
-        stop(names(1), BEGINS, action="kill"),
-    ),
-    incident(
         "A certificate expires, and the instances of three applications end",
         DOWN,
         *(start([f"{app}-a", f"{app}-b"], group=app) for app in _APPS),
         *(do(TRAFFIC, "read", group=app) for app in _APPS),
         *(stop([f"{app}-a", f"{app}-b"], BEGINS, every=20, action="crash") for app in _APPS),
-    ),
-    incident(
-        "A host with four applications is lost",
-        DOWN,
-        *(start([app], group=app, host="10.0.0.7") for app in (*_APPS, "stock")),
-        *(do(TRAFFIC, "read", group=app) for app in (*_APPS, "stock")),
-        stop((*_APPS, "stock"), BEGINS, action="kill"),
     ),
     incident(
         "A broker is lost, and three applications that read its partitions end with it",
@@ -176,31 +140,8 @@ POSTMORTEM_INCIDENTS = (
         stop(names(2), BEGINS),
         do(BEGINS + 20 * MINUTE, "delete"),
     ),
-    incident(
-        "A release is rolled out to pods that never become ready, and the old ones are gone",
-        DOWN,
-        steady(4),
-        do(TRAFFIC, "read"),
-        stop(names(4), BEGINS, every=45),
-        begins=BEGINS + 135,
-    ),
-    incident(
-        "An application of two days dies with the job that watches, which is back after an hour",
-        DOWN,
-        steady(2),
-        do(TRAFFIC, "read", rate=1.0),
-        stop(names(2), BEGINS, action="kill"),
-        do(BEGINS - 30, "job_down", seconds=HOUR),
-    ),
     # Offsets that do not move
     # softwaremill/klag-exporter#104: an open transaction pins the last stable offset, and nothing beyond it can be read
-    incident(
-        "A transaction that nobody ends holds two partitions",
-        STALLED,
-        steady(3),
-        do(TRAFFIC, "read", transactional=True),
-        do(BEGINS, "stick", partitions=[2, 8]),
-    ),
     incident(
         "A transaction that nobody ends holds all partitions of the topic",
         STALLED,
@@ -208,59 +149,30 @@ POSTMORTEM_INCIDENTS = (
         do(TRAFFIC, "read", transactional=True),
         do(BEGINS, "stick"),
     ),
-    # apache/kafka#9700: with exactly-once each fenced producer closes its tasks, and all members join again
-    incident(
-        "With exactly-once, members are fenced every two minutes, and no transaction is committed",
-        f"{STALLED} {UNSTABLE} {DOWN}",
-        steady(3),
-        do(TRAFFIC, "read", transactional=True),
-        *(do(BEGINS, "hang_processing", name=name) for name in names(3)),
-        *(
-            do(BEGINS + n * 120 + k * 10, "expire", name=name) + do(BEGINS + n * 120 + k * 10 + 15, "rejoin", name=name)
-            for n in range(40)
-            for k, name in enumerate(names(3))
-        ),
-    ),
     incident(
         "A record takes longer than max.poll.interval.ms: its member is removed every five minutes, and reads it again",
         f"{STALLED} {UNSTABLE}",
         steady(3),
         do(TRAFFIC, "read"),
-        do(BEGINS, "hang_processing", name="i0"),
+        hang(["i0"], BEGINS),
         *(
             do(BEGINS + n * 330 + 300, "expire", name="i0") + do(BEGINS + n * 330 + 330, "rejoin", name="i0")
             for n in range(20)
         ),
     ),
     incident(
-        "The threads of one of two instances with four threads wait for each other",
-        STALLED,
-        steady(2, threads=4),
-        do(TRAFFIC, "read"),
-        do(BEGINS, "hang_processing", name="i0"),
-    ),
-    incident(
         "The disks of the brokers are full: three applications cannot commit",
         STALLED,
         *(start([f"{app}-a", f"{app}-b"], group=app) for app in _APPS),
         *(do(TRAFFIC, "read", group=app) for app in _APPS),
-        *(do(BEGINS, "hang_processing", name=f"{app}-{one}", group=app) for app in _APPS for one in "ab"),
+        *(hang([f"{app}-a", f"{app}-b"], BEGINS, group=app) for app in _APPS),
         *(do(BEGINS + 120, "change", rate=0.0, group=app) for app in _APPS),
-    ),
-    incident(
-        "After a restart of the coordinator no member gets a task",
-        STALLED,
-        steady(3),
-        do(TRAFFIC, "read"),
-        do(BEGINS, "fail_over"),
-        do(BEGINS + 1, "leave_out", partitions=range(12)),
-        do(BEGINS + 2, "rebalance_without_cause"),
     ),
     incident(
         "Green joins and processes nothing, and blue is stopped",
         f"{DOWN} {STALLED}",
         blue_then_green(begins="committed"),
-        *(do(BEGINS + 6, "hang_processing", name=name, group="green") for name in "cd"),
+        hang("cd", BEGINS + 6, group="green"),
         stop(["a", "b"], BEGINS + 120),
     ),
     # State
@@ -301,15 +213,6 @@ POSTMORTEM_INCIDENTS = (
     ),
     # Too slow, and losses
     incident(
-        "A release makes processing five times as slow",
-        BEHIND,
-        steady(3),
-        do(TRAFFIC, "read"),
-        roll(names(3), BEGINS, 60, 25),
-        do(BEGINS + 180, "change", capacity=6.0),
-        begins=BEGINS + 180,
-    ),
-    incident(
         "A slow application is overtaken by a retention of an hour",
         f"{BEHIND} GroupLosing",
         steady(3),
@@ -321,8 +224,7 @@ POSTMORTEM_INCIDENTS = (
         f"{STALLED} GroupLosing",
         steady(2),
         do(TRAFFIC, "read", keeps_seconds=HOUR),
-        *(do(BEGINS, "hang_processing", name=name) for name in names(2)),
-        *(do(BEGINS + 3 * HOUR, "hang_processing", name=name, hung=False) for name in names(2)),
+        hang(names(2), BEGINS, 3 * HOUR),
         hours=8,
     ),
     incident(
@@ -337,16 +239,6 @@ POSTMORTEM_INCIDENTS = (
     ),
     # Interrupted again and again
     incident(
-        "A memory leak kills the only instance every eighteen minutes",
-        UNSTABLE,
-        start(["i0"]),
-        do(TRAFFIC, "read"),
-        *(
-            stop([f"i{n}"], BEGINS + n * 1080, action="kill") + start([f"i{n + 1}"], BEGINS + n * 1080 + 40)
-            for n in range(8)
-        ),
-    ),
-    incident(
         "A canary with a defect crashes next to six good pods",
         UNSTABLE,
         steady(6),
@@ -360,17 +252,6 @@ POSTMORTEM_INCIDENTS = (
         steady(6),
         do(TRAFFIC, "read"),
         *(crash_loop(name, BEGINS + n * 60, 60, END) for n, name in enumerate(names(6))),
-    ),
-    incident(
-        "A switch drops packets: each of ten members is removed and joins again, one every twenty seconds",
-        f"{UNSTABLE} {DOWN}",
-        steady(10),
-        do(TRAFFIC, "read"),
-        *(
-            do(BEGINS + n * 20, "expire", name=f"i{n % 10}") + do(BEGINS + n * 20 + 12, "rejoin", name=f"i{n % 10}")
-            for n in range(180)
-        ),
-        topics={"in": 20},
     ),
     incident(
         "A node is out of order every half hour for eight minutes, and the only instance with it",

@@ -24,25 +24,17 @@ from tests.histories.history import (
     blue_then_green,
     crash_loop,
     do,
+    hang,
     hours_of,
     incident,
     names,
+    office_hours,
     ordinary,
     replace_pods,
     start,
     steady,
     stop,
 )
-
-
-def _office_hours(days: int) -> Operations:
-    """Monday to Friday, from 7 to 19 h: the simulation starts on a Monday."""
-    return [
-        one
-        for day in range(days)
-        if day % 7 < 5
-        for one in (*start(names(2), day * DAY + 7 * HOUR), *stop(names(2), day * DAY + 19 * HOUR))
-    ]
 
 
 def _thread_replaced(instance: str, at: float, every: float, times: int) -> Operations:
@@ -58,19 +50,12 @@ REPORTED_ORDINARY = (
     # kube-downscaler: what is not production is stopped at night and at the weekend, and its records wait
     ordinary(
         "A staging application is stopped at night and at weekends, while records come",
-        _office_hours(15),
+        office_hours(15),
         do(7 * HOUR + 60, "read", rate=0.2),
         hours=24 * 14.5,
         topics=FEW,
         watched_from=8 * DAY,
         running_hours=hours_of(("08:00", "20:00"), weekdays=["monday:friday"], location="Europe/Berlin"),
-    ),
-    # cruise-control: a rebalance of the cluster moves the leaders of all partitions, a few at a time
-    ordinary(
-        "A tool moves all partitions to other brokers within an hour, each without a leader for 40 s",
-        steady(3),
-        do(TRAFFIC, "read"),
-        *(do(BEGINS + n * 300, "lose_leaders", partitions=[n], seconds=40) for n in range(12)),
     ),
     # chaoskube, on purpose and in working hours
     ordinary(
@@ -154,7 +139,7 @@ REPORTED_INCIDENTS = (
     incident(
         "A staging application is stopped at night, while records come, as on each of ten days, and nobody declares it",
         DOWN,
-        _office_hours(11),
+        office_hours(11),
         do(7 * HOUR + 60, "read", rate=0.2),
         hours=24 * 10.5,
         topics=FEW,
@@ -194,7 +179,7 @@ REPORTED_INCIDENTS = (
         steady(2),
         do(TRAFFIC, "read"),
         do(HOUR, "change", rate=0.0),
-        *(do(1.5 * HOUR, "hang_processing", name=name) for name in names(2)),
+        hang(names(2), 1.5 * HOUR),
         do(60 * HOUR, "change", rate=10.0),
         hours=63,
         begins=60 * HOUR,
@@ -225,7 +210,7 @@ REPORTED_INCIDENTS = (
         f"{DOWN} {UNSTABLE}",
         steady(1),
         do(TRAFFIC, "read"),
-        do(BEGINS, "hang_processing", name="i0"),
+        hang(["i0"], BEGINS),
         *(
             do(BEGINS + n * 1200, "expire", name="i0") + do(BEGINS + n * 1200 + 1190, "rejoin", name="i0")
             for n in range(7)
@@ -245,16 +230,8 @@ REPORTED_INCIDENTS = (
         "Blue is paused for green, green is given up and stopped, and nobody resumes blue",
         f"{STALLED} {DOWN}",
         blue_then_green(begins="committed"),
-        *(do(BEGINS + 60, "hang_processing", name=name, group="blue") for name in "ab"),
+        hang("ab", BEGINS + 60, group="blue"),
         stop(["c", "d"], BEGINS + 1800),
         begins=BEGINS + 60,
-    ),
-    # A principal's quota: consumer and producer of its applications are throttled, which nobody sees at the client
-    incident(
-        "A quota leaves each of three applications of one principal a third of what they need",
-        BEHIND,
-        *(start([f"{app}-a", f"{app}-b"], group=app) for app in ("orders", "prices", "users")),
-        *(do(TRAFFIC, "read", group=app) for app in ("orders", "prices", "users")),
-        *(do(BEGINS, "change", capacity=3.0, group=app) for app in ("orders", "prices", "users")),
     ),
 )

@@ -46,7 +46,6 @@ class Simulation(TrafficActions):
         keeps_process_id: bool = False,
         pushes: bool = True,
         rebalance_timeout: float = 300.0,
-        random_ids: bool = False,
         sources: tuple[str, ...] = ("in",),
         changelogs: tuple[str, ...] = (),
     ) -> None:
@@ -62,7 +61,6 @@ class Simulation(TrafficActions):
             keeps_process_id,
             pushes,
             rebalance_timeout,
-            random_ids,
         )
         instance.generation = known.generation + 1 if known else 1
         self._instances[name] = instance
@@ -169,10 +167,6 @@ class Simulation(TrafficActions):
             self._clock_of_all, self._clock = clock, {}
         else:
             self._clock[group] = clock
-
-    def lose_timers(self, group: str = "app") -> None:
-        """Let the coordinator no longer remove members that do not revoke their tasks."""
-        self._groups[group].enforces_rebalance_timeout = False
 
     def report_copies(
         self,

@@ -17,9 +17,7 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from tests.histories.coordinator import Group, Write
-from tests.histories.history import start, stop
 from tests.histories.members import Member
-from tests.histories.simulation import Simulation
 from tests.recorded.record import read
 from tests.support.waiting import await_topics
 
@@ -84,9 +82,9 @@ def recorded(group_id: str) -> list[Write]:
 class ModelHarness:
     """One group of the model, and what it writes."""
 
-    def __init__(self, sources: tuple[str, ...] = ("in",)) -> None:
+    def __init__(self) -> None:
         self.written: list[Write] = []
-        self.group = Group("g", sources, {"in": 6}, self._write)
+        self.group = Group("g", ("in",), {"in": 6}, self._write)
         self.now = 0.0
         self._members = 0
 
@@ -122,55 +120,68 @@ class ModelHarness:
         return shapes(self.written)
 
 
-def test_members_join_one_leaves_and_its_tasks_are_assigned_anew() -> None:
-    model = ModelHarness()
+def _grown_and_shrunk(model: ModelHarness) -> None:
     first, second, third = model.join(), model.join(), model.join()
     model.end_initial_delay()
     model.heartbeat(first, second, third)
     model.group.remove(second)
     model.heartbeat(first, third)
-    assert model.shapes == shapes(recorded("grown-and-shrunk"))
 
 
-def test_the_last_member_that_leaves_also_ends_the_assignment() -> None:
-    model = ModelHarness()
-    first, second = model.join(), model.join()
+def _emptied(model: ModelHarness) -> None:
+    members = model.join(), model.join()
     model.end_initial_delay()
-    model.heartbeat(first, second)
-    model.group.remove(first)
-    model.group.remove(second)
-    assert model.shapes == shapes(recorded("emptied"))
+    model.heartbeat(*members)
+    for one in members:
+        model.group.remove(one)
 
 
-def test_a_member_that_keeps_its_tasks_holds_up_the_one_that_joined() -> None:
-    model = ModelHarness()
+def _holding_on(model: ModelHarness) -> None:
+    """One member keeps its tasks, for which the one that joined waits."""
     first = model.join()
     model.end_initial_delay()
     model.heartbeat(first)
     model.now += 5
     model.join()
     model.group.heartbeat(first, model.now)
-    found, expected = model.shapes, shapes(recorded("holding-on"))
-    assert expected[-1] == (22, 1, (3, 3, 3, 0, 0))  # the previous epoch of the one that waits, at its next heartbeat
-    assert found == expected[:-1]
 
 
-def test_a_group_without_its_topics_gets_an_assignment_without_tasks() -> None:
-    model = ModelHarness(("in", "gone"))
+def _not_ready(model: ModelHarness) -> None:
+    model.group.sources = ("in", "gone")
     model.join()
     model.end_initial_delay()
-    assert model.shapes == shapes(recorded("not-ready"))
 
 
-def test_static_members_leave_temporarily_and_one_comes_back_as_another_process() -> None:
-    model = ModelHarness()
+def _static(model: ModelHarness) -> None:
+    """Static members leave temporarily, and one comes back as another process."""
     members = [model.join(instance_id=f"i{n}") for n in range(3)]
     model.end_initial_delay()
     model.heartbeat(*members)
     model.group.leave_temporarily(members[0])
     model.group.leave_temporarily(members[1])
     model.join(instance_id="i1")
-    assert model.shapes == shapes(recorded("static"))
+
+
+# What a member that waits reports at its next heartbeat: its previous epoch.
+NEXT_HEARTBEAT = (22, 1, (3, 3, 3, 0, 0))
+
+
+@pytest.mark.parametrize(
+    ("group_id", "play", "later"),
+    [
+        ("grown-and-shrunk", _grown_and_shrunk, []),
+        ("emptied", _emptied, []),
+        ("holding-on", _holding_on, [NEXT_HEARTBEAT]),
+        ("not-ready", _not_ready, []),
+        ("static", _static, []),
+    ],
+)
+def test_the_model_writes_what_a_broker_has_written(
+    group_id: str, play: Callable[[ModelHarness], None], later: list[Shape]
+) -> None:
+    model = ModelHarness()
+    play(model)
+    assert [*model.shapes, *later] == shapes(recorded(group_id))
 
 
 def since_last_deletion(records: Iterable[Write]) -> list[Write]:
@@ -215,12 +226,3 @@ def test_a_broker_writes_the_same_for_a_replaced_static_member_and_a_pushed_desc
         decode(raw.key, raw.value) for raw in read_offsets(broker.bootstrap_server, group_id) if raw.record_type >= 17
     )
     assert model.shapes == shapes(since_last_deletion((one.record_type, one.key, one.value) for one in found))
-
-
-def test_instances_that_start_at_the_same_instant_are_in_one_group() -> None:
-    simulation = Simulation({"in": 4})
-    simulation.run([*start(["a", "b"], every=0.0), *stop(["a", "b"], 100.0), *start(["c", "d"], 300.0, 0.0)], 400.0)
-    records = [one.record for one in simulation.log]
-    joined = [record.key["member_id"] for record in records if record.record_type == 19 and record.value]
-    assert joined == ["a-1-0", "b-1-0", "c-1-0", "d-1-0"]
-    assert len([record for record in records if record.record_type == 23]) == 1, "one topology"

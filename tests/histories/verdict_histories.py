@@ -13,6 +13,7 @@ from tests.histories.history import (
     Operations,
     blue_then_green,
     do,
+    hang,
     incident,
     names,
     ordinary,
@@ -94,7 +95,7 @@ VERDICT_INCIDENTS = (
         f"{STALLED} GroupLosing",
         steady(2),
         do(TRAFFIC, "read", keeps_seconds=1800.0),
-        *(do(BEGINS, "hang_processing", name=name) for name in names(2)),
+        hang(names(2), BEGINS),
     ),
     incident(
         "An application is scaled to zero, and records come",
@@ -118,13 +119,6 @@ VERDICT_INCIDENTS = (
         start(names(2), BEGINS - 600),
         do(BEGINS - 590, "read"),
         stop(names(2), BEGINS),
-    ),
-    incident(
-        "An application that ran for ten minutes dies with work waiting",
-        DOWN,
-        start(names(2), BEGINS - 600),
-        do(BEGINS - 590, "read", rate=60.0),
-        stop(names(2), BEGINS, action="kill"),
     ),
     incident(
         "The only instance is killed for its memory every twelve minutes, on another host each time",

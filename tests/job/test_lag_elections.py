@@ -32,7 +32,7 @@ PARTITIONS = 12
 INTERVAL = 86_400.0
 """Seconds between two passes: what a test waits for is never the work of the next pass that is due by itself.
 
-How soon the lag is known on a machine that does nothing else, the campaigns of `tests.long.faults` measure (goal 10 s).
+The campaigns of `tests.long.campaign` measure how soon the lag is known on a quiet machine (goal 10 s).
 """
 
 
@@ -135,7 +135,9 @@ def test_lag_is_known_after_an_election_and_a_line_names_the_broker_that_is_away
         assert wait_until(rig.has_lag), rig.lines
     finally:
         rig.service.close()
-    away = [line for line in rig.lines if f"{rig.single}-0, {rig.single}-3, {rig.single}-6 and 1 more" in line]
-    assert f"broker {victim} ({three_brokers.brokers[victim].bootstrap_server}) does not answer" in away[0]
+    # A pass before the election also names partitions of the other topic, and the line is not said again afterwards.
+    broker = f"broker {victim} ({three_brokers.brokers[victim].bootstrap_server})"
+    (away,) = [line for line in rig.lines if broker in line]
+    assert "does not answer" in away
     assert rig.lines[-1] == "lag: the lag of all partitions is known"
     assert not [line for line in rig.lines if "No Kafka broker" in line]

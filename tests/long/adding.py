@@ -1,21 +1,17 @@
 """What to touch to add a thing: the edits that add it in a copy of the project, and the table made from them.
 
-`python -m tests.long.adding DIRECTORY`, run in a copy of the project, carries out each of `ADDITIONS` there and prints
-what became of it; `test_adding` does so. A process for each addition is forked from one that has the libraries.
+`test_adding` carries each of them out. `python -m tests.long.adding THING`, run in the copy, then checks it there.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
-import json
-import os
 import re
 import shutil
 import sys
-import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from runpy import run_module
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +26,7 @@ class Edit(NamedTuple):
     file: str
     before: str
     after: str
-    what: str
+    what: str = ""
     """What it is in the file, for the table."""
     place: str = ""
     """Where it may be, for the table, if not in this file only."""
@@ -42,19 +38,10 @@ class Addition(NamedTuple):
     edits: Sequence[Edit]
     generated: Sequence[str]
     """The files that `make generate` then writes."""
-    program: str
-    """It fails without the thing."""
     tests: str
     """What to run, for the table. Of the files of tests in it, the fast tests must pass in the copy."""
-
-
-class Outcome(NamedTuple):
-    """What became of an addition in the copy."""
-
-    changed: Sequence[str]
-    """The files that differ from before, after `make generate`."""
-    errors: str
-    """What failed; empty if nothing did."""
+    program: str = ""
+    """It fails without the thing, where no generated file and no test shows it."""
 
 
 _RECORD = """\
@@ -151,6 +138,7 @@ ADDITIONS = {
             ),
         ),
         ("schemas/RECORDS.md",),
+        "`tests/schemas`, `tests/decoder`, `tests/groups/test_fold.py`",
         _FOLD_ONE
         + """
 from streaming_app.stream.source import WANTED_RECORDS
@@ -158,7 +146,6 @@ pair = encode(40, {"group_id": "g"}, {"note": "four"})
 assert to_row("c", fold(metadata, pair).group_state)["metadata_hash"] == 4
 assert "X'0028'" not in WANTED_RECORDS
 """,
-        "`tests/schemas`, `tests/decoder`, `tests/groups/test_fold.py`",
     ),
     "a column of `groups`": Addition(
         (
@@ -182,6 +169,7 @@ assert "X'0028'" not in WANTED_RECORDS
             ),
         ),
         ("docs/table-reference.md",),
+        "`tests/groups/test_fold.py`, `make lint`",
         _FOLD_ONE
         + """
 from streaming_app.stream.outputs import FOLDED_DDL
@@ -190,7 +178,6 @@ assert row["trial"] == 14
 assert from_row(row).group.trial == 14
 assert "trial int" in FOLDED_DDL
 """,
-        "`tests/groups/test_fold.py`, `make lint`",
     ),
     "a table": Addition(
         (
@@ -210,6 +197,7 @@ assert "trial int" in FOLDED_DDL
             ),
         ),
         ("docs/table-reference.md",),
+        "`tests/stream/test_fold_stage.py`, `make lint`",
         _FOLD_ONE
         + """
 from streaming_app.tables.definitions import expiring_tables, history_tables, tables
@@ -222,7 +210,6 @@ assert row["trials"] == [{"source_partition": 0, "offset": 1}]
 assert "new_trials" in COUNTS
 assert "trials array<struct<at:timestamp,source_partition:int,offset:bigint>>" in FOLDED_DDL
 """,
-        "`tests/stream/test_fold_stage.py`, `make lint`",
     ),
     "an alert rule": Addition(
         (
@@ -248,13 +235,6 @@ assert "trials array<struct<at:timestamp,source_partition:int,offset:bigint>>" i
             ),
         ),
         ("deploy/RUNBOOK.md",),
-        """
-from streaming_app.alerts.evaluate import RULES
-from streaming_app.config.alerts import AlertSettings
-assert "StreamsGroupTrial" in RULES
-settings = AlertSettings.model_validate({"rules": {"StreamsGroupTrial": {"for": "5m"}}})
-assert settings.rule_settings_of()("g")["StreamsGroupTrial"].for_seconds == 300
-""",
         "`tests/alerts`, with a case in its `test_rules.py`, `tests/config/test_example.py`, "
         "`tests/deploy/test_runbook.py`, and an incident in `tests/histories`",
     ),
@@ -274,20 +254,15 @@ assert settings.rule_settings_of()("g")["StreamsGroupTrial"].for_seconds == 300
                 "    TrialSettings | AlertmanagerSettings | AppriseSettings",
                 "its settings in",
             ),
-            Edit(
-                "deploy/streams-groups.example.yaml",
-                "# sinks:\n",
-                "# sinks:\n#   - type: trial\n",
-                "its keys in",
-            ),
+            Edit("deploy/streams-groups.example.yaml", "# sinks:\n", "# sinks:\n#   - type: trial\n", "its keys in"),
         ),
         (),
+        "`tests/notify` and `tests/config`, which name the kinds, `tests/config/test_example.py`",
         """
 from streaming_app.config.settings import Settings
 (sink,) = Settings.model_validate({"sinks": [{"type": "trial"}]}).sinks
 assert sink.sink().name == "trial"
 """,
-        "`tests/notify` and `tests/config`, which name the kinds, `tests/config/test_example.py`",
     ),
     "a metric": Addition(
         (
@@ -301,20 +276,13 @@ assert sink.sink().name == "trial"
             ),
         ),
         ("deploy/METRICS.md",),
-        """
-from streaming_app.metrics.group_metrics import GROUP_METRICS
-assert "streams_group_trial" in [metric.name for metric in GROUP_METRICS]
-""",
         "`tests/metrics`, `make lint`",
     ),
     "a command": Addition(
         (
             Edit("streaming_app/cli/trial.py", "", _COMMAND, "in a module", "streaming_app/cli/*.py"),
             Edit(
-                "streaming_app/cli/main.py",
-                "COMMANDS = {\n",
-                'COMMANDS = {\n    "trial": ("trial",),\n',
-                "its name in",
+                "streaming_app/cli/main.py", "COMMANDS = {\n", 'COMMANDS = {\n    "trial": ("trial",),\n', "its name in"
             ),
             Edit(
                 "docs/commands.md",
@@ -324,11 +292,6 @@ assert "streams_group_trial" in [metric.name for metric in GROUP_METRICS]
             ),
         ),
         ("docs/command-reference.md",),
-        """
-from click.testing import CliRunner
-from streaming_app.cli.main import main
-assert CliRunner().invoke(main, ["trial"]).output == "tried\\n"
-""",
         "`tests/cli`, `tests/docs/test_commands.py`, `make lint`",
     ),
     "a configuration key": Addition(
@@ -354,10 +317,6 @@ assert CliRunner().invoke(main, ["trial"]).output == "tried\\n"
             ),
         ),
         (),
-        """
-from streaming_app.config.settings import Settings
-assert Settings.model_validate({"trial": "1m"}).trial == 60
-""",
         "`tests/config/test_example.py`, `tests/config/test_load.py`",
     ),
 }
@@ -401,91 +360,48 @@ def copy_project(directory: Path) -> Path:
     return directory
 
 
-def carry_out(directory: Path) -> dict[str, Outcome]:
-    """Carry out each addition in a copy of the project, one at a time; the copy is then as it was."""
-    outcomes = {}
-    for thing, addition in ADDITIONS.items():
-        before = _contents(directory)
-        errors = _edit(directory, addition.edits) or _fork(addition)
-        after = _contents(directory)
-        changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
-        outcomes[thing] = Outcome(changed, errors)
-        for name in changed:
-            (directory / name).unlink(missing_ok=True)
+@contextmanager
+def edited(copy: Path, edits: Sequence[Edit]) -> Iterator[dict[str, bytes]]:
+    """Edit a copy of the project, which is as it was after the block. Give what its files held before."""
+    before = contents(copy)
+    try:
+        for edit in edits:
+            text = (copy / edit.file).read_text("utf-8") if edit.before else ""
+            assert text.count(edit.before) == 1, f"{edit.file} does not hold {edit.before!r} once"
+            (copy / edit.file).write_text(text.replace(edit.before, edit.after), "utf-8")
+        yield before
+    finally:
+        for name in changes(before, contents(copy)):
+            (copy / name).unlink(missing_ok=True)
             if name in before:
-                (directory / name).write_bytes(before[name])
-    return outcomes
+                (copy / name).write_bytes(before[name])
 
 
-def _contents(directory: Path) -> dict[str, bytes]:
-    files = (file for name in ("CONTRIBUTING.md", *COPIED) for file in _files_in(directory / name))
-    return {str(file.relative_to(directory)): file.read_bytes() for file in files}
+def contents(copy: Path) -> dict[str, bytes]:
+    """Return what the files of a copy hold."""
+    places = [copy / "CONTRIBUTING.md", *(file for name in COPIED for file in (copy / name).rglob("*"))]
+    files = (file for file in places if file.is_file() and "__pycache__" not in file.parts)
+    return {str(file.relative_to(copy)): file.read_bytes() for file in files}
 
 
-def _files_in(place: Path) -> list[Path]:
-    if place.is_file():
-        return [place]
-    return [file for file in place.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
+def changes(before: dict[str, bytes], after: dict[str, bytes]) -> set[str]:
+    """Return the files that differ."""
+    return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
 
 
-def _edit(directory: Path, edits: Sequence[Edit]) -> str:
-    """Make the edits; return an error if the text of one is not there."""
-    for edit in edits:
-        file = directory / edit.file
-        if not edit.before:
-            file.write_text(edit.after, "utf-8")
-            continue
-        text = file.read_text("utf-8")
-        if text.count(edit.before) != 1:
-            return f"{edit.file} does not hold {edit.before!r} once"
-        file.write_text(text.replace(edit.before, edit.after), "utf-8")
-    return ""
-
-
-def _fork(addition: Addition) -> str:
-    """Run the program, `make generate` and the tests of an addition in another process; return what failed."""
-    reading, writing = os.pipe()
-    if os.fork() == 0:
-        try:
-            errors = _check(addition)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the parent reports it
-            errors = repr(error)
-        with open(writing, "w", encoding="utf-8") as pipe:  # noqa: PTH123 - a descriptor
-            pipe.write(errors)
-        os._exit(0)
-    os.close(writing)
-    with open(reading, encoding="utf-8") as pipe:  # noqa: PTH123
-        errors = pipe.read()
-    os.wait()
-    return errors
-
-
-def _check(addition: Addition) -> str:
-    from runpy import run_module  # noqa: PLC0415
-
+def main(thing: str) -> int:
+    """Run the program of an addition, `make generate` and its tests in the current directory; return an exit code."""
     import pytest  # noqa: PLC0415
 
-    exec(addition.program, {})  # noqa: S102 - it is above
+    sys.argv[1:] = []
+    exec(ADDITIONS[thing].program, {})  # noqa: S102 - it is above
     for module in ("deploy.generate", "docs.generate"):
         run_module(module, run_name="__main__")
-    tests = re.findall(r"`(tests/\S+\.py)`", addition.tests)
+    tests = re.findall(r"`(tests/\S+\.py)`", ADDITIONS[thing].tests)
     without = "not (broker or spark or java or browser or slow)"
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        code = pytest.main(["-q", "-x", "-m", without, "-p", "no:cacheprovider", "-p", "no:xdist", *tests])
-    return "" if code in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED} else printed.getvalue()
-
-
-def main() -> None:
-    """Carry out the additions in the current directory, a copy of the project, and print their outcomes as JSON."""
-    directory = Path.cwd()
-    if (directory / ".git").exists():
-        sys.exit("This is a checkout: run it in a copy")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        for library in ("click.testing", "deltalake", "kafka", "pydantic_settings", "pyspark", "pytest"):
-            __import__(library)
-    print(json.dumps(carry_out(directory)))
+    code = pytest.main(["-q", "-x", "-m", without, "-p", "no:cacheprovider", "-p", "no:xdist", *tests]) if tests else 0
+    return 0 if code == pytest.ExitCode.NO_TESTS_COLLECTED else code
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(*sys.argv[1:]))

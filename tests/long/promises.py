@@ -9,158 +9,122 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Defect(NamedTuple):
-    """A change of one file: `before`, which is there once, becomes `after`."""
-
-    file: str
-    before: str
-    after: str
-
-
 class Promise(NamedTuple):
-    """A promise, the test that fails without it, and a defect that breaks it."""
+    """A promise, the test that fails without it, and a defect that breaks it: `before` becomes `after` in a file."""
 
     promise: str
     test: str
-    defect: Defect
+    file: str
+    before: str
+    after: str
 
 
 PROMISES = (
     Promise(
         "Rows are equal to the broker's.",
         "tests/recorded/test_recorded.py::test_the_tables_match_the_descriptions_of_the_broker",
-        Defect(
-            "streaming_app/groups/state_rules.py",
-            "lambda g: (g.group_epoch or 0) > g.assignment_epoch_or_first",
-            "lambda g: (g.group_epoch or 0) >= g.assignment_epoch_or_first",
-        ),
+        "streaming_app/groups/state_rules.py",
+        "lambda g: (g.group_epoch or 0) > g.assignment_epoch_or_first",
+        "lambda g: (g.group_epoch or 0) >= g.assignment_epoch_or_first",
     ),
     Promise(
         "Nothing is doubled, however often a record is read.",
         "tests/groups/test_fold_properties.py::test_what_is_read_twice_changes_nothing",
-        Defect(
-            "streaming_app/groups/fold.py",
-            "            if record.offset > self.group_state.last_offset:\n                self._add(record)",
-            "            self._add(record)",
-        ),
+        "streaming_app/groups/fold.py",
+        "            if record.offset > self.group_state.last_offset:\n                self._add(record)",
+        "            self._add(record)",
     ),
     Promise(
         "Nothing is lost or overwritten when another job takes over.",
         "tests/tables/test_fence.py::test_a_write_of_an_earlier_term_is_refused_wherever_it_was_paused",
-        Defect(
-            "streaming_app/tables/fence.py",
-            "        if term_in(table, self.application) > self.term:\n            self.refuse()",
-            "        term_in(table, self.application)",
-        ),
+        "streaming_app/tables/fence.py",
+        "        if term_in(table, self.application) > self.term:\n            self.refuse()",
+        "        term_in(table, self.application)",
     ),
     Promise(
         "History of records that the brokers lost is marked as void.",
         "tests/stream/test_truncation.py",
-        Defect(
-            "streaming_app/stream/truncation.py",
-            ">= {cut.start} AND",
-            "> {cut.start} AND",
-        ),
+        "streaming_app/stream/truncation.py",
+        ">= {cut.start} AND",
+        "> {cut.start} AND",
     ),
     Promise(
         "A record that cannot be folded goes to quarantine, and stops no other.",
         "tests/stream/test_fold_stage.py::"
         "test_a_record_that_cannot_be_folded_goes_to_quarantine_and_the_other_records_count",
-        Defect(
-            "streaming_app/stream/fold_stage.py",
-            "            self._refuse(raw.row, error)\n            self._fold_again()\n            self._take",
-            "            self._fold_again()\n            self._take",
-        ),
+        "streaming_app/stream/fold_stage.py",
+        "            self._refuse(raw.row, error)\n            self._fold_again()\n            self._take",
+        "            self._fold_again()\n            self._take",
     ),
     Promise(
         "A group that is too large is set aside alone.",
         "tests/stream/test_set_aside.py",
-        Defect(
-            "streaming_app/groups/budget.py",
-            "    if over:\n        raise OverBudgetError",
-            "    if not group.members and over:\n        raise OverBudgetError",
-        ),
+        "streaming_app/groups/budget.py",
+        "if size > getattr(budget, key)]:",
+        "if size > getattr(budget, key) and not group.members]:",
     ),
     Promise(
         "In an object store a batch is written once, whoever writes it first.",
         "tests/tables/test_kept_table.py::test_a_batch_that_another_process_has_written_meanwhile_is_not_written_again",
-        Defect(
-            "streaming_app/tables/rust_table.py",
-            "        return written is not None and written >= self.number",
-            "        return False",
-        ),
+        "streaming_app/tables/rust_table.py",
+        "        return written is not None and written >= self.number",
+        "        return False",
     ),
     Promise(
         "A user's own Spark session is enough.",
         "tests/job/test_given_session.py::"
         "test_read_committed_in_the_client_properties_does_not_stop_the_reading_at_an_open_transaction",
-        Defect(
-            "streaming_app/stream/source.py",
-            '"isolation.level": "read_uncommitted"',
-            '"isolation.level": "read_committed"',
-        ),
+        "streaming_app/stream/source.py",
+        '"isolation.level": "read_uncommitted"',
+        '"isolation.level": "read_committed"',
     ),
     Promise(
         "The job runs for months: files that no version needs are removed.",
         "tests/tables/test_old_files.py::test_after_many_commits_the_files_are_those_of_the_versions_within_retention",
-        Defect(
-            "streaming_app/tables/rust_table.py",
-            "            kept.table.vacuum(dry_run=False)\n            kept.table.create_checkpoint()",
-            "            kept.table.create_checkpoint()",
-        ),
+        "streaming_app/tables/rust_table.py",
+        "            kept.table.vacuum(dry_run=False)\n            kept.table.create_checkpoint()",
+        "            kept.table.create_checkpoint()",
     ),
     Promise(
         "Each group has one verdict: one that is NotReady beyond its time is Down.",
         "tests/health/test_verdict.py::test_not_ready_beyond_its_time_is_down_whatever_waits",
-        Defect(
-            "streaming_app/health/checks.py",
-            "    if activity.group.state != NOT_READY:\n        return None\n    reason",
-            "    if activity.group.state != NOT_READY or not facts.work:\n        return None\n    reason",
-        ),
+        "streaming_app/health/checks.py",
+        "    if activity.group.state != NOT_READY:\n        return None\n    reason",
+        "    if activity.group.state != NOT_READY or not facts.work:\n        return None\n    reason",
     ),
     Promise(
         "Page, commands and SQL say the same.",
         "tests/web/test_app.py::test_the_lag_of_a_group_is_the_same_in_the_overview_on_its_page_and_in_the_shell",
-        Defect(
-            "streaming_app/lag/sums.py",
-            "            self.lag = (self.lag or 0) + row.lag",
-            "            self.lag = row.lag",
-        ),
+        "streaming_app/lag/sums.py",
+        "            self.lag = (self.lag or 0) + row.lag",
+        "            self.lag = row.lag",
     ),
     Promise(
         "What is not known is null, and never 0.",
         "tests/web/test_app.py::test_the_lag_of_a_group_is_the_same_in_the_overview_on_its_page_and_in_the_shell",
-        Defect(
-            "streaming_app/lag/sums.py",
-            "    lag: int | None = None",
-            "    lag: int | None = 0",
-        ),
+        "streaming_app/lag/sums.py",
+        "    lag: int | None = None",
+        "    lag: int | None = 0",
     ),
     Promise(
         "`verify` finds a row that differs from the broker's.",
         "tests/checks/test_compare.py::test_every_field_that_differs_is_reported",
-        Defect(
-            "streaming_app/checks/compare.py",
-            "    return _compare_fields(group_id, ours, theirs)",
-            "    return _compare_fields(group_id, ours, ours)",
-        ),
+        "streaming_app/checks/compare.py",
+        "    return _compare_fields(group_id, ours, theirs)",
+        "    return _compare_fields(group_id, ours, ours)",
     ),
     Promise(
         "The demo shows real groups in every state.",
         "tests/sandbox/test_demo_groups.py::test_the_demo_shows_every_state_that_a_group_can_have",
-        Defect(
-            "streaming_app/sandbox/demo_groups.py",
-            'return DemoGroup("nightly-settlement", "Empty",',
-            'return DemoGroup("nightly-settlement", "Stable",',
-        ),
+        "streaming_app/sandbox/demo_groups.py",
+        'return DemoGroup("nightly-settlement", "Empty",',
+        'return DemoGroup("nightly-settlement", "Stable",',
     ),
     Promise(
         "Text of tenants is escaped for each reader.",
         "tests/cli/test_hostile_text.py",
-        Defect(
-            "streaming_app/text.py",
-            '    return text if is_visible(text) else "".join(map(_escape_character, text))',
-            "    return text",
-        ),
+        "streaming_app/text.py",
+        '    return text if is_visible(text) else "".join(map(_escape_character, text))',
+        "    return text",
     ),
 )

@@ -13,7 +13,7 @@ from streaming_app.kafka.broker_facts import features
 from streaming_app.kafka.connection import connect
 from streaming_app.kafka.releases import ABILITIES, READINESS, ask
 from streaming_app.sandbox.broker import LocalBroker
-from tests.kafka.test_releases import ON, UNKNOWN_STATE
+from tests.kafka.test_releases import ON
 
 pytestmark = pytest.mark.broker
 STABLE_ONLY = {"unstable.api.versions.enable": "false", "unstable.feature.versions.enable": "false"}
@@ -57,12 +57,3 @@ def test_a_broker_of_each_release_is_known_and_what_it_cannot_do_is_in_check(
         assert [result.status for result in lines] == [WARNING] * len(missing)
         assert all(f"broker 1 is Kafka {release}" in result.text for result in lines)
         assert [result.remedy.split()[3] for result in lines] == [one.since for one in missing]
-
-
-def test_a_4_1_broker_without_streams_groups_says_so(start_broker: Callable[..., LocalBroker]) -> None:
-    broker = start_broker(version="4.1.2", properties=STABLE_ONLY)
-    results = check_brokers({"bootstrap.servers": broker.bootstrap_server}, "__consumer_offsets")
-    lines = [result for result in results if result.check == "Kafka release"]
-    assert lines[0].text == "1 broker without streams groups: the feature streams.version is not enabled"
-    assert "kafka-features.sh" in lines[0].remedy
-    assert lines[1].text == f"{UNKNOWN_STATE}, and broker 1 is Kafka 4.1"

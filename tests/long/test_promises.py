@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.long.adding import ROOT, copy_project
+from tests.long.adding import ROOT, Edit, copy_project, edited
 from tests.long.promises import PROMISES, Promise
 
 _FAILED = 1
@@ -26,16 +26,10 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("one", PROMISES, ids=lambda one: one.promise)
 def test_the_test_of_a_promise_fails_once_it_is_broken(one: Promise, copy: Path) -> None:
-    file = copy / one.defect.file
-    whole = file.read_text("utf-8")
-    assert whole.count(one.defect.before) == 1
-    file.write_text(whole.replace(one.defect.before, one.defect.after), "utf-8")
-    try:
+    with edited(copy, [Edit(one.file, one.before, one.after)]):
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", one.test]
         environment = {**os.environ, "PYTHONPATH": str(copy)}
         ran = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
-    finally:
-        file.write_text(whole, "utf-8")
     assert ran.returncode == _FAILED, ran.stdout[-3000:] + ran.stderr[-1000:]
     assert re.search(r"^FAILED ", ran.stdout, re.MULTILINE), "an error of the set-up would say nothing"
 

@@ -167,8 +167,10 @@ class HttpReceiver:
                     super().handle()
 
             def finish(self) -> None:
-                super().finish()
-                self.connection.close()  # the server closes only what it accepted
+                try:
+                    super().finish()
+                finally:
+                    self.connection.close()  # the server closes only what it accepted
 
             def log_message(self, *_: object) -> None:
                 pass

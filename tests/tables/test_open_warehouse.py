@@ -39,7 +39,7 @@ def test_every_table_and_view_is_read_by_pandas_polars_and_duckdb(warehouse: Pat
         assert len(found.to_pandas()) == rows
         assert pl.from_arrow(found).shape == (rows, found.num_columns)
         assert len(duckdb.sql("SELECT * FROM found").fetchall()) == rows
-        assert "view" not in str(found.schema)
+        assert "string_view" not in str(found.schema)
     assert pl.read_delta(str(warehouse / "groups"))["state"].to_list() == ["Stable"]
 
 

@@ -15,14 +15,12 @@ import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.Grouped;
-import org.apache.kafka.streams.kstream.JoinWindows;
 import org.apache.kafka.streams.kstream.Joined;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
-import org.apache.kafka.streams.kstream.StreamJoined;
 
 /**
- * Two instances of an application with joins and stores, started again whenever one ends, and a producer of what they
+ * Two instances of an application with a join and stores, started again whenever one ends, and a producer of what they
  * read, which writes while the file `produce` beside the configurations exists. The argument is the file of these.
  */
 public final class Application {
@@ -67,14 +65,11 @@ public final class Application {
         var builder = new StreamsBuilder();
         var customers = builder.table("customers", Consumed.with(text, text), Materialized.as("customers-store"));
         var orders = builder.stream("orders", Consumed.with(text, text));
-        var payments = builder.stream("payments", Consumed.with(text, text));
-        orders.join(payments, (order, payment) -> order + payment, JoinWindows.ofTimeDifferenceWithNoGrace(
-                Duration.ofSeconds(5)), StreamJoined.with(text, text, text).withStoreName("paid"))
-            .join(customers, (paid, region) -> region, Joined.with(text, text, text))
+        orders.join(customers, (order, region) -> region, Joined.with(text, text, text))
             .groupBy((customer, region) -> region, Grouped.with("by-region", text, text))
-            .count(Materialized.as("paid-by-region"))
+            .count(Materialized.as("ordered-by-region"))
             .toStream()
-            .to("paid", Produced.with(text, Serdes.Long()));
+            .to("ordered", Produced.with(text, Serdes.Long()));
         return builder.build();
     }
 
@@ -87,7 +82,7 @@ public final class Application {
                 while (true) {
                     if (Files.exists(flag)) {
                         var key = "customer-" + number++ % 16;
-                        for (var topic : List.of("customers", "orders", "payments")) {
+                        for (var topic : List.of("customers", "orders")) {
                             producer.send(new ProducerRecord<>(topic, key, "region-" + number % 3));
                         }
                     }

@@ -1,65 +1,56 @@
-"""Faults of the only broker: killed, restarted or stopped, alone or with the job; and records that none can decode."""
+"""Faults of the only broker: killed or stopped, alone or with the job; and records that none can decode."""
 
 from __future__ import annotations
 
 import signal
 
 from streaming_app.sandbox.broker import LocalBroker
-from tests.long.faults.harness import STOPPED_SECONDS, TOPIC, FaultHarness
+from tests.long.campaign.bed import TOPIC
+from tests.long.faults.bed import STOPPED_SECONDS, FaultBed
 from tests.long.faults.job_faults import kill_running
 from tests.support.processes import is_running, process_state, send_signal
 
 
-def kill_broker(harness: FaultHarness) -> None:
+def kill_broker(bed: FaultBed) -> None:
     """Kill the broker and start it again, once or twice."""
-    for _ in range(harness.times(2)):
-        harness.wait_before()
-        _kill(harness)
-        harness.last(harness.seconds(0, 6))
-        harness.broker.start()
+    for _ in range(bed.times(2)):
+        bed.wait_before()
+        _kill(bed)
+        bed.last(bed.seconds(0, 6))
+        bed.broker.start()
 
 
-def restart_broker(harness: FaultHarness) -> None:
-    """Shut the broker down and start it again."""
-    harness.wait_before()
-    pid = harness.broker.pid
-    harness.broker.stop()
-    harness.expect(pid is not None and not is_running(pid))
-    harness.last(harness.seconds(0, 6))
-    harness.broker.start()
-
-
-def stop_broker(harness: FaultHarness) -> None:
+def stop_broker(bed: FaultBed) -> None:
     """Stop the broker's process for longer than its sessions, and continue it."""
-    harness.wait_before()
-    pid = harness.broker.pid
+    bed.wait_before()
+    pid = bed.broker.pid
     assert pid is not None
     send_signal(signal.SIGSTOP, [pid])
-    harness.expect(lambda: process_state(pid) == "T")
-    harness.last(STOPPED_SECONDS)
+    bed.expect(lambda: process_state(pid) == "T")
+    bed.last(STOPPED_SECONDS)
     send_signal(signal.SIGCONT, [pid])
 
 
-def kill_job_and_broker(harness: FaultHarness) -> None:
+def kill_job_and_broker(bed: FaultBed) -> None:
     """Kill both; the job starts while no broker answers."""
-    harness.wait_before()
-    _kill(harness)
-    kill_running(harness)
-    harness.start_job()
-    harness.last(harness.seconds(0, 12))
-    harness.broker.start()
+    bed.wait_before()
+    _kill(bed)
+    kill_running(bed)
+    bed.start_job()
+    bed.last(bed.seconds(0, 12))
+    bed.broker.start()
 
 
-def poison(harness: FaultHarness) -> None:
+def poison(bed: FaultBed) -> None:
     """Write records that no release can decode, between those of groups: they are in the log, and go to quarantine."""
-    for _ in range(harness.random.randint(1, 3)):
-        partition, offset = harness.write_unknown_record(harness.random)
-        harness.expect(lambda: harness.client.end_offsets(TOPIC)[partition] > offset)  # noqa: B023 - called at once
-        harness.operate(harness.seconds(0, 1))
+    for _ in range(bed.random.randint(1, 3)):
+        partition, offset = bed.write_unknown_record(bed.random)
+        bed.expect(lambda: bed.client.end_offsets(TOPIC)[partition] > offset)  # noqa: B023 - called at once
+        bed.operate(bed.seconds(0, 1))
 
 
-def _kill(harness: FaultHarness) -> None:
-    assert isinstance(harness.broker, LocalBroker)
-    pid = harness.broker.pid
-    harness.broker.kill()
-    harness.expect(pid is not None and not is_running(pid))
+def _kill(bed: FaultBed) -> None:
+    assert isinstance(bed.broker, LocalBroker)
+    pid = bed.broker.pid
+    bed.broker.kill()
+    bed.expect(pid is not None and not is_running(pid))

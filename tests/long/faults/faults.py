@@ -15,7 +15,7 @@ class Fault(NamedTuple):
     """A kind of fault."""
 
     inject: Callable[[Any], None]
-    """Gets the harness, which it tells each effect by `expect`."""
+    """Gets the bed, which it tells each effect by `expect`."""
     weight: int
     needs_compaction: bool = False
     erases: bool = False
@@ -38,33 +38,24 @@ FAULTS = {
         Fault(job_faults.terminate, 3),
         Fault(job_faults.stop_job, 2),
         Fault(job_faults.jvm_outlives_job, 2),
-        Fault(job_faults.two_starts, 3),
         Fault(job_faults.kill_at_write, 6),
         Fault(job_faults.failing_store, 7),
-        Fault(broker_faults.kill_broker, 3),
-        Fault(broker_faults.restart_broker, 2),
+        Fault(broker_faults.kill_broker, 5),
         Fault(broker_faults.stop_broker, 2),
         Fault(broker_faults.kill_job_and_broker, 2),
         Fault(broker_faults.poison, 3, brokers=ANY),
         Fault(cluster_faults.kill_node, 3, brokers=THREE),
         Fault(cluster_faults.pause_node, 3, brokers=THREE),
         Fault(cluster_faults.unclean_election, 4, brokers=THREE),
-        Fault(cluster_faults.full_disk_of_broker, 3, brokers=THREE),
-        Fault(cluster_faults.slow_disk, 3, brokers=THREE),
-        Fault(cluster_faults.move_leader, 3, brokers=THREE),
-        Fault(cluster_faults.move_offsets_leader, 3, brokers=THREE),
+        Fault(cluster_faults.move_leader, 6, brokers=THREE),
         Fault(cluster_faults.rolling_upgrade, 1, brokers=THREE),
         Fault(warehouse_faults.full_disk, 3, brokers=ANY),
         Fault(warehouse_faults.lose_checkpoint, 3),
-        Fault(warehouse_faults.lose_table, 3, erases=True),
-        Fault(warehouse_faults.lose_tables, 2, erases=True),
+        Fault(warehouse_faults.lose_tables, 5, erases=True),
         Fault(warehouse_faults.lose_while_running, 2, erases=True),
         Fault(warehouse_faults.restore_table, 3, erases=True),
         Fault(warehouse_faults.restore_copy, 2, erases=True),
-        Fault(warehouse_faults.reset, 2),
-        Fault(warehouse_faults.kill_during_reset, 3),
-        Fault(warehouse_faults.kill_during_rereading, 3),
+        Fault(warehouse_faults.kill_during_rereading, 8),
         Fault(warehouse_faults.miss_tombstones, 4, needs_compaction=True),
-        Fault(warehouse_faults.recreate_topic, 1),
     )
 }

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from random import Random
 from typing import Any
 
 from streaming_app.checks.compare import Difference, Row, differences, fields_of_description
-from streaming_app.groups.group import Event
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import Fields
 from tests.long.faults.operations import Operations
@@ -18,13 +18,12 @@ from tests.support.waiting import wait_until
 class OperatedGroups(Operations):
     """Operations with the resulting log and its fold. Call `compare` after some of them, and `close` at the end."""
 
-    def __init__(self, client: StreamsGroupClient, server: str, seed: int, prefix: str = "", groups: int = 6) -> None:
-        super().__init__(client, server, seed, prefix, groups)
+    def __init__(self, client: StreamsGroupClient, server: str, seed: int) -> None:
+        super().__init__(client, server, seed)
         self.log: list[RawRecord] = []
         self.folded = FoldedLog()
         self.reader = LogReader(server)
-        self.described: list[Fields] = []
-        """What the broker said when the log was last compared with it: an assignment may follow by itself."""
+        self._sizes = Random(f"{seed} sizes")  # noqa: S311 - no secret; it is asked as often as this machine is fast
 
     def close(self) -> None:
         self.reader.close()
@@ -32,58 +31,45 @@ class OperatedGroups(Operations):
     def compare(self) -> list[Difference]:
         """Read and fold the new records, and compare every group with the broker."""
 
+        described: list[Fields] = []  # an assignment may follow by itself
+
         def is_steady() -> bool:
-            self.described = self.client.describe(self.groups)
+            described[:] = self.client.describe(self.groups)
             self.read()
             after = self.client.describe(self.groups)
-            return list(map(fields_of_description, self.described)) == list(map(fields_of_description, after))
+            return list(map(fields_of_description, described)) == list(map(fields_of_description, after))
 
         wait_until(is_steady, interval=0.1)
-        return compare_rows(self.folded.rows, self.described)
-
-    def row(self, group_id: str) -> dict[str, Any] | None:
-        return self.folded.rows.get(group_id)
+        return compare_rows(self.folded.rows, described)
 
     def read(self) -> None:
         """Fold the new records of the log, in batches of random size."""
         records = [raw for raw in self.reader.read() if raw.group_id in self.groups]
         self.log += records
         while records:
-            size = self.random.choice((1, 1, 2, 3, 5, 10, 50))
+            size = self._sizes.choice((1, 1, 2, 3, 5, 10, 50))
             self.folded.add(records[:size])
             records = records[size:]
 
-    def compare_compacted(self) -> list[Difference]:
-        """Compare the fold of the log as after compaction: only the newest record per key, without some tombstones."""
-        newest = {raw.key: raw for raw in self.log}
-        compacted = FoldedLog()
-        compacted.add(
-            raw for raw in self.log if newest[raw.key] is raw and (raw.value is not None or self.random.random() < 0.5)
-        )
-        return compare_rows(compacted.rows, self.described)
-
     def gaps(self) -> list[str]:
         """Return where the events of a group do not follow from one another, or the last ones differ from the row."""
-        return [gap for group_id in self.groups for gap in gaps(group_id, self.events(group_id), self.row(group_id))]
-
-    def events(self, group_id: str) -> list[Event]:
-        return self.folded.events.get(group_id, [])
+        rows, events = self.folded.rows, self.folded.events
+        return [gap for one in self.groups for gap in gaps(one, events.get(one, []), rows.get(one))]
 
     def compare_single_batch(self) -> list[str]:
         """Return what differs when the same log is folded in a single batch."""
         single = FoldedLog()
         single.add(self.log)
-        rows = self.folded.rows
+        many = self.folded
         found = [
-            f"{group_id} {name}: {rows[group_id][name]} in many batches, {value} in a single one"
+            f"{group_id} {name}: {many.rows[group_id][name]} in many batches, {value} in a single one"
             for group_id, row in single.rows.items()
             for name, value in row.items()
-            if sort_list(value) != sort_list(rows[group_id][name])
+            if sort_list(value) != sort_list(many.rows[group_id][name])
         ]
         for group_id, events in single.events.items():
-            in_many_batches = set(self.folded.events[group_id])
-            found += [f"{group_id}: only in many batches: {event}" for event in in_many_batches - set(events)]
-            found += [f"{group_id}: only in a single batch: {event}" for event in set(events) - in_many_batches]
+            differing = set(many.events[group_id]) ^ set(events)
+            found += [f"{group_id}: in one of both only: {event}" for event in differing]
         return found
 
 

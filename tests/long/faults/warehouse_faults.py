@@ -3,183 +3,144 @@
 from __future__ import annotations
 
 import shutil
-import time
 from contextlib import suppress
+from pathlib import Path
 
 from deltalake import DeltaTable
 from kafka.errors import KafkaError
 
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.tables.definitions import tables
-from tests.long.faults.harness import CHECKPOINTS, FaultHarness, UnexpectedError
+from tests.long.campaign.bed import CHECKPOINTS
+from tests.long.faults.bed import FaultBed
 from tests.long.faults.job_faults import kill_running
-from tests.long.faults.recreated_topic import RecreatedTopic
 
 _TABLES = tuple(definition.name for definition in tables())
 _CHECKPOINTS = tuple(f"_checkpoints/{name}" for name in CHECKPOINTS)
 _CLEAN_SECONDS = 8.0  # of the cleaner, beyond the retention of tombstones
 
 
-def full_disk(harness: FaultHarness) -> None:
+def full_disk(bed: FaultBed) -> None:
     """Let the disk be full for a while, once or several times; the job may end."""
-    for _ in range(harness.times()):
-        harness.wait_before()
-        harness.disk.fill(harness.job.pids())
+    for _ in range(bed.times()):
+        bed.wait_before()
+        bed.disk.fill()
         try:
-            harness.expect(harness.disk.is_full)
-            harness.operate(harness.seconds(2, 10))
+            bed.expect(bed.disk.is_full)
+            bed.operate(bed.seconds(2, 10))
         finally:
-            harness.disk.free()
+            bed.disk.free()
 
 
-def lose_checkpoint(harness: FaultHarness) -> None:
+def lose_checkpoint(bed: FaultBed) -> None:
     """Remove the checkpoint while the job does not run, with or without the record next to it."""
-    harness.wait_before()
-    harness.kill_job()
-    lost = harness.random.choice(_CHECKPOINTS)
-    removed = harness.remove(lost, *([f"{lost}.topic.json"] if harness.random.random() < 0.5 else []))
-    harness.expect(removed)
-    harness.start_job()
+    lost = bed.random.choice(_CHECKPOINTS)
+    _lose(bed, lost, *([f"{lost}.topic.json"] if bed.random.random() < 0.5 else []))
 
 
-def lose_table(harness: FaultHarness) -> None:
-    """Remove one table while the job does not run."""
-    harness.wait_before()
-    harness.kill_job()
-    harness.expect(harness.remove(harness.random.choice(_TABLES)))
-    harness.start_job()
+def lose_tables(bed: FaultBed) -> None:
+    """Remove a table, or all tables with or without the checkpoint."""
+    all_tables = (*_TABLES, *(["_checkpoints"] if bed.random.random() < 0.5 else []))
+    _lose(bed, *(all_tables if bed.random.random() < 0.4 else [bed.random.choice(_TABLES)]))
 
 
-def lose_tables(harness: FaultHarness) -> None:
-    """Remove all tables, with or without the checkpoint."""
-    harness.wait_before()
-    harness.kill_job()
-    harness.expect(harness.remove(*_TABLES, *(["_checkpoints"] if harness.random.random() < 0.5 else [])))
-    harness.start_job()
+def _lose(bed: FaultBed, *names: str) -> None:
+    bed.wait_before()
+    bed.kill_job()
+    bed.expect(bed.remove(*names))
+    bed.start_job()
 
 
-def lose_while_running(harness: FaultHarness) -> None:
+def lose_while_running(bed: FaultBed) -> None:
     """Remove one table, or the checkpoint, while the job runs, once or twice."""
-    for _ in range(harness.times(2)):
-        harness.wait_before()
-        harness.expect(harness.remove(harness.random.choice((*_TABLES, *_CHECKPOINTS))))
-        harness.operate(harness.seconds(2, 8))
+    for _ in range(bed.times(2)):
+        bed.wait_before()
+        bed.expect(bed.remove(bed.random.choice((*_TABLES, *_CHECKPOINTS))))
+        bed.operate(bed.seconds(2, 8))
 
 
-def restore_table(harness: FaultHarness) -> None:
+def restore_table(bed: FaultBed) -> None:
     """Restore one table to an earlier version, by Delta's RESTORE, or all tables but not the checkpoint."""
-    harness.wait_before()
-    harness.kill_job()
-    names = _TABLES if harness.random.random() < 0.3 else (harness.random.choice(_TABLES),)
+    bed.wait_before()
+    bed.kill_job()
+    names = _TABLES if bed.random.random() < 0.3 else (bed.random.choice(_TABLES),)
     restored = 0
     for name in names:
         with suppress(Exception):  # a table that a fault before this one has left unreadable or absent
-            opened = DeltaTable(harness.warehouse / name)
+            opened = DeltaTable(bed.warehouse / name)
             before = opened.version()
-            opened.restore(harness.pick(range(before + 1)))
+            opened.restore(bed.pick(range(before + 1)))
             restored += opened.version() > before
-    harness.expect(restored > 0)
-    harness.start_job()
+    bed.expect(restored > 0)
+    bed.start_job()
 
 
-def restore_copy(harness: FaultHarness) -> None:
+def restore_copy(bed: FaultBed) -> None:
     """Copy the warehouse while the job runs, as documented, and later replace all of it, or one table, by the copy."""
-    harness.wait_before()
-    copied = harness.directory / "copy"
+    bed.wait_before()
+    copied = bed.directory / "copy"
     shutil.rmtree(copied, ignore_errors=True)
-    harness.copy_warehouse(copied)
-    harness.operate(harness.seconds(2, 10))
-    harness.kill_job()
+    _copy_warehouse(bed.warehouse, copied)
+    bed.operate(bed.seconds(2, 10))
+    bed.kill_job()
     names = [one.name for one in copied.iterdir()]
-    if harness.random.random() < 0.5:
-        names = [harness.pick(sorted(name for name in names if name in _TABLES) or names)]
-    harness.expect(harness.remove(*names))
+    if bed.random.random() < 0.5:
+        names = [bed.pick(sorted(name for name in names if name in _TABLES) or names)]
+    bed.expect(bed.remove(*names))
     for name in names:
-        shutil.copytree(copied / name, harness.warehouse / name)
-    harness.start_job()
+        shutil.copytree(copied / name, bed.warehouse / name)
+    bed.start_job()
 
 
-def reset(harness: FaultHarness) -> None:
-    """Start the job with `--reset`: it begins another checkpoint."""
+def _copy_warehouse(warehouse: Path, to: Path) -> None:
+    """Copy in the order that `docs/operating.md` gives. Files and directories may be removed meanwhile."""
+
+    def copy_file(source: str, target: str) -> None:
+        with suppress(FileNotFoundError):
+            shutil.copy2(source, target)
+
+    logs = sorted(warehouse.glob("*/_delta_log"), key=lambda log: log.parent.name != "groups")
+    for source in (warehouse / "_checkpoints", *logs, *(log.parent for log in logs)):
+        ignored = shutil.ignore_patterns("_delta_log" if source in {log.parent for log in logs} else "")
+        target = to / source.relative_to(warehouse)
+        with suppress(shutil.Error, FileNotFoundError):
+            shutil.copytree(source, target, copy_function=copy_file, ignore=ignored, dirs_exist_ok=True)
+
+
+def kill_during_rereading(bed: FaultBed) -> None:
+    """Kill the job several times while it reads from the beginning: by `--reset`, or since something was lost."""
 
     def checkpoint() -> bytes:
-        file = harness.warehouse / _CHECKPOINTS[0] / "metadata"  # of Spark: the id of the query
+        file = bed.warehouse / _CHECKPOINTS[0] / "metadata"  # of Spark: the id of the query
         return file.read_bytes() if file.exists() else b""
 
-    harness.wait_before()
-    harness.kill_job()
+    bed.wait_before()
+    bed.kill_job()
+    options = ["--reset"] if bed.random.random() < 0.6 else []
+    if not options:
+        bed.remove(bed.random.choice((*_CHECKPOINTS, "groups", "group_events", "offset_commits")))
+    for _ in range(bed.times(5)):
+        bed.start_job(*options)
+        bed.operate_during_start()
+        kill_running(bed)
     before = checkpoint()
-    harness.start_job("--reset")
-    harness.expect(lambda: checkpoint() not in {b"", before})
+    bed.start_job(*options)
+    if options:
+        bed.expect(lambda: checkpoint() not in {b"", before})
 
 
-def kill_during_reset(harness: FaultHarness) -> None:
-    """Kill the job during `--reset`, several times in a row."""
-    harness.wait_before()
-    harness.kill_job()
-    for _ in range(harness.times(5)):
-        harness.start_job("--reset")
-        harness.operate_during_start()
-        kill_running(harness)
-    harness.start_job()
-
-
-def kill_during_rereading(harness: FaultHarness) -> None:
-    """Kill the job several times while it reads from the beginning, since something was lost."""
-    harness.wait_before()
-    harness.kill_job()
-    harness.remove(harness.random.choice((*_CHECKPOINTS, "groups", "group_events", "offset_commits")))
-    for _ in range(harness.times(5)):
-        harness.start_job()
-        harness.operate_during_start()
-        kill_running(harness)
-    harness.start_job()
-
-
-def miss_tombstones(harness: FaultHarness) -> None:
+def miss_tombstones(bed: FaultBed) -> None:
     """Keep the job away while groups and members go, and until their tombstones are compacted away."""
-    harness.kill_job()
-    for group_id in harness.random.sample(harness.operations.groups, 4):
-        for member in [one for one in harness.operations.members if one.group_id == group_id]:
-            harness.operations.members.remove(member)
+    bed.kill_job()
+    for group_id in bed.random.sample(bed.operations.groups, 4):
+        for member in [one for one in bed.operations.members if one.group_id == group_id]:
+            bed.operations.members.remove(member)
             with suppress(GroupError, KafkaError):
                 member.leave()
-        if harness.random.random() < 0.7:
+        if bed.random.random() < 0.7:
             with suppress(GroupError, KafkaError):
-                harness.client.delete_group(group_id)
-    before = harness.cleaned_offsets()
-    harness.operate(harness.retention_seconds + harness.seconds(0, _CLEAN_SECONDS))
-    harness.expect(lambda: any(end > before.get(number, 0) for number, end in harness.cleaned_offsets().items()))
-    harness.killed_at = time.monotonic()
-    harness.start_job()
-
-
-def recreate_topic(harness: FaultHarness) -> None:
-    """Delete a topic and create it again, while its job runs or not; the job starts with `--reset`, and is killed."""
-    other = RecreatedTopic(harness)
-    try:
-        other.create()
-        other.start()
-        if not other.is_caught_up():
-            raise UnexpectedError(f"another topic: {other.job.output[-1000:]}")
-        if harness.random.random() < 0.5:
-            other.job.kill()
-        before = other.topic_id
-        harness.client.delete_topic(other.topic)
-        other.create()
-        harness.expect(other.topic_id != before)
-        if not other.job.running:
-            other.start()
-        if not other.is_refused():
-            raise UnexpectedError(f"a topic that was created again: {other.job.output[-1000:]}")
-        for _ in range(harness.times()):
-            other.start("--reset")
-            harness.last(harness.seconds(0.3, 1.5) * harness.start_seconds)
-            other.job.kill()
-        other.start("--reset")
-        if not other.is_caught_up():
-            raise UnexpectedError(f"a topic that was created again, after --reset: {other.job.output[-1000:]}")
-        if found := other.differences():
-            raise UnexpectedError(f"a topic that was created again: {found}")
-    finally:
-        other.job.close()
+                bed.client.delete_group(group_id)
+    before = bed.cleaned_offsets()
+    bed.operate(bed.retention_seconds + bed.seconds(0, _CLEAN_SECONDS))
+    bed.expect(lambda: any(end > before.get(number, 0) for number, end in bed.cleaned_offsets().items()))
+    bed.start_job()

@@ -1,4 +1,4 @@
-"""A real broker, the whole job as a process, honest groups, and probes: how soon their rows and their alerts are there.
+"""The whole job next to honest groups, and probes: how soon their rows and their alerts are there during an attack.
 
 Everything that a probe needs is there before an attack begins, as at a platform whose tenants come one after the other.
 A probe lets one honest group get a second member, until its row says so, and lets another one get stuck, as the topic
@@ -12,40 +12,44 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from http import HTTPStatus
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import urllib3
 from kafka.errors import KafkaError
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
-from bench.memory import proportional_by_process
+from bench.memory import format_megabytes, proportional_by_process
+from streaming_app.checks.verification import WarehouseTables
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
-from streaming_app.sandbox.process import HOST, Process, Startable, reserve_port
-from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
-from streaming_app.tables.reader import WarehouseReader, quote
-from tests.long.faults.job import JobProcess, StartOptions
-from tests.support.job_runner import STREAMS_GROUPS
+from streaming_app.sandbox.process import HOST, reserve_port
+from streaming_app.tables.reader import quote
+from tests.long.campaign.bed import CLUSTER, Bed, DidNotRecoverError
+from tests.long.faults.operated_groups import compare_rows
+from tests.support.http_client import request
 from tests.support.receivers import HttpReceiver
 from tests.support.waiting import MINUTES, await_topics, wait_until
 
-TOPIC, CLUSTER = "__consumer_offsets", "default"
 STUCK_RULE, STUCK_FOR_SECONDS = "StreamsGroupDown", 2.0
-PROBE_SECONDS = 120.0
-_SAMPLE_SECONDS = 0.5
+MOST_ROW_SECONDS, MOST_ALERT_SECONDS, MOST_MEMORY = 10.0, STUCK_FOR_SECONDS + 10.0, 1.5
+"""What is promised: seconds until a row and until an alert, and memory relative to that without an attack."""
+_PLAY_SECONDS, _SAMPLE_SECONDS = 150.0, 0.5
+_CALM_PROBES, _PROBES = 2, 3
+_ATTEMPTS = 3
+
+Play = Callable[["AttackBed"], None]
 
 
 class Probe(NamedTuple):
-    """Seconds until an honest group's row, and until an honest alert with its `for`; None: not in two minutes."""
+    """Seconds until an honest group's row, and until an honest alert with its `for`; None: not in minutes."""
 
     row: float | None
     alert: float | None
 
 
-class Pair(NamedTuple):
+class Honest(NamedTuple):
     """What one probe needs: a member of a group that will get a second one, and one of a group that will be stuck."""
 
     growing: SimulatedMember
@@ -53,96 +57,100 @@ class Pair(NamedTuple):
     stuck_topic: str
 
 
-class Bed(Startable):
-    """Start it, or use it as a context manager. `probe` works as often as there are `probes`."""
+class Outcome(NamedTuple):
+    """What came of an attack."""
 
-    def __init__(self, directory: Path, *, probes: int, settings: dict[str, Any] | None = None) -> None:
+    probes: list[Probe]
+    memory: Counter[str]
+    """The most bytes of the job, in `sum` and by kind of process."""
+    found: list[str]
+    """What must not be, however fast this machine is."""
+
+
+class AttackBed(Bed):
+    """`probe` works as often as there are `probes`."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        probes: int = 1 + _CALM_PROBES + _PROBES,
+        settings: dict[str, Any] | None = None,
+        megabytes: int = 2_000,
+    ) -> None:
         """Prepare; `settings` are of the job's configuration."""
-        self.directory = directory
-        self.warehouse = directory / "warehouse"
+        super().__init__(directory, LocalBroker(directory / "broker"), megabytes=megabytes)
         self.ending = threading.Event()
         """Set when the attack is to end."""
-        self._stack = ExitStack()
-        self._settings = settings or {}
-        self._pairs: list[Pair] = []
+        self._settings, self._probes = settings or {}, probes
+        self._left: list[Honest] = []
         self.honest: list[str] = []
         """The ids of the honest groups."""
-        self._probes = probes
 
-    def start(self) -> None:
-        """Start broker, groups and job; return once the job has read everything."""
-        try:
-            self.broker = self._stack.enter_context(LocalBroker(self.directory / "broker"))
-            self.client = self._stack.enter_context(StreamsGroupClient(self.server))
-            self.receiver = self._stack.enter_context(HttpReceiver())
-            self._add_honest_groups()
-            self.urls = {name: _free_address() for name in ("metrics", "page")}
-            self.job = JobProcess(self.server, self.warehouse, self.directory / "job.log")
-            self._stack.callback(self.job.close)
-            self.job.start(StartOptions(("--config", str(self._write_config()))))
-            self._await_caught_up()
-            self._start_page()
-        except BaseException:
-            self.stop()
-            raise
-
-    def _start_page(self) -> None:
-        python, option, program = STREAMS_GROUPS
-        command = [python, option, program, "web", "--warehouse", self.warehouse, "--listen", self.urls["page"]]
-        self._stack.callback(Process(command, self.directory / "page.log").stop)
-
-        def answers() -> bool:
-            with suppress(urllib3.exceptions.HTTPError):
-                return self._get("page", "/").status == HTTPStatus.OK
-            return False
-
-        if not wait_until(answers):
-            raise TimeoutError("the page does not answer")
-
-    def _await_caught_up(self) -> None:
-        if not wait_until(self.is_caught_up):
-            raise TimeoutError(f"the job has not caught up: {self.job.output[-2000:]}")
+    def _prepare(self) -> None:
+        self.receiver = self._stack.enter_context(HttpReceiver())
+        self.client.create_topic("orders-in", 2)
+        for number in range(self._probes):
+            topic = f"payments-{number}"
+            self.client.create_topic(topic, 2)
+            self._left.append(Honest(self._join(f"orders-{number}", "orders-in"), self._join(topic, topic), topic))
+        members = [member for one in self._left for member in one[:2]]
+        self.honest = [one.group_id for one in members]
+        settle(members)
+        with reserve_port() as free:
+            self._metrics = f"{HOST}:{free.getsockname()[1]}"
 
     def stop(self) -> None:
         """Stop everything."""
         self.ending.set()
-        self._stack.close()
+        super().stop()
+
+    def start_job(self, *options: str, setup: str = "") -> None:
+        """Start the job with its configuration."""
+        values = {
+            "bootstrap_server": self.server,
+            "warehouse": str(self.warehouse),
+            "alerts": {"rules": {STUCK_RULE: {"not_ready_after": f"{STUCK_FOR_SECONDS:.0f}s"}}},
+            "sinks": [{"type": "webhook", "url": self.receiver.url}],
+            "metrics": {"listen": self._metrics},
+        }
+        file = self.directory / "job.yaml"
+        file.write_text(json.dumps({**values, **self._settings}))  # YAML holds JSON
+        super().start_job("--config", str(file), *options, setup=setup)
 
     def restart_job(self, **settings: Any) -> None:
-        """Stop the job, and start it with these settings of its configuration instead of those that it had."""
+        """Start the job again with these settings of its configuration instead of those that it had."""
         self._settings = settings
-        assert self.job.terminate() is None
-        self.job.start(StartOptions(("--config", str(self._write_config()))))
-        self._await_caught_up()
+        if self.is_alive:
+            assert self.job.terminate() is None
+        self.job.close()
+        self.start_job()
+        self.settle()
 
-    @property
-    def server(self) -> str:
-        """Where the broker is."""
-        return self.broker.bootstrap_server
-
-    @contextmanager
-    def attacker(self) -> Iterator[StreamsGroupClient]:
-        """Give a connection of its own to an attack."""
-        with StreamsGroupClient(self.server) as client:
-            yield client
+    def ensure_running(self) -> None:
+        """Raise DidNotRecoverError if the job has ended: nobody starts it again."""
+        if not self.is_alive:
+            raise DidNotRecoverError(f"the job has ended: {self.job.output[-2000:]}")
 
     @property
     def is_alive(self) -> bool:
         """Whether the job still runs, without having been started again."""
         return self.job.pid is not None
 
+    # What honest groups and viewers see
+
     def probe(self) -> Probe:
         """Let one honest group grow and another one get stuck; return how long it took until both were known."""
-        pair = self._pairs.pop()
+        one = self._left.pop()
         with suppress(KafkaError):  # the topic is gone before all of its partitions are
-            self.client.delete_topic(pair.stuck_topic)
-        if not wait_until(lambda: self._is_stuck(pair.stuck), PROBE_SECONDS, interval=0.1):
+            self.client.delete_topic(one.stuck_topic)
+        if not wait_until(lambda: _is_stuck(one.stuck), interval=0.1):
             raise TimeoutError("the broker does not find that a topic is missing")
         began = time.monotonic()
-        SimulatedMember(self.client, pair.growing.group_id, pair.growing.topology).join()
+        SimulatedMember(self.client, one.growing.group_id, one.growing.topology).join()
         checks: dict[str, Callable[[], bool]] = {
-            "row": lambda: self._members(pair.growing.group_id) == 2,
-            "alert": lambda: self.was_notified(pair.stuck.group_id),
+            "row": lambda: self._has_two_members(one.growing.group_id),
+            "alert": lambda: self._was_notified(one.stuck.group_id),
         }
         seen: dict[str, float] = {}
 
@@ -152,22 +160,8 @@ class Bed(Startable):
                     seen[name] = time.monotonic() - began
             return len(seen) == len(checks) or not self.is_alive
 
-        wait_until(is_over, PROBE_SECONDS, interval=0.1)
+        wait_until(is_over, interval=0.1)
         return Probe(seen.get("row"), seen.get("alert"))
-
-    def keep_members(self) -> None:
-        """Let the honest members of later probes send heartbeats: their sessions end after 45 s."""
-        for pair in self._pairs:
-            pair.growing.step()
-            pair.stuck.step()
-
-    def is_caught_up(self) -> bool:
-        """Return whether the job has processed what is in the topic now."""
-        try:
-            done = read_checkpoint_offsets(self.warehouse, CLUSTER)
-            return done is not None and not done.offsets_behind(self.client.end_offsets(TOPIC))
-        except Exception:  # noqa: BLE001 - the checkpoint may be written right now
-            return False
 
     @contextmanager
     def memory(self) -> Iterator[Counter[str]]:
@@ -190,73 +184,76 @@ class Bed(Startable):
             end.set()
             thread.join()
 
+    def compare_honest_groups(self) -> list[str]:
+        """Return where the rows of honest groups differ from the broker's; their sessions may end meanwhile."""
+        found: list[str] = []
+        for _ in range(_ATTEMPTS):
+            rows = WarehouseTables(self.warehouse, CLUSTER).rows(self.honest)
+            found = list(map(str, compare_rows(rows, self.client.describe(self.honest))))
+            if not found:
+                break
+            self.settle()
+        return found
+
+    # Attacks
+
     @contextmanager
-    def viewer(self) -> Iterator[dict[str, float]]:
-        """Give the most seconds that the page and the metrics took to answer since the block began; a minute: never."""
-        most, end = dict.fromkeys(("page", "metrics"), 0.0), threading.Event()
+    def attacker(self) -> Iterator[StreamsGroupClient]:
+        """Give a connection of its own to an attack."""
+        with StreamsGroupClient(self.server) as client:
+            yield client
 
-        def look(name: str, path: str) -> None:
-            while not end.wait(1):  # noqa: WAIT002 - how often it looks
-                began = time.monotonic()
-                try:
-                    is_answered = self._get(name, path).status == HTTPStatus.OK
-                except urllib3.exceptions.HTTPError:
-                    is_answered = False
-                most[name] = max(most[name], time.monotonic() - began if is_answered else 60.0)
+    def play(self, play: Play, probes: int = _PROBES) -> Outcome:
+        """Play an attack, with so many probes meanwhile."""
+        found: list[str] = []
+        self.ending.clear()
 
-        looks = ("page", "/"), ("metrics", "/metrics")
-        threads = [threading.Thread(target=look, args=one, daemon=True) for one in looks]
-        for thread in threads:
+        def attack() -> None:
+            again = retry_if_exception_type((KafkaError, OSError))
+            try:
+                Retrying(retry=again, stop=stop_after_attempt(_ATTEMPTS), reraise=True)(play, self)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the attack was not played
+                found.append(f"the attack ended: {type(error).__name__}: {str(error)[:200]}")
+
+        with self.memory() as memory:
+            thread = threading.Thread(target=attack, daemon=True)
             thread.start()
-        try:
-            yield most
-        finally:
-            end.set()
-            for thread in threads:
-                thread.join()
+            time.sleep(1)  # noqa: TID251 - the first probe finds an attack that goes on
+            seen = [self.probe() for _ in range(probes) if self.is_alive]
+            thread.join(_PLAY_SECONDS)
+            self.ending.set()
+            thread.join(MINUTES)
+            self.settle()
+            _, _, text = request(f"http://{self._metrics}", "/metrics")
+        found += [f"{one} has no series" for one in self.honest if f'group="{one}"' not in text]
+        found += [f"an honest row or alert never came: {one}" for one in seen if None in one]
+        return Outcome(seen, memory, found)
 
-    def _get(self, name: str, path: str) -> urllib3.BaseHTTPResponse:
-        return urllib3.request("GET", f"http://{self.urls[name]}{path}", timeout=MINUTES, retries=False)
+    def withstand(self, name: str, play: Play) -> None:
+        """Play an attack, and note what is promised and does not hold, compared with the same without the attack."""
+        self.probe()  # what is slow only once
+        with self.memory() as calm_memory:
+            calm = [self.probe() for _ in range(_CALM_PROBES)]
+        outcome = self.play(play)
+        self.broken += outcome.found
+        for what, most in (("row", MOST_ROW_SECONDS), ("alert", MOST_ALERT_SECONDS)):
+            before, worst = (max(getattr(one, what) or 0.0 for one in probes) for probes in (calm, outcome.probes))
+            self.shown.append(f"{what}: calm {before:.1f} s, worst {worst:.1f} s")
+            self.broken += [f"{name}: an honest {what} took {worst:.1f} s"] if worst > most else []
+        memory = outcome.memory["sum"] / max(1.0, calm_memory["sum"])
+        self.shown.append(f"memory: x {memory:.2f}, {format_megabytes(outcome.memory)}")
+        self.broken += [f"{name}: {memory:.2f} times the memory"] if memory > MOST_MEMORY else []
+        self.expect(bool(outcome.probes))
 
-    def query(self, sql: str) -> list[dict[str, Any]]:
-        """Return the rows of a query of the warehouse."""
-        rows: list[dict[str, Any]] = WarehouseReader(self.warehouse).query(sql).to_pylist()
-        return rows
-
-    def without_series(self) -> list[str]:
-        """Return the honest groups that have no series of their own in `/metrics`."""
-        text = self._get("metrics", "/metrics").data.decode()
-        return [one for one in self.honest if f'group="{one}"' not in text]
-
-    def was_notified(self, group_id: str) -> bool:
+    def _was_notified(self, group_id: str) -> bool:
         """Return whether the webhook has an alert of the honest incident's rule about this group."""
         bodies = [one.body for one in list(self.receiver.requests)]
         return any(json.loads(body)["data"].get("group_id") == group_id for body in bodies if group_id.encode() in body)
 
-    def _is_stuck(self, member: SimulatedMember) -> bool:
-        member.step()
-        return any(name == "MISSING_SOURCE_TOPICS" for name, _ in member.statuses)
-
-    def _members(self, group_id: str) -> int | None:
-        try:
-            rows = self.query(f"SELECT member_count FROM groups WHERE group_id = {quote(group_id)}")
-        except Exception:  # noqa: BLE001 - the table may be written right now
-            return None
-        return rows[0]["member_count"] if rows else None
-
-    def _add_honest_groups(self) -> None:
-        self.client.create_topic("orders-in", 2)
-        members = []
-        for number in range(self._probes):
-            stuck_topic = f"payments-{number}"
-            self.client.create_topic(stuck_topic, 2)
-            pair = Pair(
-                self._join(f"orders-{number}", "orders-in"), self._join(f"payments-{number}", stuck_topic), stuck_topic
-            )
-            members += pair[:2]
-            self.honest += [one.group_id for one in pair[:2]]
-            self._pairs.append(pair)
-        settle(members)
+    def _has_two_members(self, group_id: str) -> bool:
+        with suppress(Exception):  # the table may be written right now
+            return bool(self.rows(f"SELECT 1 FROM groups WHERE group_id = {quote(group_id)} AND member_count = 2"))
+        return False
 
     def _join(self, group_id: str, topic: str) -> SimulatedMember:
         described = topology(subtopology("0", source_topics=[topic]))
@@ -265,19 +262,7 @@ class Bed(Startable):
         member.join()
         return member
 
-    def _write_config(self) -> Path:
-        values = {
-            "bootstrap_server": self.server,
-            "warehouse": str(self.warehouse),
-            "alerts": {"rules": {STUCK_RULE: {"not_ready_after": f"{STUCK_FOR_SECONDS:.0f}s"}}},
-            "sinks": [{"type": "webhook", "url": self.receiver.url}],
-            "metrics": {"listen": self.urls["metrics"]},
-        }
-        file = self.directory / "job.yaml"
-        file.write_text(json.dumps({**values, **self._settings}))  # YAML holds JSON
-        return file
 
-
-def _free_address() -> str:
-    with reserve_port() as free:
-        return f"{HOST}:{free.getsockname()[1]}"
+def _is_stuck(member: SimulatedMember) -> bool:
+    member.step()
+    return any(name == "MISSING_SOURCE_TOPICS" for name, _ in member.statuses)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import string
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +12,7 @@ from streaming_app.groups.partition import partition_of
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
 from tests.support.encoded import Pair
+from tests.support.waiting import MINUTES
 
 OFFSETS_TOPIC, PARTITIONS = "__consumer_offsets", 4
 LARGE = 900_000
@@ -29,23 +28,18 @@ def join(client: StreamsGroupClient, group_id: str, *, topic: str = "orders-in",
     return joined
 
 
-def random_id(chance: random.Random, length: int = 12) -> str:
-    """Return an id of letters and digits."""
-    return "".join(chance.choices(string.ascii_letters + string.digits, k=length))
-
-
 @contextmanager
-def internal_producer(server: str) -> Iterator[KafkaProducer]:
-    """Give a producer for the internal topic, which kafka-python itself refuses.
+def internal_producer(server: str, *, max_block_ms: int = 60_000) -> Iterator[KafkaProducer]:
+    """Give a producer for internal topics: the broker lets it by its client id, kafka-python itself refuses.
 
-    It has no producer id: offset commits in a batch with one would be pending in a transaction.
+    It has no producer id: a broker that loads commits with one takes them for those of an open transaction.
     """
     producer = KafkaProducer(
-        bootstrap_servers=server,
+        bootstrap_servers=server.split(","),
         client_id=_INTERNAL_CLIENT,
         enable_idempotence=False,
         max_request_size=2 * LARGE,
-        max_block_ms=60_000,
+        max_block_ms=max_block_ms,
     )
     metadata = producer._metadata
     every = metadata.topics
@@ -56,27 +50,22 @@ def internal_producer(server: str) -> Iterator[KafkaProducer]:
         producer.close()
 
 
-def write_internal(server: str, records: Iterable[Pair], *, timestamp_ms: int | None = None) -> int:
-    """Write records into the internal topic, each into its group's partition; return how many the broker has."""
-    sent, size, count = [], 0, 0
+def write_internal(server: str, records: Iterable[Pair], *, timestamp_ms: int | None = None) -> None:
+    """Write records into the internal topic, each into its group's partition, and return once the broker has them.
+
+    Raises kafka-python's KafkaError if it refused one.
+    """
+    sent, size = [], 0
     with internal_producer(server) as producer:
         for key, value in records:
-            sent.append(
-                producer.send(OFFSETS_TOPIC, key=key, value=value, partition=_partition(key), timestamp_ms=timestamp_ms)
-            )
-            size += len(key or b"") + len(value or b"")
-            count += 1
+            place = {"partition": _partition(key), "timestamp_ms": timestamp_ms}
+            sent.append(producer.send(OFFSETS_TOPIC, key=key, value=value, **place))
+            size += len(value or b"")
             if size > _FLUSH_BYTES:
-                sent, size = _acknowledged(sent), 0
-        _acknowledged(sent)
-    return count
-
-
-def _acknowledged(sent: list[Any]) -> list[Any]:
-    """Wait until the broker has these; return none. Raises kafka-python's KafkaError if it refused one."""
-    for one in sent:
-        one.get(60)
-    return []
+                producer.flush(MINUTES)
+                size = 0
+        for one in sent:
+            one.get(MINUTES)
 
 
 def raw_key(record_type: int, group_id: bytes, rest: bytes = b"") -> bytes:
@@ -84,6 +73,6 @@ def raw_key(record_type: int, group_id: bytes, rest: bytes = b"") -> bytes:
     return record_type.to_bytes(2, "big") + len(group_id).to_bytes(2, "big") + group_id + rest
 
 
-def _partition(key: bytes | None) -> int:
-    group = (key or b"")[4 : 4 + int.from_bytes((key or b"")[2:4], "big")]
+def _partition(key: bytes) -> int:
+    group = key[4 : 4 + int.from_bytes(key[2:4], "big")]
     return partition_of(group.decode("utf-8", "replace"), PARTITIONS)

@@ -1,25 +1,22 @@
-"""The fastest attacks; `python -m tests.long.hostile` plays all of them."""
+"""The fastest attacks; `python -m tests.long.campaign --attacks` plays all of them."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
-from tests.long.faults.disk import Disk
-from tests.long.hostile.attacks import ATTACKS
-from tests.long.hostile.bed import STUCK_RULE, Bed
-from tests.long.hostile.campaign import Measured, play
+from tests.long.campaign.checks import check
+from tests.long.hostile.attacks import ATTACKS, FAST
+from tests.long.hostile.bed import STUCK_RULE, AttackBed
 from tests.long.hostile.requests import write_internal
 from tests.support.encoded import group_records, metadata_record
 from tests.support.job_runner import streams_groups
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.broker
-FAST = [name for name, attack in ATTACKS.items() if attack.is_fast]
 STEPS = 400
 DISK_RULE = "StreamsGroupsDiskAlmostFull"
 ALERTS = {"alerts": {"rules": {STUCK_RULE: {"not_ready_after": "2s"}, DISK_RULE: {"free_mib": 60, "for": "1s"}}}}
@@ -27,31 +24,24 @@ BUDGET = {"group_budget": {"steps": STEPS}}
 
 
 @pytest.fixture(scope="module")
-def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disk]:
-    """Where the warehouse of the job is."""
-    with Disk(tmp_path_factory.mktemp("bed") / "warehouse") as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
-def bed(disk: Disk) -> Iterator[Bed]:
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttackBed]:
     """One job for all, whose groups may take few steps."""
-    with Bed(disk.directory.parent, probes=3 + len(FAST), settings={**ALERTS, **BUDGET}) as one:
-        one.probe()  # what is slow only once
+    settings = {**ALERTS, **BUDGET}
+    with AttackBed(tmp_path_factory.mktemp("bed"), probes=3 + len(FAST), settings=settings, megabytes=320) as one:
         yield one
 
 
-def test_the_alert_about_a_disk_that_fills_leaves_before_it_is_full_and_stays_while_it_is(bed: Bed, disk: Disk) -> None:
-    if not disk.directory.is_mount():
+def test_the_alert_about_a_disk_that_fills_leaves_before_it_is_full_and_stays_while_it_is(bed: AttackBed) -> None:
+    if not bed.disk.directory.is_mount():
         pytest.skip("this process may not mount a file system")
     assert events(bed, DISK_RULE) == []
-    disk.fill([], leave=40 << 20)
+    bed.disk.fill(leave=40 << 20)
     assert wait_until(lambda: events(bed, DISK_RULE) == ["firing"]), bed.job.output[-3000:]
-    disk.fill([])
-    assert disk.is_full
+    bed.disk.fill()
+    assert bed.disk.is_full
     time.sleep(10)  # noqa: TID251 - some evaluations, none of which can be seen: the disk is full
     assert events(bed, DISK_RULE) == ["firing"]
-    disk.free()
+    bed.disk.free()
     if not bed.is_alive:
         bed.restart_job(**ALERTS, **BUDGET)
     assert wait_until(lambda: events(bed, DISK_RULE) == ["firing", "resolved"]), bed.job.output[-3000:]
@@ -59,44 +49,45 @@ def test_the_alert_about_a_disk_that_fills_leaves_before_it_is_full_and_stays_wh
 
 
 @pytest.mark.parametrize("name", FAST)
-def test_an_attack_changes_nothing_for_the_others(bed: Bed, name: str) -> None:
-    bed.ending.clear()
-    result = play(bed, name, Measured([], Counter()), probes=1)
-    assert result.is_alive, bed.job.output[-3000:]
-    (probe,) = result.attacked.probes
-    assert None not in probe  # in time is what the campaign asks: this machine may do other things, too
-    assert (result.without_series, result.errors, result.has_succeeded) == ([], [], False)
-    assert result.caught_up_seconds is not None
+def test_an_attack_changes_nothing_for_the_others(bed: AttackBed, name: str) -> None:
+    outcome = bed.play(ATTACKS[name], probes=1)  # how fast is what the campaign asks: others use this machine
+    assert bed.is_alive, bed.job.output[-3000:]
+    assert outcome.found == []
+    assert check(bed) == []
 
 
-def test_a_group_that_takes_too_many_steps_is_set_aside_alone_until_it_is_released(bed: Bed) -> None:
+def test_a_group_that_takes_too_many_steps_is_set_aside_alone_until_it_is_released(bed: AttackBed) -> None:
     epochs = (metadata_record({"group_id": "busy"}, epoch) for epoch in range(3, 3 + 2 * STEPS))
     write_internal(bed.server, [*group_records("busy", 2), *epochs])
     assert wait_until(lambda: reason(bed) is not None), bed.job.output[-3000:]
     assert f"more than {STEPS} steps" in str(reason(bed))
     assert bed.probe().row is not None
-    warehouse = ("--warehouse", bed.warehouse)
-    shown = streams_groups("quarantine", "list", *warehouse)
-    assert "busy" in shown.stdout, shown
+    assert "busy" in set_aside(bed)
     assert wait_until(lambda: any(b"StreamsGroupSetAside" in one.body for one in list(bed.receiver.requests)))
 
     bed.restart_job(**ALERTS)  # without that budget
-    released = streams_groups("quarantine", "release", "--group", "busy", *warehouse)
+    released = streams_groups("quarantine", "release", "--group", "busy", "--warehouse", bed.warehouse)
     assert released.returncode == 0, released
     assert wait_until(lambda: "set aside: 1 group tried again (busy), of which 1 are folded" in bed.job.output)
-    assert bed.query("SELECT group_epoch, set_aside_reason FROM groups WHERE group_id = 'busy'") == [
+    assert bed.rows("SELECT group_epoch, set_aside_reason FROM groups WHERE group_id = 'busy'") == [
         {"group_epoch": 2 + 2 * STEPS, "set_aside_reason": None}
     ]
-    assert streams_groups("quarantine", "list", *warehouse).stdout.startswith("No group is set aside.\n")
+    assert set_aside(bed) == []
 
 
-def reason(bed: Bed) -> object:
+def reason(bed: AttackBed) -> object:
     """Return why the group is set aside; None if it is not."""
-    rows = bed.query("SELECT set_aside_reason FROM groups WHERE group_id = 'busy'")
+    rows = bed.rows("SELECT set_aside_reason FROM groups WHERE group_id = 'busy'")
     return rows[0]["set_aside_reason"] if rows else None
 
 
-def events(bed: Bed, rule: str) -> list[str]:
+def set_aside(bed: AttackBed) -> list[str]:
+    """Return the groups that `status` shows as set aside."""
+    shown = json.loads(streams_groups("status", "--json", "--warehouse", bed.warehouse).stdout)
+    return [row["group"] for row in shown["set_aside"]]
+
+
+def events(bed: AttackBed, rule: str) -> list[str]:
     """Return what the webhook got about a rule."""
     bodies = [json.loads(one.body) for one in list(bed.receiver.requests) if rule.encode() in one.body]
     return [body["type"].rpartition(".")[2] for body in bodies if body["data"].get("rule") == rule]

@@ -15,17 +15,16 @@ from streaming_app.groups.replay import RECORD_TYPES
 from streaming_app.stream.truncation import LOG_TRUNCATED
 from streaming_app.tables.arrow import to_python
 from streaming_app.tables.definitions import history_tables, table, tables
-from streaming_app.tables.reader import WarehouseReader
-from tests.long.faults.afresh import Rows, read_afresh
-from tests.long.faults.application import INPUTS
-from tests.long.faults.cluster_harness import ClusterHarness
-from tests.long.faults.harness import CLUSTER, UNKNOWN_TYPE, FaultHarness
+from tests.long.campaign.afresh import Rows, read_afresh
+from tests.long.campaign.bed import CLUSTER, Bed
+from tests.long.faults.bed import UNKNOWN_TYPE, FaultBed
+from tests.long.faults.cluster_bed import INPUTS, ClusterBed
 from tests.long.faults.operated_groups import sort_list
-from tests.support.job_runner import run_job
+from tests.long.hostile.bed import AttackBed
 from tests.support.offsets_log import LogReader, RawRecord
 from tests.support.waiting import MINUTES, wait_until
 
-DIFFERENCE, DOUBLE, LOSS, ALARM = "difference", "double", "loss", "false alarm"
+DIFFERENCE, DOUBLE, LOSS, PROMISE = "difference", "double", "loss", "broken promise"
 OFFSET_COMMIT = 1
 _ATTEMPTS = 3  # a group may change while it is compared, because of the broker's own timers
 _NOT_FROM_LOG = "not_ready_reason"  # column, change and event: depends on the topics when the job requested them
@@ -33,12 +32,7 @@ _OF_BATCHES = "group_type"  # event: of two changes within a batch it is the las
 _CAUSE = "cause"
 _NOT_COMPARED = {_NOT_FROM_LOG, _OF_BATCHES, LOG_TRUNCATED}
 _FROM_BROKERS = frozenset({"log_epoch", "void"})  # columns: what the brokers said of the records
-_VOID = frozenset({"void"})
-_STOPPED_SECONDS = 60.0  # without a commit: the least that is called so
-_DELAY_SECONDS = 3.0  # until a commit is in the tables
 _SHOWN = 300  # characters
-
-Offsets = Mapping[int, int]
 
 
 class Finding(NamedTuple):
@@ -48,45 +42,54 @@ class Finding(NamedTuple):
     text: str
 
 
-def check(harness: FaultHarness) -> list[Finding]:
+def check(bed: Bed) -> list[Finding]:
     """Return what is wrong."""
-    findings = [*_doubles(harness.warehouse), *_verify(harness)]
-    # The job would have replaced the rows before they are compared here.
-    findings += [Finding(DIFFERENCE, line) for line in harness.new_self_check_lines()]
-    log = _read_log(harness)
-    findings += _losses(harness.warehouse, log)
-    findings += _compare_offsets(harness.warehouse, log)
-    fresh = {name: as_stored(harness.warehouse, name, rows) for name, rows in read_afresh(log).items()}
-    findings += _compare_histories(harness.warehouse, fresh, harness.cleaned_offsets())
-    if not harness.compacting:
-        findings += _compare_rows(_stored(harness.warehouse, "groups"), fresh["groups"])
-    if isinstance(harness, ClusterHarness):
-        findings += _false_alarms(harness)
+    findings = [*(Finding(PROMISE, text) for text in bed.broken), *_doubles(bed)]
+    if isinstance(bed, FaultBed):
+        findings += _check_all(bed)
+    if isinstance(bed, ClusterBed):
+        findings += _compare_lag(bed)
+    if isinstance(bed, AttackBed):
+        findings += [Finding(DIFFERENCE, text) for text in bed.compare_honest_groups()]
     return [Finding(kind, text[:_SHOWN]) for kind, text in findings]
 
 
-def _read_log(harness: FaultHarness) -> list[RawRecord]:
+def _check_all(bed: FaultBed) -> Iterator[Finding]:
+    """Compare all tables with the brokers and with the log."""
+    yield from _verify(bed)
+    # The job would have replaced the rows before they are compared here.
+    yield from (Finding(DIFFERENCE, line) for line in bed.new_self_check_lines())
+    log = _read_log(bed)
+    yield from _losses(bed, log)
+    yield from _compare_offsets(bed, log)
+    fresh = {name: as_stored(bed.warehouse, name, rows) for name, rows in read_afresh(log).items()}
+    yield from _compare_histories(bed, fresh)
+    if not bed.compacting:
+        yield from _compare_rows(_stored(bed, "groups"), fresh["groups"])
+
+
+def _read_log(bed: FaultBed) -> list[RawRecord]:
     """Return the log, which the job has read to the same end."""
-    with LogReader(harness.broker.bootstrap_server) as reader:
+    with LogReader(bed.broker.bootstrap_server) as reader:
         log = reader.read()
         for _ in range(_ATTEMPTS):
-            harness.settle()
+            bed.settle()
             if not (more := reader.read()):  # else a session has timed out
                 break
             log += more
     return log
 
 
-def _verify(harness: FaultHarness) -> list[Finding]:
+def _verify(bed: FaultBed) -> list[Finding]:
     """Compare the rows with the brokers, as the command does."""
     found: list[str] = []
     for _ in range(_ATTEMPTS):
-        own = WarehouseTables(harness.warehouse, CLUSTER)
+        own = WarehouseTables(bed.warehouse, CLUSTER)
         try:
-            report = verify(harness.client, own, SystemClock(), MINUTES, lambda _: None)
+            report = verify(bed.client, own, SystemClock(), MINUTES, lambda _: None)
         except VerifyError as error:  # a slow job was away for too long, and has just begun to read everything again
             found = [str(error)]
-            harness.settle()
+            bed.settle()
             continue
         found = [*map(str, report.differences), *map(str, report.not_compared)]
         if not found:
@@ -94,22 +97,18 @@ def _verify(harness: FaultHarness) -> list[Finding]:
     return [Finding(DIFFERENCE, f"verify: {text}") for text in found]
 
 
-def _doubles(warehouse: Path) -> Iterator[Finding]:
+def _doubles(bed: Bed) -> Iterator[Finding]:
     """Yield every key that more than one row of a table has."""
-    reader = WarehouseReader(warehouse)
     for definition in tables():
         key = ", ".join(f'"{name}"' for name in definition.key)
         sql = f"SELECT {key}, count(*) AS n FROM {definition.name} GROUP BY {key} HAVING count(*) > 1"
-        yield from (Finding(DOUBLE, f"{definition.name}: {row}") for row in reader.rows(sql))
+        yield from (Finding(DOUBLE, f"{definition.name}: {row}") for row in bed.rows(sql))
 
 
-def _losses(warehouse: Path, log: list[RawRecord]) -> Iterator[Finding]:
+def _losses(bed: Bed, log: list[RawRecord]) -> Iterator[Finding]:
     """Yield the records that are neither in the row of their group nor in quarantine."""
-    reader = WarehouseReader(warehouse)
-    last = {row["group_id"]: row["last_offset"] for row in reader.rows("SELECT group_id, last_offset FROM groups")}
-    quarantined = {
-        (row["partition"], row["offset"]) for row in reader.rows('SELECT "partition", "offset" FROM quarantine')
-    }
+    last = {row["group_id"]: row["last_offset"] for row in bed.rows("SELECT group_id, last_offset FROM groups")}
+    quarantined = {tuple(row.values()) for row in bed.rows('SELECT "partition", "offset" FROM quarantine')}
     for record in log:
         if (record.partition, record.offset) in quarantined or record.value is None:
             continue
@@ -119,9 +118,9 @@ def _losses(warehouse: Path, log: list[RawRecord]) -> Iterator[Finding]:
             yield Finding(LOSS, f"not in the row of {record.group_id!r}: type {record.record_type} at {record.offset}")
 
 
-def _compare_offsets(warehouse: Path, log: list[RawRecord]) -> Iterator[Finding]:
+def _compare_offsets(bed: Bed, log: list[RawRecord]) -> Iterator[Finding]:
     """Compare the committed offsets with the newest records of the log, those of aborted transactions among them."""
-    expected: dict[tuple[str, str, int], tuple[Any, ...]] = {}
+    expected: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for raw in log:
         if raw.record_type == OFFSET_COMMIT:
             record = decode(raw.key, raw.value)
@@ -131,25 +130,25 @@ def _compare_offsets(warehouse: Path, log: list[RawRecord]) -> Iterator[Finding]
             else:
                 expected[key] = tuple(record.value[name] for name in ("offset", "leader_epoch", "metadata"))
     columns = '"partition", committed_offset, coalesce(leader_epoch, -1) AS leader_epoch, metadata'
-    rows = WarehouseReader(warehouse).rows(f"SELECT group_id, topic, {columns} FROM offsets")
+    rows = bed.rows(f"SELECT group_id, topic, {columns} FROM offsets")
     stored = {tuple(row.values())[:3]: tuple(row.values())[3:] for row in rows}
     for key in sorted(expected.keys() | stored.keys()):
         if stored.get(key) != expected.get(key):
             yield Finding(DIFFERENCE, f"offsets of {key}: {stored.get(key)} for {expected.get(key)}")
 
 
-def _compare_lag(harness: ClusterHarness) -> Iterator[Finding]:
+def _compare_lag(bed: ClusterBed) -> Iterator[Finding]:
     """Compare the application's lag with its coordinator and the ends of logs: here aborted commits do not count."""
     wrong: dict[tuple[str, int], tuple[Any, ...]] = {}
 
     def is_right() -> bool:
-        ends = {topic: harness.client.end_offsets(topic) for topic in INPUTS}
+        ends = {topic: bed.client.end_offsets(topic) for topic in INPUTS}
         expected = {
             (key.topic, key.partition): (one.offset, ends[key.topic][key.partition])
-            for key, one in harness.committed().items()
+            for key, one in bed.committed().items()
             if key.topic in ends
         }
-        stored = {row[:2]: row[2:] for row in harness.lag_rows()}
+        stored = {row[:2]: row[2:] for row in bed.lag_rows()}
         wrong.clear()
         wrong.update({key: (stored.get(key), values) for key, values in expected.items() if stored.get(key) != values})
         return bool(expected) and not wrong
@@ -158,66 +157,13 @@ def _compare_lag(harness: ClusterHarness) -> Iterator[Finding]:
         yield from (Finding(DIFFERENCE, f"lag of {key}: {one} for {other}") for key, (one, other) in wrong.items())
 
 
-def _false_alarms(harness: ClusterHarness) -> Iterator[Finding]:
-    """Yield each LOST and STOPPED that `lag` has had and the commits in the log refute."""
-    alarms = harness.watch.take()
-    if not alarms:
-        return
-    with LogReader(harness.broker.bootstrap_server, "read_committed") as reader:
-        commits = [raw for raw in reader.read() if raw.record_type == OFFSET_COMMIT and raw.value is not None]
-    for alarm in alarms:
-        at = {}
-        for raw in commits:
-            record = decode(raw.key, raw.value)
-            if (record.key["group"], record.key["topic"], record.key["partition"]) == alarm[:3] and record.value:
-                at[raw.timestamp_ms / 1000] = record.value["offset"]
-        since, observed = alarm.status_since.timestamp(), alarm.observed_at.timestamp()
-        lately = [when for when in at if since - _STOPPED_SECONDS <= when <= since - _DELAY_SECONDS]
-        before = [offset for when, offset in sorted(at.items()) if when <= observed - _DELAY_SECONDS]
-        refuted = lately if alarm.status == "STOPPED" else before and before[-1] >= alarm.log_start_offset
-        if refuted:
-            yield Finding(ALARM, f"false {alarm}; commits: {sorted(at.items())[-5:]}")
-
-
-def compare_with_fresh(harness: ClusterHarness) -> list[Finding]:
-    """Compare the warehouse with another one, into which a job has read everything from the beginning; and the lag."""
-    found: list[Finding] = []
-    for attempt in range(_ATTEMPTS):
-        ends = harness.ends()
-        found = _compare_with(harness, harness.directory / f"fresh-{attempt}")
-        if not found or harness.ends() == ends:  # else the application rebalanced, say, while they were compared
-            break
-        harness.settle()
-    return [Finding(kind, text[:_SHOWN]) for kind, text in found]
-
-
-def _compare_with(harness: ClusterHarness, fresh: Path) -> list[Finding]:
-    ran = run_job(harness.broker.bootstrap_server, fresh)
-    if ran.returncode:
-        return [Finding(DIFFERENCE, f"the fresh reading failed: {ran.stdout[-500:]}{ran.stderr[-500:]}")]
-    own, other = _stored(harness.warehouse, "groups"), _stored(fresh, "groups")
-    found = [*_compare_lag(harness), *_compare_rows(own, other, ignored=frozenset({_NOT_FROM_LOG}))]
-    for name in ("offsets", "all_groups"):
-        mine, theirs = (
-            {str(row): row for row in WarehouseReader(path).rows(f"SELECT * FROM {name}")}
-            for path in (harness.warehouse, fresh)
-        )
-        found += [
-            Finding(DIFFERENCE, f"{name}: only in the warehouse: {mine[one]}") for one in mine.keys() - theirs.keys()
-        ]
-        found += [Finding(LOSS, f"{name}: only in the fresh one: {theirs[one]}") for one in theirs.keys() - mine.keys()]
-    histories = {one.name: _stored(fresh, one.name) for one in history_tables()}
-    return [*found, *_compare_histories(harness.warehouse, histories, {}, _VOID)]
-
-
-def _compare_histories(
-    warehouse: Path, fresh: Mapping[str, Rows], first_kept: Offsets, ignored: frozenset[str] = _FROM_BROKERS
-) -> Iterator[Finding]:
+def _compare_histories(bed: FaultBed, fresh: Mapping[str, Rows]) -> Iterator[Finding]:
     """Compare every history table with the fresh one, where the log was not compacted."""
+    first_kept = bed.cleaned_offsets()
     for definition in history_tables():
         rows, expected = (
-            {_key(definition.name, row): row for row in _history(definition.name, rows, first_kept, ignored)}
-            for rows in (_stored(warehouse, definition.name), fresh[definition.name])
+            {_key(definition.name, row): row for row in _history(definition.name, rows, first_kept)}
+            for rows in (_stored(bed, definition.name), fresh[definition.name])
         )
         for key in sorted(expected.keys() | rows.keys(), key=str):
             if key not in rows:
@@ -238,19 +184,19 @@ def as_stored(warehouse: Path, name: str, rows: Rows) -> Rows:
     ]
 
 
-def _stored(warehouse: Path, name: str) -> Rows:
+def _stored(bed: Bed, name: str) -> Rows:
     names = ", ".join(f'"{column}"' for column in table(name).names)
-    return WarehouseReader(warehouse).rows(f"SELECT {names} FROM {name}")
+    return bed.rows(f"SELECT {names} FROM {name}")
 
 
-def _history(name: str, rows: Rows, first_kept: Offsets, ignored: frozenset[str]) -> Iterator[dict[str, Any]]:
+def _history(name: str, rows: Rows, first_kept: Mapping[int, int]) -> Iterator[dict[str, Any]]:
     """Yield what records tell that exist: not what came from those that an unclean election removed."""
     definition = table(name)
     for row in rows:
         kept = first_kept.get(row[str(definition.partition_column)], 0)
         if row.get("kind") not in _NOT_COMPARED and row["offset"] >= kept and not row.get("void"):
             # Of several epochs without an assignment the compacted log has the last one only.
-            known = {name: value for name, value in row.items() if name not in ignored}
+            known = {name: value for name, value in row.items() if name not in _FROM_BROKERS}
             yield {**known, _CAUSE: None} if kept and _CAUSE in row else known
 
 
@@ -258,9 +204,7 @@ def _key(name: str, row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(row[column] for column in table(name).key if column not in _FROM_BROKERS)
 
 
-def _compare_rows(
-    stored: Rows, fresh: Rows, ignored: frozenset[str] = frozenset({_NOT_FROM_LOG, *_FROM_BROKERS})
-) -> Iterator[Finding]:
+def _compare_rows(stored: Rows, fresh: Rows) -> Iterator[Finding]:
     rows, expected = ({row["group_id"]: row for row in of} for of in (stored, fresh))
     for group_id in sorted(expected.keys() | rows.keys()):
         row, other = rows.get(group_id), expected.get(group_id)
@@ -268,7 +212,7 @@ def _compare_rows(
             yield Finding(DIFFERENCE, f"{group_id!r}: only {'the log' if row is None else 'the job'} has the group")
             continue
         for name, value in row.items():
-            if name not in ignored and _comparable(value) != _comparable(other[name]):
+            if name not in {_NOT_FROM_LOG, *_FROM_BROKERS} and _comparable(value) != _comparable(other[name]):
                 yield Finding(DIFFERENCE, f"{group_id!r} {name}: {value} for {other[name]}")
 
 

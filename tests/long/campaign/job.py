@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 from pathlib import Path
-from typing import NamedTuple
 
 from streaming_app.sandbox.process import Process
 from tests.support.job_runner import STREAMS_GROUPS
@@ -17,21 +16,11 @@ _NO_SMALL_BATCHES = (
 _EXIT_SECONDS = 600.0
 
 
-class StartOptions(NamedTuple):
-    """How the job is started."""
-
-    options: tuple[str, ...] = ()
-    as_large_batches: bool = False
-    """Whether even small batches are processed like large ones."""
-    setup: str = ""
-    """Python statements, each ended by a semicolon, that its process executes before."""
-
-
 class JobProcess:
     """`streams-groups run` with a warehouse; its output is outside of that, which may be on a full disk."""
 
     def __init__(self, server: str, warehouse: Path, log: Path, setup: str = "") -> None:
-        """`setup` is executed before each start, as that of `StartOptions`."""
+        """`setup` are Python statements, each ended by a semicolon, that its process executes before each start."""
         self.warehouse = warehouse
         self._server, self._log, self._setup = server, log, setup
         self._process: Process | None = None
@@ -70,14 +59,16 @@ class JobProcess:
         """Return Spark's Python workers."""
         return spark_workers(self.pid) if self.pid else []
 
-    def start(self, how: StartOptions | None = None) -> None:
-        """Start it."""
-        how = how or StartOptions()
+    def start(self, *options: str, setup: str = "", as_large_batches: bool = False) -> None:
+        """Start it with these options, and these statements in addition.
+
+        With `as_large_batches` even small batches are processed like large ones.
+        """
         python, option, program = STREAMS_GROUPS
-        setup = self._setup + how.setup + (_NO_SMALL_BATCHES if how.as_large_batches else "")
-        command = [python, option, setup + program, "run"]
+        statements = self._setup + setup + (_NO_SMALL_BATCHES if as_large_batches else "")
+        command = [python, option, statements + program, "run"]
         self._process = Process(
-            [*command, "--bootstrap-server", self._server, "--warehouse", self.warehouse, *how.options],
+            [*command, "--bootstrap-server", self._server, "--warehouse", self.warehouse, *options],
             self._log,
             grace_seconds=30,
         )

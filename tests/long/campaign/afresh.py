@@ -14,7 +14,8 @@ from streaming_app.stream.fold_stage import fold_group
 from streaming_app.stream.outcome import FoldOptions, LogRow
 from streaming_app.stream.outputs import APPENDED
 from streaming_app.tables.definitions import table
-from tests.long.faults.harness import CLUSTER, PARTITIONS, TOPIC, UNKNOWN_TYPE
+from tests.long.campaign.bed import CLUSTER, PARTITIONS, TOPIC
+from tests.long.faults.bed import UNKNOWN_TYPE
 from tests.support.offsets_log import RawRecord
 
 Rows = list[dict[str, Any]]

@@ -1,17 +1,14 @@
-"""The same with three brokers, a real Kafka Streams application, and a watch on the statuses of its lag."""
+"""The same with three brokers and a real Kafka Streams application: exactly-once, with a join, stores and standbys."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafka import KafkaProducer
-from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
@@ -19,93 +16,68 @@ from streaming_app.groups.partition import partition_of
 from streaming_app.kafka.connection import Admin
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
-from streaming_app.sandbox.process import Startable
-from streaming_app.tables.reader import WarehouseReader, quote
-from tests.long.faults import application
-from tests.long.faults.application import GROUP, INPUTS, OUTPUT, Application
-from tests.long.faults.disk import BlockDisk
-from tests.long.faults.harness import KEEPING, PARTITIONS, SHORT_SESSIONS, TOPIC, DidNotRecoverError, FaultHarness
-from tests.long.faults.job import StartOptions
+from streaming_app.tables.reader import quote
+from tests.long.campaign.bed import PARTITIONS, TOPIC, DidNotRecoverError
+from tests.long.faults.bed import KEEPING, SHORT_SESSIONS, FaultBed
 from tests.support.kafka_cluster import LocalCluster
 from tests.support.waiting import MINUTES, wait_until
+from tests.support.wordcount import WordCount
 
 _REST_SECONDS = MINUTES
 _QUIET_SECONDS = 2.0
-_POLL_SECONDS = 1.5
-_SYNCED = "flush.messages"  # the brokers write each batch to the disk, so that a slow one makes them slow
 # A version of the metadata that a release does not support yet may mean something else in the next one.
 _UPGRADABLE = {"unstable.feature.versions.enable": "false"}
-_ALARMS = ("LOST", "STOPPED")
-_COLUMNS = "group_id, topic, partition, status, status_since, committed_offset, log_start_offset, observed_at"
+GROUP = "shop"
+INPUTS = ("customers", "orders")
+OUTPUT = "ordered"
+INPUT_PARTITIONS = 3
+_CONFIGURATIONS = {
+    "processing.guarantee": "exactly_once_v2",
+    "commit.interval.ms": "1000",
+    "num.stream.threads": "1",
+    "statestore.cache.max.bytes": "0",
+    "request.timeout.ms": "5000",
+    "default.api.timeout.ms": "20000",
+    "transaction.timeout.ms": "10000",
+    "metadata.max.age.ms": "3000",
+    "reconnect.backoff.max.ms": "500",
+    "producer.delivery.timeout.ms": "15000",
+    "producer.request.timeout.ms": "3000",
+}
 
 
-class Alarm(NamedTuple):
-    """A row of `lag` with a status that the campaign does not cause."""
+class Application(WordCount):
+    """Two instances in one process, which are started again whenever one ends, and the producer of their input."""
 
-    group_id: str
-    topic: str
-    partition: int
-    status: str
-    status_since: datetime
-    committed_offset: int
-    log_start_offset: int
-    observed_at: datetime
+    program = str(Path(__file__).with_name("Application.java"))
 
+    def __init__(self, bootstrap_server: str, directory: Path) -> None:
+        super().__init__(bootstrap_server, directory, application_id=GROUP, properties=_CONFIGURATIONS)
+        self._flag = self.directory / "produce"
 
-class LagWatch(Startable):
-    """Collects alarms while the job runs: whether they are false, the log shows later."""
-
-    def __init__(self, warehouse: Path) -> None:
-        self._warehouse, self._stop = warehouse, threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._seen: dict[tuple[Any, ...], Alarm] = {}
-        self.reads = 0
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def take(self) -> list[Alarm]:
-        """Return the alarms since the last call, each once."""
-        alarms, self._seen = [*self._seen.values()], {}
-        return alarms
-
-    def _run(self) -> None:
-        among = ", ".join(map(quote, _ALARMS))
-        query = f"SELECT {_COLUMNS} FROM lag WHERE status IN ({among})"
-        while not self._stop.wait(_POLL_SECONDS):  # noqa: WAIT002 - how often it looks
-            with suppress(Exception):  # the warehouse may be on a full disk, or removed
-                for row in WarehouseReader(self._warehouse).rows(query):
-                    alarm = Alarm(**row)
-                    self._seen.setdefault((*alarm[:4], alarm.status_since), alarm)
-                self.reads += 1
+    def produce(self, *, on: bool) -> None:
+        """Let the producer write, or let it pause."""
+        if on:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self._flag.touch()
+        else:
+            self._flag.unlink(missing_ok=True)
 
 
-class ClusterHarness(FaultHarness):
-    """Three brokers of a release, each with a disk of its own."""
+class ClusterBed(FaultBed):
+    """Three brokers of a release."""
 
     def __init__(self, directory: Path, seed: int, *, version: str) -> None:
-        super().__init__(directory, seed, compacting=False, once=True)  # a round is to have many kinds
         properties = {**SHORT_SESSIONS, **KEEPING, **_UPGRADABLE}
         self.cluster = LocalCluster(directory / "cluster", properties=properties, version=version)
-        self.broker = self.cluster
-        self.disks = {number: BlockDisk(one.directory / "data") for number, one in self.cluster.brokers.items()}
+        super().__init__(directory, seed, once=True, broker=self.cluster)  # a round is to have many kinds
         self._joined = 0
 
-    def _start_brokers(self) -> None:
-        for disk in self.disks.values():
-            self._stack.enter_context(disk)
-        super()._start_brokers()
-
     def _prepare(self) -> None:
-        topics = {one: {"num_partitions": application.PARTITIONS, "replication_factor": 3} for one in (*INPUTS, OUTPUT)}
+        super()._prepare()
+        topics = {one: {"num_partitions": INPUT_PARTITIONS, "replication_factor": 3} for one in (*INPUTS, OUTPUT)}
         self.client.admin.create_topics(topics, wait_for_metadata=True)
-        synced = ConfigResource(ConfigResourceType.TOPIC, TOPIC, {_SYNCED: "1"})
-        self.client.admin.alter_configs([synced])
-        application.prepare(self.client)
+        self.client.configure_group(GROUP, {"streams.num.standby.replicas": 1})
         self.application = self._stack.enter_context(
             Application(self.cluster.bootstrap_server, self.directory / "application")
         )
@@ -117,7 +89,6 @@ class ClusterHarness(FaultHarness):
 
         if not wait_until(commits, interval=0.5):
             raise DidNotRecoverError("the application does not commit")
-        self.watch = self._stack.enter_context(LagWatch(self.warehouse))
 
     def committed(self) -> dict[Any, Any]:
         """Return what the application has committed, by topic and partition."""
@@ -132,8 +103,7 @@ class ClusterHarness(FaultHarness):
 
     def start_job(self, *options: str, setup: str = "") -> None:
         """Start the job as users do: what is measured is how long that one takes."""
-        self._batch_size = None
-        self.job.start(StartOptions(options, setup=setup))
+        self.job.start(*options, setup=setup)
 
     def ensure_running(self) -> None:
         self._resume()
@@ -209,11 +179,7 @@ class ClusterHarness(FaultHarness):
 
         if not wait_until(holds, seconds, interval=0.2):
             raise DidNotRecoverError(f"{name}: not within {seconds:.0f} s: {self.job.output[-2000:]}")
-        self.measured.append((name, time.monotonic() - since))
-
-    def rows(self, query: str) -> list[dict[str, Any]]:
-        """Query the warehouse."""
-        return WarehouseReader(self.warehouse).rows(query)
+        self.shown.append(f"{name} {time.monotonic() - since:.1f} s")
 
     def lag_rows(self) -> list[tuple[str, int, int | None, int | None]]:
         """Return topic, partition, commit and end of the log where the application's lag is known."""
@@ -228,7 +194,7 @@ class ClusterHarness(FaultHarness):
             bootstrap_servers=self.cluster.running_server.split(","), enable_idempotence=False, retries=10
         ) as producer:
             for topic in INPUTS:
-                for partition in range(application.PARTITIONS):
+                for partition in range(INPUT_PARTITIONS):
                     sent = producer.send(topic, key=b"customer-0", value=b"region-0", partition=partition)
                     ends[topic, partition] = int(sent.get(MINUTES).offset) + 1
         return ends

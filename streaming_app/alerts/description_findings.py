@@ -122,8 +122,10 @@ def _asked_since(group: GroupSnapshot, context: EvaluationContext) -> datetime |
     return since_or_fallback(since, group)
 
 
-def find_lost(lost: LostDescription, _context: EvaluationContext) -> Finding:
-    """The log says that a description is stored, and the plugin does not return it."""
+def find_lost(lost: LostDescription, context: EvaluationContext) -> Finding | None:
+    """The log says that a description is stored, and the plugin did not return it when it was asked twice."""
+    if context.now - lost.since < _ASKED_TWICE:
+        return None
     return Finding(
         lost.since,
         f"{lost.group_id}: the brokers' plugin {NOT_RETURNED[lost.status]} the topology description of epoch "

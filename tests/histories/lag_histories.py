@@ -104,7 +104,7 @@ LAG_ORDINARY = (
         start(names(1), BEGINS + 600),
         do(BEGINS + 540, "change", capacity=10.42),
         hours=6.6,
-        settings={"rules": {"StreamsGroupDown": {"after": "12m"}}},
+        settings={"rules": {"StreamsGroupDown": {"for": "12m"}}},
     ),
     ordinary("An application that commits every five minutes", steady(3), do(TRAFFIC, "read", commit_interval=300.0)),
     ordinary(

@@ -120,6 +120,8 @@ def test_a_description_that_the_plugin_did_not_return_when_it_was_asked_twice_is
         ProblemKey(FAILED, "s1"): ago(minutes=70),
         ProblemKey(FAILED, "s3"): ago(minutes=90),
     }
+    is_open = {ProblemKey(FAILED, "s1")}
+    assert set(evaluate_groups(*STORED, lost_descriptions=[lost(1, 5, "ERROR")], open_problems=is_open)) == is_open
     asked = {"topology_epoch": 3, "asked": ago(minutes=70).isoformat()}
     assert found[ProblemKey(FAILED, "s1")].evidence == {"status": "NOT_STORED", **asked}
     assert "plugin does not have the topology description of epoch 3" in found[ProblemKey(FAILED, "s1")].summary

@@ -29,7 +29,7 @@ WRONG_EVERY, CHANGED = 100, 50
 STUCK = UnsettledMember("m1", NOT_REVOKING, "worker-1", "10.0.0.1", "p1", None, AGO, 300_000, ("0_1",), 1)
 SETTINGS = {
     "ignore_groups": ["test-.*", ".*-scratch"],
-    "overrides": [{"groups": f"team{n}-.*", "rules": {"StreamsGroupDown": {"after": "1h"}}} for n in range(5)],
+    "overrides": [{"groups": f"team{n}-.*", "rules": {"StreamsGroupDown": {"for": "1h"}}} for n in range(5)],
 }
 
 
@@ -67,7 +67,7 @@ def run(groups: int = 100_000) -> None:
     """Print the seconds of the first evaluation, of later ones, and of one after 50 groups have changed."""
     settings = AlertSettings.model_validate(SETTINGS)
     outboxes = Outboxes((), Grouping(), Backoff())
-    engine_settings = EngineSettings("c", settings.rule_settings_of(), settings.notify_policy(["chat"]))
+    engine_settings = EngineSettings("c", settings.rule_settings_of(), ("chat",))
     engine = AlertEngine(engine_settings, (), outboxes, DescriptionSupport("auto"))
     everything = {group.group_id: group for group in facts(groups)}
     histories = {group_id: restarted_lately() for group_id in islice(everything, 1, None, WRONG_EVERY)}

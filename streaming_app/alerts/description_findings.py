@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from streaming_app.alerts.problem import Finding
+from streaming_app.alerts.problem import Finding, ProblemKey
 from streaming_app.alerts.rule import (
     EvaluationContext,
     format_time,
@@ -122,8 +122,11 @@ def _asked_since(group: GroupSnapshot, context: EvaluationContext) -> datetime |
     return since_or_fallback(since, group)
 
 
-def find_lost(lost: LostDescription, _context: EvaluationContext) -> Finding:
-    """The log says that a description is stored, and the plugin does not return it."""
+def find_lost(lost: LostDescription, context: EvaluationContext) -> Finding | None:
+    """The log says that a description is stored, and the plugin did not return it when it was asked twice."""
+    is_open = ProblemKey("StreamsGroupDescriptionFailed", lost.group_id) in context.open_problems
+    if context.now - lost.since < _ASKED_TWICE and not is_open:  # `since` begins again with another answer
+        return None
     return Finding(
         lost.since,
         f"{lost.group_id}: the brokers' plugin {NOT_RETURNED[lost.status]} the topology description of epoch "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from streaming_app.alerts.catalog import RULE_OF_VERDICT
@@ -44,4 +45,5 @@ def health_settings(settings: Mapping[str, RuleSettings]) -> HealthSettings:
         if (rule := RULE_OF_VERDICT[verdict]) in settings
         for field in fields
     }
-    return HealthSettings(**seconds)
+    known = HealthSettings(**seconds)
+    return replace(known, down_unknown_after=max(known.down_unknown_after, known.down_after))

@@ -50,6 +50,7 @@ REMEMBERED = timedelta(days=30)
 """For how long a problem that ended has to be known."""
 _LONGEST_SUMMARY = 2_000  # characters; ids, which may have 32,000, are in it, and all open problems are in memory
 _LINES = 200
+_FEW_ENDED = 200
 
 
 class Problems:
@@ -68,6 +69,7 @@ class Problems:
         self._open: dict[ProblemKey, Problem] = {}
         self._ended: dict[ProblemKey, datetime] = {}
         self._ended_by_evidence: dict[ProblemKey, datetime] = {}
+        self._most_ended = _FEW_ENDED
         self._calm: dict[ProblemKey, datetime] = {}
         self._causes: dict[str, int] = {}
         self._changed: dict[str, Problem] = {}
@@ -258,10 +260,11 @@ class Problems:
         if one.ended_by == BY_EVIDENCE:
             known = self._ended_by_evidence.get(one.key, one.ended_at)
             self._ended_by_evidence[one.key] = max(one.ended_at, known)
-        if len(self._ended) > 2 * len(self._open) + _LINES:  # a year of groups that came and went
+        if len(self._ended) > self._most_ended:  # a year of groups that came and went
             oldest = one.ended_at - REMEMBERED
             self._ended = {key: at for key, at in self._ended.items() if at > oldest}
             self._ended_by_evidence = {key: at for key, at in self._ended_by_evidence.items() if at > oldest}
+            self._most_ended = 2 * len(self._ended) + _FEW_ENDED  # so that each end takes few steps on average
 
     def _keep(self, one: Problem) -> None:
         before = self._open.get(one.key)

@@ -70,6 +70,8 @@ class Rig:
         self.engine.saved(unsaved)
         health = self.engine.unsaved_health
         self.verdicts |= health.verdicts
+        for group_id in health.gone:
+            del self.verdicts[group_id]
         self.engine.saved_health(health)
 
     def send(self, seconds: float, failure: Failure | None = None) -> None:

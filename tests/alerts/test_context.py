@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from streaming_app.alerts.evaluate import RULES, evaluate
+from streaming_app.alerts.evaluate import evaluate
 from streaming_app.alerts.problem import Finding, ProblemKey
-from streaming_app.alerts.rule import EvaluationContext, RuleSettings
+from streaming_app.alerts.rule import EvaluationContext
 from streaming_app.alerts.survey import LostDescription, survey_cluster
+from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.history import GroupHistory
 from tests.support.healthy_group import healthy_group
@@ -21,15 +22,10 @@ NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
 LONG_AGO = NOW - timedelta(days=300)
 HEALTHY = healthy_group(LONG_AGO)
 MISSING = "StreamsGroupDescriptionMissing"
-MANY = ProblemKey("StreamsGroupsDescriptionsMissing", None)
 
 
 def ago(**duration: float) -> datetime:
     return NOW - timedelta(**duration)
-
-
-def rule_settings_of(_group_id: str | None) -> Mapping[str, RuleSettings]:
-    return {name: rule.default_settings for name, rule in RULES.items()}
 
 
 def evaluate_groups(
@@ -37,7 +33,7 @@ def evaluate_groups(
 ) -> dict[ProblemKey, Finding]:
     survey = survey_cluster(groups)
     full = EvaluationContext(now, histories or {}, survey, **{"descriptions_since": LONG_AGO, **context})
-    return evaluate(groups, None, full, rule_settings_of)
+    return evaluate(groups, None, full, AlertSettings().rule_settings_of())
 
 
 def undescribed(name: str = "old", **fields: Any) -> GroupSnapshot:
@@ -53,7 +49,7 @@ def described(number: int, since: datetime) -> Iterable[GroupSnapshot]:
 
 
 def missing(*groups: GroupSnapshot, **context: Any) -> set[str | None]:
-    return {key.group_id for key in evaluate_groups(*groups, **context) if key.rule == MISSING}
+    return {key.group_id for key in evaluate_groups(*groups, **context) if key.subject == MISSING}
 
 
 PUSHED = replace(
@@ -85,13 +81,13 @@ PUSHED = replace(
         ),
         pytest.param(
             [undescribed(), replace(undescribed("b"), member_count=0), *described(1, ago(days=8))],
-            {"old", "b"},
+            {"old"},
             id="one without members and description does not count",
         ),
-        pytest.param([undescribed(), PUSHED], set(), id="another one has an older description"),
+        pytest.param([undescribed(), PUSHED], {"new"}, id="another one has an older description"),
         pytest.param(
             [undescribed(), replace(PUSHED, last_unsolicited_push_at=ago(hours=2))],
-            {"old"},
+            {"new", "old"},
             id="another one pushed one",
         ),
         pytest.param(
@@ -108,41 +104,9 @@ def test_a_description_is_missing_where_the_group_or_nearly_all_others_have_had_
     assert missing(*groups) == found
 
 
-def many(number: int, minutes: float) -> list[GroupSnapshot]:
-    since = ago(minutes=minutes)
-    uncertain = {"description_status": "UNCERTAIN", "stored_description_epoch": -2, "solicitable": True}
-    times = {"description_since": since, "members_since": since}
-    return [replace(HEALTHY, group_id=f"g{n}", **uncertain, **times) for n in range(number)]
-
-
-def test_from_five_groups_on_the_descriptions_are_one_alert_and_fire_when_the_first_would() -> None:
-    assert {key.group_id for key in evaluate_groups(*many(4, 30))} == {"g0", "g1", "g2", "g3"}
-    found = evaluate_groups(*many(5, 30))
-    assert set(found) == {MANY}
-    assert found[MANY].since == ago(minutes=10)
-    assert found[MANY].summary == "5 groups have no current topology description: g0, g1, g2 and 2 more"
-    assert found[MANY].details["findings"] == {"StreamsGroupDescriptionUncertain": 5}
-    assert evaluate_groups(*many(5, 19)) == {}
-    assert evaluate_groups(*many(5, 20))[MANY].since == NOW
-
-
-def test_descriptions_that_are_missing_only_are_info_however_many() -> None:
-    old = [undescribed(f"old-{n}", first_described_at=ago(days=99)) for n in range(9)]
-    assert evaluate_groups(*old)[MANY].severity == "info"
-    assert evaluate_groups(*old, *many(1, 30))[MANY].severity is None  # that of the rule: a warning
-    silent = [replace(one, stale_member_count=3, solicitable=False) for one in old]
-    assert {key.rule for key in evaluate_groups(*silent[:2])} == {"StreamsGroupDescriptionNotSolicited"}
-    assert evaluate_groups(*silent, *old)[MANY].severity == "info"
-
-
-def test_the_alert_for_the_cluster_stays_until_the_last_group_has_recovered() -> None:
-    assert set(evaluate_groups(*many(1, 30), open_alerts={MANY})) == {MANY}
-    assert evaluate_groups(HEALTHY, open_alerts={MANY}) == {}
-
-
 # What the brokers' plugin returns
 
-LOST = "StreamsGroupDescriptionLost"
+FAILED = "StreamsGroupDescriptionFailed"
 STORED = [replace(HEALTHY, group_id=f"s{number}") for number in range(5)]
 
 
@@ -150,13 +114,15 @@ def lost(number: int, minutes: float, status: str = "NOT_STORED") -> LostDescrip
     return LostDescription(f"s{number}", status, 3, ago(minutes=minutes))
 
 
-def test_a_description_that_the_plugin_does_not_return_is_a_finding_of_its_group() -> None:
-    found = evaluate_groups(*STORED, lost_descriptions=[lost(1, 5), lost(3, 9, "ERROR")])
+def test_a_description_that_the_plugin_did_not_return_when_it_was_asked_twice_is_a_finding_of_its_group() -> None:
+    found = evaluate_groups(*STORED, lost_descriptions=[lost(1, 70), lost(2, 69), lost(3, 90, "ERROR")])
     assert {key: one.since for key, one in found.items()} == {
-        ProblemKey(LOST, "s1"): ago(minutes=5),
-        ProblemKey(LOST, "s3"): ago(minutes=9),
+        ProblemKey(FAILED, "s1"): ago(minutes=70),
+        ProblemKey(FAILED, "s3"): ago(minutes=90),
     }
-    asked = {"topology_epoch": 3, "asked": ago(minutes=5).isoformat()}
-    assert found[ProblemKey(LOST, "s1")].details == {"status": "NOT_STORED", **asked}
-    assert "plugin does not have the topology description of epoch 3" in found[ProblemKey(LOST, "s1")].summary
-    assert "plugin fails to return the topology description of epoch 3" in found[ProblemKey(LOST, "s3")].summary
+    is_open = {ProblemKey(FAILED, "s1")}
+    assert set(evaluate_groups(*STORED, lost_descriptions=[lost(1, 5, "ERROR")], open_problems=is_open)) == is_open
+    asked = {"topology_epoch": 3, "asked": ago(minutes=70).isoformat()}
+    assert found[ProblemKey(FAILED, "s1")].evidence == {"status": "NOT_STORED", **asked}
+    assert "plugin does not have the topology description of epoch 3" in found[ProblemKey(FAILED, "s1")].summary
+    assert "plugin fails to return the topology description of epoch 3" in found[ProblemKey(FAILED, "s3")].summary

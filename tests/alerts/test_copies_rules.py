@@ -17,7 +17,7 @@ from streaming_app.groups.copies_status import GroupCopies, next_status
 from streaming_app.groups.task_copies import TaskCopy
 
 START = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
-BEHIND, UNCOPIED = "StreamsGroupStandbyBehind", "StreamsGroupTaskWithoutCopy"
+RULE = "StreamsGroupStandbyBehind"
 
 
 def at(minutes: float) -> datetime:
@@ -42,19 +42,18 @@ def follow(*descriptions: Iterable[TaskCopy], standby_replicas: int | None = 1) 
     return status
 
 
-def find(status: GroupCopies, rule: str, **settings: Any) -> Finding | None:
-    rule_settings_of = AlertSettings.model_validate(settings).rule_settings_of()
+def find(status: GroupCopies) -> Finding | None:
     context = EvaluationContext(at(60), copies=(status,))
-    every = evaluate([], None, context, rule_settings_of)
-    found = every.get(ProblemKey(rule, "g"))
+    every = evaluate([], None, context, AlertSettings().rule_settings_of())
+    found = every.get(ProblemKey(RULE, "g"))
     if found:
-        assert json.loads(json.dumps(found.details)) == found.details
+        assert json.loads(json.dumps(found.evidence)) == found.evidence
         assert "\n" not in found.summary
     return found
 
 
-def since(status: GroupCopies, rule: str) -> datetime | None:
-    found = find(status, rule)
+def since(status: GroupCopies) -> datetime | None:
+    found = find(status)
     return found and found.since
 
 
@@ -73,28 +72,28 @@ def since(status: GroupCopies, rule: str) -> datetime | None:
     ids=["grows", "begins", "catches up", "does not", "not reported", "again", "caught up", "never reported"],
 )
 def test_a_standby_is_behind_since_it_last_came_nearer(lags: list[int | None], minute: int | None) -> None:
-    found = since(follow(*map(pair, lags)), BEHIND)
+    found = since(follow(*map(pair, lags)))
     assert found == (None if minute is None else at(minute))
 
 
 def test_the_group_s_acceptable_lag_counts_and_warm_ups_do_not() -> None:
-    assert find(follow(pair(60, acceptable_lag=50)), BEHIND)
-    assert not find(follow(pair(60_000, acceptable_lag=70_000)), BEHIND)
-    assert not find(follow([copy("a", "active"), copy("b", "warmup", lag=60_000)]), BEHIND)
-    assert not find(follow(pair(60_000)[:1], pair(60_000)[:1]), BEHIND)
+    assert find(follow(pair(60, acceptable_lag=50)))
+    assert not find(follow(pair(60_000, acceptable_lag=70_000)))
+    assert not find(follow([copy("a", "active"), copy("b", "warmup", lag=60_000)]))
+    assert not find(follow(pair(60_000)[:1], pair(60_000)[:1]))
 
 
 def test_standbys_that_are_behind_are_named_with_their_hosts() -> None:
     status = follow([copy("b", "standby", n, 50_000) for n in range(5)])
-    found = find(status, BEHIND)
+    found = find(status)
     assert found
     assert found.summary == (
         "g: 5 standbys not caught up since 2026-11-22 09:00:00 UTC: 0_0 at host-b, process b; "
         "0_1 at host-b, process b; 0_2 at host-b, process b; and 2 more"
     )
-    assert [one["task"] for one in found.details["standbys"]] == ["0_0", "0_1", "0_2", "0_3", "0_4"]
+    assert [one["task"] for one in found.evidence["standbys"]] == ["0_0", "0_1", "0_2", "0_3", "0_4"]
     named = {"task": "0_0", "member_id": "m-b", "host": "host-b", "process_id": "b", "least_lag": 50_000}
-    assert (found.details["standbys"][0], found.details["acceptable_lag"]) == (named, 10_000)
+    assert (found.evidence["standbys"][0], found.evidence["acceptable_lag"]) == (named, 10_000)
 
 
 ALONE = [copy("a", "active"), copy("b", "active", 1), copy("a", "standby", 1, 0)]
@@ -116,7 +115,7 @@ ALONE = [copy("a", "active"), copy("b", "active", 1), copy("a", "standby", 1, 0)
 def test_a_stateful_task_without_a_copy_in_another_process_is_found_if_the_group_wants_one(
     descriptions: list[list[TaskCopy]], standby_replicas: int | None, minute: int | None
 ) -> None:
-    found = find(follow(*descriptions, standby_replicas=standby_replicas), UNCOPIED)
+    found = find(follow(*descriptions, standby_replicas=standby_replicas))
     assert (found and found.since) == (None if minute is None else at(minute))
     if found:
         tasks = "1 task without a copy in another process: 0_0"
@@ -141,7 +140,7 @@ COPIED = [copy(one, "standby", number, 0) for number, one in enumerate("bca")]
 def test_fewer_standbys_than_are_asked_for_while_there_are_processes_for_them_is_an_info(
     standbys: list[TaskCopy], standby_replicas: int, found: tuple[str | None, str] | None
 ) -> None:
-    finding = find(follow([*THREE, *standbys], standby_replicas=standby_replicas), UNCOPIED)
+    finding = find(follow([*THREE, *standbys], standby_replicas=standby_replicas))
     assert (finding is None) == (found is None)
     if finding and found:
         assert (finding.since, finding.severity) == (at(0), found[0])

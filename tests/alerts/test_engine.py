@@ -9,23 +9,21 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from streaming_app.health.incidents import Incidents
 
-from streaming_app.alerts.engine import NO_HEALTH, StoredHealth
+from streaming_app.alerts.engine import UnsavedHealth
 from streaming_app.alerts.outbox import Failure
 from streaming_app.alerts.problem import FIRING, PENDING, RESOLVED, Delivery, Problem
 from streaming_app.alerts.survey import LostDescription
 from streaming_app.config.removed import REMOVED
 from streaming_app.groups.copies_status import next_status
 from streaming_app.groups.task_copies import TaskCopy
-from streaming_app.health.board import Change
 from streaming_app.health.history import Assignment, GroupHistory
-from streaming_app.health.verdict import Verdict
-from streaming_app.job_status import DifferingGroup, JobStatus
+from streaming_app.job_status import JobStatus
 from streaming_app.lag.group_lag import group_lags
 from streaming_app.lag.model import GroupTasks
 from streaming_app.lag.work import observe_work
 from tests.alerts.engine_rig import FAILED, OLD, PAGER, START, Rig, at, group
+from tests.alerts.examples import make_alert
 from tests.support.lag_harness import row
 
 
@@ -49,7 +47,6 @@ def lost(*group_ids: str) -> Any:
 
 TASK = {"subtopology_id": "0", "task_id": "0_0", "member_id": "m", "process_id": "p", "client_host": "10.0.0.1"}
 JOB = JobStatus(START, caught_up=True)
-DIFFERING = DifferingGroup("payments", OLD, 1, (("state", "Stable is not Empty"),))
 LOST = LostDescription("payments", "NOT_STORED", 0, OLD)
 STORM = {
     "payments": GroupHistory(assignments=[Assignment(at(number - 500), number, "unknown") for number in range(500)])
@@ -60,12 +57,11 @@ STORM = {
     ("observed", "rule"),
     [
         ({"job": replace(JOB, failing_since=OLD, failure="the query ended")}, "StreamsGroupsJobStopped"),
-        ({"differing_groups": (DIFFERING,)}, "StreamsGroupsSelfCheckFailed"),
-        ({"copies": (uncopied(),)}, "StreamsGroupTaskWithoutCopy"),
+        ({"copies": (uncopied(),)}, "StreamsGroupStandbyBehind"),
         ({"lag": lag("REWOUND", **TASK)}, "StreamsGroupOffsetsRewound"),
         ({"work": lost("payments")}, "StreamsGroupLosing"),
         ({"histories": STORM}, "StreamsGroupUnstable"),
-        ({"lost_descriptions": [LOST]}, "StreamsGroupDescriptionLost"),
+        ({"lost_descriptions": [LOST]}, FAILED),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else value,
 )
@@ -123,11 +119,15 @@ def test_what_was_not_sent_to_a_sink_that_is_not_configured_any_more_is_dropped(
 def test_open_alerts_of_rules_of_0_2_0_that_went_are_resolved_and_pending_ones_are_removed() -> None:
     rules = sorted(path[-1] for path in REMOVED if path[:2] == ("alerts", "rules") and len(path) == 3)
     sent = (Delivery(PAGER, FIRING, START, 1),)
-    fired = Problem("prod", "payments", "", "warning", FIRING, OLD, OLD, None, "", {}, sent)
-    pending = replace(fired, state=PENDING, group_id="other", opened_at=None, deliveries=())
+    fired = make_alert(severity="warning", since=OLD, opened_at=OLD, deliveries=sent)
+    pending = replace(fired, group_id="other", opened_at=None, deliveries=())
     rig = Rig({"group_wait": "0s"})
-    alerts = [replace(one, rule=rule) for one in (fired, pending) for rule in rules]
-    rig.table = {(one.key, one.since): one for one in alerts}
+    alerts = [
+        replace(one, rule=rule, subject=rule, alert_id=f"{rule} {one.group_id}")
+        for one in (fired, pending)
+        for rule in rules
+    ]
+    rig.table = {one.alert_id: one for one in alerts}
     rig.restart()
     rig.cycle(0, group(since=-90))
     assert [(one.rule, one.state, one.group_id) for one in rig.table.values()] == [
@@ -241,72 +241,15 @@ def test_a_broker_that_goes_away_resolves_no_alert_about_lag() -> None:
     stalled = {"StreamsGroupStalled"}
     assert pass_over(0, **behind) == stalled
     assert pass_over(30, **away) == stalled
-    health = rig.engine.unsaved_health
-    rig.restart(health=StoredHealth(health.verdicts, health.incidents))
+    rig.restart()
     known = {}
     assert pass_over(9_000, **away) == stalled
     assert pass_over(9_030, **behind) == stalled
     assert pass_over(9_060, lag=0, log_end_offset=5_090, committed_offset=5_090) == set()
 
 
-_STEPS = st.lists(
-    st.tuples(st.sets(st.sampled_from(["a", "b", "c"])), st.sampled_from(["lives", "restarts", "is ended"])),
-    min_size=1,
-    max_size=8,
-)
-
-
-@given(steps=_STEPS)
-def test_what_fires_of_verdicts_is_what_is_open_in_incidents(
-    steps: Sequence[tuple[set[str], str]],
-) -> None:
-    rig, health, ended = Rig(), NO_HEALTH, {}
-    incidents: dict[str, Any] = {}
-    for number, (losing, then) in enumerate(steps):
-        second = 400.0 * number
-        work = {name: lost(name)[name] for name in losing} | {
-            name: observe_work([row(group_id=name, lag=0, **TASK)], {}, {}, at(second).timestamp())[name]
-            for name in {"a", "b", "c"} - losing
-        }
-        groups = [group(group_id=name, since=-9e6) for name in "abc"]
-        rig.cycle(second, *groups, work=work, ended=ended)
-        unsaved = rig.engine.unsaved_health
-        incidents |= {one.incident_id: one for one in unsaved.incidents}
-        health = StoredHealth({**health.verdicts, **unsaved.verdicts}, tuple(incidents.values()))
-        firing = {one.incident_id: one.group_id for one in rig.table.values() if one.state == FIRING}
-        opened = {one.incident_id: one.groups[0] for one in incidents.values() if one.ended_at is None}
-        assert firing == opened == {one.incident_id: one.groups[0] for one in rig.engine.incidents}
-        if then == "restarts":
-            rig.restart(health=health)
-        if then == "is ended" and opened:
-            ended |= {next(iter(opened)): "retired"}
-
-
-def test_an_incident_fires_for_each_of_its_groups_whose_rule_is_on() -> None:
-    missing = {"reason": "MISSING_SOURCE_TOPICS: Source topics orders are missing."}
-    bad = [Change(name, Verdict("Down", OLD, OLD, "why", "critical", missing), OLD) for name in ("a", "b")]
-    (incident,) = [one for one in Incidents("prod").step(bad, START) if one.groups == ("a", "b")]
-    off = {"groups": "a", "rules": {"StreamsGroupDown": {"enabled": False}}}
-    rig = Rig(settings={"overrides": [off]})
-    rig.restart(health=StoredHealth({}, [incident]))
-    rig.cycle(0)
-    (alert,) = rig.table.values()
-    assert (alert.incident_id, alert.group_id) == (incident.incident_id, "b")
-    assert (alert.details["cause"], alert.details["scope"]) == ("missing_topic", "orders")
-    assert alert.summary.startswith("b is Down")
-
-
 LATE = 120.0
 READ = JobStatus(OLD, caught_up=True, caught_up_at=START)
-
-
-def stored(health: StoredHealth, rig: Rig) -> StoredHealth:
-    """Return what is stored after an engine has given what was not, and note that it is."""
-    unsaved = rig.engine.unsaved_health
-    rig.engine.saved_health(unsaved)
-    verdicts = {**health.verdicts, **unsaved.verdicts}
-    incidents = {one.incident_id: one for one in (*health.incidents, *unsaved.incidents)}
-    return StoredHealth({name: verdicts[name] for name in verdicts.keys() - unsaved.gone}, tuple(incidents.values()))
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -339,45 +282,41 @@ def test_groups_are_judged_by_records_that_are_read_up_to_now(job: JobStatus | N
     verdicts = {name: one.verdict for name, one in rig.engine.verdicts.items()}
     assert verdicts == ({"payments": "Losing"} if is_judged else {})
     assert [one.group_id for one in rig.engine.unsaved_health.changes] == ["payments"] * is_judged
-    incident = rig.engine.incident_of("payments")
-    assert list(rig.engine.incidents) == [incident] * is_judged
+    assert (rig.engine.problem_with("payments") is not None) == is_judged
 
 
-def test_an_incident_stays_open_while_records_are_read_late() -> None:
-    rig = Rig()
+def test_a_problem_stays_as_it_is_while_records_are_read_late() -> None:
+    rig = Rig({"group_wait": "0s"})
     rig.cycle(0, group(), job=READ, work=lost("payments"))
-    before = rig.engine.incidents
+    before = rig.engine.problem_with("payments")
     assert before
     well = observe_work([row(lag=0)], {}, {}, at(9_000).timestamp())
     rig.cycle(9_000, group(), job=READ, work=well)
-    assert rig.engine.incidents == before
+    assert rig.engine.problem_with("payments") == before
     assert rig.engine.verdicts["payments"].verdict == "Losing"
 
 
 def test_the_verdict_of_a_group_that_is_gone_is_removed_and_no_other_one() -> None:
     rig = Rig()
     rig.cycle(0, group(), group(group_id="other"))
-    health = stored(NO_HEALTH, rig)
-    assert health.verdicts.keys() == {"payments", "other"}
+    assert rig.verdicts.keys() == {"payments", "other"}
     rig.cycle(5, replace(group(), deleted_at=at(5), state="Dead"), group(group_id="other"))
-    health = stored(health, rig)
     rig.cycle(9e6, group(group_id="other"))
-    health = stored(health, rig)
-    assert health.verdicts.keys() == rig.engine.verdicts.keys() == {"other"}
+    assert rig.verdicts.keys() == rig.engine.verdicts.keys() == {"other"}
 
 
 def test_what_changed_of_health_while_it_was_stored_is_still_unsaved() -> None:
     rig = Rig()
     rig.step(0, group(), work=lost("payments"))
     storing = rig.engine.unsaved_health
-    (incident,) = rig.engine.incidents
-    rig.step(5, group(), work=lost("payments"), ended={incident.incident_id: "retired"})
+    (problem,) = rig.engine.problems
+    rig.step(5, group(), work=lost("payments"), ended={problem.alert_id: "retired"})
     rig.engine.saved_health(storing)
     unsaved = rig.engine.unsaved_health
-    assert [one.ended_by for one in unsaved.incidents] == ["retired"]
+    assert [one.ended_by for one in rig.engine.unsaved.changed] == ["retired"]
     assert list(unsaved.verdicts) == [one.group_id for one in unsaved.changes] == ["payments"]
     rig.engine.saved_health(unsaved)
-    assert rig.engine.unsaved_health == type(unsaved)(changes=())
+    assert rig.engine.unsaved_health == UnsavedHealth()
 
 
 def test_what_is_about_new_groups_with_alerts_is_sent_after_everything_else() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from itertools import pairwise
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 
 from streaming_app.alerts import evaluate as evaluation
 from streaming_app.alerts.evaluate import evaluate
+from streaming_app.alerts.lag_findings import find_rewound
 from streaming_app.alerts.problem import Finding, ProblemKey
 from streaming_app.alerts.rule import EvaluationContext
 from streaming_app.config.alerts import AlertSettings
@@ -62,7 +62,7 @@ def find(
     assert {key.group_id for key in found} <= {group_id}
     one = found.get(ProblemKey(rule, group_id))
     if one:
-        assert json.loads(json.dumps(one.details)) == one.details
+        assert json.loads(json.dumps(one.evidence)) == one.evidence
         assert "\n" not in one.summary
     return one
 
@@ -130,16 +130,15 @@ def test_an_alert_about_offsets_that_went_back_stays_while_nothing_is_known(rows
 def test_a_rule_that_fails_for_the_lag_of_a_group_keeps_its_alert_and_those_of_other_groups(
     monkeypatch: pytest.MonkeyPatch, failed_rules: list[FailedRule]
 ) -> None:
-    def fails(lag: GroupLag, *rest: Any) -> Finding | None:
+    def fails(lag: GroupLag, context: EvaluationContext) -> Finding | None:
         if lag.group_id == GROUP:
             raise ZeroDivisionError("no")
-        return rule.find(lag, *rest)
+        return find_rewound(lag, context)
 
-    (rule,) = evaluation.RULES_FOR_LAG
     rig = Rig()
     both = follow([rewound(), rewound(group_id="other")])
     rig.cycle(0, group(), group(group_id="other"), lag=both)
-    monkeypatch.setattr(evaluation, "RULES_FOR_LAG", (replace(rule, find=fails),))
+    monkeypatch.setattr(evaluation, "find_rewound", fails)
     rig.cycle(60, group(), group(group_id="other"), lag=both)
     assert {(one.rule, one.group_id) for one in rig.engine.problems} == {
         (REWOUND, GROUP),

@@ -79,7 +79,8 @@ class Sending:
 
 
 def of(group_id: str, **other: Any) -> Problem:
-    return make_alert("chat", group_id=group_id, **other)
+    rule = other.setdefault("rule", "not-ready")
+    return make_alert("chat", alert_id=f"{rule} {group_id}", group_id=group_id, **other)
 
 
 @pytest.mark.parametrize(

@@ -10,22 +10,14 @@ from typing import Any
 
 import pytest
 
-from streaming_app.alerts.evaluate import (
-    RULES,
-    RULES_FOR_CLUSTER,
-    RULES_FOR_COPIES,
-    RULES_FOR_DIFFERING_GROUPS,
-    RULES_FOR_GROUPS,
-    RULES_FOR_INCIDENTS,
-    RULES_FOR_JOB,
-    RULES_FOR_LAG,
-    RULES_FOR_LOST_DESCRIPTIONS,
-    evaluate,
-)
+from streaming_app.alerts.catalog import GROUP_ID, HEALTH_RULES, rules
+from streaming_app.alerts.evaluate import GROUP_RULES, evaluate
+from streaming_app.alerts.job_findings import FINDINGS
 from streaming_app.alerts.problem import Finding, ProblemKey
-from streaming_app.alerts.rule import GROUP_ID, EvaluationContext, RuleSettings
+from streaming_app.alerts.rule import EvaluationContext
+from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.job_status import DifferingGroup, DiskSpace, FailingSink, JobStatus, OffsetsStatus
+from streaming_app.job_status import DiskSpace, FailingSink, JobStatus, OffsetsStatus
 from tests.support.healthy_group import healthy_group
 
 NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
@@ -33,6 +25,7 @@ LONG_AGO = NOW - timedelta(days=30)
 CONTEXT = EvaluationContext(NOW, descriptions_since=LONG_AGO)
 HEALTHY = healthy_group(LONG_AGO)
 GROUP = HEALTHY.group_id
+rule_settings_of = AlertSettings().rule_settings_of()
 RUNNING = JobStatus(started_at=LONG_AGO, caught_up=True, last_success_at=NOW)
 
 
@@ -40,19 +33,14 @@ def ago(**duration: float) -> datetime:
     return NOW - timedelta(**duration)
 
 
-def rule_settings_of(_group_id: str | None) -> dict[str, RuleSettings]:
-    return {name: rule.default_settings for name, rule in RULES.items()}
-
-
 def find(group: GroupSnapshot, context: EvaluationContext = CONTEXT) -> dict[str, Finding]:
-    return {key.rule: finding for key, finding in evaluate([group], None, context, rule_settings_of).items()}
+    return {key.subject: finding for key, finding in evaluate([group], None, context, rule_settings_of).items()}
 
 
 def find_in_job(job: JobStatus, context: EvaluationContext = CONTEXT) -> dict[str, Finding]:
-    return {key.rule: finding for key, finding in evaluate([], job, context, rule_settings_of).items()}
+    return {key.subject: finding for key, finding in evaluate([], job, context, rule_settings_of).items()}
 
 
-SELF_CHECK = "StreamsGroupsSelfCheckFailed"
 NEVER_STORED = {"description_status": "NEVER_STORED", "stored_description_epoch": -1}
 EMPTY = {"state": "Empty", "member_count": 0}
 
@@ -81,22 +69,25 @@ WRONG: dict[str, list[tuple[dict[str, Any], datetime, str]]] = {
             "that the broker did not ask for; 2 descriptions in total",
         )
     ],
-    "StreamsGroupDescriptionNotSolicited": [
-        ({**NEVER_STORED, "updated_at": ago(hours=1)}, ago(hours=1), "every member is offline"),
-        (
-            {**NEVER_STORED, "stale_member_count": 2, "updated_at": ago(hours=1)},
-            ago(hours=1),
-            "2 of 3 members run a topology older than epoch 0, and the others are offline",
-        ),
-    ],
     "StreamsGroupDescriptionFailed": [
         (
             {"description_status": "FAILED", "failed_description_epoch": 0, "description_since": ago(hours=2)},
             ago(hours=2),
             "rejected the topology description of epoch 0",
-        )
+        ),
+        (
+            {
+                "description_status": "UNCERTAIN",
+                "stored_description_epoch": -2,
+                "solicitable": True,
+                "description_since": ago(hours=1),
+            },
+            ago(hours=1),
+            "does not complete",
+        ),
     ],
     "StreamsGroupDescriptionMissing": [
+        ({**NEVER_STORED, "updated_at": ago(hours=1)}, ago(hours=1), "every member is offline"),
         (
             {**NEVER_STORED, "solicitable": True, "description_since": ago(hours=2)},
             ago(hours=2),
@@ -107,18 +98,6 @@ WRONG: dict[str, list[tuple[dict[str, Any], datetime, str]]] = {
             ago(hours=1),
             "of epoch 1 arrives; the broker has only the one of epoch 0",
         ),
-    ],
-    "StreamsGroupDescriptionUncertain": [
-        (
-            {
-                "description_status": "UNCERTAIN",
-                "stored_description_epoch": -2,
-                "solicitable": True,
-                "description_since": ago(hours=1),
-            },
-            ago(hours=1),
-            "does not complete",
-        )
     ],
 }
 CASES = [pytest.param(rule, *case, id=f"{rule}-{n}") for rule, cases in WRONG.items() for n, case in enumerate(cases)]
@@ -134,11 +113,6 @@ WRONG_JOB: dict[str, list[tuple[dict[str, Any], datetime, str]]] = {
             ago(minutes=3),
             "no broker responds; its stream fails: timeout",
         ),
-    ],
-    "StreamsGroupsJobBehind": [
-        ({"behind": 54_321, "behind_since": ago(minutes=6)}, ago(minutes=6), "by at least 50,000 offsets")
-    ],
-    "StreamsGroupsOffsetsStopped": [
         (
             {"offsets": OffsetsStatus(last_success_at=NOW, failing_since=ago(minutes=30), failure="disk full")},
             ago(minutes=30),
@@ -152,15 +126,16 @@ WRONG_JOB: dict[str, list[tuple[dict[str, Any], datetime, str]]] = {
             "the ends of the logs are not known: no broker answered",
         ),
     ],
-    "StreamsGroupsUndecodableRecords": [
-        ({"quarantined": 1, "quarantined_at": ago(hours=23)}, ago(hours=23), "1 record could not be decoded")
+    "StreamsGroupsJobBehind": [
+        ({"behind": 54_321, "behind_since": ago(minutes=6)}, ago(minutes=6), "by at least 50,000 offsets")
     ],
-    "StreamsGroupsLogTruncated": [
+    "StreamsGroupsUndecodableRecords": [
+        ({"quarantined": 1, "quarantined_at": ago(hours=23)}, ago(hours=23), "1 record could not be decoded"),
         (
             {"truncated_at": ago(hours=2), "truncated": "partition 3 of __consumer_offsets, offsets 120 to 179"},
             ago(hours=2),
             "partition 3 of __consumer_offsets, offsets 120 to 179",
-        )
+        ),
     ],
     "StreamsGroupsNotificationsFailing": [
         (
@@ -181,23 +156,20 @@ JOB_CASES = [
     pytest.param(rule, *case, id=f"{rule}-{n}") for rule, cases in WRONG_JOB.items() for n, case in enumerate(cases)
 ]
 DIFFERENCES = [wrong for cases in WRONG.values() for wrong, _, _ in cases]
-OTHERS = (RULES_FOR_COPIES, RULES_FOR_LAG, RULES_FOR_INCIDENTS, RULES_FOR_LOST_DESCRIPTIONS)
+OTHERS = {"StreamsGroupStandbyBehind", "StreamsGroupOffsetsRewound", *HEALTH_RULES}
+"""Rules about groups with cases in other tests."""
 
 
 def test_every_rule_has_a_case() -> None:
-    in_other_tests = {"StreamsGroupsDescriptionsMissing"}
-    in_other_tests |= {rule.name for rules in OTHERS for rule in rules}
-    assert {*WRONG, *WRONG_JOB, *in_other_tests, SELF_CHECK} == {*RULES}
-    kinds = (RULES_FOR_GROUPS, RULES_FOR_CLUSTER, RULES_FOR_JOB, RULES_FOR_DIFFERING_GROUPS)
-    kinds = (*kinds, *OTHERS)
-    assert len(RULES) == sum(map(len, kinds))
+    assert {*WRONG, *WRONG_JOB, *OTHERS} == {*rules()}
+    assert (WRONG.keys(), WRONG_JOB.keys()) == ({rule.name for rule in GROUP_RULES}, FINDINGS.keys())
 
 
 @pytest.mark.parametrize("hours", [23, 25])
 def test_what_happened_more_than_a_day_ago_is_no_finding(hours: float) -> None:
     then = ago(hours=hours)
     job = replace(RUNNING, quarantined=1, quarantined_at=then, truncated_at=then)
-    assert len(find_in_job(job)) == (2 if hours < 24 else 0)
+    assert len(find_in_job(job)) == (hours < 24)
 
 
 def test_a_healthy_group_and_a_running_job_have_no_findings() -> None:
@@ -210,9 +182,9 @@ def check(found: Callable[[EvaluationContext], Finding], since: datetime, words:
     assert finding.since == since
     assert words in finding.summary
     assert "\n" not in finding.summary
-    assert (finding.summary, finding.details) == (later.summary, later.details)
-    assert json.loads(json.dumps(finding.details)) == finding.details
-    assert None not in finding.details.values()
+    assert (finding.summary, finding.evidence) == (later.summary, later.evidence)
+    assert json.loads(json.dumps(finding.evidence)) == finding.evidence
+    assert None not in finding.evidence.values()
 
 
 @pytest.mark.parametrize(("rule", "wrong", "since", "words"), CASES)
@@ -259,17 +231,17 @@ def test_a_similar_but_normal_group_has_no_findings(normal: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize(
-    ("wrong", "details"),
+    ("wrong", "evidence"),
     [
         ({"brokers_away_since": ago(minutes=10)}, {"causes": ["brokers_away"]}),
         ({"failing_since": ago(minutes=10), "failure": "no"}, {"causes": ["failing"], "failure": "no"}),
     ],
 )
-def test_what_stops_the_whole_job_is_one_alert(wrong: dict[str, Any], details: dict[str, Any]) -> None:
+def test_what_stops_the_whole_job_is_one_alert(wrong: dict[str, Any], evidence: dict[str, Any]) -> None:
     failing = OffsetsStatus(last_success_at=NOW, failing_since=ago(minutes=30), failure="disk full")
     job = replace(RUNNING, offsets=failing, lag_failing_since=ago(minutes=9), **wrong)
     (one,) = find_in_job(job).items()
-    assert (one[0], one[1].details) == ("StreamsGroupsJobStopped", details)
+    assert (one[0], one[1].evidence) == ("StreamsGroupsJobStopped", evidence)
 
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -285,50 +257,12 @@ def test_a_disk_is_almost_full_below_a_part_of_it_but_not_while_ten_gibibytes_ar
     assert full == [False, True]
 
 
-FIELDS = (
-    ("group_epoch", "3 in the tables, 4 on the broker"),
-    ("state", "Empty in the tables, Stable on the broker"),
-    ("members[m]", "absent in the tables, present on the broker"),
-)
-DIFFERING = DifferingGroup("other", ago(minutes=9), 5, FIELDS)
-REPAIRED = replace(DIFFERING, repair="its records were read again", agreed_at=ago(minutes=59))
-
-
-@pytest.mark.parametrize(
-    ("group", "words", "details"),
-    [
-        (DIFFERING, "differ from the broker in group_epoch, state, members[m] and 2 more", {}),
-        (
-            REPAIRED,
-            "and 2 more, until 2026-11-21 02:13:00 UTC; its records were read again",
-            {"repair": "its records were read again", "agreed_at": "2026-11-21T02:13:00+00:00"},
-        ),
-    ],
-    ids=["differs", "repaired"],
-)
-def test_a_group_that_differs_from_the_broker_is_found_without_being_in_the_tables_and_for_an_hour_after(
-    group: DifferingGroup, words: str, details: dict[str, Any]
-) -> None:
-    def found(context: EvaluationContext) -> Finding | None:
-        differing = replace(context, differing_groups=(group,))
-        return evaluate([], None, differing, rule_settings_of).get(ProblemKey(SELF_CHECK, "other"))
-
-    finding = found(CONTEXT)
-    assert finding
-    check(lambda context: found(context) or finding, group.since, words)
-    assert finding.details == {"fields": dict(FIELDS), "field_count": 5, **details}
-    later = [found(replace(CONTEXT, now=NOW + timedelta(seconds=seconds))) for seconds in (59, 60)]
-    assert later == [finding, None if group.agreed_at else finding]
-
-
 def test_without_a_plugin_no_description_is_missing() -> None:
-    wrong = [
-        case for rule in WRONG if "Missing" in rule or "Uncertain" in rule or "NotSol" in rule for case in WRONG[rule]
-    ]
+    wrong = [case for rule in WRONG if "Missing" in rule for case in WRONG[rule]]
     without = replace(CONTEXT, descriptions_since=None)
-    assert len(wrong) > 3
+    assert len(wrong) > 2
     found = {name for difference, _, _ in wrong for name in find(replace(HEALTHY, **difference), without)}
-    assert found == {"StreamsGroupMembersStale"}  # which says so itself where nothing asks for descriptions
+    assert found == set()
 
 
 def test_for_an_old_group_a_new_plugin_counts_from_its_configuration() -> None:
@@ -348,7 +282,7 @@ def test_a_disabled_rule_and_an_ignored_group_have_no_findings() -> None:
     wrong = [replace(HEALTHY, description_status="FAILED", group_id=name) for name in ("a", "b", "c")]
     enabled = {
         "a": rule_settings_of(None),
-        "b": {"StreamsGroupDown": RULES["StreamsGroupDown"].default_settings},
+        "b": {"StreamsGroupDown": rule_settings_of(None)["StreamsGroupDown"]},
         "c": {},
         None: {},
     }
@@ -366,16 +300,14 @@ def test_a_broker_whose_clock_is_ahead_causes_no_error() -> None:
 
 
 def test_every_rule_is_documented() -> None:
-    of_groups = {rule.name for rules in (RULES_FOR_GROUPS, *OTHERS) for rule in rules}
-    for name, rule in RULES.items():
-        assert name.startswith("StreamsGroups") == (name not in of_groups)
+    for name, rule in rules().items():
+        assert name.startswith("StreamsGroups") == (name in FINDINGS)
         assert rule.severity in {"info", "warning", "critical"}
         assert rule.meaning.endswith(".")
         assert rule.queries
         assert rule.steps
-        assert all(threshold.about and threshold.default > 0 for threshold in rule.thresholds.values())
 
 
 def test_a_quote_in_a_group_id_is_escaped_in_the_queries() -> None:
-    queries = RULES["StreamsGroupDown"].queries_for("o'hara").values()
+    queries = rules()["StreamsGroupDown"].queries_for("o'hara").values()
     assert ["group_id = 'o''hara'" in sql and GROUP_ID not in sql for sql in queries] == [True] * len(queries) != []

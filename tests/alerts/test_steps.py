@@ -17,17 +17,15 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from streaming_app.health.incidents import Incidents
 
 import streaming_app
 from streaming_app.alerts.evaluate import evaluate
-from streaming_app.alerts.problem import FIRING
+from streaming_app.alerts.problem import FIRING, HEALTH, Finding, ProblemKey
+from streaming_app.alerts.problems import Problems
 from streaming_app.alerts.rule import EvaluationContext
 from streaming_app.alerts.survey import survey_cluster
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.health.board import Change
-from streaming_app.health.verdict import Verdict
 from streaming_app.notify import message, webhook
 from streaming_app.notify.message import AlertGroup
 from streaming_app.queries import output
@@ -103,7 +101,7 @@ def test_rules_take_steps_in_proportion_to_the_text(part: str) -> None:
 
 FORMATTERS: dict[str, Callable[[str], Any]] = {
     "title": lambda text: message.format_title(alert(text), FIRING),
-    "summary": lambda text: message.format_summary(alert(text)),
+    "summary": lambda text: message.format_summary(alert(text), FIRING),
     "message": lambda text: message.format_message(alert(text), FIRING, text),
     "names of several": lambda text: message.format_names(several(text)),
     "message of several": lambda text: message.format_group_message(several(text)),
@@ -116,7 +114,7 @@ FORMATTERS: dict[str, Callable[[str], Any]] = {
 
 
 def alert(text: str) -> Any:
-    return make_alert("sink", group_id=text, summary=text, details={"reason": text, "names": [text, text]})
+    return make_alert("sink", group_id=text, summary=text, evidence={"reason": text, "names": [text, text]})
 
 
 def several(text: str) -> AlertGroup:
@@ -137,20 +135,19 @@ class Name(str):
         return super().__hash__()
 
 
-@pytest.mark.parametrize("scope", ["gone", "gone-{}"])
-def test_incidents_take_steps_in_proportion_to_the_groups(scope: str) -> None:
-    """A flood of groups that are stuck, under one cause or each of its own."""
-
-    def flood(groups: int, verdict: str, severity: str | None) -> list[Change]:
-        reason = f"MISSING_SOURCE_TOPICS: Source topics {scope} are missing."
-        found = (Verdict(verdict, NOW, NOW, "", severity, {"reason": reason.format(n)}) for n in range(groups))
-        return [Change(Name(str(number)), one, one.at) for number, one in enumerate(found)]
+@pytest.mark.parametrize("cause", ["gone", "gone-{}"])
+def test_problems_take_steps_in_proportion_to_the_groups(cause: str) -> None:
+    """A flood of groups that are stuck, with one cause or each of its own."""
 
     def call(groups: int) -> None:
-        incidents = Incidents("prod")
-        incidents.step(flood(groups, "Down", "critical"), NOW)
-        incidents.step(flood(groups, "Ok", None), NOW)
-        assert incidents.open() == []
+        problems = Problems("prod", SETTINGS)
+        keys = [ProblemKey(HEALTH, Name(str(number))) for number in range(groups)]
+        for number, key in enumerate(keys):
+            found = problems.cause_of([cause.format(number)])
+            problems.found(key, "StreamsGroupDown", Finding(NOW, "stuck", cause=found), NOW)
+        for key in keys:
+            problems.over(key, NOW, "Ok")
+        assert problems.open == {}
 
     assert steps(lambda: call(400)) < 2.5 * steps(lambda: call(200))
 

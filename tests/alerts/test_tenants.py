@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from streaming_app.alerts import evaluate as evaluation
-from streaming_app.alerts.evaluate import evaluate, is_held
+from streaming_app.alerts import job_findings
+from streaming_app.alerts.evaluate import evaluate, is_unknown
 from streaming_app.alerts.problem import ProblemKey
 from streaming_app.alerts.rule import EvaluationContext
 from streaming_app.config.alerts import AlertSettings
@@ -48,13 +49,13 @@ def test_an_alert_that_is_open_is_not_resolved_since_other_groups_came() -> None
     flood = [stuck(f"!{number:04}", 5) for number in range(100)]
     key = ProblemKey(SET_ASIDE, "!0099")
     assert key not in find(flood, max_new_groups=10)
-    assert key in find(flood, max_new_groups=10, open_alerts={key})
+    assert key in find(flood, max_new_groups=10, open_problems={key})
 
 
 def test_open_alerts_of_a_flood_take_no_place_of_a_group_that_came_before_it() -> None:
     flood = [stuck(f"!{number:04}", 1) for number in range(100)]
     opened = {ProblemKey(SET_ASIDE, f"!{number:04}") for number in range(10)}
-    found = find([*flood, stuck("orders", 2)], max_new_groups=10, open_alerts=opened)
+    found = find([*flood, stuck("orders", 2)], max_new_groups=10, open_problems=opened)
     assert ProblemKey(SET_ASIDE, "orders") in found
     assert opened <= found.keys()
 
@@ -64,7 +65,7 @@ def test_an_alert_about_a_group_that_is_set_aside_says_so() -> None:
     aside = replace(stuck("payments", 48), **failed)
     whole = replace(stuck("clicks", 48), **failed, set_aside_reason=None)
     found = find([aside, whole], descriptions_since=NOW - timedelta(days=9))
-    cuts = {(key.rule, key.group_id): one.details.get("cut") for key, one in found.items()}
+    cuts = {(key.subject, key.group_id): one.evidence.get("cut") for key, one in found.items()}
     assert cuts[FAILED, "payments"] == "it is set aside: its row is as it was before"
     assert cuts[FAILED, "clicks"] is None
     assert cuts[SET_ASIDE, "payments"] is None
@@ -75,7 +76,7 @@ def test_a_rule_that_fails_for_a_group_sets_it_aside_and_holds_its_alerts(
     monkeypatch: pytest.MonkeyPatch, length: int, failed_rules: list[FailedRule]
 ) -> None:
     bad = "b" * length
-    rule = next(one for one in evaluation.RULES_FOR_GROUPS if one.name == FAILED)
+    rule = next(one for one in evaluation.GROUP_RULES if one.name == FAILED)
 
     def fails(group: GroupSnapshot, *rest: Any) -> Any:
         if group.group_id == bad:
@@ -83,7 +84,7 @@ def test_a_rule_that_fails_for_a_group_sets_it_aside_and_holds_its_alerts(
         return find_failed(group, *rest)
 
     find_failed = rule.find
-    monkeypatch.setattr(evaluation, "RULES_FOR_GROUPS", (replace(rule, find=fails),))
+    monkeypatch.setattr(evaluation, "GROUP_RULES", (rule._replace(find=fails),))
     evaluation._applicable_rules.cache_clear()
     try:
         context = EvaluationContext(NOW)
@@ -94,8 +95,8 @@ def test_a_rule_that_fails_for_a_group_sets_it_aside_and_holds_its_alerts(
         evaluation._applicable_rules.cache_clear()
     assert ProblemKey(FAILED, "orders") in found
     assert f"{FAILED} failed: ZeroDivisionError" in found[ProblemKey(SET_ASIDE, bad)].summary
-    assert is_held(ProblemKey(FAILED, bad), context)
-    assert not is_held(ProblemKey(FAILED, "orders"), context)
+    assert is_unknown(ProblemKey(FAILED, bad), None, context)
+    assert not is_unknown(ProblemKey(FAILED, "orders"), None, context)
     assert failed_rules == [(FAILED, bad)]
     failed_rules.clear()
 
@@ -104,8 +105,7 @@ def test_a_rule_about_the_job_that_fails_is_an_error_of_the_evaluation(monkeypat
     def fails(*_: Any) -> Any:
         raise ZeroDivisionError
 
-    (first, *rest) = evaluation.RULES_FOR_JOB
-    monkeypatch.setattr(evaluation, "RULES_FOR_JOB", (replace(first, find=fails), *rest))
+    monkeypatch.setattr(job_findings, "FINDINGS", {"StreamsGroupsJobStopped": fails})
     with pytest.raises(ZeroDivisionError):
         evaluate([], JobStatus(NOW), EvaluationContext(NOW), SETTINGS)
 
@@ -113,7 +113,6 @@ def test_a_rule_about_the_job_that_fails_is_an_error_of_the_evaluation(monkeypat
 def test_a_rule_that_is_not_enabled_does_not_end_the_evaluation_of_those_after_it() -> None:
     failing = JobStatus(NOW - timedelta(days=9), caught_up=True, failing_since=NOW - timedelta(days=1), failure="no")
     (stopped,) = evaluate([], failing, EvaluationContext(NOW), SETTINGS)
-    rules = [rule.name for rule in evaluation.RULES_FOR_JOB]
-    before = rules[: rules.index(stopped.rule)]
-    off = AlertSettings.model_validate({"rules": {name: {"enabled": False} for name in before}}).rule_settings_of()
+    others = [name for name in job_findings.FINDINGS if name != stopped.subject]
+    off = AlertSettings.model_validate({"rules": {name: {"enabled": False} for name in others}}).rule_settings_of()
     assert list(evaluate([], failing, EvaluationContext(NOW), off)) == [stopped]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -12,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
-from streaming_app.alerts.evaluate import RULES, evaluate
+from streaming_app.alerts.evaluate import evaluate
 from streaming_app.alerts.notification_queue import Grouping
 from streaming_app.alerts.outbox import Backoff, Outboxes
-from streaming_app.alerts.rule import EvaluationContext, RuleSettings
+from streaming_app.alerts.rule import EvaluationContext
 from streaming_app.alerts.survey import DescriptionSupport, survey_cluster
 from streaming_app.alerts.watched import WatchedGroups
 from streaming_app.config.alerts import AlertSettings
@@ -54,8 +53,7 @@ steps = st.lists(
 )
 
 
-def settings_of(_group_id: str | None) -> Mapping[str, RuleSettings]:
-    return {name: rule.default_settings for name, rule in RULES.items()}
+settings_of = AlertSettings().rule_settings_of()
 
 
 @given(steps)
@@ -99,10 +97,8 @@ class Counted(dict[str, GroupSnapshot]):
 
 @pytest.mark.parametrize("status", ["CURRENT", "NEVER_STORED"])
 def test_a_step_looks_at_no_group_that_has_not_changed(status: str) -> None:
-    settings = AlertSettings()
-    policy, outboxes = settings.notify_policy([]), Outboxes((), Grouping(), Backoff())
-    engine_settings = EngineSettings("c", settings.rule_settings_of(), policy)
-    engine = AlertEngine(engine_settings, (), outboxes, DescriptionSupport("never"))
+    outboxes = Outboxes((), Grouping(), Backoff())
+    engine = AlertEngine(EngineSettings("c", settings_of), (), outboxes, DescriptionSupport("never"))
     groups = Counted(
         (name, replace(healthy_group(OLD), group_id=name, description_status=status))
         for name in (f"app-{n}" for n in range(1_000))

@@ -31,7 +31,6 @@ from tests.histories.twins import TWIN_INCIDENTS
 from tests.histories.verdict_histories import VERDICT_INCIDENTS
 
 STEADY_LOOP = (300.0,) * 100
-MANY_DESCRIPTIONS = "GroupDescriptionFailed"
 
 INCIDENTS = (
     *LAG_INCIDENTS,
@@ -222,13 +221,13 @@ INCIDENTS = (
     ),
     incident(
         "The plugin's store is down while thirty applications start",
-        MANY_DESCRIPTIONS,
+        "GroupDescriptionFailed",
         do(0, "set_plugin", mode="failing"),
         *(start([f"a{n}"], BEGINS + n * 20, group=f"app-{n}") for n in range(30)),
     ),
     incident(
         "The plugin rejects the descriptions of thirty applications",
-        MANY_DESCRIPTIONS,
+        "GroupDescriptionFailed",
         do(0, "set_plugin", mode="rejected"),
         *(start([f"a{n}"], BEGINS + n * 0.05, group=f"app-{n}") for n in range(30)),
     ),

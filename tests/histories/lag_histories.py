@@ -77,7 +77,7 @@ LAG_ORDINARY = (
         start(names(1), BEGINS + 600),
         do(BEGINS + 540, "change", capacity=10.42),
         hours=6.6,
-        settings={"rules": {"StreamsGroupDown": {"after": "12m"}}},
+        settings={"rules": {"StreamsGroupDown": {"for": "12m"}}},
     ),
     ordinary(
         "Offsets are reset to the beginning with Kafka's tools while the application is stopped",

@@ -97,7 +97,7 @@ OPERATED_ORDINARY = (
         *(stop(names(2), BEGINS + n * 4 * HOUR) + start(names(2), BEGINS + n * 4 * HOUR + 480) for n in range(3)),
         hours=12,
         topics=FEW,
-        settings={"overrides": [{"groups": "app", "rules": {"StreamsGroupDown": {"after": "10m"}}}]},
+        settings={"overrides": [{"groups": "app", "rules": {"StreamsGroupDown": {"for": "10m"}}}]},
     ),
     # Nodes
     ordinary(

@@ -133,7 +133,7 @@ ORDINARY = (
         "A job of five minutes every hour, which may be away for so long",
         [one for n in range(48) for one in (*start(["job"], n * HOUR + 60), *stop(["job"], n * HOUR + 360))],
         hours=48,
-        settings={"overrides": [{"groups": "app", "rules": {"StreamsGroupDown": {"after_unknown": "70m"}}}]},
+        settings={"overrides": [{"groups": "app", "rules": {"StreamsGroupDown": {"for": "70m"}}}]},
     ),
     ordinary(
         "An application that runs in office hours",
@@ -174,7 +174,7 @@ ORDINARY = (
         "An override that matches every group, during a rolling restart",
         steady(6),
         roll(names(6), BEGINS, 60, 30),
-        settings={"overrides": [{"groups": ".*", "rules": {"StreamsGroupDown": {"after": "4m"}}}]},
+        settings={"overrides": [{"groups": ".*", "rules": {"StreamsGroupDown": {"for": "4m"}}}]},
     ),
     # Copies of tasks
     ordinary(

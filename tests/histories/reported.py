@@ -37,6 +37,15 @@ from tests.histories.history import (
 )
 
 
+def _commits_rarely() -> Operations:
+    """Start an application that commits every ten minutes, and release it."""
+    return [
+        *steady(2),
+        *do(TRAFFIC, "read", commit_interval=600.0),
+        *replace_pods(names(2), names(2, "new"), BEGINS, 60),
+    ]
+
+
 def _thread_replaced(instance: str, at: float, every: float, times: int) -> Operations:
     """Let the thread of an instance die and be replaced: the old member stays until its session ends."""
     return [
@@ -117,12 +126,11 @@ REPORTED_ORDINARY = (
         topics=TOPICS,
     ),
     ordinary(
-        "An application that commits every ten minutes is started, and released once a day",
-        steady(2),
-        do(TRAFFIC, "read", commit_interval=600.0),
-        replace_pods(names(2), names(2, "new"), BEGINS, 60),
+        "An application that commits every ten minutes, as declared, is started, and released once a day",
+        _commits_rarely(),
         hours=10,
         topics=FEW,
+        settings={"overrides": [{"groups": "app", "rules": {"StreamsGroupStalled": {"for": "20m"}}}]},
     ),
     ordinary(
         "An application moves to another cluster: producers first, then it is drained and stopped for good",
@@ -136,6 +144,13 @@ REPORTED_ORDINARY = (
 )
 
 REPORTED_INCIDENTS = (
+    incident(
+        "An application commits every ten minutes, which nobody declares",
+        STALLED,
+        _commits_rarely(),
+        begins=TRAFFIC,
+        topics=FEW,
+    ),
     incident(
         "A staging application is stopped at night, while records come, as on each of ten days, and nobody declares it",
         DOWN,

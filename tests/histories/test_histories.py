@@ -31,7 +31,7 @@ def test_an_incident_raises_the_expected_alert_after_it_began_and_no_other(histo
 
 
 @pytest.mark.parametrize("name", PACED)
-def test_the_same_facts_open_and_end_the_same_incidents_at_any_pace_and_with_restarts(name: str) -> None:
+def test_the_same_facts_open_and_end_the_same_problems_at_any_pace_and_with_restarts(name: str) -> None:
     check_paces(HISTORIES[name])
 
 

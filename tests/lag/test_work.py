@@ -10,7 +10,7 @@ import pytest
 
 from streaming_app.lag.model import Commit, GroupTasks, LagRow, LogEnds, Owner
 from streaming_app.lag.tracker import LagTracker
-from streaming_app.lag.work import GroupWork, observe_work, retention_seconds
+from streaming_app.lag.work import STALLED_SECONDS, GroupWork, observe_work, retention_seconds
 from tests.support.lag_harness import GROUP, TOPIC, row
 
 T0 = 1_000_000.0
@@ -27,12 +27,14 @@ def passes(
     tasks: Mapping[str, GroupTasks] | None = None,
     before: Mapping[str, GroupWork] | None = None,
     seconds: float = 30.0,
+    patience: float = STALLED_SECONDS,
 ) -> dict[str, GroupWork]:
     """Return the work after a pass for each entry, `seconds` apart."""
     known, now = dict(before or {}), T0
     for one in rows:
         those = one if isinstance(one, list) else [one]
-        known, now = observe_work(those, tasks or {GROUP: RUNS}, known, now), now + seconds
+        known = observe_work(those, tasks or {GROUP: RUNS}, known, now, patience=lambda _group_id: patience)
+        now += seconds
     return known
 
 
@@ -64,19 +66,15 @@ def test_it_is_stalled_also_while_the_group_rebalances_and_its_status_is_held() 
     assert passes(held, tasks)[GROUP].stalled
 
 
-def test_a_group_that_commits_rarely_has_five_of_its_intervals() -> None:
-    rare = [owned(lag=10 + n, log_end_offset=100 + n, commit_interval_seconds=256.0) for n in range(43)]
-    assert passes(rare[:42])[GROUP].stalled is None
-    assert passes([*rare, rare[-1]])[GROUP].stalled
-
-
-def test_a_group_whose_first_commit_took_nine_minutes_has_half_as_long_again_for_the_second() -> None:
-    new = owned(committed_offset=None, committed_at=None, lag=None, log_end_offset=100)
-    first = owned(committed_offset=200, lag=0, log_end_offset=200, commit_interval_seconds=None)
-    behind = first._replace(lag=300, log_end_offset=500)
-    begin = [new, *[new._replace(log_end_offset=200)] * 9, first]
-    assert passes([*begin, *[behind] * 14], seconds=60.0)[GROUP].stalled is None
-    assert passes([*begin, *[behind] * 15], seconds=60.0)[GROUP].stalled
+def test_the_patience_of_a_group_counts_whether_it_ever_committed() -> None:
+    none = {"committed_offset": None, "committed_at": None, "lag": None, "lag_seconds": None, "status": "UNKNOWN"}
+    comes = [owned(**none, log_end_offset=100 + 5 * n) for n in range(42)]
+    rare = [owned(lag=10 + n, log_end_offset=100 + n, commit_interval_seconds=256.0) for n in range(42)]
+    for rows, first in ((comes, 1), (rare, 0)):
+        for patience in (300.0, 1_200.0):
+            count = first + round(patience / 30)
+            assert passes(rows[:count], patience=patience)[GROUP].stalled is None
+            assert passes(rows[: count + 1], patience=patience)[GROUP].stalled
 
 
 def test_one_that_moves_is_not_stalled_and_an_end_that_rests_one_ahead_is_no_work() -> None:
@@ -245,13 +243,6 @@ def test_only_topics_that_delete_by_age_have_a_retention() -> None:
 def test_a_group_that_commits_while_old_records_wait_is_not_stalled_when_a_run_begins() -> None:
     busy = {"committed_at": T0 - 20, "lag": 1_000_000, "lag_seconds": 90_000.0, "status": "BEHIND"}
     assert passes([owned(**busy)])[GROUP].stalled is None
-
-
-def test_a_group_that_never_commits_while_records_come_is_stalled_after_ten_minutes() -> None:
-    none = {"committed_offset": None, "committed_at": None, "lag": None, "lag_seconds": None, "status": "UNKNOWN"}
-    comes = [owned(**none, log_end_offset=100 + 5 * n) for n in range(23)]
-    assert passes(comes[:21])[GROUP].stalled is None
-    assert passes(comes)[GROUP].stalled.count == 1
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_an_incident_raises_the_expected_alert_after_it_began_and_no_other(histo
 
 
 @pytest.mark.parametrize("history", [*INCIDENTS, *ORDINARY], ids=name_of)
-def test_the_same_facts_open_and_end_the_same_incidents_at_any_pace_and_with_restarts(history: History) -> None:
+def test_the_same_facts_open_and_end_the_same_problems_at_any_pace_and_with_restarts(history: History) -> None:
     check_paces(history)
 
 
@@ -41,4 +41,4 @@ def test_leaving_out_evaluations_while_nothing_happens_changes_nothing(name: str
     some, every = run(history), run(history, every_step=True)
     assert some.evaluations < every.evaluations
     assert (some.fired, some.notifications) == (every.fired, every.notifications)
-    assert some.incidents == every.incidents
+    assert some.problems == every.problems

@@ -55,6 +55,7 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
     from streaming_app.config.running_hours import make_times_of  # noqa: PLC0415 - not loaded by --help
     from streaming_app.notify.mutes import ActiveMutes  # noqa: PLC0415
     from streaming_app.tables.alerts_table import read_problems, to_json  # noqa: PLC0415
+    from streaming_app.tables.health_tables import EndedProblems  # noqa: PLC0415
     from streaming_app.tables.reader import quote  # noqa: PLC0415
 
     if context.invoked_subcommand is not None:
@@ -62,7 +63,8 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
     states = [FIRING, *([PENDING] if pending else []), *([RESOLVED] if resolved else [])]
     condition = f"cluster = {quote(cluster)}" + ("" if resolved else " AND ended_at IS NULL")
     reader, _ = open_reader(warehouse, cluster, "alerts")
-    found = [one for one in read_problems(reader, condition) if one.state in states]
+    ended = () if resolved else EndedProblems(warehouse, cluster).reasons()  # the job may not have noted it yet
+    found = [one for one in read_problems(reader, condition) if one.state in states and one.alert_id not in ended]
     found.sort(key=lambda alert: alert.urgency)
     times_of = make_times_of(mute_times, time_intervals or ()) if mute_times else None
     mutes = ActiveMutes(warehouse, cluster, echo_error, times_of=times_of)

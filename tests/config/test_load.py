@@ -158,13 +158,13 @@ def test_precedence_is_flags_environment_file_default(
 def test_a_variable_of_one_key_does_not_change_other_keys_of_its_section(
     write: Callable[[Any], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = write({"alerts": {"interval": 7, "keep_firing_for": 8}, "conf": {"a": 1, "b": True}})
+    file = write({"alerts": {"interval": 7, "group_wait": 8}, "conf": {"a": 1, "b": True}})
     monkeypatch.setenv("STREAMS_GROUPS_ALERTS__INTERVAL", "9s")
     monkeypatch.setenv("STREAMS_GROUPS_CONF", '{"a": "2"}')
 
     settings = load(file, {"conf": {"c": "3"}}).settings
 
-    assert (settings.alerts.interval, settings.alerts.keep_firing_for) == (9, 8)
+    assert (settings.alerts.interval, settings.alerts.group_wait) == (9, 8)
     assert settings.conf == {"a": "2", "b": "true", "c": "3"}
 
 

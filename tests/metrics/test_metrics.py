@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from streaming_app.config.sections import MetricsSettings
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.metrics.collector import MetricSources, make_registry
-from streaming_app.metrics.group_metrics import GROUP_METRICS
+from streaming_app.metrics.group_metrics import GROUP_METRICS, LABELS_METRIC
 from streaming_app.metrics.job_metrics import JOB_METRICS
 from streaming_app.metrics.lag_metrics import LAG_METRICS
 from streaming_app.metrics.metric import Metric
@@ -128,6 +128,13 @@ def test_the_values_of_a_group_come_from_its_snapshot(scrape: Scrape) -> None:
     assert ("streams_group_standby_lag_offsets", "b") not in values
     assert values["streams_group_unsolicited_descriptions_total", "b"] == 2
     assert 600 <= values["streams_group_description_stale_seconds", "b"] < 3600  # seconds since the groups were created
+
+
+def test_the_declared_labels_of_a_group_are_a_metric_that_takes_no_label_of_the_job(scrape: Scrape) -> None:
+    text = scrape(labels_of=lambda group_id: {"team": "payments", "tier": "gold"} if group_id == "a" else {})
+    (family,) = (one for one in parse(text) if one.name == LABELS_METRIC.name)
+    labels = {"cluster": "prod", "group": "a", "team": "payments", "tier": "gold"}
+    assert [(one.labels, one.value) for one in family.samples] == [(labels, 1)]
 
 
 def test_what_concerns_all_groups_is_not_limited_to_those_with_series(scrape: Scrape) -> None:

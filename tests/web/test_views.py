@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.datastructures import URL, QueryParams
 
-from streaming_app.alerts.problem import Problem
+from streaming_app.alerts.problem import HEALTH, Problem
 from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.health.verdict import BEHIND, DOWN, LOSING, OFF, OK, RESTORING, STALLED, UNKNOWN, Verdict
 from streaming_app.queries.history import parse_tasks
@@ -26,7 +26,7 @@ from streaming_app.web.task_matrix import TaskLag, task_matrix, task_order, with
 from streaming_app.web.timeline import Events, Span, judgements, strip, timeline
 from streaming_app.web.topology_map import topology_map
 from streaming_app.web.window import Window, parse_window
-from streaming_app.web.words import Labels, group_key, group_query, short_name
+from streaming_app.web.words import group_key, group_query, short_name
 from tests.alerts.examples import make_alert
 from tests.support.odd_group_ids import ODD
 from tests.support.rows import task_row
@@ -54,6 +54,10 @@ def summary(group_id: str, state: str | None = "Stable", **columns: Any) -> Grou
 
 def alert(severity: str) -> Problem:
     return make_alert(severity=severity, group_id="g", since=NOW, opened_at=NOW)
+
+
+def caused(cause: str) -> tuple[Problem, ...]:
+    return (make_alert(subject=HEALTH, cause=cause),)
 
 
 def test_a_severity_of_a_later_release_counts_as_the_least() -> None:
@@ -129,8 +133,8 @@ def test_pages_of_the_overview_hold_every_group_once() -> None:
 
 def test_the_groups_of_a_cause_are_one_entry_where_the_worst_of_them_is() -> None:
     calm = [summary(f"calm-{number:02}", lag=number) for number in range(30)]
-    many = [judged(f"a-{n:02}", DOWN, "critical", cause="missing_topic:a", lag=n or None) for n in range(40)]
-    other = judged("b", LOSING, "critical", cause="missing_topic:b")
+    many = [judged(f"a-{n:02}", DOWN, "critical", alerts=caused("missing_topic:a"), lag=n or None) for n in range(40)]
+    other = judged("b", LOSING, "critical", alerts=caused("missing_topic:b"))
     every = [*calm, *many, other]
     view = overview(every, Query())
     first = [(one.cause, one.groups[0].group_id, one.total) for one in view.entries[:3]]
@@ -294,13 +298,6 @@ def test_tasks_of_an_event_are_parsed_and_ids_with_separators_left_out() -> None
         ("standby", "1", 2),
     ]
     assert list(parse_tasks(None)) == []
-
-
-def test_labels_are_those_of_the_first_expression_that_matches_the_whole_id() -> None:
-    labels = Labels({"team": {"pay": "payments-.*|fraud", "all": ".*"}, "tier": {"gold": "payments-.*"}})
-    assert labels.of("payments-x\ny") == (("team", "pay"), ("tier", "gold"))
-    assert labels.of("my-payments-x") == (("team", "all"),)
-    assert Labels({}).of("x") == ()
 
 
 def test_groups_are_filtered_by_type_and_label() -> None:

@@ -12,7 +12,7 @@ from streaming_app.cli.options import config_sections, handle_errors, warehouse_
 from streaming_app.cli.printing import echo, echo_error, echo_json, echo_rows
 from streaming_app.cli.process import user_name
 from streaming_app.cli.removed import CommandGroup
-from streaming_app.cli.warehouse import max_age_option, open_reader, report_staleness
+from streaming_app.cli.warehouse import max_age_option, open_cluster, open_reader, report_staleness
 from streaming_app.errors import WarehouseError
 from streaming_app.tables.location import Location
 from streaming_app.text import count, escape, utc
@@ -148,7 +148,7 @@ def end(warehouse: Location, cluster: str, alert_id: str, reason: str) -> None:
     from streaming_app.tables.health_tables import EndedProblems  # noqa: PLC0415
     from streaming_app.tables.reader import quote  # noqa: PLC0415
 
-    files, (reader, _) = EndedProblems(warehouse, cluster), open_reader(warehouse, cluster, "alerts")
+    files, reader = EndedProblems(warehouse, cluster), open_cluster(warehouse, cluster, "alerts")
     found = read_problems(reader, f"cluster = {quote(cluster)} AND {OPEN} AND alert_id = {quote(alert_id)}")
     if not found or alert_id in files.reasons():
         raise WarehouseError(f"No open alert {alert_id!r}: `streams-groups alerts` lists them")

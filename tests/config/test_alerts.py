@@ -54,7 +54,8 @@ def test_an_invalid_duration_is_in_the_error(given: object) -> None:
     [
         (
             {"rules": {"StreamsGroupOffsetsRewond": {}}},
-            'alerts.rules: "StreamsGroupOffsetsRewond" is not the name of a rule; did you mean StreamsGroupOffsetsRewound?',
+            'alerts.rules: "StreamsGroupOffsetsRewond" is not the name of a rule; '
+            "did you mean StreamsGroupOffsetsRewound?",
         ),
         (
             {"rules": {"StreamsGroupOffsetsRewound": {"for": "-5m"}}},

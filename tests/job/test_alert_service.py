@@ -181,6 +181,7 @@ def test_a_row_is_stored_before_its_notification_is_sent_and_a_restart_sends_the
 
 def test_labels_are_in_the_tables_and_a_start_with_others_rewrites_them(harness: Harness) -> None:
     harness.groups.snapshots = {"g": failed_group()}
+    harness.job = replace(harness.job, caught_up_at=datetime.now(timezone.utc))  # the groups are judged
     for labels in ({"team": "a"}, {"team": "b", "tier": "gold"}, {}):
         harness.labels = labels
         harness.restart()

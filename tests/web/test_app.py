@@ -93,7 +93,6 @@ def test_a_group_begins_with_its_verdict_since_when_why_and_what_will_be_lost(cl
     assert NOW - since == timedelta(minutes=int(shown[1]))
     for words in ("MISSING_SOURCE_TOPICS", "It is not over: it is not ready.", "Retention deletes the oldest record"):
         assert words in top
-    assert top.index("Incident down-1a2b3c4d") < top.index("NotReady : Its topology cannot run")
     assert "Down" not in client.get(f"/group?id={RICH}").text[: text.index("<dl")]
 
 

@@ -12,7 +12,7 @@ from streaming_app.cli.options import config_sections, handle_errors, warehouse_
 from streaming_app.cli.printing import echo, echo_error, echo_json, echo_rows
 from streaming_app.cli.process import user_name
 from streaming_app.cli.removed import CommandGroup
-from streaming_app.cli.warehouse import max_age_option, open_reader, report_staleness
+from streaming_app.cli.warehouse import max_age_option, open_cluster, open_reader, report_staleness
 from streaming_app.errors import WarehouseError
 from streaming_app.tables.location import Location
 from streaming_app.text import count, escape, utc
@@ -55,6 +55,7 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
     from streaming_app.config.running_hours import make_times_of  # noqa: PLC0415 - not loaded by --help
     from streaming_app.notify.mutes import ActiveMutes  # noqa: PLC0415
     from streaming_app.tables.alerts_table import read_problems, to_json  # noqa: PLC0415
+    from streaming_app.tables.health_tables import EndedProblems  # noqa: PLC0415
     from streaming_app.tables.reader import quote  # noqa: PLC0415
 
     if context.invoked_subcommand is not None:
@@ -62,7 +63,8 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
     states = [FIRING, *([PENDING] if pending else []), *([RESOLVED] if resolved else [])]
     condition = f"cluster = {quote(cluster)}" + ("" if resolved else " AND ended_at IS NULL")
     reader, _ = open_reader(warehouse, cluster, "alerts")
-    found = [one for one in read_problems(reader, condition) if one.state in states]
+    ended = () if resolved else EndedProblems(warehouse, cluster).reasons()  # the job may not have noted it yet
+    found = [one for one in read_problems(reader, condition) if one.state in states and one.alert_id not in ended]
     found.sort(key=lambda alert: alert.urgency)
     times_of = make_times_of(mute_times, time_intervals or ()) if mute_times else None
     mutes = ActiveMutes(warehouse, cluster, echo_error, times_of=times_of)
@@ -146,7 +148,7 @@ def end(warehouse: Location, cluster: str, alert_id: str, reason: str) -> None:
     from streaming_app.tables.health_tables import EndedProblems  # noqa: PLC0415
     from streaming_app.tables.reader import quote  # noqa: PLC0415
 
-    files, (reader, _) = EndedProblems(warehouse, cluster), open_reader(warehouse, cluster, "alerts")
+    files, reader = EndedProblems(warehouse, cluster), open_cluster(warehouse, cluster, "alerts")
     found = read_problems(reader, f"cluster = {quote(cluster)} AND {OPEN} AND alert_id = {quote(alert_id)}")
     if not found or alert_id in files.reasons():
         raise WarehouseError(f"No open alert {alert_id!r}: `streams-groups alerts` lists them")

@@ -47,11 +47,22 @@ def read_environment(only: Collection[str]) -> dict[str, Any]:
         name: value for name, value in source.env_vars.items() if name.removeprefix(PREFIX.lower()) in wanted
     }
     try:
-        return parse_integers(Settings, source())
+        return parse_integers(Settings, _with_names_of_rules(source()))
     except SettingsError:
         name = next(name for name, value in source.env_vars.items() if value == source.last_parsed).upper()
         key = format_path(tuple(name.removeprefix(PREFIX).lower().split(NESTED)))
         raise ConfigError([f'{name}: {key}: must be JSON, such as ["a", "b"] or {{"a": 1}}']) from None
+
+
+def _with_names_of_rules(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values with the names of rules as the catalogue has them: those of variables are in one case."""
+    from streaming_app.alerts.catalog import REPLACED, rules  # noqa: PLC0415
+
+    alerts = values.get("alerts")
+    if not isinstance(alerts, dict) or not isinstance(given := alerts.get("rules"), dict):
+        return values
+    names = {name.lower(): name for name in (*rules(), *REPLACED)}
+    return values | {"alerts": alerts | {"rules": {names.get(name, name): one for name, one in given.items()}}}
 
 
 @cache

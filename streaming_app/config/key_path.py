@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
 
-from pydantic import BaseModel, Secret, SecretBytes, SecretStr
+from pydantic import AliasChoices, BaseModel, Secret, SecretBytes, SecretStr
+from pydantic.fields import FieldInfo
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 """Keys of mappings and indexes of lists: `("sinks", 0, "url")`."""
@@ -66,7 +67,7 @@ def keys_at(model: type[BaseModel], path: KeyPath) -> list[str]:
     names: dict[str, None] = {}
     for allowed in types_at(model, path):
         if _is_model(allowed):
-            names |= dict.fromkeys(field.alias or name for name, field in allowed.model_fields.items())
+            names |= dict.fromkeys(_names(name, field)[0] for name, field in allowed.model_fields.items())
         elif _is_mapping(allowed) and get_origin(get_args(allowed)[0]) is Literal:
             names |= dict.fromkeys(get_args(get_args(allowed)[0]))
     return list(names)
@@ -98,10 +99,17 @@ def closest_name(name: str, names: Iterable[str]) -> str | None:
     return by_lower_case[matches[0]] if matches else None
 
 
+def _names(name: str, field: FieldInfo) -> list[str]:
+    """Return the keys that stand for a field, the one to use first."""
+    if isinstance(field.validation_alias, AliasChoices):
+        return [one for one in field.validation_alias.choices if isinstance(one, str)]
+    return [field.alias or name]
+
+
 def _types_within(outer: object, part: str | int) -> Iterator[Any]:
     if _is_model(outer):
         for name, field in outer.model_fields.items():  # type: ignore[attr-defined]
-            if part == (field.alias or name):
+            if part in _names(name, field):
                 yield from _alternatives(field.annotation)
     elif _is_mapping(outer):
         yield from _alternatives(get_args(outer)[1])

@@ -189,6 +189,6 @@ def explain(row: HealthRow, problem: Problem | None, deployment: str | None, now
 def health_json(row: HealthRow) -> Row:
     """Return a row of `group_health` as JSON."""
     names = {"judged_at": "at", "inputs_at": "facts_at"}
-    values: Row = {"group_id": row.group_id, "incident_id": row.incident_id, "inputs_age": row.inputs_age}
+    values: Row = {name: getattr(row, name) for name in ("group_id", "incident_id", "inputs_age", "labels")}
     columns = [name for name in table(HEALTH).names if name not in {*values, "cluster"}]
     return values | {name: getattr(row.verdict, names.get(name, name)) for name in columns}

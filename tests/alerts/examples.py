@@ -6,17 +6,18 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from streaming_app.alerts.problem import CRITICAL, FIRING, RESOLVED, Delivery, Problem
+from streaming_app.text import digest
 
 SINCE = datetime(2026, 11, 21, 3, 12, 5, 765000, tzinfo=timezone.utc)
 
 
-def make_alert(*sinks: str, resolved: bool = False, **other: Any) -> Problem:
-    """Return an alert about the group `payments` that is due to these sinks; if `resolved`, so is its resolution."""
+def make_alert(*sinks: str, resolved: bool = False, group_id: str | None = "payments", **other: Any) -> Problem:
+    """Return an alert about a group that is due to these sinks; if `resolved`, so is its resolution."""
     events = (FIRING, RESOLVED) if resolved else (FIRING,)
     fields: dict[str, Any] = {
-        "alert_id": "3f2a90bc51de",
+        "alert_id": "3f2a90bc51de" if group_id == "payments" else digest(repr(group_id), 12),
         "cluster": "prod",
-        "group_id": "payments",
+        "group_id": group_id,
         "rule": "not-ready",
         "severity": CRITICAL,
         "since": SINCE,

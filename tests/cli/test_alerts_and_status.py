@@ -11,23 +11,28 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from streaming_app.alerts.problem import FIRING, PENDING, RESOLVED, Delivery, Problem
+from streaming_app.alerts.problem import FIRING, Delivery, Problem
 from streaming_app.cli.main import main
 from streaming_app.job_status import JobStatus, OffsetsStatus, SelfCheckStatus
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.heartbeat_file import heartbeat_path
 from streaming_app.tables.location import Location
+from tests.alerts.examples import make_alert
 from tests.support.heartbeats import write_heartbeat
 from tests.support.warehouses import make_warehouse
 
 AT = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
-FIRING_ALERT = Problem(
-    "default", "payments", "StreamsGroupNotReady", "critical", FIRING, AT, AT, None, "payments is NotReady", {},
-    (Delivery("slack", FIRING, None, 3, "answered 503"), Delivery("log", FIRING, AT, 1)),
-)  # fmt: skip
-PENDING_ALERT = replace(FIRING_ALERT, group_id="orders", state=PENDING, opened_at=None, deliveries=())
-RESOLVED_ALERT = replace(FIRING_ALERT, group_id="ledger", state=RESOLVED, resolved_at=AT)
+FIRING_ALERT = make_alert(
+    cluster="default",
+    rule="StreamsGroupDown",
+    since=AT,
+    opened_at=AT,
+    summary="payments is NotReady",
+    deliveries=(Delivery("slack", FIRING, None, 3, "answered 503"), Delivery("log", FIRING, AT, 1)),
+)
+PENDING_ALERT = replace(FIRING_ALERT, alert_id="2", group_id="orders", opened_at=None, deliveries=())
+RESOLVED_ALERT = replace(FIRING_ALERT, alert_id="3", group_id="ledger", ended_at=AT)
 OTHER_CLUSTER = replace(FIRING_ALERT, cluster="other")
 
 
@@ -59,8 +64,9 @@ def test_alerts_shows_the_firing_alerts_of_this_cluster_with_their_unsent_notifi
     result = run("alerts", "--warehouse", warehouse)
     assert result.exit_code == 0
     names, line = result.stdout.splitlines()
-    assert names.split() == ["STATE", "SEVERITY", "RULE", "GROUP", "SINCE", "UNSENT", "SUMMARY"]
-    assert line.split()[:5] == ["firing", "critical", "StreamsGroupNotReady", "payments", "2026-11-21T03:12:00.000Z"]
+    assert names.split() == ["ID", "STATE", "SEVERITY", "RULE", "GROUP", "SINCE", "UNSENT", "SUMMARY"]
+    assert line.split()[:5] == [FIRING_ALERT.alert_id, "firing", "critical", "StreamsGroupDown", "payments"]
+    assert line.split()[5] == "2026-11-21T03:12:00.000Z"
     assert "slack (answered 503)" in line
     assert line.endswith("payments is NotReady")
 
@@ -164,20 +170,20 @@ def test_the_most_severe_alert_is_first_and_status_has_the_same_order_and_column
     later = AT + timedelta(minutes=5)
     save(
         warehouse,
-        replace(FIRING_ALERT, group_id="late", pending_since=later),
-        replace(FIRING_ALERT, group_id="mild", severity="info"),
-        replace(FIRING_ALERT, group_id="second", severity="warning"),
+        replace(FIRING_ALERT, alert_id="late", group_id="late", since=later),
+        replace(FIRING_ALERT, alert_id="mild", group_id="mild", severity="info"),
+        replace(FIRING_ALERT, alert_id="second", group_id="second", severity="warning"),
         FIRING_ALERT,
         replace(PENDING_ALERT, group_id="pending"),
     )
     write_heartbeat(warehouse)
     names, *lines = run("alerts", "--pending", "--warehouse", warehouse).stdout.splitlines()
-    assert [line.split()[3] for line in lines] == ["payments", "late", "second", "mild", "pending"]
-    assert lines[1].split()[4] == "2026-11-21T03:17:00.000Z"
+    assert [line.split()[4] for line in lines] == ["payments", "late", "second", "mild", "pending"]
+    assert lines[1].split()[5] == "2026-11-21T03:17:00.000Z"
     shown = run("status", "--warehouse", warehouse).stdout.splitlines()
     start = next(number for number, line in enumerate(shown) if line.startswith("SEVERITY"))
-    assert shown[start].split() == [name for name in names.split() if name not in {"STATE", "UNSENT"}]
-    assert [line.split()[2:4] for line in shown[start + 1 : start + 5]] == [line.split()[3:5] for line in lines[:4]]
+    assert shown[start].split() == [name for name in names.split() if name not in {"ID", "STATE", "UNSENT"}]
+    assert [line.split()[2:4] for line in shown[start + 1 : start + 5]] == [line.split()[4:6] for line in lines[:4]]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The commands `why` and `incidents`, and where others show the verdict."""
+"""The commands `why` and `alerts end`, and where others show the verdict."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from streaming_app.health.incidents import Incidents
 
+from streaming_app.alerts.problem import HEALTH, Line, Problem
 from streaming_app.cli.main import main
-from streaming_app.health.board import Change
 from streaming_app.health.verdict import DOWN, OK, Verdict
-from streaming_app.tables.health_tables import EndedProblems, HealthTables
+from streaming_app.tables.alerts_table import AlertsTable
+from streaming_app.tables.health_tables import EndedProblems, HealthRow, HealthTables
 from streaming_app.text import utc
+from tests.alerts.examples import make_alert
 from tests.support.health_harness import NOW, ago
 from tests.support.rows import group_row
 from tests.support.warehouses import append
@@ -35,15 +36,28 @@ DOWN_SINCE = Verdict(
 )
 
 
+ALERT = make_alert(
+    cluster="default",
+    rule="StreamsGroupDown",
+    subject=HEALTH,
+    opened_at=ago(minutes=4),
+    summary=DOWN_SINCE.why,
+    timeline=(Line(ago(minutes=4), DOWN, "StreamsGroupDown", "critical", DOWN_SINCE.why),),
+)
+
+
 @pytest.fixture
 def warehouse(tmp_path: Path, create_warehouse: Callable[[Path], Path]) -> Path:
     path = create_warehouse(tmp_path / "warehouse")
-    tables = HealthTables(path, "default")
-    (incident,) = Incidents("default").step([Change("payments", DOWN_SINCE, NOW)], NOW)
-    verdicts = {"payments": DOWN_SINCE, "orders": Verdict(OK, NOW, NOW, "Offsets advance.")}
-    tables.save_incidents([incident])
-    tables.save_verdicts(verdicts, (), {"payments": incident.incident_id}, NOW)
+    down = HealthRow("payments", DOWN_SINCE, ALERT.alert_id, None, {"team": "payments"})
+    ok = HealthRow("orders", Verdict(OK, NOW, NOW, "Offsets advance."), None, None)
+    HealthTables(path, "default").save([down, ok], (), NOW)
+    save(path, ALERT)
     return path
+
+
+def save(warehouse: Path, *problems: Problem) -> None:
+    AlertsTable(warehouse, "default").save(problems)
 
 
 def run(warehouse: Path, *arguments: str, code: int = 0) -> str:
@@ -52,19 +66,10 @@ def run(warehouse: Path, *arguments: str, code: int = 0) -> str:
     return result.output
 
 
-def incident_of(warehouse: Path) -> str:
-    result = CliRunner().invoke(main, ["incidents", "--json", "--warehouse", str(warehouse)])
-    (one,) = json.loads(result.stdout)
-    return str(one["incident_id"])
-
-
-def test_an_incident_without_a_time_line_is_shown(warehouse: Path) -> None:
-    tables = HealthTables(warehouse, "default")
-    (incident,) = tables.incidents(NOW)
-    for group_ids in (("payments",), ()):  # open, and about to end
-        tables.save_incidents([replace(incident, timeline=(), open_groups=group_ids)])
-        assert incident.incident_id in run(warehouse, "incidents")
-        assert "payments is Down" in run(warehouse, "why", "--group", "payments")
+def test_a_problem_without_a_time_line_is_shown(warehouse: Path) -> None:
+    save(warehouse, replace(ALERT, timeline=()))
+    assert ALERT.alert_id in run(warehouse, "alerts")
+    assert f"Alert {ALERT.alert_id}, critical, open since" in run(warehouse, "why", "--group", "payments")
 
 
 def test_why_says_it_in_ten_lines_at_most_and_as_json(warehouse: Path) -> None:
@@ -72,8 +77,17 @@ def test_why_says_it_in_ten_lines_at_most_and_as_json(warehouse: Path) -> None:
     assert any(line.startswith("payments is Down since 2026-11-21") for line in lines)
     text = "\n".join(lines)
     assert len(lines) <= 11  # and the one about the job
-    for words in ("It is not over: it has no members.", "Retention deletes", "Severity: critical", "Incident "):
+    for words in (
+        "It is not over: it has no members.",
+        "Retention deletes",
+        "Severity: critical",
+        f"Alert {ALERT.alert_id}",
+    ):
         assert words in text
+    result = CliRunner().invoke(main, ["why", "--group", "payments", "--json", "--warehouse", str(warehouse)])
+    shown = json.loads(result.stdout)
+    assert (shown["verdict"], shown["labels"], shown["incident_id"]) == (DOWN, {"team": "payments"}, ALERT.alert_id)
+    assert (shown["alert"]["alert_id"], shown["alert"]["state"]) == (ALERT.alert_id, "firing")
     assert "There is no verdict on a group 'nobody'" in run(warehouse, "why", "--group", "nobody", code=1)
 
 
@@ -108,56 +122,54 @@ def test_a_warehouse_of_an_older_release_is_one_line(warehouse: Path) -> None:
     assert "was created by an older release and lacks the table group_health: start the job of this release" in line
 
 
-def test_an_alert_about_an_incident_names_it_and_the_command_that_says_why(warehouse: Path) -> None:
-    now = {"pending_since": ago(minutes=9), "opened_at": ago(minutes=4), "deliveries": []}
-    common = {"cluster": "default", "severity": "critical", "state": "firing", **now}
-    details = json.dumps({"incident": incident_of(warehouse), "verdict": "Down"})
-    down = {"group_id": "pay ments", "rule": "StreamsGroupDown", "summary": "pay ments is Down", "details": details}
-    job = {"rule": "StreamsGroupsJobStopped", "summary": "The job has stopped", "details": "{}"}
-    append(warehouse, "alerts", {**common, **down}, {**common, **job})
+def test_alerts_say_the_command_that_says_why_for_the_health_of_a_group(warehouse: Path) -> None:
+    odd = replace(ALERT, alert_id="1", group_id="pay ments", since=ago(minutes=9), cause="broker_away:3")
+    job = replace(ALERT, alert_id="2", group_id=None, rule="StreamsGroupsJobStopped", since=ago(minutes=20))
+    save(warehouse, odd, job, replace(ALERT, ended_at=NOW, ended_by="evidence"))
     result = CliRunner().invoke(main, ["alerts", "--warehouse", str(warehouse)])
     names, *rows = (line.split() for line in result.stdout.splitlines())
-    found = {row[2]: row[names.index("INCIDENT") + (row[3] == "pay")] for row in rows}
-    assert found == {"StreamsGroupDown": incident_of(warehouse), "StreamsGroupsJobStopped": "-"}
+    assert [row[0] for row in rows] == ["2", "1"]
+    assert [row[names.index("CAUSE") + (row[0] == "1")] for row in rows] == ["-", "broker_away:3"]
     assert "what will be lost: streams-groups why --group 'pay ments'\n" in result.stderr
-    as_json = json.loads(CliRunner().invoke(main, ["alerts", "--json", "--warehouse", str(warehouse)]).stdout)
-    assert {one["incident_id"] for one in as_json} == {incident_of(warehouse), None}
 
 
 def test_what_was_wrong_is_shown_after_it_is_over(warehouse: Path) -> None:
-    incident_id = incident_of(warehouse)
-    tables = HealthTables(warehouse, "default")
-    incidents = Incidents("default", tables.incidents(NOW))
-    over = Verdict(OK, NOW, NOW, "Offsets advance.")
-    tables.save_incidents(incidents.step([Change("payments", over, NOW)], NOW))
-    tables.save_verdicts({"payments": over}, (), {}, NOW)
+    save(warehouse, replace(ALERT, ended_at=NOW, ended_by="retired"))
     last = run(warehouse, "why", "--group", "payments").splitlines()[-1]
-    ended = f"Its last incident, {incident_id}, Down, ended at {utc(NOW)} after 4m (evidence): no members;"
+    ended = f"Its last problem, {ALERT.alert_id}, StreamsGroupDown, ended at {utc(NOW)} after 4m (retired): no members;"
     assert last.startswith(f"  {ended}")
-    (line,) = [one for one in run(warehouse, "incidents", "--all").splitlines() if one.startswith(incident_id)]
-    assert "no members;" in line
+    assert "no members;" in run(warehouse, "alerts", "--resolved")
 
 
-def test_who_ends_an_incident_no_longer_sees_it(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if the user has no name, as in a container."""
+def test_who_ends_a_problem_no_longer_sees_it(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the user has no name, as in a container, and before the job has noted it."""
     for variable in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(os, "getuid", lambda: 54_321)
-    incident_id = incident_of(warehouse)
-    end = ("incidents", "end", "--incident", incident_id, "--reason")
+    end = ("alerts", "end", ALERT.alert_id, "--reason")
     assert "has ended: retired" in run(warehouse, *end, "retired")
-    assert EndedProblems(warehouse, "default").reasons() == {incident_id: "retired"}
-    assert "No incidents." in run(warehouse, "incidents")
-    assert incident_id in run(warehouse, "incidents", "--all")
-    assert "No open incident" in run(warehouse, *end, "planned", code=1)
+    assert EndedProblems(warehouse, "default").reasons() == {ALERT.alert_id: "retired"}
+    assert "No alerts are firing." in run(warehouse, "alerts")
+    assert ALERT.alert_id in run(warehouse, "alerts", "--resolved")
+    assert "No open alert" in run(warehouse, *end, "planned", code=1)
+
+
+def test_only_a_problem_with_the_health_of_a_group_is_ended_by_a_person(warehouse: Path) -> None:
+    save(warehouse, replace(ALERT, alert_id="stale", rule="StreamsGroupMembersStale"))
+    said = run(warehouse, "alerts", "end", "stale", "--reason", "retired", code=1)
+    assert "it ends when its condition is over" in said
+
+
+def test_incidents_say_what_to_use_instead(warehouse: Path) -> None:
+    assert "`streams-groups alerts`" in run(warehouse, "incidents", code=2)
 
 
 def test_options_before_a_subcommand_are_its_own_unless_it_has_them(warehouse: Path) -> None:
-    end = ["end", "--incident", "x", "--reason", "planned"]
+    end = ["end", "x", "--reason", "planned"]
     own, nowhere = ["--warehouse", str(warehouse)], ["--warehouse", "nowhere", "--cluster", "other"]
     for arguments, words in (
-        ([*own, *end], "No open incident 'x'"),
+        ([*own, *end], "No open alert 'x'"),
         ([*nowhere, *end, *own], "'other'"),
     ):
-        result = CliRunner().invoke(main, ["incidents", *arguments])
+        result = CliRunner().invoke(main, ["alerts", *arguments])
         assert (result.exit_code, words in result.output) == (1, True), result.output

@@ -13,12 +13,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from streaming_app import cli
-from streaming_app.alerts.problem import FIRING, Delivery, Problem
+from streaming_app.alerts.problem import FIRING, Delivery
 from streaming_app.cli.main import main
 from streaming_app.job_status import JobStatus
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.tables.location import Location
+from tests.alerts.examples import make_alert
 from tests.long.hostile import STORED, effective_characters
 from tests.support.heartbeats import write_heartbeat
 from tests.support.lag_harness import row as lag_row
@@ -45,9 +46,9 @@ def hostile_value(kind: pa.DataType, name: str = "") -> Any:
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = make_warehouse(tmp_path_factory.mktemp("warehouse"))
     append(path, "groups", {field.name: hostile_value(field.type, field.name) for field in arrow_schema("groups")})
-    delivery = Delivery("log", FIRING, None, 3, STORED)
-    alert = Problem("default", STORED, "R", "critical", FIRING, AT, AT, None, STORED, {STORED: [STORED]}, (delivery,))
-    AlertsTable(Location(str(path)), "default").save([alert])
+    texts = dict.fromkeys(("group_id", "summary", "cause"), STORED)
+    told = {"deliveries": (Delivery("log", FIRING, None, 3, STORED),), "evidence": {STORED: [STORED]}}
+    AlertsTable(Location(str(path)), "default").save([make_alert(cluster="default", **texts, **told)])
     names = ("group_id", "topic", "subtopology_id", "task_id", "member_id", "process_id", "client_host")
     LagTables(path, "default").replace_lag([lag_row(**dict.fromkeys(names, STORED))])
     write_heartbeat(path, at=AT, facts=JobStatus(AT, failure=STORED, failing_since=AT), host=STORED)

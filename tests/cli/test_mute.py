@@ -11,20 +11,17 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from streaming_app.alerts.problem import FIRING, Delivery, Problem
 from streaming_app.cli.main import main
 from streaming_app.notify.mutes import Mute, MuteStore
 from streaming_app.tables.alerts_table import AlertsTable
+from tests.alerts.examples import make_alert
 from tests.long.hostile import STORED, effective_characters
 from tests.support.heartbeats import write_heartbeat
 from tests.support.rows import group_row
 from tests.support.warehouses import append, make_warehouse
 
 AT = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
-ALERT = Problem(
-    "default", "payments", "StreamsGroupNotReady", "critical", FIRING, AT, AT, None, "payments is NotReady", {},
-    (Delivery("slack", FIRING),),
-)  # fmt: skip
+ALERT = make_alert("slack", cluster="default", since=AT, opened_at=AT, summary="payments is NotReady")
 MUTE = ("pay.*", "--for", "2h", "--reason", "deployment of payments")
 
 
@@ -86,7 +83,7 @@ def test_check_does_not_count_muted_alerts_unless_told_to_and_notices_a_dead_job
     counted = run(warehouse, "alerts", "--check", "--muted")
     assert counted.exit_code == 1
     assert "not counted" not in counted.stderr
-    AlertsTable(warehouse, "default").save([replace(ALERT, group_id="orders")])
+    AlertsTable(warehouse, "default").save([replace(ALERT, alert_id="other", group_id="orders")])
     assert run(warehouse, "alerts", "--check").exit_code == 1
     mute(warehouse, ".*", "--for", "30d", "--reason", "holidays")
     write_heartbeat(warehouse, at=AT)

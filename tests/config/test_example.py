@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from streaming_app.alerts.catalog import rules
 from streaming_app.config import show
+from streaming_app.config.alerts import AlertSettings
 from streaming_app.config.key_path import keys_at, types_at
 from streaming_app.config.load import load
 from streaming_app.config.settings import Settings
@@ -31,11 +33,17 @@ def parse_commented_out(section: str) -> Any:
 
 
 def test_the_example_equals_the_defaults() -> None:
-    assert load(EXAMPLE).settings == Settings()
+    settings = load(EXAMPLE).settings
+    assert settings.alerts.rule_settings_of()(None) == AlertSettings().rule_settings_of()(None)
+    without_rules = settings.model_copy(update={"alerts": settings.alerts.model_copy(update={"rules": {}})})
+    assert without_rules == Settings()
 
 
 def test_the_example_has_every_key() -> None:
-    assert key_paths(yaml.safe_load(EXAMPLE.read_text("utf-8"))) == key_paths(show.effective_values(load()))
+    example = yaml.safe_load(EXAMPLE.read_text("utf-8"))
+    given = example["alerts"].pop("rules")
+    assert {name: set(one) for name, one in given.items()} == {name: {"enabled", "severity", "for"} for name in rules()}
+    assert key_paths(example) == {path for path in key_paths(show.effective_values(load())) if path[1:2] != ("rules",)}
 
 
 def test_the_examples_of_overrides_and_times_are_valid_and_those_have_every_key(tmp_path: Path) -> None:

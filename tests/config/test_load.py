@@ -44,8 +44,8 @@ _SINKS = [
 ]
 
 SECONDS = """
-    alerts.interval alerts.keep_firing_for alerts.repeat_after alerts.group_wait alerts.group_interval
-    alerts.rules.StreamsGroupDescriptionUncertain.for offsets.trigger self_check.interval lag.interval
+    alerts.interval alerts.group_wait alerts.group_interval
+    alerts.rules.StreamsGroupDescriptionFailed.for offsets.trigger self_check.interval lag.interval
     lag.history_interval lag.history_days task_copies.interval broker_facts.interval descriptions.interval
 """
 COUNTS = """
@@ -78,7 +78,6 @@ KEYS = [
     Key(("alerts", "descriptions"), "never", "always"),
     Key(("alerts", "lag_of"), "all", "streams"),
     Key(("alerts", "successors"), {"file": "other"}, '{"variable": "other"}'),
-    Key(("alerts", "rules", "StreamsGroupsDescriptionsMissing", "groups"), 4, "5"),
     Key(("alerts", "overrides"), [{"groups": "a", "rules": {}}], '[{"groups": "b", "rules": {}}]'),
     Key(
         ("sinks",),
@@ -105,7 +104,13 @@ KEYS = [
     Key(("page", "base_path"), "/file", "/variable"),
     Key(("page", "allowed_hosts"), ["file"], '["variable"]'),
     Key(("page", "auth_file"), "/file", "/variable"),
-    Key(("page", "labels"), {"team": {"a": "file-.*"}}, '{"team": {"a": "variable-.*"}}'),
+    Key(("labels",), [{"groups": "file", "team": "a"}], '[{"groups": "variable", "team": "a"}]'),
+    Key(
+        ("mute_times",),
+        [{"groups": "file", "time_intervals": ["nights"]}],
+        '[{"groups": "variable", "time_intervals": ["nights"]}]',
+        needs=_NIGHTS,
+    ),
 ]
 
 
@@ -158,13 +163,13 @@ def test_precedence_is_flags_environment_file_default(
 def test_a_variable_of_one_key_does_not_change_other_keys_of_its_section(
     write: Callable[[Any], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = write({"alerts": {"interval": 7, "keep_firing_for": 8}, "conf": {"a": 1, "b": True}})
+    file = write({"alerts": {"interval": 7, "group_wait": 8}, "conf": {"a": 1, "b": True}})
     monkeypatch.setenv("STREAMS_GROUPS_ALERTS__INTERVAL", "9s")
     monkeypatch.setenv("STREAMS_GROUPS_CONF", '{"a": "2"}')
 
     settings = load(file, {"conf": {"c": "3"}}).settings
 
-    assert (settings.alerts.interval, settings.alerts.keep_firing_for) == (9, 8)
+    assert (settings.alerts.interval, settings.alerts.group_wait) == (9, 8)
     assert settings.conf == {"a": "2", "b": "true", "c": "3"}
 
 

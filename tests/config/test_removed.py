@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streaming_app.alerts.evaluate import RULES
+from streaming_app.alerts.catalog import rules
 from streaming_app.config.load import load
 from streaming_app.config.removed import REMOVED
 
@@ -17,7 +17,7 @@ GONE = sorted(path[-1] for path in REMOVED if path[:2] == ("alerts", "rules") an
 
 def test_a_rule_that_went_is_not_a_rule() -> None:
     assert len(GONE) >= 7
-    assert RULES.keys().isdisjoint(GONE)
+    assert rules().keys().isdisjoint(GONE)
 
 
 @pytest.mark.parametrize("rule", GONE)
@@ -30,7 +30,7 @@ def test_settings_of_a_rule_that_went_are_named_and_change_nothing(rule: str, wr
         f"alerts.rules.{rule} was removed and does nothing: use {REMOVED['alerts', 'rules', rule]}",
     ]
     settings = loaded.settings.alerts.rule_settings_of()("a")
-    assert settings["StreamsGroupDown"].thresholds["after"] == 420
+    assert settings["StreamsGroupDown"].for_seconds == 420
     assert rule not in settings
 
 

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import pytest
 from click.testing import CliRunner
-from streaming_app.health.incidents import Incidents
 
 from offsets_decoder import decode
-from streaming_app.alerts.evaluate import evaluate
-from streaming_app.alerts.problem import FIRING
-from streaming_app.alerts.rule import EvaluationContext
+from streaming_app.alerts.catalog import RULE_OF_VERDICT
+from streaming_app.alerts.health_findings import finding_of
+from streaming_app.alerts.problem import FIRING, HEALTH, ProblemKey
+from streaming_app.alerts.problems import Problems
 from streaming_app.cli.main import main
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.fold import Fold
@@ -116,16 +116,14 @@ def test_the_events_are_those_that_the_page_shows(folded: Fold) -> None:
 def test_the_rule_and_the_message_are_those_that_the_page_shows(folded: Fold) -> None:
     group = group_snapshot(to_row("default", folded.group_state))
     at = (group.state_since or NOW) + timedelta(minutes=5)
-    incidents = Incidents("default")
-    incidents.step(Board(lambda _group_id: DEFAULTS).step(Known({GROUP: group}), at), at)
-    settings = AlertSettings().rule_settings_of()
-    findings = evaluate([], None, EvaluationContext(at, incidents=incidents.open()), settings)
-    ((key, finding),) = findings.items()
-    assert finding.summary == block_with("processes nothing").strip()
-    rule = finding.rule or key.rule
-    alert = Problem("default", GROUP, rule, "critical", FIRING, at, at, None, finding.summary, {})
+    (change,) = Board(lambda _group_id: DEFAULTS).step(Known({GROUP: group}), at)
+    problems = Problems("default", AlertSettings().rule_settings_of())
+    found = finding_of(GROUP, change.verdict)
+    problems.found(ProblemKey(HEALTH, GROUP), RULE_OF_VERDICT[change.verdict.verdict], found, change.verdict.at)
+    (alert,) = problems.open.values()
+    assert alert.summary == block_with("processes nothing").strip()
     assert f"`{format_title(alert, FIRING)}`" in PAGE.read_text("utf-8")
-    assert format_message(alert, FIRING, None).startswith(finding.summary)
+    assert format_message(alert, FIRING, None).startswith(alert.summary)
 
 
 def test_every_module_that_the_page_names_exists() -> None:

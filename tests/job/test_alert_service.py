@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from streaming_app.alerts.lifecycle import NotifyPolicy
 
 from streaming_app.alerts.engine import EngineSettings
-from streaming_app.alerts.evaluate import RULES
 from streaming_app.alerts.notification_queue import Grouping
 from streaming_app.alerts.outbox import Backoff
 from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem
+from streaming_app.alerts.rule import RuleSettings
 from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.groups.snapshot import COLUMNS, GroupSnapshot, group_snapshot
 from streaming_app.health.history import GroupHistory
@@ -34,7 +33,7 @@ from tests.support.warehouses import make_warehouse
 
 NOW = datetime.now(timezone.utc)
 RULE = "StreamsGroupDescriptionFailed"
-SETTINGS = {RULE: RULES[RULE].default_settings._replace(for_seconds=0)}
+SETTINGS = {RULE: RuleSettings("warning", 0)}
 
 
 class GroupsOfTest:
@@ -88,6 +87,7 @@ class Harness:
         self.path, self.groups, self.lines = path, GroupsOfTest(), []
         self.job = JobStatus(NOW, caught_up=True)
         self.settings: Mapping[str, Any] = SETTINGS
+        self.labels: Mapping[str, str] = {}
         self.grouping = Grouping(0, 0)
         self.sinks: Sequence[KeepingSink] = (KeepingSink(),)
         self.service: AlertService
@@ -98,7 +98,7 @@ class Harness:
 
     def start(self) -> None:
         names = tuple(sink.name for sink in self.sinks)
-        engine = EngineSettings("default", lambda _group: self.settings, NotifyPolicy(names))
+        engine = EngineSettings("default", lambda _group: self.settings, names, labels_of=lambda _group: self.labels)
         groups: Any = self.groups
         self.service = AlertService(
             AlertConfig(engine, 0.05, 30, self.grouping, Backoff(0.01, 0.05)),
@@ -125,7 +125,7 @@ class Harness:
         return self.stored()[-1]
 
     def stored(self) -> list[Problem]:
-        return AlertsTable(self.path, "default").alerts()
+        return AlertsTable(self.path, "default").problems()
 
 
 @pytest.fixture
@@ -177,6 +177,18 @@ def test_a_row_is_stored_before_its_notification_is_sent_and_a_restart_sends_the
     assert harness.sink.events() == [RESOLVED]
     assert len(harness.stored()) == 1
     before.open.set()
+
+
+def test_labels_are_in_the_tables_and_a_start_with_others_rewrites_them(harness: Harness) -> None:
+    harness.groups.snapshots = {"g": failed_group()}
+    harness.job = replace(harness.job, caught_up_at=datetime.now(timezone.utc))  # the groups are judged
+    for labels in ({"team": "a"}, {"team": "b", "tier": "gold"}, {}):
+        harness.labels = labels
+        harness.restart()
+        harness.service.finish(600)
+        (row,) = HealthTables(harness.path, "default").rows()
+        assert row.labels == harness.alert().labels == labels
+    assert harness.sink.events() == [FIRING]
 
 
 def test_rows_that_could_not_be_stored_are_stored_with_what_came_of_them_since(
@@ -291,7 +303,7 @@ def test_an_evaluation_that_fails_is_reported_once_though_results_of_sinks_are_s
 
 
 def test_a_sink_that_cannot_deliver_is_an_alert_through_the_others(harness: Harness) -> None:
-    rule = RULES["StreamsGroupsNotificationsFailing"].default_settings._replace(for_seconds=0)
+    rule = RuleSettings("critical", 0, while_catching_up=True)
     harness.settings = {**SETTINGS, "StreamsGroupsNotificationsFailing": rule}
     broken, other = KeepingSink("pager"), KeepingSink("chat")
     broken.down = True

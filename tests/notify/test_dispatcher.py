@@ -6,6 +6,7 @@ import pytest
 
 from streaming_app.alerts.notification_queue import Grouping
 from streaming_app.alerts.outbox import Results
+from streaming_app.alerts.problem import Problem
 from streaming_app.notify.message import AlertGroup
 from streaming_app.notify.sink import Sink, TextSink
 from streaming_app.notify.webhook import WebhookSettings

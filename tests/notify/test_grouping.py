@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streaming_app.alerts.problem import FIRING
+from streaming_app.alerts.problem import FIRING, Problem
 from streaming_app.notify.message import AlertGroup, format_group_message, format_group_title
 from streaming_app.notify.sink import Sink
 from tests.alerts.examples import SINCE, make_alert

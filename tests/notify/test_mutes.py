@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 from streaming_app.alerts.notification_queue import Attempt, Grouping
 from streaming_app.alerts.outbox import Backoff, Failure, Outboxes, SinkTraits
 from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem
+from streaming_app.config.running_hours import GroupTimesSettings, NamedIntervals, make_times_of
 from streaming_app.errors import WarehouseError
 from streaming_app.notify.mutes import ActiveMutes, Mute, MuteStore, new_mute
 from tests.alerts.examples import make_alert
 from tests.support.warehouses import make_warehouse
 
 NOW = datetime(2026, 11, 22, 8, tzinfo=timezone.utc)
+MORNING = {"start_time": "06:00", "end_time": "09:00"}
 
 
 class Muted:
@@ -109,6 +111,22 @@ def test_what_waits_for_a_sink_that_is_down_is_withdrawn_when_a_mute_begins(mute
     muted.now += timedelta(hours=2)
     muted.offer()
     assert muted.sent == [("other", FIRING), ("payments", FIRING)]
+
+
+def test_an_alert_is_muted_within_its_mute_times_and_sent_once_they_end(muted: Muted) -> None:
+    entries = GroupTimesSettings.model_validate({"groups": "pay.*", "time_intervals": "mornings"})
+    mornings = NamedIntervals.model_validate({"name": "mornings", "time_intervals": [{"times": [MORNING]}]})
+    times_of = make_times_of([entries], [mornings])
+    muted.mutes = ActiveMutes(muted.warehouse, "prod", now=lambda: muted.now, times_of=times_of)
+    muted.offer(make_alert("page"), make_alert("page", group_id="other"), make_alert("page", group_id=None))
+    assert muted.sent == [("other", FIRING), (None, FIRING)]
+    found = muted.mutes.find(make_alert())
+    assert found is not None
+    assert (found.ends_at, found.reason) == (NOW + timedelta(hours=1), "its mute_times")
+    muted.now += timedelta(hours=1)
+    for _ in range(2):
+        muted.offer()
+    assert muted.sent[2:] == [("payments", FIRING)]
 
 
 def test_a_mute_matches_whole_ids_and_never_an_alert_about_the_job(muted: Muted) -> None:

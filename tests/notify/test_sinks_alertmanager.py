@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming_app.alerts.problem import FIRING, RESOLVED
+from streaming_app.alerts.problem import FIRING, RESOLVED, Line
 from streaming_app.notify.alertmanager import AlertmanagerSettings
 from tests.alerts.examples import make_alert
 from tests.notify.sending import Sending
@@ -59,7 +59,7 @@ def test_an_alert_stays_active_also_after_the_death_of_the_job_until_the_next_ru
     [one] = alertmanager.alerts()
     assert datetime.fromisoformat(one["endsAt"].replace("Z", "+00:00")) > now() + timedelta(days=6)  # by itself
     with Sending(settings.sink()) as after:
-        after.offer(make_alert("alertmanager", opened_at=opened, resolved_at=now(), resolved=True))
+        after.offer(make_alert("alertmanager", opened_at=opened, ended_at=now(), resolved=True))
         assert wait_until(lambda: notifications(receiver) == [("firing", "payments"), ("resolved", "payments")])
         assert alertmanager.alerts() == []
     found = [(one.event, one.attempts, one.error) for _, one in (*before.deliveries, *after.deliveries)]
@@ -73,14 +73,14 @@ def test_an_alert_that_becomes_worse_takes_the_place_of_what_it_was_also_after_a
     late = replace(make_alert("alertmanager", opened_at=now()), rule="StreamsGroupBehind", severity="warning")
     settings.sink().send(late, FIRING)
     assert wait_until(lambda: notifications(receiver) == [("firing", "payments")])
-    was = {"was": ["StreamsGroupBehind warning"]}
-    down = replace(late, rule="StreamsGroupDown", severity="critical", details={**late.details, **was})
+    begin = Line(late.since, "Behind", late.rule, late.severity, "slow")
+    down = replace(late, rule="StreamsGroupDown", severity="critical", timeline=(begin,))
     settings.sink().resend([down])  # of another run
     assert wait_until(lambda: [one["labels"]["alertname"] for one in alertmanager.alerts()] == ["StreamsGroupDown"])
     assert wait_until(lambda: len(notifications(receiver)) == 3), receiver.bodies
     settings.sink().resend([down])
     for resolved in (False, True):  # of another alert, which is sent at the end of its group interval: after `down`
-        last = make_alert(group_id="last", opened_at=now(), resolved_at=now() if resolved else None, resolved=resolved)
+        last = make_alert(group_id="last", opened_at=now(), ended_at=now() if resolved else None, resolved=resolved)
         settings.sink().send(last, RESOLVED if resolved else FIRING)
         assert wait_until(lambda: (("firing", "resolved")[resolved], "last") in notifications(receiver))  # noqa: B023
     heard = [one for body in receiver.bodies for one in body["alerts"] if one["labels"]["group"] != "last"]

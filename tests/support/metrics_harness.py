@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from streaming_app.alerts.outbox import SinkStatus
-from streaming_app.alerts.problem import FIRING, PENDING
+from streaming_app.alerts.problem import FIRING, PENDING, Problem
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import CopiesSum
 from streaming_app.health.verdict import Verdict
@@ -16,6 +16,7 @@ from streaming_app.job_status import DiskSpace, SelfCheckStatus
 from streaming_app.metrics.collector import MetricSources
 from streaming_app.stream.health import Batch, Health
 from streaming_app.stream.log_positions import Cut
+from tests.alerts.examples import make_alert
 from tests.support.healthy_group import healthy_group
 
 NOW = datetime.now(timezone.utc)
@@ -84,7 +85,7 @@ def busy_health(behind: int = 0) -> Health:
 
 
 def alert(rule: str, state: str, group_id: str | None = None) -> Problem:
-    return Problem("prod", group_id, rule, "critical", state, SINCE, None, None, "summary", {})
+    return make_alert(rule=rule, group_id=group_id, opened_at=SINCE if state == FIRING else None)
 
 
 def sources(groups: Iterable[GroupSnapshot], **fields: Any) -> MetricSources:

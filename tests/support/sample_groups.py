@@ -32,7 +32,6 @@ def write_sample(path: Path, now: datetime, more: int = 0, *, hostile: bool = Tr
     append(path, "alerts", *_alerts(now))
     append(path, "group_health", *_health(now))
     append(path, "group_health_history", *_health_history(now))
-    append(path, "incidents", *_incidents(now))
     append(path, "task_copies", *_copies(now))
     append(path, "group_events", *_events(now))
     append(path, "topologies", *_topologies(now))
@@ -244,14 +243,6 @@ def _health_history(now: datetime) -> Iterator[Row]:
     yield {"cluster": "default", "group_id": name, "at": at, "verdict": "Down", "why": f"{name} waits", "since": at}
 
 
-def _incidents(now: datetime) -> Iterator[Row]:
-    for number, (group_id, begin, end) in enumerate(((RICH, 900, 880), ("fraud-detection", 17, None))):
-        times = {"opened_at": now - timedelta(minutes=begin), "ended_at": end and now - timedelta(minutes=end)}
-        how = {"cause": "group", "scope": group_id, "severity": "critical", "verdict": "Down", "groups": [group_id]}
-        ended = {"ended_by": "evidence" if end else None, "open_groups": [] if end else [group_id]}
-        yield {"cluster": "default", "incident_id": f"down-{number}", **how, **times, **ended}
-
-
 def _copies(now: datetime) -> Iterator[Row]:
     common = {"cluster": "default", "group_id": RICH, "stateful": True, "subtopology_id": "1"}
     offsets = {"task_offset": 1_000, "task_end_offset": 89_000, "lag": 88_000}
@@ -264,17 +255,17 @@ def _alerts(now: datetime) -> Iterator[Row]:
     def alert(rule: str, severity: str, group_id: str, minutes: float, summary: str, **columns: Any) -> Row:
         at = now - timedelta(minutes=minutes)
         named = {"rule": rule, "severity": severity, "group_id": group_id, "summary": summary}
-        times = {"pending_since": at, "opened_at": at}
-        return {"cluster": "default", "details": "{}", "deliveries": [], "state": "firing", **named, **times, **columns}
+        common = {"cluster": "default", "alert_id": f"{group_id}-{rule}-{minutes}", "evidence": "{}", "deliveries": []}
+        return {**common, **named, "since": at, "opened_at": at, **columns}
 
     missing = "fraud-detection is NotReady and processes nothing: Source topics card-transactions are missing."
     rejected = "nightly-settlement: the broker's plugin rejected the topology description of epoch 0"
     slow = f"{RICH} has been Reconciling since the deployment"
-    yield alert("StreamsGroupDown", "critical", "fraud-detection", 12, missing)
+    yield alert("StreamsGroupDown", "critical", "fraud-detection", 12, missing, alert_id="down-1a2b3c4d")
     yield alert("StreamsGroupDescriptionFailed", "warning", "nightly-settlement", 400, rejected)
-    resolved = {"resolved_at": now - timedelta(minutes=878), "state": "resolved"}
-    yield alert("StreamsGroupDown", "critical", RICH, 893, f"{RICH} has no members", **resolved)
-    yield alert("StreamsGroupStalled", "warning", RICH, 3, slow, state="pending", opened_at=None)
+    ended = {"ended_at": now - timedelta(minutes=878), "ended_by": "evidence"}
+    yield alert("StreamsGroupDown", "critical", RICH, 893, f"{RICH} has no members", **ended)
+    yield alert("StreamsGroupStalled", "warning", RICH, 3, slow, opened_at=None)
 
 
 def _events(now: datetime) -> Iterator[Row]:

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from streaming_app.alerts.problem import PENDING
 from streaming_app.errors import OtherOwnerError
 from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.lag.series import EndSamples
@@ -30,6 +29,7 @@ from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import Batch, RustTable
 from streaming_app.tables.spark_writer import SparkWriter
 from streaming_app.tables.task_copies_table import TaskCopiesTable
+from tests.alerts.examples import make_alert
 from tests.support.fencing import CLUSTER, NEW, OLD, assert_fenced, claim, claimed, terms
 from tests.support.lag_harness import row
 from tests.support.rows import group_row
@@ -60,7 +60,7 @@ def own(name: str) -> Callable[[Path, Fence], RustTable]:
     return lambda warehouse, fence: RustTable(Location.of(warehouse / name), CLUSTER, fence)
 
 
-ALERT = Problem(CLUSTER, "g", "Rule", "warning", PENDING, AT, None, None, "One line", {})
+ALERT = make_alert(cluster=CLUSTER)
 COPY = TaskCopy("g", "m", "p", "10.0.0.1", "standby", "0", 3, True, 40, 100, 60, 10_000, AT)  # noqa: FBT003 - a tuple
 WRITES: Mapping[str, Write] = {
     "append": lambda path, fence: own("group_events")(path, fence).append(events(), Batch(["b"], 1)),

@@ -9,18 +9,18 @@ import pytest
 
 from streaming_app.errors import WarehouseError
 from streaming_app.notify.mutes import ActiveMutes
-from streaming_app.tables.health_tables import EndedIncidents
+from streaming_app.tables.health_tables import EndedProblems
 from streaming_app.tables.location import Location
 from streaming_app.tables.request_files import ReleaseRequests, RequestFiles
 
 READERS = [
     lambda location: ActiveMutes(location, "prod").refresh,
-    lambda location: EndedIncidents(location, "prod").reasons,
+    lambda location: EndedProblems(location, "prod").reasons,
     lambda location: ReleaseRequests(location, "prod").group_ids,
 ]
 
 
-@pytest.mark.parametrize("reader_of", READERS, ids=["mutes", "incidents", "releases"])
+@pytest.mark.parametrize("reader_of", READERS, ids=["mutes", "ended problems", "releases"])
 def test_a_store_is_looked_into_every_30_seconds_and_a_local_directory_each_time(
     monkeypatch: pytest.MonkeyPatch, reader_of: Callable[[Location], Callable[[], object]]
 ) -> None:

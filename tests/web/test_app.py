@@ -16,6 +16,8 @@ from urllib.parse import urlsplit
 import pytest
 from starlette.testclient import TestClient
 
+from streaming_app.config.labels import make_labels
+from streaming_app.config.settings import Settings
 from streaming_app.errors import WarehouseError
 from streaming_app.queries.lag import find_lag
 from streaming_app.tables.location import Location
@@ -91,7 +93,6 @@ def test_a_group_begins_with_its_verdict_since_when_why_and_what_will_be_lost(cl
     assert NOW - since == timedelta(minutes=int(shown[1]))
     for words in ("MISSING_SOURCE_TOPICS", "It is not over: it is not ready.", "Retention deletes the oldest record"):
         assert words in top
-    assert top.index("Incident down-1a2b3c4d") < top.index("NotReady : Its topology cannot run")
     assert "Down" not in client.get(f"/group?id={RICH}").text[: text.index("<dl")]
 
 
@@ -100,8 +101,8 @@ def test_an_overview_says_that_no_group_is_in_trouble_only_if_no_verdict_is(tmp_
     append(warehouse, "groups", group("calm", "Stable", NOW, 60))
     beat(warehouse, NOW)
     assert "No group is in trouble. 1 group is watched" in look(warehouse).get("/").text
-    incident = {"groups": ["calm"], "open_groups": [], "opened_at": NOW - timedelta(hours=2), "ended_at": NOW}
-    append(warehouse, "incidents", {"incident_id": "down-1", "severity": "critical", "verdict": "Down", **incident})
+    times = {"since": NOW - timedelta(hours=2), "opened_at": NOW - timedelta(hours=2), "ended_at": NOW}
+    append(warehouse, "alerts", {"alert_id": "1", "group_id": "calm", "rule": "StreamsGroupDown", **times})
     assert "No group is in trouble, since <time" in look(warehouse).get("/").text
     judged = {"verdict": "Down", "severity": "critical", "since": NOW, "judged_at": NOW, "why": "no members"}
     append(warehouse, "group_health", {"group_id": "calm", **judged})
@@ -110,12 +111,12 @@ def test_an_overview_says_that_no_group_is_in_trouble_only_if_no_verdict_is(tmp_
 
 def test_many_alerts_of_one_rule_hide_no_other_and_the_page_stays_small(sample: Path) -> None:
     at = NOW - timedelta(minutes=30)
-    common = {"cluster": "default", "rule": "StreamsGroupStandbyBehind", "severity": "warning", "state": "firing"}
+    common = {"cluster": "default", "rule": "StreamsGroupStandbyBehind", "severity": "warning", "evidence": "{}"}
     alerts = [
-        {**common, "group_id": f"flood-{n}", "summary": f"flood-{n} is behind", "pending_since": at, "opened_at": at}
+        {**common, "alert_id": str(n), "group_id": f"flood-{n}", "summary": f"flood-{n} is behind", "since": at}
         for n in range(2_000)
     ]
-    append(sample, "alerts", *({**one, "details": "{}", "deliveries": []} for one in alerts))
+    append(sample, "alerts", *({**one, "opened_at": at, "deliveries": []} for one in alerts))
     response = look(sample).get("/alerts")
     shown = html.unescape(re.sub("<[^>]+>", "", response.text))
     assert "fraud-detection is NotReady and processes nothing" in shown
@@ -134,7 +135,6 @@ def test_a_group_shows_its_topology_tasks_copies_members_lag_history_and_changes
         "orders-2-StreamThread-1",
         'class="lag-line"',
         "commits is its oldest input",
-        "critical incident down-0: Down, since",
         "assignment epoch: 5 → 6 (the configuration changed)",
     ):
         assert expected in text, expected
@@ -198,9 +198,14 @@ def test_a_cluster_is_chosen_by_the_url_and_kept_by_every_link(client: TestClien
 
 
 def test_labels_of_the_configuration_are_shown_and_filtered(sample_template: Path) -> None:
-    rules = {"team": {"a<b": "orders-.*|price.*", "rest": ".*"}, "tier": {"gold": "price-feed"}}
-    source = SnapshotSource(sample_template, "default", labels=Labels(rules))
-    with TestClient(Page(source, PageAccess(labels=rules), clock).app, base_url=LOCAL) as client:
+    entries = [
+        {"groups": ".*", "team": "rest"},
+        {"groups": "orders-.*|price.*", "team": "a<b"},
+        {"groups": "price-feed", "tier": "gold"},
+    ]
+    labels_of = make_labels(Settings.model_validate({"labels": entries}).labels)
+    source = SnapshotSource(sample_template, "default", labels=Labels(labels_of))
+    with TestClient(Page(source, PageAccess(labels_of=labels_of), clock).app, base_url=LOCAL) as client:
         assert set(shown(client.get("/?label=team%3Aa%3Cb&type=streams").text)) == {RICH, "price-feed"}
         assert shown(client.get("/?label=tier:gold").text) == ["price-feed"]
         assert shown(client.get("/?label=tier:none").text) == []

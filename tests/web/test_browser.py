@@ -130,11 +130,15 @@ def test_every_control_is_reached_by_tab(chromium: Browser, url: str) -> None:
 
 @pytest.fixture(scope="module")
 def huge(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """2,000 groups, 40 of them in one incident, and one group with 1,000 tasks of which three are in trouble."""
+    """2,000 groups, 40 of them with one cause, and one group with 1,000 tasks of which three are in trouble."""
     path = write_sample(tmp_path_factory.mktemp("huge") / "w", NOW, more=2_000, hostile=False)
     judged = {"cluster": "default", "verdict": "Stalled", "severity": "critical", "why": "broker 2 is away"}
-    judged |= {"since": NOW - timedelta(minutes=20), "judged_at": NOW, "incident_id": "stalled-77"}
-    append(path, "group_health", *({**judged, "group_id": f"application-{number:05}"} for number in range(40)))
+    judged |= {"since": NOW - timedelta(minutes=20), "judged_at": NOW}
+    ids = [f"application-{number:05}" for number in range(40)]
+    append(path, "group_health", *({**judged, "group_id": one} for one in ids))
+    alert = {"cluster": "default", "rule": "StreamsGroupStalled", "severity": "critical", "cause": "broker_away:2"}
+    alert |= {"since": judged["since"], "opened_at": judged["since"], "summary": "broker 2 is away"}
+    append(path, "alerts", *({**alert, "alert_id": one, "group_id": one} for one in ids))
     common = {"cluster": "default", "group_id": "payments-enrichment", "topic": "in", "log_start_offset": 0, "lag": 5}
     ends = {"committed_offset": 0, "log_end_offset": 5, "status": "OK", "observed_at": NOW - timedelta(minutes=9)}
     rows = [{**common, **ends, "partition": n, "lag_seconds": 4_000.0 * (n in {5, 500, 995})} for n in range(1_000)]
@@ -143,7 +147,7 @@ def huge(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_an_overview_of_two_thousand_groups_is_small_and_an_incident_unfolds_by_keyboard(
+def test_an_overview_of_two_thousand_groups_is_small_and_a_cause_unfolds_by_keyboard(
     chromium: Browser, serve_page: Callable[..., str], huge: Path
 ) -> None:
     with view(chromium, serve_page(huge), own_context=True) as seen:
@@ -156,11 +160,11 @@ def test_an_overview_of_two_thousand_groups_is_small_and_an_incident_unfolds_by_
         seen.page.wait_for_load_state("load")
         assert sum(sizes) < 200_000, sizes
         summary = seen.page.locator("details.incident summary")
-        expect(summary).to_contain_text("40 groups, incident stalled-77")
+        expect(summary).to_contain_text("40 groups, cause broker_away:2")
         summary.focus()
         seen.page.keyboard.press("Enter")
         expect(seen.page.get_by_role("link", name="application-00007")).to_be_visible()
-        seen.page.get_by_role("link", name="All 40 groups of this incident").click()
+        seen.page.get_by_role("link", name="All 40 groups with this cause").click()
         expect(seen.page.locator("tbody tr")).to_have_count(40)
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from streaming_app.alerts.problem import Problem
 from streaming_app.groups.task_copies import RESTORING, TaskCopy
 from streaming_app.notify.mutes import Mute
 from streaming_app.queries.behind_series import Behind, BehindSeries
@@ -18,6 +19,7 @@ from streaming_app.queries.history import Owned, group_at, owned_tasks, parse_ta
 from streaming_app.web.timeline import Events, Span, judgements, timeline
 from streaming_app.web.tracks import ALL_TASKS, SHOWN_TASKS, Tracks, heat_map, places, tracks
 from streaming_app.web.window import Window
+from tests.alerts.examples import make_alert
 from tests.support.sample_groups import NOW, group
 
 HOUR = Window(NOW - timedelta(hours=1), NOW, "1h")
@@ -128,7 +130,7 @@ def test_a_task_of_an_earlier_topology_is_not_one_that_nobody_had() -> None:
 
 def alert(begin: float, end: float | None, severity: str = "critical") -> Problem:
     opened = at(begin)
-    return Problem("default", "g", "R", severity, "firing", opened, opened, None if end is None else at(end), "wrong", {})
+    return make_alert(severity=severity, since=opened, opened_at=opened, ended_at=None if end is None else at(end))
 
 
 @given(st.lists(st.tuples(MINUTES, st.none() | MINUTES), max_size=6), st.floats(0, 60))
@@ -142,7 +144,7 @@ def test_an_alert_is_drawn_exactly_while_it_is_open(times: list[tuple[float, flo
 
 
 def test_alerts_that_overlap_hide_none_and_pending_ones_are_apart() -> None:
-    pending = Problem("default", "g", "R", "warning", "pending", at(50), None, None, "soon", {})
+    pending = make_alert(severity="warning", since=at(50), opened_at=None)
     found = made(alerts=[alert(0, 30), alert(10, 20, "warning"), pending])
     assert [[span.value for span in row] for row in found.alerts] == [["critical", "pending"], ["warning"]]
 

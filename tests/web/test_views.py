@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.datastructures import URL, QueryParams
-from streaming_app.health.incidents import Incident
 
-from streaming_app.alerts.problem import FIRING
+from streaming_app.alerts.problem import HEALTH, Problem
 from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.health.verdict import BEHIND, DOWN, LOSING, OFF, OK, RESTORING, STALLED, UNKNOWN, Verdict
 from streaming_app.queries.history import parse_tasks
@@ -27,7 +26,8 @@ from streaming_app.web.task_matrix import TaskLag, task_matrix, task_order, with
 from streaming_app.web.timeline import Events, Span, judgements, strip, timeline
 from streaming_app.web.topology_map import topology_map
 from streaming_app.web.window import Window, parse_window
-from streaming_app.web.words import Labels, group_key, group_query, short_name
+from streaming_app.web.words import group_key, group_query, short_name
+from tests.alerts.examples import make_alert
 from tests.support.odd_group_ids import ODD
 from tests.support.rows import task_row
 from tests.support.sample_groups import NOW, group, member, part, rich_group, task
@@ -53,7 +53,11 @@ def summary(group_id: str, state: str | None = "Stable", **columns: Any) -> Grou
 
 
 def alert(severity: str) -> Problem:
-    return Problem("default", "g", "R", severity, FIRING, NOW, NOW, None, "wrong", {})
+    return make_alert(severity=severity, group_id="g", since=NOW, opened_at=NOW)
+
+
+def caused(cause: str) -> tuple[Problem, ...]:
+    return (make_alert(subject=HEALTH, cause=cause),)
 
 
 def test_a_severity_of_a_later_release_counts_as_the_least() -> None:
@@ -127,19 +131,19 @@ def test_pages_of_the_overview_hold_every_group_once() -> None:
     assert overview([], Query(page=2)).rows == []
 
 
-def test_the_groups_of_an_incident_are_one_entry_where_the_worst_of_them_is() -> None:
+def test_the_groups_of_a_cause_are_one_entry_where_the_worst_of_them_is() -> None:
     calm = [summary(f"calm-{number:02}", lag=number) for number in range(30)]
-    many = [judged(f"a-{n:02}", DOWN, "critical", incident_id="i1", lag=n or None) for n in range(40)]
-    other = judged("b", LOSING, "critical", incident_id="i2")
+    many = [judged(f"a-{n:02}", DOWN, "critical", alerts=caused("missing_topic:a"), lag=n or None) for n in range(40)]
+    other = judged("b", LOSING, "critical", alerts=caused("missing_topic:b"))
     every = [*calm, *many, other]
     view = overview(every, Query())
-    first = [(one.incident_id, one.groups[0].group_id, one.total) for one in view.entries[:3]]
-    assert first == [(None, "b", 1), ("i1", "a-39", 40), (None, "calm-29", 1)]
+    first = [(one.cause, one.groups[0].group_id, one.total) for one in view.entries[:3]]
+    assert first == [(None, "b", 1), ("missing_topic:a", "a-39", 40), (None, "calm-29", 1)]
     folded = view.entries[1]
     assert (len(folded.groups), folded.lag, folded.lag_is_partial, folded.members) == (30, 780, True, 40)
     assert (view.matching, view.of_entries, view.pages) == (71, 32, 1)
     assert [one.groups[0].group_id for one in overview(every, Query(text="a-07")).entries] == ["a-07"]
-    assert len(overview(every, Query(incident="i1")).entries) == 40
+    assert len(overview(every, Query(cause="missing_topic:a")).entries) == 40
     assert all(one.total == 1 for one in overview(every, Query(sort="name")).entries)
     assert [one.total for one in overview(every, Query(verdicts=frozenset({DOWN}))).entries] == [40]
 
@@ -214,18 +218,10 @@ def drawn(spans: Iterable[Span]) -> list[tuple[str, float, float]]:
     return [(span.value, span.x, span.width) for span in spans]
 
 
-def test_the_timeline_has_the_incidents_that_were_open_and_what_caused_each_assignment() -> None:
-    def incident(name: str, opened: float, ended: float | None) -> Incident:
-        at, until = NOW - timedelta(minutes=opened), ended and NOW - timedelta(minutes=ended)
-        ended_by = "evidence" if ended else None
-        return Incident(name, "default", "group", "g", "critical", at, until or None, ended_by, verdict="Down")
-
+def test_the_timeline_has_what_caused_each_assignment() -> None:
     causes = ("member_left,topics_changed", "unknown", "unknown,config_changed", None, "of_a_later_release")
     events = [event(50 - 10 * n, "assignment_epoch", "1", "2", cause) for n, cause in enumerate(causes)]
-    incidents = [incident("open", 30, None), incident("ended", 90, 45), incident("before", 90, 70)]
-    line = timeline(group("g", "Stable", NOW, 15, members=[{}]), Events(events), HOUR, (), incidents)
-    assert [(span.x, span.width) for span in line.incidents] == [(500, 500), (0, 250)]
-    assert line.incidents[0].text == "critical incident open: Down, since 2026-11-22 11:30:00Z, open"
+    line = timeline(group("g", "Stable", NOW, 15, members=[{}]), Events(events), HOUR)
     assert [mark.cause for mark in line.marks] == ["members", "unknown", "config", "unknown", "unknown"]
 
 
@@ -302,13 +298,6 @@ def test_tasks_of_an_event_are_parsed_and_ids_with_separators_left_out() -> None
         ("standby", "1", 2),
     ]
     assert list(parse_tasks(None)) == []
-
-
-def test_labels_are_those_of_the_first_expression_that_matches_the_whole_id() -> None:
-    labels = Labels({"team": {"pay": "payments-.*|fraud", "all": ".*"}, "tier": {"gold": "payments-.*"}})
-    assert labels.of("payments-x\ny") == (("team", "pay"), ("tier", "gold"))
-    assert labels.of("my-payments-x") == (("team", "all"),)
-    assert Labels({}).of("x") == ()
 
 
 def test_groups_are_filtered_by_type_and_label() -> None:

@@ -85,7 +85,7 @@ def test_a_reading_that_failed_is_tried_again() -> None:
 @pytest.mark.parametrize(
     ("name", "row"),
     [
-        ("incidents", {"incident_id": "i"}),
+        ("alerts", {"alert_id": "i"}),
         ("broker_facts", {"subject": "s", "kind": "isr"}),
         ("topologies", {"group_id": "g"}),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
-from streaming_app.alerts.problem import Finding
+from streaming_app.alerts.problem import WARNING, Finding
 from streaming_app.alerts.rule import (
     EvaluationContext,
     format_time,
@@ -13,7 +13,7 @@ from streaming_app.alerts.rule import (
     to_iso,
 )
 from streaming_app.job_status import DiskSpace, JobStatus
-from streaming_app.text import count, gibibytes, round_down
+from streaming_app.text import EPOCH, count, gibibytes, round_down
 
 _FREE_PERCENT, _FREE = 5, 256 << 20  # of the disk unless `_PLENTY` is free; bytes, whatever its size is
 _SHOWN = timedelta(days=1)  # after the newest event
@@ -108,6 +108,7 @@ def _offsets_stopped(job: JobStatus, context: EvaluationContext) -> Finding | No
         since,
         f"Committed offsets and lag are not updated: {'; '.join(text for _, _, text in causes)}",
         {"causes": [cause for _, cause, _ in causes]},
+        severity=WARNING,
     )
 
 
@@ -146,11 +147,17 @@ def _format_last_success(job: JobStatus) -> str:
     return f"since the start at {format_time(job.started_at)}"
 
 
+def _lost_or_undecodable(job: JobStatus, context: EvaluationContext) -> Finding | None:
+    """Return the newer of the two."""
+    found = (_truncated(job, context), _undecodable(job, context))
+    return max(filter(None, found), key=lambda one: one.since or EPOCH, default=None)
+
+
 FINDINGS: Mapping[str, Callable[[JobStatus, EvaluationContext], Finding | None]] = {
     "StreamsGroupsJobStopped": lambda job, context: _stopped(job, context) or _offsets_stopped(job, context),
     "StreamsGroupsJobBehind": _behind,
     "StreamsGroupsNotificationsFailing": _notifications_failing,
     "StreamsGroupsDiskAlmostFull": _disk_full,
-    "StreamsGroupsUndecodableRecords": lambda job, context: _truncated(job, context) or _undecodable(job, context),
+    "StreamsGroupsUndecodableRecords": _lost_or_undecodable,
 }
 """What is found of each rule about the job."""

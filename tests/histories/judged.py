@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from tests.histories.bed import Outcome, run
+from tests.histories.clients import START
 from tests.histories.history import DAY, History
 from tests.histories.incidents import INCIDENTS
 from tests.histories.ordinary import ORDINARY
@@ -62,6 +65,30 @@ def check_paces(history: History) -> None:
         if "restart_every" in pace and history.name.startswith(_LEARNT_AGAIN):
             continue
         assert _problems(run(history, **pace)) == expected, pace
+
+
+_LATER = 1_500.0  # after an outage begins
+_PAGE = 360.0  # seconds to the first page
+_COMMIT_INTERVAL = 60.0
+LONG_AFTER = START + timedelta(days=400)
+
+
+def check_start_in_the_middle(history: History) -> None:
+    """Assert that a job which starts 25 minutes after an outage began pages soon, and says since when it really is."""
+    start = history.begins + _LATER
+    whole, late = OUTCOMES[history.name], run(replace(history, watched_from=start))
+    known = {one.group_id: one for one in late.problems}
+    for one in whole.problems:
+        if one.opened_at is None or not _at(one.opened_at) < start < _at(one.ended_at or LONG_AFTER):
+            continue
+        again = known[one.group_id]
+        assert abs((again.since - one.since).total_seconds()) <= _COMMIT_INTERVAL, (again.since, one.since)
+        sent = [_at(each.sent_at) for each in again.deliveries if each.sent_at]
+        assert sent[0] <= start + _PAGE, sent
+
+
+def _at(time: datetime) -> float:
+    return (time - START).total_seconds()
 
 
 def _problems(outcome: Outcome) -> list[tuple[object, ...]]:

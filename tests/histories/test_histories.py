@@ -13,7 +13,15 @@ from streaming_app.health.verdict import VERDICTS
 from tests.histories.bed import run
 from tests.histories.chosen import CHOSEN, PACED
 from tests.histories.history import HOUR, MINUTE, History
-from tests.histories.judged import HISTORIES, OUTCOMES, check_incident, check_ordinary, check_paces, name_of
+from tests.histories.judged import (
+    HISTORIES,
+    OUTCOMES,
+    check_incident,
+    check_ordinary,
+    check_paces,
+    check_start_in_the_middle,
+    name_of,
+)
 from tests.support.failed_rules import FailedRule
 
 pytestmark = pytest.mark.slow
@@ -28,6 +36,22 @@ def test_an_ordinary_operation_raises_no_alert(history: History) -> None:
 @pytest.mark.parametrize("history", [one for one in CHOSEN_HISTORIES if one.rules], ids=name_of)
 def test_an_incident_raises_the_expected_alert_after_it_began_and_no_other(history: History) -> None:
     check_incident(history)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "One partition has a record that is tried again and again",
+        "The threads of one of three instances hang; its heartbeats go on",
+        "All instances wait for a database that is down",
+        "The restore of an instance that took tasks over never ends",
+        "An application fails at its first record, and never commits",
+        "A transaction that nobody ends holds all partitions of the topic",
+        "The only host with all four instances is lost",
+    ],
+)
+def test_a_job_that_starts_in_the_middle_of_an_outage_says_since_when_it_is(name: str) -> None:
+    check_start_in_the_middle(HISTORIES[name])
 
 
 @pytest.mark.parametrize("name", PACED)

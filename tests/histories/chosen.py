@@ -90,6 +90,13 @@ CHOSEN: dict[str, tuple[str, ...]] = {
         "The only instance crashes, and the clock of its broker is an hour behind",
         "A broker is lost, and three applications that read its partitions end with it",
     ),
+    "One host, habits and clocks": (
+        "Three applications on one host die of different causes within ten minutes",
+        "An application is restarted twice in the morning, and dies at noon while work waits",
+        "An application dies at the hour at which it died the day before, and was back after four hours",
+        "Three instances are scaled to zero within two minutes of the last record",
+        "The clocks of America/New_York go forward, and an application that runs from 8 to 18 h there declares that",
+    ),
     "By the clock": (
         "An application that runs in office hours",
         "A nightly job does not run one night",

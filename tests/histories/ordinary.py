@@ -28,6 +28,7 @@ from tests.histories.operated import OPERATED_ORDINARY
 from tests.histories.reported import REPORTED_ORDINARY
 from tests.histories.twins import TWIN_ORDINARY
 from tests.histories.verdict_histories import VERDICT_ORDINARY
+from tests.histories.widened import WIDENED_ORDINARY
 
 
 def _upgrades(groups: int) -> Operations:
@@ -44,6 +45,7 @@ ORDINARY = (
     *DEPLOYMENTS,
     *LAG_ORDINARY,
     *VERDICT_ORDINARY,
+    *WIDENED_ORDINARY,
     *OPERATED_ORDINARY,
     *REPORTED_ORDINARY,
     *HELD_BACK_ORDINARY,

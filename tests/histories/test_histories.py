@@ -22,6 +22,7 @@ from tests.histories.judged import (
     check_start_in_the_middle,
     name_of,
 )
+from tests.histories.widened import DEATHS
 from tests.support.failed_rules import FailedRule
 
 pytestmark = pytest.mark.slow
@@ -36,6 +37,20 @@ def test_an_ordinary_operation_raises_no_alert(history: History) -> None:
 @pytest.mark.parametrize("history", [one for one in CHOSEN_HISTORIES if one.rules], ids=name_of)
 def test_an_incident_raises_the_expected_alert_after_it_began_and_no_other(history: History) -> None:
     check_incident(history)
+
+
+@pytest.mark.parametrize("name", CHOSEN["One host, habits and clocks"][1:3])
+def test_a_death_pages_after_five_minutes_whatever_happened_before(name: str) -> None:
+    outcome = OUTCOMES[name]
+    for one in outcome.problems:
+        assert one.opened_at is not None
+        assert (one.opened_at - one.since).total_seconds() <= 6 * MINUTE
+
+
+def test_each_of_three_applications_on_one_host_has_an_alert_of_its_own_death() -> None:
+    fired = {one.group_id: one.at for one in OUTCOMES[CHOSEN["One host, habits and clocks"][0]].fired}
+    assert fired.keys() == DEATHS.keys()
+    assert all(DEATHS[team] < at <= DEATHS[team] + 6 * MINUTE for team, at in fired.items())
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,109 @@
+"""What made earlier engines say what is not so: one host for all clients, habits, clocks, and the configuration."""
+
+from __future__ import annotations
+
+from tests.histories.history import (
+    BEGINS,
+    DAY,
+    DOWN,
+    FEW,
+    HOUR,
+    MINUTE,
+    TRAFFIC,
+    Operations,
+    do,
+    hours_of,
+    incident,
+    names,
+    ordinary,
+    start,
+    steady,
+    stop,
+    windows,
+)
+
+ONE_HOST = {"host": "10.0.0.1"}
+TEAMS = ("orders", "payments", "search")
+DEATHS = {team: BEGINS + n * 4 * MINUTE for n, team in enumerate(TEAMS)}
+"""When each application of the history about one host dies."""
+BERLIN_SPRING, NEW_YORK_SPRING = 27 * DAY, 6 * DAY  # 29 March and 8 March 2026: the simulation starts on 2 March
+_MORNING, _NOON = 2 * HOUR, 6 * HOUR
+
+
+def _of_teams() -> Operations:
+    """Run three applications, all of whose clients have one address."""
+    return [
+        one
+        for team in TEAMS
+        for one in (
+            *start(names(2, team), group=team, sources=("in", team), **ONE_HOST),
+            *do(TRAFFIC, "read", group=team),
+        )
+    ]
+
+
+def _spring(day: float, location: str) -> tuple[Operations, dict[str, object]]:
+    """Run from 8 to 18 h by the clocks of a place, three days around the day on which they go forward."""
+    offset = {"Europe/Berlin": 1 * HOUR, "America/New_York": -5 * HOUR}[location]
+    first = round(day / DAY) - 2
+    before, after = range(first, first + 2), range(first + 2, first + 4)
+    runs = [
+        *start(names(2), first * DAY + 60),  # the group exists, and its offsets
+        *do(first * DAY + 120, "read", rate=0.2),
+        *stop(names(2), first * DAY + 600),
+        *windows(before, (8 * HOUR - offset,), 10 * HOUR, names(2)),
+        *windows(after, (7 * HOUR - offset,), 10 * HOUR, names(2)),
+    ]
+    return runs, hours_of(("08:00", "18:00"), location=location)
+
+
+WIDENED_ORDINARY = (
+    ordinary(
+        "Three instances are scaled to zero within two minutes of the last record",
+        steady(3),
+        do(TRAFFIC, "read"),
+        do(BEGINS, "change", rate=0.0),
+        stop(names(3), BEGINS + 90, every=10),
+    ),
+    *(
+        ordinary(
+            f"The clocks of {location} go forward, and an application that runs from 8 to 18 h there declares that",
+            _spring(day, location)[0],
+            hours=(day + 2 * DAY) / HOUR,
+            topics=FEW,
+            watched_from=day - 2 * DAY + 60,
+            running_hours=_spring(day, location)[1],
+        )
+        for location, day in (("Europe/Berlin", BERLIN_SPRING), ("America/New_York", NEW_YORK_SPRING))
+    ),
+)
+WIDENED_INCIDENTS = (
+    incident(
+        "Three applications on one host die of different causes within ten minutes",
+        DOWN,
+        _of_teams(),
+        *(stop(names(2, team), at, action="crash") for team, at in DEATHS.items()),
+        topics={"in": 12, **dict.fromkeys(TEAMS, 12)},
+    ),
+    incident(
+        "An application is restarted twice in the morning, and dies at noon while work waits",
+        DOWN,
+        steady(2),
+        do(TRAFFIC, "read"),
+        *(stop(names(2), at) + start(names(2), at + 30) for at in (_MORNING, _MORNING + HOUR)),
+        stop(names(2), _NOON, action="crash"),
+        hours=8,
+        begins=_NOON,
+    ),
+    incident(
+        "An application dies at the hour at which it died the day before, and was back after four hours",
+        DOWN,
+        steady(2),
+        do(TRAFFIC, "read", rate=1.0),
+        stop(names(2), BEGINS, action="crash"),
+        start(names(2), BEGINS + 4 * HOUR),
+        stop(names(2), BEGINS + DAY, action="crash"),
+        hours=27,
+        topics=FEW,
+    ),
+)

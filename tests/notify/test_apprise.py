@@ -111,11 +111,12 @@ def test_a_service_gets_title_text_and_severity(receiver: HttpReceiver) -> None:
     assert receiver.requests[0].path == f"/{SECRET}"
     assert fired["title"] == "[FIRING] not-ready: payments (cluster prod)"
     assert fired["message"].startswith(
-        "payments is NotReady: its source topic card-transactions does not exist\n\nseve"
+        "payments is NotReady: its source topic card-transactions does not exist (since 2026-11-21 03:12:05Z)\n"
+        "Next: streams-groups alerts --cluster prod, and the runbook of not-ready\n\nseve"
     )
     assert fired["message"].endswith("runbook: https://wiki#not-ready\npage: https://page/payments")
     assert resolved["title"].startswith("[RESOLVED]")
-    sink.send(make_alert(details={"members": ["m" * 100] * 99}), FIRING)
+    sink.send(make_alert(evidence={"members": ["m" * 100] * 99}), FIRING)
     assert len(receiver.bodies[-1]["message"]) == 4000
 
 
@@ -146,7 +147,7 @@ def test_several_alerts_are_one_message_that_ends_with_how_many_more_there_are(
     for request in services.requests:
         shown = request.body.decode().replace("\\\\", "")
         assert "[FIRING] not-ready: 300 groups (cluster prod)" in shown
-        named = shown.count("is [stuck] in *Reconciling* https://page/app-")
+        named = shown.count("is [stuck] in *Reconciling* (since 2026-11-21 03:12:05Z) https://page/app-")
         assert 3 < named <= 20
         assert f"and {300 - named} more" in shown
 
@@ -180,7 +181,7 @@ def test_chats_show_what_clients_chose_as_text(services: HttpReceiver, certifica
     sink = make_sink(CHATS[chat], ca_file=certificates.authority)
     for hostile in (MARKUP, HOSTILE, f"{MARKUP} " * 700):
         details = {"clients": [hostile], hostile: hostile}
-        sink.send(make_alert(group_id=hostile, summary=f"{hostile} is down", details=details), FIRING)
+        sink.send(make_alert(group_id=hostile, summary=f"{hostile} is down", evidence=details), FIRING)
     texts = ["\n".join(texts_of(request.json)) for request in services.requests]
     longest = max(len(text) for request in services.requests for text in texts_of(request.json))
     assert longest <= LIMITS.get(chat, 6000)

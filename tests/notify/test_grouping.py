@@ -56,7 +56,7 @@ def test_a_maintenance_of_the_brokers_is_one_message_in_a_chat_and_single_alerts
     titles = [f"[{event}] stuck: 60 groups (cluster prod)" for event in ("FIRING", "RESOLVED")]
     assert [body["title"] for body in receiver.bodies] == titles
     text = receiver.bodies[0]["message"]
-    assert "- app-019 has been stuck in Reconciling https://page/app-019\nand 40 more\n" in text
+    assert "(since 2026-11-21 03:12:05Z) https://page/app-019\nand 40 more\n" in text
     assert text.endswith("\nrunbook: https://wiki#stuck")
     by_sink = {sink: [one for _, one in dispatcher.deliveries if one.sink == sink] for sink in sinks}
     assert {sink: len(deliveries) for sink, deliveries in by_sink.items()} == dict.fromkeys(sinks, 2 * GROUPS)

@@ -95,7 +95,8 @@ def test_a_message_has_the_most_important_first() -> None:
     alert = make_alert(resolved=True)
     assert format_title(alert, FIRING) == "[FIRING] not-ready: payments (cluster prod)"
     assert format_message(alert, RESOLVED, "https://wiki/not-ready").splitlines() == [
-        "payments is NotReady: its source topic card-transactions does not exist",
+        "payments: not-ready is over since 2026-11-21 03:21:05Z, after 4m",
+        "Its condition does not hold.",
         "",
         "severity: critical",
         "since: 2026-11-21T03:12:05.765Z",
@@ -109,17 +110,17 @@ def test_a_message_has_the_most_important_first() -> None:
 
 @pytest.mark.parametrize("hostile", ["a\r\nBcc: x@y", "a\u2028b", "a\x00b", "a\ud800b", "a\tb", "a\u3164b", HOSTILE])
 def test_any_group_name_is_printed_on_one_line(hostile: str) -> None:
-    alert = make_alert(group_id=hostile, summary=hostile, details={hostile: [hostile]})
+    alert = make_alert(group_id=hostile, summary=hostile, evidence={hostile: [hostile]})
     assert effective_characters(one_line(hostile)) == set()
     assert effective_characters(format_title(alert, FIRING)) == set()
     message = format_message(alert, FIRING, None)
     assert effective_characters(message) == set()
-    assert message.count("\n") == 5
+    assert message.count("\n") == 6
 
 
 def test_a_title_and_the_lines_of_a_message_are_short_whatever_the_length_of_an_id() -> None:
-    long = make_alert(group_id="g" * 32_000, summary="s" * 32_000, details={"members": ["m" * 32_000]})
+    long = make_alert(group_id="g" * 32_000, summary="s" * 32_000, evidence={"members": ["m" * 32_000]})
     assert format_title(long, FIRING) == f"[FIRING] not-ready: {'g' * 199}… (cluster prod)"
     lines = format_message(long, FIRING, None).splitlines()
-    assert lines[0] == "s" * 499 + "…"
+    assert lines[0] == "s" * 499 + "… (since 2026-11-21 03:12:05Z)"
     assert max(map(len, lines)) < 10_100

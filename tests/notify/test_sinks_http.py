@@ -83,6 +83,9 @@ def test_a_webhook_gets_all_fields(receiver: HttpReceiver) -> None:
             "resolved_at": "2026-11-21T03:21:05.765Z",
             "summary": "payments is NotReady: its source topic card-transactions does not exist",
             "details": {"missing_topics": ["card-transactions"], "state": "NotReady"},
+            "labels": {},
+            "cause": None,
+            "ended_by": "evidence",
             "runbook_url": "https://wiki/not-ready.html",
             "page_url": "https://page/prod/payments?not-ready",
         },
@@ -269,6 +272,7 @@ def test_alertmanager_gets_labels_annotations_and_an_end_in_the_future(receiver:
         },
         "annotations": {
             "summary": alert.summary,
+            "description": "Next: streams-groups alerts --cluster prod, and the runbook of not-ready",
             "details": "missing_topics: card-transactions\nstate: NotReady",
             "runbook_url": "https://wiki#not-ready",
         },

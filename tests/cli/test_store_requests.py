@@ -33,7 +33,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
             0,
         ),
         ("lag", ["inputs", "lag"], 0),
-        ("alerts", ["alerts"], 1),
+        ("alerts", ["alerts"], 2),
     ],
 )
 def test_a_command_opens_the_tables_that_it_reads_once(

@@ -96,7 +96,7 @@ def test_queries_find_what_their_questions_ask_for(reader: WarehouseReader) -> N
     assert topics["source_topics"] == ["a"]
     assert [row["kind"] for row in joined] == ["member_joined"]
     assert "Reconciling" in {row["new"] for row in states}
-    (record,), _ = results("StreamsGroupsUndecodableRecords")
+    (record,), *_ = results("StreamsGroupsUndecodableRecords")
     assert (record["group_id"], record["error_kind"]) == ("payments", "UnknownValueVersion")
     (late, *_), *_ = results("StreamsGroupDescriptionMissing")
     assert (late["description_status"], late["solicitable"]) == ("NEVER_STORED", True)

@@ -40,7 +40,7 @@ def test_a_group_that_is_not_ready_is_notified_once_and_once_when_it_is_ready(
                     "interval": 0.3,
                     "groups": group_id,
                     "rules": {
-                        "StreamsGroupDown": {"not_ready_after": 0.1},
+                        "StreamsGroupDown": {"for": 0.1},
                         "StreamsGroupDescriptionMissing": {"enabled": False},
                     },
                 },
@@ -63,11 +63,12 @@ def test_a_group_that_is_not_ready_is_notified_once_and_once_when_it_is_ready(
         ("alert.resolved", "StreamsGroupDown", group_id),
     ]
     assert f"Source topics {group_id}-in are missing" in receiver.bodies[0]["data"]["summary"]
-    assert alert_rows(empty_warehouse, group_id) == [("resolved", ["firing", "resolved"])]
+    assert alert_rows(empty_warehouse, group_id) == [("evidence", ["firing", "resolved"])]
 
 
 def alert_rows(warehouse: Path, group_id: str) -> list[tuple[str, list[Any]]]:
-    rows = WarehouseReader(warehouse).rows(f"SELECT state, deliveries FROM alerts WHERE group_id = {quote(group_id)}")
+    query = f"SELECT ended_by, deliveries FROM alerts WHERE group_id = {quote(group_id)}"
+    rows = WarehouseReader(warehouse).rows(query)
     return [
-        (row["state"], [delivery["event"] for delivery in row["deliveries"] if delivery["sent_at"]]) for row in rows
+        (row["ended_by"], [delivery["event"] for delivery in row["deliveries"] if delivery["sent_at"]]) for row in rows
     ]

@@ -74,12 +74,22 @@ columns = [
   { name = "offset", type = "bigint", about = "Offset of the record." },
 ]
 """
+_RULE = """\
+order = 99
+severity = "warning"
+for = "0s"
+meaning = "A trial."
+steps = ["Try."]
+
+[queries]
+"Which?" = "SELECT 1"
+"""
 _SINK = '''\
 """A trial."""
 
 from typing import Literal
 
-from streaming_app.alerts.problem import Alert
+from streaming_app.alerts.problem import Problem
 from streaming_app.notify.sink import BaseSettings, Sink
 
 
@@ -213,19 +223,12 @@ assert "trials array<struct<at:timestamp,source_partition:int,offset:bigint>>" i
     ),
     "an alert rule": Addition(
         (
+            Edit("streaming_app/alerts/catalog/StreamsGroupTrial.toml", "", _RULE, "its entry"),
             Edit(
-                "streaming_app/alerts/description_rules.py",
-                "DESCRIPTION_RULES = (\n",
-                "DESCRIPTION_RULES = (\n    GroupRule(\n"
-                '        name="StreamsGroupTrial",\n'
-                "        find=lambda _group, _thresholds, _context: None,\n"
-                '        states=frozenset({"NotReady"}),\n'
-                '        meaning="A trial.",\n'
-                '        queries={"Which?": "SELECT 1"},\n'
-                '        steps=("Try.",),\n'
-                "    ),\n",
-                "its entry in",
-                "streaming_app/alerts/*_rules.py",
+                "streaming_app/alerts/evaluate.py",
+                "GROUP_RULES = (\n",
+                'GROUP_RULES = (\n    GroupRule("StreamsGroupTrial", lambda *_: None, frozenset({"NotReady"})),\n',
+                "its condition in",
             ),
             Edit(
                 "deploy/streams-groups.example.yaml",

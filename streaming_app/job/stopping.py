@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 STOP_SECONDS = 9.0
 """After a signal, the job has ended within this time, whatever it was doing."""
 _SAY_SECONDS = 0.5
+_LOOK_SECONDS = 1.0
 _TERMINATE_SECONDS = 7.0  # the JVM may then have 2 s to remove its temporary files
 
 
@@ -53,7 +54,9 @@ def run_until_signal(
     with _signals() as events:
         result = in_thread(job)
         result.add_done_callback(lambda _: events.put(_Event.END))
-        event: _Event | None = events.get()
+        # The kernel may give a signal to another thread, which does not wake this one: it looks by itself, too.
+        while (event := _next(events, _LOOK_SECONDS)) is None:
+            pass
         if event is _Event.SIGNAL:
             _say("Stopping ...", report)  # first, so that it is the first of the lines about the end
             stop.set()

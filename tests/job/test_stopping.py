@@ -9,7 +9,7 @@ import sys
 import pytest
 
 PROGRAM = """
-import sys, threading, time
+import signal, sys, threading, time
 from streaming_app.job import stopping
 
 stopping._SAY_SECONDS, stopping._TERMINATE_SECONDS = 600.0, float(sys.argv[1])
@@ -23,6 +23,12 @@ class Jvm:
 def until_stopped():
     print("running", flush=True)
     stop.wait()
+    print("ended", flush=True)
+
+def in_this_thread():
+    stop.wait(2)  # by then the main thread waits
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+    stop.wait(600)
     print("ended", flush=True)
 
 def for_ever():
@@ -55,6 +61,10 @@ def run(job: str, *signals: signal.Signals, patience: float = PATIENT) -> tuple[
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_is_reported_at_once_and_the_job_ends_by_itself(number: signal.Signals) -> None:
     assert run("until_stopped", number) == (0, ["running", "Stopping ...", "ended", "returned"])
+
+
+def test_a_signal_that_the_kernel_gives_to_another_thread_ends_the_job() -> None:
+    assert run("in_this_thread") == (0, ["Stopping ...", "ended", "returned"])
 
 
 def test_a_job_that_does_not_end_is_abandoned_with_its_jvm() -> None:

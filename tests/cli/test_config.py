@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from click.testing import CliRunner, Result
 
 from streaming_app.cli.main import main
@@ -49,8 +48,6 @@ def effective(*arguments: object, **variables: str) -> Any:
 FLAGS: list[tuple[str, str, str, str]] = [
     ("bootstrap_server", "a:1", "b:1", "c:1"),
     ("warehouse", "/a", "/b", "/c"),
-    ("dialect", "kip-1331", "shipped", "kip-1331"),
-    ("retention_days", "1.5", "2.5", "3.5"),
 ]
 
 
@@ -66,21 +63,6 @@ def test_a_flag_overrides_a_variable_and_a_variable_the_file(
     assert str(effective("--config", config, **{key.upper(): variable})[key]) == variable
     assert str(effective("--config", config, *given, **{key.upper(): variable})[key]) == flag
     assert str(effective(CONFIG=str(config))[key]) == in_file
-
-
-def test_yaml_names_the_source_of_each_value(file: Path) -> None:
-    text = run_cli("config", "--config", file, "--topic", "t", "--metrics-listen", "127.0.0.1:0", TRIGGER="2").stdout
-
-    lines = [line.strip() for line in text.splitlines()]
-    assert lines[0] == f"# file: {file}"
-    assert {
-        "cluster: from-file  # file",
-        "topic: t  # flag",
-        "trigger: 2.0  # environment",
-        "retention_days: 30.0  # default",
-        "listen: 127.0.0.1:0  # flag",
-    } <= set(lines)
-    assert yaml.safe_load(text)["cluster"] == "from-file"
 
 
 def test_check_prints_each_error_or_that_there_are_none(file: Path) -> None:
@@ -119,35 +101,6 @@ def test_a_read_command_does_not_need_the_secrets_in_the_file(file: Path) -> Non
     assert "NO_SUCH_VARIABLE is not set" in run_cli("config", "--config", file).stderr
 
 
-@pytest.mark.parametrize("command", ["run", "verify"])
-def test_a_command_without_a_broker_in_flags_or_configuration_is_wrong_usage(command: str, file: Path) -> None:
-    result = run_cli(command, "--config", file)
-
-    assert result.exit_code == 2
-    assert (
-        "Missing option '--bootstrap-server'. Or set STREAMS_GROUPS_BOOTSTRAP_SERVER, or bootstrap_server"
-        in result.stderr
-    )
-
-
-def test_the_brokers_of_the_file_or_the_environment_are_used(file: Path) -> None:
-    # run reads the command_config, which does not exist, after it has checked that there is a broker
-    before = file.read_text() + f"command_config: {file.parent / 'nowhere'}\n"
-    for server, variables in (("bootstrap_server: h:1\n", {}), ("", {"BOOTSTRAP_SERVER": "h:1"})):
-        file.write_text(before + server)
-        result = run_cli("run", "--config", file, **variables)
-        assert (result.exit_code, "nowhere" in result.stderr) == (1, True)
-
-
-def test_an_invalid_flag_of_the_job_is_wrong_usage_and_an_invalid_variable_is_not() -> None:
-    flag = run_cli("run", "--bootstrap-server", "h:1", "--cluster", "a/b")
-    variable = run_cli("run", "--bootstrap-server", "h:1", CLUSTER="a/b")
-
-    assert (flag.exit_code, variable.exit_code) == (2, 1)
-    assert 'Error: --cluster: must be letters, digits, ".", "_" and "-" (at most 200, ' in flag.stderr
-    assert variable.stderr.startswith("Error: STREAMS_GROUPS_CLUSTER: cluster: must be ")
-
-
 COMMANDS_WITH_A_CLUSTER = [*READ_COMMANDS, ["verify", "--bootstrap-server", "h:1"], ["run"], ["config"], ["demo"]]
 
 
@@ -166,13 +119,6 @@ def test_no_command_accepts_a_cluster_name_that_is_not_one_file_name(command: li
     assert result.stderr.startswith("Error: STREAMS_GROUPS_CLUSTER: cluster: must be ")
 
 
-def test_a_valid_cluster_flag_replaces_an_invalid_variable() -> None:
-    result = run_cli("list", "--cluster", "n" * 200, "--warehouse", "nowhere", CLUSTER="..")
-
-    assert result.exit_code == 1
-    assert result.stderr.startswith("Error: No streams-groups warehouse at nowhere")
-
-
 def test_an_invalid_conf_flag_is_not_printed_because_it_may_contain_a_secret() -> None:
     result = run_cli("config", "--conf", "spark.password:hunter2")
 
@@ -189,16 +135,6 @@ def _output_of(code: str) -> str:
     return subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=60
     ).stdout
-
-
-def test_help_and_read_commands_without_a_file_do_not_load_the_settings() -> None:
-    code = f"""{_IN_PROCESS}
-CliRunner().invoke(main, ['run', '--help'])
-print(sorted({{'pydantic', 'yaml', 'pyspark'}} & sys.modules.keys()))
-CliRunner().invoke(main, ['list'])
-print('streaming_app.config.settings' in sys.modules)"""
-
-    assert _output_of(code) == "[]\nFalse\n"
 
 
 def test_reading_tables_loads_neither_pandas_nor_a_terminal(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from click.testing import CliRunner, Result
 from streaming_app.cli.main import main
 from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.tables.task_copies_table import TaskCopiesTable
-from tests.long.hostile import STORED, effective_characters
 from tests.support.heartbeats import write_heartbeat
 from tests.support.rows import group_row, member_row, subtopology_row, task_row
 from tests.support.warehouses import append, make_warehouse
@@ -48,7 +47,6 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
         row("moving", "Reconciling", a=a, b=b),
         row("unknown", a=a, b=b),
         row("idle", "Empty"),
-        row(STORED, **{STORED: a}),
     ]
     append(path, "groups", *rows)
     own = [offsets(name, "a", 1, 9_000) for name in ("orders", "moving")]
@@ -94,9 +92,3 @@ def test_a_rebalance_and_unknown_offsets_are_said(warehouse: Path) -> None:
     assert unknown.stderr.startswith("How far behind copies are is not known: the job asks the brokers")
     assert unknown.stderr.count("\n") == 1
     assert run(warehouse, "--group", "idle").stdout == "idle is Empty: no member has a task.\n"
-
-
-def test_an_unknown_group_is_one_line_and_hostile_names_are_text(warehouse: Path) -> None:
-    result = run(warehouse, "--group", "nope")
-    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
-    assert effective_characters(run(warehouse, "--group", STORED).output) == set()

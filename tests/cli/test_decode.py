@@ -1,7 +1,6 @@
 """`streams-groups decode`: as a process, its standard streams and its exit code; in this one, what it reads."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +19,7 @@ PRINTED = '{"key":{"type":20,"data":{"groupId":"g"}},"value":{"version":0,"data"
 KEY_17, VALUE_17 = "0011000167", "0000000000020000000000000000010304" + "00000005"
 
 
-def decode(*arguments: object, stdin: bytes | str = b"", **environment: str) -> subprocess.CompletedProcess[str]:
+def decode(*arguments: object, stdin: bytes | str = b"") -> subprocess.CompletedProcess[str]:
     """Run the command; check that its output is UTF-8 and contains no traceback."""
     result = subprocess.run(
         [COMMAND, "decode", *map(str, arguments)],
@@ -28,7 +27,6 @@ def decode(*arguments: object, stdin: bytes | str = b"", **environment: str) -> 
         capture_output=True,
         timeout=60,
         check=False,
-        env=os.environ | environment,
     )
     assert b"Traceback" not in result.stderr
     return subprocess.CompletedProcess(result.args, result.returncode, result.stdout.decode(), result.stderr.decode())
@@ -64,12 +62,6 @@ def test_lines_are_printed_in_order_with_errors_between_them_and_the_exit_code_i
     assert json.loads(result.stdout.splitlines()[-2])["value"] is None
 
 
-def test_empty_input_prints_nothing_and_exits_with_0() -> None:
-    for stdin in (b"", b"\r\n\r\n", b"\xef\xbb\xbf"):
-        result = decode_here(stdin=stdin)
-        assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
-
-
 @pytest.mark.parametrize(
     "stdin",
     [
@@ -93,12 +85,9 @@ def test_a_record_is_read_in_every_form(stdin: str) -> None:
         bytes(range(256)),
         b"\xff\xfe" + GOOD.encode("utf-16-le"),
         b"\0",
-        b"\t00",
         "zz" * 1_000_000,
         "{" * 1_000_000,
         '{"key": "\\ud800", "value": "\\udfff"}',
-        '{"key": 1e400}',
-        "\\",
     ],
     ids=lambda stdin: repr(stdin[:20]),
 )
@@ -119,24 +108,6 @@ def test_the_dialect_determines_the_field_of_a_tag() -> None:
     assert unknown.stderr.splitlines()[-1].endswith("unknown dialect 'kip-1332', known: shipped, kip-1331")
 
 
-def test_a_file_that_cannot_be_opened_is_wrong_usage_and_one_that_cannot_be_read_a_line(tmp_path: Path) -> None:
-    result = decode_here(tmp_path / "nowhere")
-    assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.splitlines()[-1].endswith("nowhere': No such file or directory")
-    result = decode("/proc/self/mem")
-    assert (result.returncode, result.stdout, result.stderr) == (1, "", "Error: Cannot continue: Input/output error\n")
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full, as on Linux")
-def test_a_full_disk_is_one_line() -> None:
-    with Path("/dev/full").open("wb") as full:
-        result = subprocess.run(
-            [COMMAND, "decode"], input=GOOD.encode(), stdout=full, stderr=subprocess.PIPE, check=False
-        )
-
-    assert (result.returncode, result.stderr) == (1, b"Error: Cannot continue: No space left on device\n")
-
-
 def test_a_reader_that_closes_the_pipe_is_not_an_error(tmp_path: Path) -> None:
     file = tmp_path / "records.tsv"
     file.write_text(GOOD * 20_000)
@@ -148,17 +119,3 @@ def test_a_reader_that_closes_the_pipe_is_not_an_error(tmp_path: Path) -> None:
         stderr = process.stderr.read()
 
     assert stderr == b""
-
-
-def test_the_output_is_utf_8_in_every_locale() -> None:
-    result = decode(stdin="00140002c3a9", PYTHONIOENCODING="ascii", LC_ALL="C")
-
-    assert json.loads(result.stdout)["key"]["data"] == {"groupId": "é"}
-    assert "é" in result.stdout
-
-
-def test_a_closed_standard_input_is_wrong_usage() -> None:
-    result = subprocess.run(["sh", "-c", 'exec "$0" decode <&-', COMMAND], capture_output=True, text=True, check=False)
-
-    assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.splitlines()[-1].startswith("Error: Invalid value for '[FILE]': standard input is closed; ")

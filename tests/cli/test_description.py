@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-import pytest
 from click.testing import CliRunner, Result
 
 from streaming_app.cli.main import main
 from streaming_app.groups.topology_description import describe_topology
-from streaming_app.kafka import connection
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, build_description, settle, subtopology, topology
@@ -43,11 +41,3 @@ def test_a_description_that_the_broker_stores_is_printed_and_one_that_it_does_no
     unknown = fetch(broker, unique("unknown"))
     assert (unknown.exit_code, unknown.stdout, unknown.stderr.count("\n")) == (1, "", 1)
     assert "GROUP_ID_NOT_FOUND" in unknown.stderr or "not found" in unknown.stderr
-
-
-@pytest.mark.parametrize("options", [[], ["--json"]])
-def test_without_a_broker_it_is_one_line(options: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.5)
-    arguments = ["--group", "g", "--topology", "--description", "--bootstrap-server", "127.0.0.1:1", *options]
-    result = CliRunner().invoke(main, ["describe", *arguments])
-    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)

@@ -13,7 +13,6 @@ from click.testing import CliRunner, Result
 
 from streaming_app.cli.main import main
 from streaming_app.groups.topology import topology_hash
-from tests.long.hostile import STORED, effective_characters
 from tests.support.heartbeats import write_heartbeat
 from tests.support.rows import subtopology_row
 from tests.support.warehouses import append, make_warehouse
@@ -59,7 +58,6 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
     made.write("new", (3, FIRST))
     made.write("of-older-release", newest=FIRST)
     made.write("without-topology")
-    made.write(STORED, (0, FIRST), (9, [subtopology(STORED, changelogs={STORED: 0})]))
     return made
 
 
@@ -115,13 +113,6 @@ def test_no_group_and_no_earlier_topology_are_one_line_each(tables: Tables, argu
     assert result.output.startswith(f"Error: {line}")
 
 
-def test_names_of_topics_cannot_break_a_line(tables: Tables) -> None:
-    result = tables.diff("--group", STORED)
-    assert result.exit_code == 0
-    assert effective_characters(result.output) == set()
-    assert all(line.startswith(("from", "to", "CHANGE", "added", "removed")) for line in result.output.splitlines())
-
-
 def description(group_id: str, days: int, *nodes: tuple[str, str]) -> dict[str, Any]:
     """Return a row of a description that was stored so many days after `AT`."""
     return {
@@ -131,15 +122,6 @@ def description(group_id: str, days: int, *nodes: tuple[str, str]) -> dict[str, 
         "stored_at": AT + timedelta(days=days),
         "description_nodes": [{"kind": kind, "node": name, "subtopology_id": "0"} for kind, name in nodes],
     }
-
-
-def test_other_processors_on_the_same_topics_are_a_difference(tmp_path: Path) -> None:
-    tables = Tables(tmp_path)
-    tables.write("payments", (0, FIRST))
-    for days, name in ((1, "map"), (2, "filter")):
-        append(tables.path, "descriptions", description("payments", days, ("processor", name)))
-    rows = [row.split()[:4] for row in tables.diff("--group", "payments").output.splitlines()[3:]]
-    assert rows == [["added", "processor", "0", "filter"], ["removed", "processor", "0", "map"]]
 
 
 def test_processors_and_stores_of_the_stored_descriptions_are_compared(tmp_path: Path) -> None:

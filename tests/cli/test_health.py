@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -66,12 +65,6 @@ def run(warehouse: Path, *arguments: str, code: int = 0) -> str:
     return result.output
 
 
-def test_a_problem_without_a_time_line_is_shown(warehouse: Path) -> None:
-    save(warehouse, replace(ALERT, timeline=()))
-    assert ALERT.alert_id in run(warehouse, "alerts")
-    assert f"Alert {ALERT.alert_id}, critical, open since" in run(warehouse, "why", "--group", "payments")
-
-
 def test_why_says_it_in_ten_lines_at_most_and_as_json(warehouse: Path) -> None:
     lines = [line for line in run(warehouse, "why", "--group", "payments").split("\n") if line]
     assert any(line.startswith("payments is Down since 2026-11-21") for line in lines)
@@ -115,24 +108,6 @@ def test_describe_begins_with_the_verdicts_the_worst_first_and_what_will_be_lost
     assert lines[2].split()[:4] == ["GROUP", "COORDINATOR", "(ID)", "STATE"]
 
 
-def test_a_warehouse_of_an_older_release_is_one_line(warehouse: Path) -> None:
-    shutil.rmtree(warehouse / "group_health")
-    *_, line = run(warehouse, "list", code=1).splitlines()  # after the one about the job
-    assert line.startswith("Error: ")
-    assert "was created by an older release and lacks the table group_health: start the job of this release" in line
-
-
-def test_alerts_say_the_command_that_says_why_for_the_health_of_a_group(warehouse: Path) -> None:
-    odd = replace(ALERT, alert_id="1", group_id="pay ments", since=ago(minutes=9), cause="broker_away:3")
-    job = replace(ALERT, alert_id="2", group_id=None, rule="StreamsGroupsJobStopped", since=ago(minutes=20))
-    save(warehouse, odd, job, replace(ALERT, ended_at=NOW, ended_by="evidence"))
-    result = CliRunner().invoke(main, ["alerts", "--warehouse", str(warehouse)])
-    names, *rows = (line.split() for line in result.stdout.splitlines())
-    assert [row[0] for row in rows] == ["2", "1"]
-    assert [row[names.index("CAUSE") + (row[0] == "1")] for row in rows] == ["-", "broker_away:3"]
-    assert "what will be lost: streams-groups why --group 'pay ments'\n" in result.stderr
-
-
 def test_what_was_wrong_is_shown_after_it_is_over(warehouse: Path) -> None:
     save(warehouse, replace(ALERT, ended_at=NOW, ended_by="retired"))
     last = run(warehouse, "why", "--group", "payments").splitlines()[-1]
@@ -158,18 +133,3 @@ def test_only_a_problem_with_the_health_of_a_group_is_ended_by_a_person(warehous
     save(warehouse, replace(ALERT, alert_id="stale", rule="StreamsGroupMembersStale"))
     said = run(warehouse, "alerts", "end", "stale", "--reason", "retired", code=1)
     assert "it ends when its condition is over" in said
-
-
-def test_incidents_say_what_to_use_instead(warehouse: Path) -> None:
-    assert "`streams-groups alerts`" in run(warehouse, "incidents", code=2)
-
-
-def test_options_before_a_subcommand_are_its_own_unless_it_has_them(warehouse: Path) -> None:
-    end = ["end", "x", "--reason", "planned"]
-    own, nowhere = ["--warehouse", str(warehouse)], ["--warehouse", "nowhere", "--cluster", "other"]
-    for arguments, words in (
-        ([*own, *end], "No open alert 'x'"),
-        ([*nowhere, *end, *own], "'other'"),
-    ):
-        result = CliRunner().invoke(main, ["alerts", *arguments])
-        assert (result.exit_code, words in result.output) == (1, True), result.output

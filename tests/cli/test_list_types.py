@@ -144,13 +144,3 @@ def test_what_a_group_of_another_type_does_not_have_is_said_in_one_line(warehous
         assert (result.exit_code, result.stdout) == (1, "")
         last = result.stderr.splitlines()[-1]
         assert last.startswith("Error: 'app' is a classic group, and no streams group: describe it by itself, with ")
-
-
-def test_what_is_no_assignment_of_kafkas_consumers_is_none(tmp_path: Path) -> None:
-    negative = b"\x00\x01\x00\x00\x00\x01\xff\xff\x00\x00\x00\x01"
-    for number, data in enumerate((b"", b"\x00\x01", assignment(orders=[1])[:-9], negative, b"\xff" * 50)):
-        path = make_warehouse(tmp_path / str(number))
-        one = {"member_id": "m", "client_id": "c", "client_host": "/h", "subscription": b"", "assignment": data}
-        group = {"protocol_type": "consumer", "generation": 3, "protocol": "range", "leader": "m", "members": [one]}
-        write(path, [encode(2, {"group": "g"}, group)], cluster="default")
-        assert members(path, "g")[1:] == [["g", "m", "-", "c", "h", "yes", "-"]]

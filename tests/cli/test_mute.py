@@ -12,10 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from streaming_app.cli.main import main
-from streaming_app.notify.mutes import Mute, MuteStore
 from streaming_app.tables.alerts_table import AlertsTable
 from tests.alerts.examples import make_alert
-from tests.long.hostile import STORED, effective_characters
 from tests.support.heartbeats import write_heartbeat
 from tests.support.rows import group_row
 from tests.support.warehouses import append, make_warehouse
@@ -108,21 +106,3 @@ def test_a_mute_without_an_end_too_long_or_invalid_is_refused_in_one_line(
     assert result.exit_code == 2
     assert result.output.splitlines()[-1].startswith(f"Error: {line}")
     assert not (warehouse / "_jobs").exists()
-
-
-def test_no_warehouse_and_no_such_mute_are_one_line(tmp_path: Path) -> None:
-    nowhere = run(tmp_path, "alerts", "mute", "pay.*", "--for", "1h")
-    no_mute = run(make_warehouse(tmp_path), "alerts", "mute", "pay.*", "--for", "0s")
-    for result, words in ((nowhere, "Error: No streams-groups warehouse"), (no_mute, "Error: No mute of")):
-        assert (result.exit_code, result.output.count("\n")) == (1, 1)
-        assert result.output.startswith(words)
-
-
-def test_a_reason_and_a_pattern_cannot_break_a_line(warehouse: Path) -> None:
-    now = datetime.now(timezone.utc)
-    values = {"starts_at": now, "ends_at": now + timedelta(hours=1), "reason": STORED, "created_by": STORED}
-    MuteStore(warehouse, "default").add(Mute.model_validate({"pattern": f"x{STORED[2:30]}", **values}))
-    result = run(warehouse, "alerts")
-    assert result.exit_code == 0
-    assert sum("Muted until" in line for line in result.stderr.splitlines()) == 1
-    assert effective_characters(result.output) == set()

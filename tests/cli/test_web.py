@@ -12,20 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 from streaming_app.cli.main import main
-from streaming_app.config.sections import check_base_path
 from streaming_app.web import live
 from streaming_app.web.access import PageAccess, PageError, read_credentials
 from streaming_app.web.page import PageServer
 from tests.support.sample_groups import group, replace_group, write_sample
 from tests.support.waiting import MINUTES
-
-
-@pytest.mark.parametrize(
-    "arguments", [["--listen", "nonsense"], ["--listen", "h:99999"], ["--base-path", "/a?b"], ["--base-path", "//a"]]
-)
-def test_wrong_values_exit_with_2(arguments: list[str]) -> None:
-    result = CliRunner().invoke(main, ["web", *arguments])
-    assert (result.exit_code, "Error: must be" in result.output) == (2, True)
 
 
 def test_a_file_of_users_is_read_and_its_errors_do_not_show_it(tmp_path: Path) -> None:
@@ -42,13 +33,6 @@ def test_a_file_of_users_is_read_and_its_errors_do_not_show_it(tmp_path: Path) -
         assert "s3cret" not in str(raised.value)
     with pytest.raises(PageError, match="Cannot read"):
         read_credentials(tmp_path / "missing")
-
-
-def test_base_paths_are_normalized_and_other_machines_make_a_page_open() -> None:
-    paths = {"": "", "/": "", "a": "/a", "/a/b/": "/a/b"}
-    assert {text: check_base_path(text) for text in paths} == paths
-    for listen, is_open in (("0.0.0.0:80", True), ("streams.example.org:80", True), ("[::1]:80", False)):
-        assert PageAccess(listen=listen).is_open == is_open
 
 
 def test_the_server_tells_viewers_of_changes_refuses_more_than_it_may_have_and_stops_while_they_look(
@@ -106,10 +90,3 @@ def test_it_reads_brokers_and_the_section_page_from_the_configuration(
     flags = ["--base-path", "/x", "--allowed-host", "B"]
     assert CliRunner().invoke(main, ["web", "--config", str(file), *flags]).exit_code == 0
     assert (served[1].base_path, served[1].allowed_hosts) == ("/x", {"b"})
-
-
-def test_it_needs_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    served: list[PageAccess] = []
-    monkeypatch.setattr("streaming_app.web.page.serve", lambda *arguments: served.append(arguments[2]))
-    assert CliRunner().invoke(main, ["web"]).exit_code == 0
-    assert len(served) == 1

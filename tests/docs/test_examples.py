@@ -85,12 +85,6 @@ def test_the_python_of_the_page_runs(
     assert namespace["events"].isStreaming
 
 
-def test_the_settings_of_the_notebook_are_those_of_the_session(spark: SparkSession) -> None:
-    (notebook,) = (code for code in PYTHON if "configure_spark_with_delta_pip" in code)
-    for setting in ("spark.sql.extensions", "spark.sql.catalog.spark_catalog", "spark.sql.session.timeZone"):
-        assert f'"{setting}", "{spark.conf.get(setting)}"' in notebook
-
-
 EXAMPLES = [
     pytest.param(block.text, id=f"{name(document)}: {block.text.splitlines()[0]}")
     for document in DOCUMENTS

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.support.documents import DOCS, DOCUMENTS, README, anchors, code_blocks, links, name
+from tests.support.documents import DOCS, DOCUMENTS, README, anchors, links, name
 
 _HOST = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+")
 
@@ -36,9 +36,3 @@ def test_every_page_that_is_not_an_index_or_an_include_is_linked_from_the_readme
     included = {"index.md", *(page.name for page in DOCS.glob("*.md") if "```{include}" in page.read_text("utf-8"))}
     written_here = {name(page) for page in DOCS.glob("*.md") if page.name not in included}
     assert written_here - {link.split("#")[0] for link in links(README)} == set()
-
-
-def test_the_readme_shows_a_part_of_the_output_of_the_demo() -> None:
-    (shown,) = (block.text for block in code_blocks(DOCS / "getting-started.md", "text") if "Starting" in block.text)
-    (excerpt,) = (block.text for block in code_blocks(README) if "description_status" in block.text)
-    assert set(excerpt.splitlines()) <= set(shown.splitlines())

@@ -73,17 +73,6 @@ def test_beside_each_sum_is_of_how_many_partitions_the_lag_is_not_known() -> Non
     assert of(values, "streams_group_unowned_lag_unknown_partitions") == {("payments",): 1}
 
 
-def test_partitions_have_series_on_request() -> None:
-    values = scrape(ROWS, MetricsSettings(lag_by=("partition",)))
-
-    assert of(values, "streams_group_partition_lag_offsets") == {
-        ("payments", "0", "orders"): 10,
-        ("payments", "1", "orders"): 500,
-        ("plain", "0", "clicks"): 7,
-    }
-    assert of(values, "streams_group_lag_offsets") == {}
-
-
 def test_series_end_at_the_maximum() -> None:
     values = scrape(ROWS, MetricsSettings(max_lag_series=1))
 
@@ -98,15 +87,3 @@ def test_the_oldest_groups_have_series_then_those_of_other_types_then_newcomers(
     settings = MetricsSettings(max_lag_series=3)
     sums = LagScrape([*new, *ROWS], settings, first_seen, NOW - timedelta(days=1)).sums("topic")
     assert [one.key for one in sums] == [("payments", "orders"), ("plain", "clicks"), ("!new", "t0")]
-
-
-def test_only_matching_groups_have_series() -> None:
-    values = scrape(ROWS, MetricsSettings(groups="pl.*"))
-
-    assert set(of(values, "streams_group_topic_lag_offsets")) == {("plain", "clicks")}
-
-
-def test_before_the_first_pass_nothing_is_said() -> None:
-    text = generate_latest(make_registry(sources([]), MetricsSettings())).decode()
-
-    assert "lag_seconds" not in text

@@ -12,7 +12,6 @@ from click.testing import CliRunner
 
 from streaming_app.cli.main import main
 from streaming_app.queries.status import format_status, read_status
-from tests.long.hostile import STORED, effective_characters
 from tests.support.rows import group_row, member_row, subtopology_row, task_row
 from tests.support.warehouses import append, make_warehouse
 
@@ -28,7 +27,7 @@ class Warehouse:
         self.path = make_warehouse(path)
 
     def write(self, group_id: str, state: str, members: list[dict[str, Any]], tasks: list[dict[str, Any]]) -> None:
-        epochs = {"group_epoch": 8 if state == "Assigning" else 7, "assignment_epoch": 7}
+        epochs = {"group_epoch": 7, "assignment_epoch": 7}
         append(self.path, "groups", group_row(group_id, state, members=members, assignments=tasks, **epochs))
 
     def describe(self, *arguments: str) -> str:
@@ -55,11 +54,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
             task_row("away", "0_1", current=True),
         ],
     )
-    made.write("new", "Assigning", [member("m")], [])
     made.write("calm", "Stable", [member("m")], [])
-    made.write(STORED, "Reconciling", [member(STORED, member_epoch=6, client_id=STORED, instance_id=STORED)], [])
-    many = [member(f"m{n:02}", member_epoch=6) for n in range(30)]
-    made.write("many", "Reconciling", many, [])
     return made
 
 
@@ -76,32 +71,6 @@ def test_a_verbose_state_names_the_members_that_a_rebalance_waits_for(warehouse:
     assert [one["member_id"] for one in groups["orders"]["waits_for"]] == ["slow", "away"]
     assert groups["calm"]["waits_for"] == []
     assert len(warehouse.describe("--group", "calm", "--verbose").splitlines()) == 2
-
-
-def test_while_the_broker_has_not_assigned_the_state_says_so(warehouse: Warehouse) -> None:
-    row = warehouse.describe("--group", "new", "--verbose").splitlines()[-1]
-    assert row.split()[:2] == ["new", "broker"]
-    assert "group epoch 8 has no assignment yet; the newest one has epoch 7" in row
-
-
-def test_of_many_members_twenty_are_named(warehouse: Warehouse) -> None:
-    lines = warehouse.describe("--group", "many", "--verbose").splitlines()
-    assert len(lines) == 2 + 2 + 20 + 1
-    assert lines[-1] == "many: 10 more members are not settled; --members --verbose shows all."
-
-
-def test_verbose_members_have_host_and_instance_id_and_one_that_is_away_is_not_stable(warehouse: Warehouse) -> None:
-    names, *rows = warehouse.describe("--group", "orders", "--members", "--verbose").splitlines()
-    columns = names.split()
-    found = {row.split()[1]: dict(zip(columns, row.split(), strict=False)) for row in rows}
-    assert (found["away"]["HOST"], found["away"]["INSTANCE-ID"]) == ("10.0.0.1", "i-2")
-    assert (found["away"]["MEMBER-EPOCH"], found["away"]["MEMBER-STATE"]) == ("-2", "AWAY")
-    assert (found["well"]["INSTANCE-ID"], found["well"]["MEMBER-STATE"]) == ("-", "STABLE")
-
-
-def test_hostile_names_of_members_are_text(warehouse: Warehouse) -> None:
-    for aspect in ("--state", "--members"):
-        assert effective_characters(warehouse.describe("--all-groups", aspect, "--verbose")) == set()
 
 
 def broker_fact(group_id: str, kind: str, name: str, value: str, source: str | None = None) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from streaming_app.queries.pipelines import (
     Read,
     Root,
     Write,
-    families,
     pipelines,
     read_pipelines,
 )
@@ -43,11 +42,6 @@ def test_trouble_begins_where_no_group_before_is_in_trouble() -> None:
     assert line.roots(set()) == []
 
 
-def test_groups_in_a_circle_are_each_others_roots() -> None:
-    circle = Pipelines((Read("a", "x"), Read("b", "y")), (Write("a", "y"), Write("b", "x")))
-    assert circle.roots({"a", "b"}) == [Root("a", ("b",), ("b",)), Root("b", ("a",), ("a",))]
-
-
 names = st.sampled_from("abcde")
 
 
@@ -61,15 +55,6 @@ def test_every_group_in_trouble_is_a_root_or_after_one(edges: set[tuple[str, str
     assert {one.group_id for one in roots}.union(*(one.behind for one in roots)) == troubled
     for one in roots:
         assert set(one.behind) == troubled.intersection(one.downstream)
-
-
-def test_hops_are_counted_from_the_groups_that_wait_for_none() -> None:
-    line = chain("a", "b", "c")
-    shorter = Pipelines((*line.reads, Read("c", "to-b")), line.writes)
-    assert line.depths == {"a": 0, "b": 1, "c": 2}
-    assert shorter.depths == {"a": 0, "b": 1, "c": 1}
-    circle = Pipelines((Read("a", "x"), Read("b", "y")), (Write("a", "y"), Write("b", "x")))
-    assert circle.depths == {}
 
 
 def test_internal_topics_are_left_out_unless_another_group_reads_them() -> None:
@@ -130,12 +115,6 @@ def test_of_the_samples_of_topics_only_their_rates_leave_the_query(
     monkeypatch.setattr(WarehouseReader, "rows", seen)
     assert len(read_pipelines(WarehouseReader(warehouse), "default").rates) == 5
     assert len(values) == 10
-
-
-def test_groups_are_together_by_label_or_by_how_their_ids_begin() -> None:
-    ids = ["orders-a", "orders-b", "orders.c", "other", "x-1", "x-2", "-y"]
-    assert list(families(ids, lambda _: None)) == [("orders", ["orders-a", "orders-b", "orders.c"])]
-    assert next(iter(families(ids, lambda one: "team" if one > "o" else None)))[0] == "team"
 
 
 def test_the_tables_say_who_reads_and_writes_what(tmp_path: Path) -> None:

@@ -34,11 +34,11 @@ def sample(minutes: float, partition: int = 0, lag: int | None = 0, **columns: A
     return {**common, **offsets, "lag": lag, "observed_at": at, **columns}
 
 
-def fill(path: Path, samples: Iterable[Row], gone: Iterable[int] = (), known_until: datetime = END) -> WarehouseReader:
-    """Make a warehouse; `lag` has a row of each partition that has samples, but for those that are `gone`."""
+def fill(path: Path, samples: Iterable[Row], known_until: datetime = END) -> WarehouseReader:
+    """Make a warehouse; `lag` has a row of each partition that has samples."""
     samples = list(samples)
     append(make_warehouse(path), "lag_history", *samples)
-    kept = sorted({one["partition"] for one in samples} - set(gone))
+    kept = sorted({one["partition"] for one in samples})
     replace_rows(path, "lag", *(sample(0, number, leader=1) for number in kept))
     inputs = ({"input": "commits"}, {"input": "log_ends", "broker": 1})
     replace_rows(path, "inputs", *({**one, "known_until": known_until} for one in inputs))
@@ -115,8 +115,8 @@ def histories(draw: st.DrawFn) -> tuple[list[Row], set[int]]:
     return samples, draw(st.sets(st.integers(0, 3)))
 
 
-def series(reader: WarehouseReader, bins: int = BINS) -> list[LagBin]:
-    return lag_series(reader, "default", "payments", BEGIN, END, bins=bins)
+def series(reader: WarehouseReader) -> list[LagBin]:
+    return lag_series(reader, "default", "payments", BEGIN, END, bins=BINS)
 
 
 def truth(samples: list[Row], gone: set[int], at: datetime) -> tuple[int | None, int]:
@@ -144,14 +144,6 @@ def test_every_bin_says_what_the_rows_say_of_its_moments(
             assert lag is None or (one.least is not None and one.most is not None and one.least <= lag <= one.most)
 
 
-def test_a_moment_that_no_partition_saw_is_not_drawn(tmp_path: Path) -> None:
-    """The largest lag of each partition in a bin is at another moment: their sum never was."""
-    moving = [sample(minutes, minutes % 2, 100 if minutes % 4 < 2 else 0) for minutes in range(240)]
-    assert max(one.most or 0 for one in series(fill(tmp_path / "w", moving))) < 201
-    turns = [sample(minutes, part, 100 * (minutes % 2 == part)) for minutes in range(240) for part in (0, 1)]
-    assert {(one.least, one.most) for one in series(fill(tmp_path / "turns", turns))} == {(100, 100)}
-
-
 def test_a_lag_that_nobody_asked_for_any_more_is_not_known(tmp_path: Path) -> None:
     known_until = BEGIN + timedelta(minutes=28)
     found = series(fill(tmp_path / "w", [sample(0, 0, 7)], known_until=known_until))
@@ -161,12 +153,6 @@ def test_a_lag_that_nobody_asked_for_any_more_is_not_known(tmp_path: Path) -> No
         (None, None, 1),
         (None, None, 1),
     ]
-
-
-def test_a_large_history_is_cut_nowhere(tmp_path: Path) -> None:
-    many = [sample(minutes, partition, partition) for minutes in range(240) for partition in range(250)]
-    found = series(fill(tmp_path / "w", many))
-    assert {one.lag for one in found} == {sum(range(250))}
 
 
 def test_at_an_instant_a_sample_that_is_too_old_is_no_lag(tmp_path: Path) -> None:
@@ -179,15 +165,6 @@ def test_at_an_instant_a_sample_that_is_too_old_is_no_lag(tmp_path: Path) -> Non
 def bins(*values: tuple[int | None, int | None, int | None, int]) -> list[LagBin]:
     minute = timedelta(minutes=1)
     return [LagBin(BEGIN + n * minute, BEGIN + (n + 1) * minute, *value, value[-1]) for n, value in enumerate(values)]
-
-
-def test_a_chart_has_a_line_and_a_band_for_each_time_of_which_the_lag_was_known() -> None:
-    chart = lag_chart(bins((10, 10, 10, 0), (10, 5, 20, 1), (None, None, None, 2), (0, 0, 0, 0)))
-    assert chart is not None
-    assert chart.lines == ["0,500 500,500", "750,1000 1000,1000"]
-    assert chart.bands[0] == "0,500 250,500 250,0 500,0 500,750 250,750 250,500 0,500"
-    assert chart.unknown == [(250.0, 500.0)]
-    assert (chart.most, chart.most_at, chart.newest) == (20, BEGIN + timedelta(minutes=1), 0)
 
 
 def test_what_was_not_known_at_the_end_is_not_called_zero() -> None:
@@ -284,44 +261,3 @@ def test_the_rates_are_those_of_the_offsets_in_the_rows(warehouse: Path, history
             assert found[number].produced == pytest.approx(produced, rel=1e-6, abs=1e-6)
             assert found[number].committed == pytest.approx(committed, rel=1e-6, abs=1e-6)
             assert found[number].is_partial == is_partial
-
-
-def test_a_partition_that_stands_still_falls_behind_by_the_minute(tmp_path: Path) -> None:
-    """It has a sample an hour, as nothing happens to it."""
-    reader = fill(tmp_path / "w", [sample(0, 0, 7, lag_seconds=10.0), sample(60, 0, 7, lag_seconds=3_610.0)])
-    found = behind_series(reader, "default", "payments", BEGIN, END, bins=BINS)
-    assert found is not None
-    assert [round(found.group[number].at_end or 0) for number in range(6)] == [610, 1_210, 1_810, 2_410, 3_010, 3_610]
-    assert found.group[2].least == pytest.approx(1_210)
-
-
-def test_three_tasks_in_trouble_are_first_of_a_thousand(tmp_path: Path) -> None:
-    in_trouble = {17: 400.0, 503: 300.0, 999: 200.0}
-    samples = [
-        sample(minutes, number, 5, lag_seconds=in_trouble.get(number, 1.0))
-        for number in range(1_000)
-        for minutes in (200, 239)
-    ]
-    path = tmp_path / "w"
-    fill(path, samples)
-    replace_rows(path, "lag", *(sample(239, number, leader=1, task_id=f"0_{number}") for number in range(1_000)))
-    found = behind_series(
-        WarehouseReader(path),
-        "default",
-        "payments",
-        BEGIN,
-        END,
-        bins=BINS,
-        tasks=5,
-        with_tasks=frozenset({"0_4", "9_9"}),
-    )
-    assert found is not None
-    assert list(found.tasks)[:3] == ["0_17", "0_503", "0_999"]
-    assert "0_4" in found.tasks
-    assert (len(found.tasks), found.more_tasks) == (5, 995)
-
-
-def test_a_group_without_samples_has_neither(tmp_path: Path) -> None:
-    reader = fill(tmp_path / "w", [sample(0, 0, 7, group_id="other")])
-    assert behind_series(reader, "default", "payments", BEGIN, END) is None
-    assert rate_series(reader, "default", "other-still", BEGIN, END) == {}

@@ -131,18 +131,6 @@ def test_many_slow_clients_neither_use_up_the_files_of_the_process_nor_delay_scr
     assert 0 < len([one for one in slow if can_send(one)]) <= LIMITS.waiting
 
 
-def test_many_clients_that_send_nothing_count_from_their_connection_on(
-    small_server: tuple[int, str], clients: ExitStack
-) -> None:
-    pid, url = small_server
-    silent = [clients.enter_context(connect(url)) for _ in range(CLIENTS)]
-    assert request(url, "/metrics")[0] == HTTPStatus.OK
-    assert count_entries(f"/proc/{pid}/fd") < FILE_DESCRIPTORS - 50
-    closed = select(silent, [], [], 0)[0]
-    assert closed[0] is silent[0]
-    assert len(silent) - len(closed) < LIMITS.waiting
-
-
 @pytest.mark.parametrize(
     "begin",
     [b"GET / HTTP/1.1\r\nX-Slow: ", b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n\r\n"],
@@ -233,28 +221,6 @@ def test_a_client_that_reads_a_byte_now_and_then_is_disconnected_after_the_time_
         served.clock.tick(LIMITS.unread_seconds / 10)
     assert not served.connections
     assert len(read_all(client)) < len(LARGE)
-
-
-def test_a_client_that_reads_some_of_each_part_is_disconnected_after_the_time_of_a_response(
-    serve: Serve, clients: ExitStack
-) -> None:
-    parts = 1_000
-
-    async def large() -> AsyncIterator[bytes]:
-        for _ in range(parts):
-            yield LARGE[:65_536]
-
-    served = serve(lambda _: large())
-    client = clients.enter_context(connect(served.url))
-    client.sendall(GET)
-    connection = served.connection()
-    received, ticks = 0, 100  # in each of them the client reads a part or two
-    with suppress(ConnectionError):
-        while some := client.recv(131_072):
-            received += len(some)
-            assert wait_until(lambda: is_unread(connection) or not served.connections, interval=0.001)
-            served.clock.tick(LIMITS.unread_seconds / ticks)
-    assert 65_536 < received < parts * 65_536
 
 
 def test_the_oldest_clients_that_do_not_read_are_disconnected_and_others_get_whole_responses(

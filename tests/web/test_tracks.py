@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from streaming_app.notify.mutes import Mute
 from streaming_app.queries.behind_series import Behind, BehindSeries
 from streaming_app.queries.history import Owned, group_at, owned_tasks, parse_tasks
 from streaming_app.web.timeline import Events, Span, judgements, timeline
-from streaming_app.web.tracks import ALL_TASKS, SHOWN_TASKS, Tracks, heat_map, places, tracks
+from streaming_app.web.tracks import ALL_TASKS, SHOWN_TASKS, Tracks, heat_map, tracks
 from streaming_app.web.window import Window
 from tests.alerts.examples import make_alert
 from tests.support.sample_groups import NOW, group
@@ -128,9 +127,9 @@ def test_a_task_of_an_earlier_topology_is_not_one_that_nobody_had() -> None:
 # --- Alerts, mutes, deployments, restores -----------------------------------------------------------------------------
 
 
-def alert(begin: float, end: float | None, severity: str = "critical") -> Problem:
+def alert(begin: float, end: float | None) -> Problem:
     opened = at(begin)
-    return make_alert(severity=severity, since=opened, opened_at=opened, ended_at=None if end is None else at(end))
+    return make_alert(severity="critical", since=opened, opened_at=opened, ended_at=None if end is None else at(end))
 
 
 @given(st.lists(st.tuples(MINUTES, st.none() | MINUTES), max_size=6), st.floats(0, 60))
@@ -141,12 +140,6 @@ def test_an_alert_is_drawn_exactly_while_it_is_open(times: list[tuple[float, flo
     near = any(abs(edge - minute) < 0.1 for pair in times for edge in pair if edge is not None)
     assert near or covers([span for row in found.alerts for span in row], minute) == is_open
     assert sum(map(len, found.alerts)) == sum(begin <= 60 and (end is None or end >= 0) for begin, end in times)
-
-
-def test_alerts_that_overlap_hide_none_and_pending_ones_are_apart() -> None:
-    pending = make_alert(severity="warning", since=at(50), opened_at=None)
-    found = made(alerts=[alert(0, 30), alert(10, 20, "warning"), pending])
-    assert [[span.value for span in row] for row in found.alerts] == [["critical", "pending"], ["warning"]]
 
 
 @given(MINUTES, MINUTES, st.floats(0, 60))
@@ -172,14 +165,6 @@ def test_a_restore_lasts_since_the_member_got_the_task_and_says_how_far_it_is() 
     past = Window(*TIMES)
     assert tracks(past, series=None, owned={}, copies=[copy]).restores == []  # only the present is known
     assert made(copies=[copy] * 9).more_restores == 5
-
-
-def test_only_what_is_known_has_a_lane_and_none_covers_another() -> None:
-    found = made(alerts=[alert(0, 30)])
-    labels = {"health": "Health", "alerts": "Alerts", "behind": None, "tasks": "Tasks", "state": "State"}
-    shown = places(found, labels)
-    assert [one.key for one in shown] == ["health", "alerts", "state"]
-    assert all(before.y + before.height == after.y for before, after in pairwise(shown))
 
 
 # --- Of the records: verdicts, states, members ------------------------------------------------------------------------

@@ -13,24 +13,21 @@ from hypothesis import strategies as st
 from starlette.datastructures import URL, QueryParams
 
 from streaming_app.alerts.problem import HEALTH, Problem
-from streaming_app.groups.task_copies import TaskCopy
-from streaming_app.health.verdict import BEHIND, DOWN, LOSING, OFF, OK, RESTORING, STALLED, UNKNOWN, Verdict
-from streaming_app.queries.history import parse_tasks
+from streaming_app.health.verdict import BEHIND, DOWN, LOSING, OFF, OK, RESTORING, STALLED, Verdict
 from streaming_app.queries.pipelines import Pipelines, Read, Write
 from streaming_app.web.group_page import hosts_of
 from streaming_app.web.group_summary import GroupSummary, all_summaries
-from streaming_app.web.overview import Query, overview, trouble
-from streaming_app.web.picture import FOLDED_ABOVE, MAX_NODES, Graph, Lag
+from streaming_app.web.overview import Query, overview
+from streaming_app.web.picture import Graph, Lag
 from streaming_app.web.pipeline_map import pipelines_graph
-from streaming_app.web.task_matrix import TaskLag, task_matrix, task_order, with_copies
-from streaming_app.web.timeline import Events, Span, judgements, strip, timeline
+from streaming_app.web.task_matrix import TaskLag, task_matrix
+from streaming_app.web.timeline import Events, Span, timeline
 from streaming_app.web.topology_map import topology_map
 from streaming_app.web.window import Window, parse_window
 from streaming_app.web.words import group_key, group_query, short_name
 from tests.alerts.examples import make_alert
 from tests.support.odd_group_ids import ODD
-from tests.support.rows import task_row
-from tests.support.sample_groups import NOW, group, member, part, rich_group, task
+from tests.support.sample_groups import NOW, group, member, rich_group, task
 
 HOUR = Window(NOW - timedelta(hours=1), NOW, "1h")
 
@@ -60,11 +57,6 @@ def caused(cause: str) -> tuple[Problem, ...]:
     return (make_alert(subject=HEALTH, cause=cause),)
 
 
-def test_a_severity_of_a_later_release_counts_as_the_least() -> None:
-    groups = [summary(one, alerts=(alert(one),)) for one in ("page", "warning", "critical")]
-    assert [one.group_id for one in sorted(groups, key=trouble)] == ["critical", "warning", "page"]
-
-
 def judged(group_id: str, verdict: str, severity: str | None = None, **columns: Any) -> GroupSummary:
     return summary(group_id, health=Verdict(verdict, NOW, NOW, "why", severity), **columns)
 
@@ -91,37 +83,6 @@ def test_trouble_comes_first_then_lag_then_the_name() -> None:
     assert shown[6:] == ["restoring", "unknown", "late", "ok-b", "ok-a", "consumer", "off"]
 
 
-def test_a_verdict_of_a_later_release_is_shown_after_those_that_are_known() -> None:
-    groups = [judged("new", "Sleepy", "blocker"), judged("off", OFF), judged("down", DOWN, "critical")]
-    assert [one.group_id for one in overview(groups, Query()).rows] == ["down", "off", "new"]
-    assert overview(groups, Query(verdicts=frozenset({DOWN, OFF}))).by_verdict == {DOWN: 1, OFF: 1}
-
-
-def test_groups_are_filtered_by_verdict_and_those_without_one_are_unknown() -> None:
-    groups = [judged("a", DOWN, "critical"), judged("b", OK), summary("c"), summary("d", group_type="share")]
-    found = overview(groups, Query(verdicts=frozenset({DOWN, UNKNOWN})))
-    assert [one.group_id for one in found.rows] == ["a", "c"]
-    assert found.by_verdict == {DOWN: 1, UNKNOWN: 1, OK: 1}
-
-
-def test_a_copy_that_restores_and_state_that_is_left_are_in_the_matrix() -> None:
-    members = [member(0, NOW), member(2, NOW)]
-    first, second = (one["member_id"] for one in members)
-    copies = [
-        TaskCopy("g", first, None, None, "restoring", "0", 0, lag=25),
-        TaskCopy("g", second, None, None, "dormant", "0", 1),
-        TaskCopy("g", second, None, None, "standby", "0", 0, lag=1),
-    ]
-    rows = list(with_copies([task(first, "0_0"), task(second, "0_0", "standby")], copies))
-    matrix = task_matrix(members, rows, {"0_0": TaskLag(10)})
-    cells = {process.host: process.cells for process in matrix.processes}
-    (restored,), (left,) = cells["10.4.0.11"]["0", 0], cells["10.4.0.12"]["0", 1]
-    assert (restored.letter, restored.lag_level, restored.text.endswith("25 offsets behind, lag 10")) == ("R", 4, True)
-    assert (left.letter, left.moves, left.text) == ("D", False, "0_1: not assigned, its state is left on the disk")
-    assert [(one.active, one.standby) for one in matrix.processes] == [(1, 0), (0, 1)]
-    assert matrix.unowned == ["0_1"]
-
-
 def test_pages_of_the_overview_hold_every_group_once() -> None:
     groups = [summary(f"g{number:03}") for number in range(25)]
     pages = [overview(groups, Query(page=number), page_size=10) for number in (1, 2, 3)]
@@ -146,11 +107,6 @@ def test_the_groups_of_a_cause_are_one_entry_where_the_worst_of_them_is() -> Non
     assert len(overview(every, Query(cause="missing_topic:a")).entries) == 40
     assert all(one.total == 1 for one in overview(every, Query(sort="name")).entries)
     assert [one.total for one in overview(every, Query(verdicts=frozenset({DOWN}))).entries] == [40]
-
-
-def test_the_numbers_of_states_do_not_depend_on_the_chosen_states() -> None:
-    groups = [summary("a"), summary("b", "Empty"), summary("c", "Empty")]
-    assert overview(groups, Query(states=frozenset({"Empty"}))).by_state == {"Stable": 1, "Empty": 2}
 
 
 def test_a_url_of_a_query_gives_the_same_query() -> None:
@@ -191,11 +147,6 @@ def test_the_matrix_shows_what_each_process_has_takes_and_gives() -> None:
     assert matrix.unowned == ["0_1", "2_0"]
 
 
-def test_subtopologies_are_in_the_order_of_their_numbers() -> None:
-    tasks = [("10", 0), ("2", 1), ("2", 0), ("x", 0), ("²", 0)]
-    assert sorted(tasks, key=task_order) == [("2", 0), ("2", 1), ("10", 0), ("x", 0), ("²", 0)]
-
-
 def event(
     minutes: float, kind: str, old: str | None = None, new: str | None = None, cause: str | None = None
 ) -> dict[str, Any]:
@@ -218,28 +169,6 @@ def drawn(spans: Iterable[Span]) -> list[tuple[str, float, float]]:
     return [(span.value, span.x, span.width) for span in spans]
 
 
-def test_the_timeline_has_what_caused_each_assignment() -> None:
-    causes = ("member_left,topics_changed", "unknown", "unknown,config_changed", None, "of_a_later_release")
-    events = [event(50 - 10 * n, "assignment_epoch", "1", "2", cause) for n, cause in enumerate(causes)]
-    line = timeline(group("g", "Stable", NOW, 15, members=[{}]), Events(events), HOUR)
-    assert [mark.cause for mark in line.marks] == ["members", "unknown", "config", "unknown", "unknown"]
-
-
-def test_a_strip_has_each_verdict_from_its_time_on() -> None:
-    times = [(NOW - timedelta(minutes=minutes), one) for minutes, one in ((90, "Ok"), (30, "Down"), (15, "Down"))]
-    spans = strip([(NOW - timedelta(days=2), "Idle"), *times], NOW - timedelta(hours=1), NOW)
-    assert drawn(spans) == [("Ok", 0, 500), ("Down", 500, 500)]
-    assert strip([], NOW - timedelta(hours=1), NOW) == []
-
-
-def test_without_a_history_of_verdicts_the_one_of_now_is_drawn_since_it_is_known() -> None:
-    row = group("g", "Stable", NOW, 15, members=[{}])
-    assert not timeline(row, Events([]), HOUR, judgements([], None)).health
-    at = NOW - timedelta(minutes=30)
-    line = timeline(row, Events([]), HOUR, judgements([], Verdict("Idle", at, at, "Nothing waits.")))
-    assert drawn(line.health) == [("Idle", 500, 500)]
-
-
 def test_what_is_before_the_events_that_were_read_is_not_drawn() -> None:
     row = group("g", "Stable", NOW, 15, members=[{}])
     line = timeline(row, Events([event(30, "state", "Assigning", "Stable")], is_cut=True, before={"state": "x"}), HOUR)
@@ -253,14 +182,11 @@ def test_what_is_before_the_events_that_were_read_is_not_drawn() -> None:
     [
         ({"range": "6h"}, 360, 0, None),
         ({"from": "2026-11-22T11:00Z", "to": "2026-11-22T11:30Z"}, 60, 30, None),
-        ({"from": "2026-11-22T11:30Z", "to": "2026-11-22T11:00:00+00:00"}, 60, 30, None),
         ({"at": "10m", "range": "1h"}, 60, 0, 10),
-        ({"at": "2026-11-22 09:00:00Z"}, 360, 0, 180),
         ({"at": "2026-11-22 09:00:00", "range": "1h"}, 210, 150, 180),
         ({"at": "2026-11-22T12:10Z"}, 20, -40, -10),
         ({"at": "nonsense", "from": "x" * 9_999, "to": "9999999999h", "range": "1h"}, 60, 0, None),
         ({"at": "0001-01-01T00:00+14:00", "range": "1h"}, 60, 0, None),
-        ({"range": "nonsense"}, 60, 0, None),
     ],
 )
 def test_the_window_of_a_url_contains_its_instant(
@@ -272,32 +198,6 @@ def test_the_window_of_a_url_contains_its_instant(
     assert bool(window.problem) == ("nonsense" in parameters.get("at", "") or "0001" in parameters.get("at", ""))
     for moved in window.moves.values():
         assert parse_window(moved, group("g", "Stable", NOW, 15), NOW).problem is None
-
-
-@pytest.mark.parametrize(("age", "selected"), [(5, "all"), (59, "all"), (61, "1h")])
-def test_a_group_that_is_younger_than_the_range_fills_the_axis(age: int, selected: str) -> None:
-    young = group("g", "Stable", NOW, 1, first_seen_at=NOW - timedelta(minutes=age))
-    assert parse_window({}, young, NOW).selected == selected
-    assert parse_window({"range": "6h"}, young, NOW).selected == "6h"
-
-
-@pytest.mark.parametrize("text", ["10m", "2026-11-22T11:50:00.7Z", "2026-11-22 11:50:00.999999"])
-def test_an_instant_is_a_whole_second_for_all_that_show_it(text: str) -> None:
-    now = NOW + timedelta(milliseconds=700)
-    window = parse_window({"at": text, "range": "1h"}, group("g", "Stable", NOW, 15), now)
-    assert window.at == NOW - timedelta(minutes=10)
-    assert window.until == window.at + timedelta(microseconds=999_999)
-
-
-def test_tasks_of_an_event_are_parsed_and_ids_with_separators_left_out() -> None:
-    text = "active 0_0,10_3,a_b_7; standby 1_2; warmup x,y_z"
-    assert list(parse_tasks(text)) == [
-        ("active", "0", 0),
-        ("active", "10", 3),
-        ("active", "a_b", 7),
-        ("standby", "1", 2),
-    ]
-    assert list(parse_tasks(None)) == []
 
 
 def test_groups_are_filtered_by_type_and_label() -> None:
@@ -330,16 +230,6 @@ def test_a_group_that_is_of_another_type_now_is_one_group() -> None:
     assert types == {"a": "streams", "b": "consumer", "c": "consumer", "d": "streams", "e": "consumer"}
 
 
-def test_a_timeline_without_events_or_times_is_drawn() -> None:
-    row = group("g", "Stable", NOW, 15, first_seen_at=None, state_since=None, updated_at=None)
-    for selected in ("1h", "all"):
-        line = timeline(row, Events([]), parse_window({"range": selected}, row, NOW))
-        assert [span.value for span in line.states] in ([], ["Stable"])
-        assert line.window.end > line.window.begin
-    later = timeline(row, Events([event(-10, "state", "Empty", "Stable")]), HOUR)  # another clock
-    assert [0 <= span.x <= 1000 for span in later.states] == [True]
-
-
 def test_the_map_connects_subtopologies_by_their_topics() -> None:
     row = rich_group(NOW)
     graph = topology_map(row["group_id"], row["subtopologies"], hosts_of(row), [])
@@ -357,14 +247,6 @@ def test_the_map_connects_subtopologies_by_their_topics() -> None:
     assert box.tone == "warning"
 
 
-def test_a_source_that_is_its_own_changelog_is_one_topic() -> None:
-    graph = topology_map("g", [part("0", ["table"], changelogs=["table"])], [], [])
-    assert [(node.kind, node.title) for node in graph.nodes] == [
-        ("subtopology", "Subtopology 0"),
-        ("changelog", "table"),
-    ]
-
-
 def test_lag_changes_what_the_boxes_say_and_not_the_layout() -> None:
     row = rich_group(NOW)
     lag = [
@@ -377,17 +259,6 @@ def test_lag_changes_what_the_boxes_say_and_not_the_layout() -> None:
     assert orders.lines == ["lag ≥ 1,200 · 1 min 15 s"]
     assert graphs[0].layout_key == graphs[1].layout_key
     assert graphs[0].to_json() != graphs[1].to_json()
-
-
-def test_a_small_picture_is_not_folded_and_one_with_too_many_nodes_is_left_to_the_table() -> None:
-    graph = Graph("map")
-    box = graph.add_box("0", "Subtopology 0")
-    for number in range(FOLDED_ABOVE):
-        graph.add("topic", f"t{number}", "t", box=box.id)
-    assert graph.folded(lambda _: False) is graph
-    for number in range(FOLDED_ABOVE, MAX_NODES + 1):
-        graph.add("topic", f"t{number}", "t")
-    assert "too many to draw" in graph.to_json()["problem"]
 
 
 @pytest.mark.parametrize("name", ODD.values(), ids=ODD)
@@ -426,40 +297,6 @@ def test_many_groups_are_drawn_by_families_that_are_opened() -> None:
     assert "to-orders-02" not in nodes
 
 
-def large_topology(subtopologies: int) -> list[dict[str, object]]:
-    """Return a chain of subtopologies of twelve nodes each: itself, nine sources, repartition and changelog topics."""
-    parts = []
-    for number in range(subtopologies):
-        sources = [f"in-{number}-{other}" for other in range(9)]
-        repartition = [f"r-{number - 1}"] if number else []
-        parts.append(part(str(number), sources, repartition, [f"r-{number}"], [f"s-{number}-changelog"]))
-    return parts
-
-
-def test_a_large_topology_is_a_box_for_each_subtopology_with_its_lag_and_its_trouble() -> None:
-    held = {"current": True, "target": True, "client_host": "h"}
-    tasks = [task_row("m", "7_0", **held), task_row("m", "7_1", "standby", **held)]
-    tasks.append(task_row("m", "8_0", **{**held, "target": False}))
-    lag = [
-        {"topic": "in-7-3", "lag": 1_200, "lag_seconds": 75.0, "is_unknown": False},
-        {"topic": "r-6", "lag": None, "lag_seconds": None, "is_unknown": True},
-    ]
-    graph = topology_map("g", large_topology(34), tasks, lag)
-    assert len(graph.nodes) > 400
-    folded = graph.folded(lambda _: False)
-    boxes = {node.name: node for node in folded.nodes}
-    assert len(boxes) == 34
-    assert boxes["7"].lines == ["12 nodes", "1 active · 1 copy", "1 processed by nobody", "lag ≥ 1,200 · 1 min 15 s"]
-    assert boxes["8"].lines == ["12 nodes", "1 active", "1 on the move"]
-    assert (boxes["7"].tone, boxes["8"].tone, boxes["9"].tone) == ("warning", "busy", "")
-    assert len(folded.edges) == 33  # along the repartition topics
-    opened = graph.folded(lambda name: name == "7")
-    assert sum(node.kind != "folded" for node in opened.nodes) == 12
-    assert {node.box for node in opened.nodes if node.kind != "folded"} == {opened.boxes[0].id}
-    assert opened.layout_key not in {graph.layout_key, folded.layout_key}
-    assert len(graph.folded(lambda _: True).nodes) == len(graph.nodes)
-
-
 @given(st.sets(st.integers(0, 9)), st.lists(st.tuples(st.integers(0, 79), st.integers(0, 79)), max_size=200))
 def test_a_folded_picture_has_each_node_once_and_each_edge_between_what_is_drawn(
     opened: set[int], edges: list[tuple[int, int]]
@@ -479,9 +316,3 @@ def test_a_folded_picture_has_each_node_once_and_each_edge_between_what_is_drawn
     assert {(one.start, one.end): one.lag for one in folded.edges} == {
         key: Lag(many) for key, many in expected.items() if key[0] != key[1]
     }
-
-
-@given(st.text(), st.integers(24, 200))
-def test_a_short_name_is_never_longer_than_its_limit(name: str, limit: int) -> None:
-    for one in (name, name * 50):
-        assert len(short_name(one, limit)) <= limit

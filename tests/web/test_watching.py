@@ -1,10 +1,8 @@
-"""What open pages depend on: errors of a reading, readings that take long, and tables that change."""
+"""What open pages depend on: errors of a reading, and tables that change."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -48,38 +46,6 @@ def test_any_error_of_a_reading_leaves_the_watching_alive_and_is_logged_once(
 
     assert '"tag": "newest"' in asyncio.run(asyncio.wait_for(first_message(), MINUTES))
     assert [line.rpartition(" ")[2] for line in caplog.messages] == ["RuntimeError", "ValueError"]
-
-
-def test_a_reading_that_takes_long_holds_up_no_other_one_and_the_same_is_read_once() -> None:
-    snapshot = Snapshot("c", "tag", NOW)
-    began, may_end, reads = threading.Event(), threading.Event(), list[str]()
-
-    def slow() -> str:
-        reads.append("slow")
-        began.set()
-        assert may_end.wait(MINUTES)
-        return "slow"
-
-    with ThreadPoolExecutor(3) as threads:
-        first = threads.submit(snapshot._kept, "slow", slow)
-        assert began.wait(MINUTES)
-        again = threads.submit(snapshot._kept, "slow", slow)
-        other = threads.submit(snapshot._kept, "fast", lambda: "fast")
-        assert other.result(MINUTES) == "fast"
-        may_end.set()
-        assert [first.result(MINUTES), again.result(MINUTES)] == ["slow", "slow"]
-    assert reads == ["slow"]
-
-
-def test_a_reading_that_failed_is_tried_again() -> None:
-    snapshot = Snapshot("c", "tag", NOW)
-
-    def fails() -> str:
-        raise OSError("away")
-
-    with pytest.raises(OSError, match="away"):
-        snapshot._kept("key", fails)
-    assert snapshot._kept("key", lambda: "there") == "there"
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import os
 import socket
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -12,14 +10,10 @@ from streaming_app.checks.machine import (
     check_client_properties,
     check_machine,
     check_port,
-    check_temporary_files,
-    check_user,
-    heap_bytes,
     judge_memory,
 )
-from streaming_app.checks.result import FAILED, OK, WARNING, ok
+from streaming_app.checks.result import FAILED, OK, WARNING
 from streaming_app.errors import SetupError
-from streaming_app.jvm.spark_installation import SparkAndDelta
 from streaming_app.kafka.properties import client_properties
 from streaming_app.sandbox.process import reserve_port
 
@@ -43,13 +37,6 @@ def test_memory_is_judged_by_the_heap_and_what_the_job_needs_beside_it(
     assert judge_memory(total, heap).status == status
 
 
-@pytest.mark.parametrize(
-    ("setting", "size"), [("2g", 2 * GIB), ("512m", 512 << 20), ("512", 512 << 20), ("3GB", 3 * GIB), ("much", None)]
-)
-def test_the_heap_is_read_as_spark_reads_it(setting: str, size: int | None) -> None:
-    assert heap_bytes({"spark.driver.memory": setting}) == size
-
-
 def test_a_container_may_use_what_its_limit_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limit = tmp_path / "memory.max"
     monkeypatch.setattr(machine, "_CGROUP_FILES", (tmp_path / "none", limit))
@@ -70,23 +57,6 @@ def test_a_port_in_use_is_named_a_free_one_stays_free_and_another_machine_s_cann
     assert check_port("192.0.2.1:9464").status == FAILED
 
 
-def test_a_user_without_a_name_is_a_failure() -> None:
-    assert check_user(os.getuid()).status == OK
-    assert (check_user(54_321).status, check_user(54_321).text) == (FAILED, "user 54321 has no name")
-
-
-def test_a_directory_of_temporary_files_that_allows_no_libraries_is_a_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert check_temporary_files(tmp_path).status == OK
-    missing = check_temporary_files(tmp_path / "missing")
-    assert (missing.status, missing.text) == (FAILED, f"{tmp_path}/missing: No such file or directory")
-    # tests/deploy/check_image.py has a real one
-    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_NOEXEC | os.ST_NOSUID))
-    noexec = check_temporary_files(tmp_path)
-    assert (noexec.status, noexec.text) == (FAILED, f"{tmp_path} is mounted with noexec")
-
-
 def test_a_missing_java_is_one_failure_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_java() -> Path:
         raise SetupError("No Java 17 to 23 found: install one")
@@ -96,14 +66,6 @@ def test_a_missing_java_is_one_failure_that_says_what_to_install(monkeypatch: py
     assert results["Java"].status == FAILED
     assert results["jars"].status == OK
     assert "versions" not in results
-
-
-@pytest.mark.java
-def test_untested_versions_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming_app.jvm.jar_sets.installed", lambda: SparkAndDelta("4.0.5", "4.0.1"))
-    monkeypatch.setattr(machine, "_check_jars", lambda _: ok("jars", ""))
-    results = {result.check: result for result in check_machine({}, None)}
-    assert results["versions"].status == WARNING
 
 
 def test_client_properties_with_secrets_that_every_user_may_read_are_a_warning(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import socket
 from collections.abc import Sequence
 
-import pytest
 from pydantic import TypeAdapter
 
 from streaming_app.checks.result import FAILED, OK
@@ -16,19 +15,6 @@ from tests.support.receivers import HttpReceiver
 
 def settings(**sink: object) -> Sequence[BaseSettings]:
     return TypeAdapter(SinkList).validate_python([sink])
-
-
-@pytest.mark.parametrize(
-    ("sink", "addresses"),
-    [
-        ({"type": "webhook", "url": "https://hooks.example/a"}, [("hooks.example", 443)]),
-        ({"type": "webhook", "url": "http://[::1]:8065/hooks/x"}, [("::1", 8065)]),
-        ({"type": "alertmanager", "urls": ["http://a:9093", "http://b"]}, [("a", 9093), ("b", 80)]),
-    ],
-)
-def test_every_sink_names_its_receivers(sink: dict[str, object], addresses: list[tuple[str, int]]) -> None:
-    (one,) = settings(**sink)
-    assert list(one.addresses()) == addresses
 
 
 def test_a_receiver_that_nobody_listens_at_fails() -> None:
@@ -52,7 +38,3 @@ def test_a_test_notification_is_sent_and_is_over() -> None:
     assert firing["data"]["rule"] == "StreamsGroupsTest"
     assert "nothing is wrong" in firing["data"]["summary"]
     assert resolved["type"] == "alert.resolved"
-
-
-def test_without_sinks_there_is_one_line() -> None:
-    assert [result.status for result in check_sinks([], "default", send_test=True)] == [OK]

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from streaming_app.checks import verification
 from streaming_app.checks.verification import Report, VerifyError, verify
 from streaming_app.groups.partition import partition_of
 from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
@@ -149,7 +148,6 @@ REPORTED = {
         5,
         BEHIND.format(6),
     ),
-    "equal while the job is behind": ({"processed": [4], "rows": [row()], "descriptions": [description()]}, 5, None),
     "changes all the time": (
         {"rows": [row(1)], "descriptions": [description(epoch) for epoch in range(2, 200)]},
         5,
@@ -167,18 +165,12 @@ REPORTED = {
         BEHIND.format(10),
     ),
     "only the broker has it": ({"rows": [None], "descriptions": [description()]}, 30, ONLY_BROKER),
-    "only the broker has it, Dead in the tables": (
-        {"rows": [row(state="Dead")], "descriptions": [description()]},
-        30,
-        ONLY_BROKER,
-    ),
     "only the tables have it": (
         {"listed": [[]], "rows": [row()], "descriptions": [NOT_FOUND]},
         30,
         "g group: Stable in the tables, absent on the broker",
     ),
     "neither side has it": ({"rows": [None], "descriptions": [NOT_FOUND]}, 30, None),
-    "neither side has it, Dead in the tables": ({"rows": [row(state="Dead")], "descriptions": [NOT_FOUND]}, 30, None),
     "Dead and not listed: not described": ({"listed": [[]], "rows": [row(state="Dead")], "descriptions": []}, 30, None),
     "a state that a 4.1 log does not contain, and another difference": (
         {"rows": [row(3, **UNKNOWN)], "descriptions": [description(4, state="NotReady")]},
@@ -200,38 +192,11 @@ def test_a_state_that_a_4_1_log_does_not_contain_is_counted_and_is_not_a_differe
     assert report == Report(agreeing=1, stateless=1)
 
 
-def test_many_groups_are_compared_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verification, "_CHUNK_SIZE", 2)
-    ids = ["f", G, "h"]
-
-    class ManyGroups(VerifyHarness):
-        def describe(self, group_ids: Iterable[str]) -> list[Any]:
-            return [description(3 if group_id == "h" else 2) | {"group_id": group_id} for group_id in group_ids]
-
-        def rows(self, group_ids: Sequence[str]) -> dict[str, Any]:
-            return {group_id: row() for group_id in group_ids}
-
-        def checkpoint_offsets(self) -> CheckpointOffsets:
-            return CheckpointOffsets(TOPIC, 0, dict.fromkeys(range(PARTITIONS), 1000) | {HOME: 10})
-
-    harness = ManyGroups(listed=[ids], rows=[row()])
-    report = harness.verify()
-    assert report.agreeing == 2
-    assert lines(report) == ["h group_epoch: 2 in the tables, 3 on the broker"]
-    assert harness.progress == ["2 of 3 groups checked", "1 of 3 groups left to compare"]
-
-
 @pytest.mark.parametrize("error", [29, 30])
 def test_a_missing_acl_is_reported_at_once_instead_of_asked_for_until_the_timeout(error: int) -> None:
     harness = VerifyHarness(rows=[row()], descriptions=[description(error=error)])
     assert lines(harness.verify()) == [f"g not compared: the broker returned error {error}: no message"]
     assert harness.seconds == 0
-
-
-def test_only_the_groups_that_are_named_are_compared() -> None:
-    harness = VerifyHarness(listed=[["f", G, "h"]], rows=[row(3)], descriptions=[description(4)])
-    report = verify(harness, harness, harness, 30, harness.progress.append, group_ids=[G])
-    assert lines(report) == ["g group_epoch: 3 in the tables, 4 on the broker"]
 
 
 @pytest.mark.parametrize(

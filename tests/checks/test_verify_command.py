@@ -15,7 +15,6 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.demo_groups import create_demo_groups
 from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
-from streaming_app.sandbox.process import reserve_port
 from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
 from tests.support.job_runner import run_once, streams_groups
 
@@ -94,24 +93,3 @@ def test_groups_in_every_state_agree_then_lag_and_then_differ(
     as_json = json.loads(verify(inconsistent, "--timeout", "5", "--json").stdout)
     assert {one["group_id"] for one in as_json["differences"]} == {"newcomer", "price-feed"}
     assert (as_json["agreeing"], as_json["agrees"]) == (9, False)
-
-
-@pytest.mark.broker
-def test_an_error_that_prevents_the_comparison_is_one_line(
-    tables: Path,
-    verify: Callable[..., subprocess.CompletedProcess[str]],
-    tmp_path: Path,
-) -> None:
-    jks = tmp_path / "jks.properties"
-    jks.write_text("security.protocol=SSL\nssl.truststore.location=trust.jks\n", "utf-8")
-    with reserve_port() as free:
-        unused = f"127.0.0.1:{free.getsockname()[1]}"
-        options = ("--bootstrap-server", unused, "--warehouse", str(tables), "--timeout", "1")
-        unreachable = streams_groups("verify", *options)
-    for result, message in (
-        (verify(tmp_path / "missing"), "No streams-groups warehouse at"),
-        (verify(tables, "--command-config", str(jks)), "--command-config: ssl.truststore.location trust.jks: No such"),
-        (unreachable, f"No Kafka broker answers at {unused}"),
-    ):
-        assert (result.returncode, result.stdout, result.stderr.count("\n")) == (1, "", 1), result
-        assert message in result.stderr

@@ -4,7 +4,6 @@ import shutil
 from datetime import timedelta
 from pathlib import Path
 
-import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from streaming_app.checks.result import FAILED, OK, WARNING, Result
@@ -24,22 +23,6 @@ def test_a_warehouse_that_does_not_exist_can_be_created_and_is_not(tmp_path: Pat
     assert [result.status for result in found.values()] == [OK, OK, OK]
     assert "can be created" in found["warehouse"].text
     assert not path.parent.exists()
-
-
-def test_a_warehouse_that_cannot_be_written_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(**_: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
-    result = results(tmp_path)["warehouse"]
-    assert result.status == FAILED
-    assert "Permission denied" in result.text
-    assert "--warehouse" in result.remedy
-
-
-def test_a_file_in_place_of_the_warehouse_fails(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    assert results(tmp_path / "file" / "warehouse")["warehouse"].status == FAILED
 
 
 def test_tables_of_this_release_are_right_and_those_of_an_older_one_are_upgraded(tmp_path: Path) -> None:

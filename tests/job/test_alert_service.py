@@ -259,16 +259,6 @@ def test_alerts_of_one_rule_come_in_one_message_whose_results_are_stored_in_one_
     assert set(sent) == {0, 3}
 
 
-def test_settings_that_leave_no_group_to_watch_are_reported_once(harness: Harness) -> None:
-    harness.settings = {}
-    harness.restart()
-    harness.groups.snapshots = {"g": failed_group()}
-    assert wait_until(lambda: harness.lines != [])
-    harness.service.finish(600)
-    (line,) = harness.lines
-    assert line.startswith("alerts: of the 1 group none has a rule that is enabled: check groups, ignore_groups")
-
-
 def test_nothing_fires_before_the_job_has_caught_up_and_what_fires_when_it_ends_is_stored_and_sent(
     harness: Harness,
 ) -> None:

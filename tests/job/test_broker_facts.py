@@ -36,7 +36,6 @@ class Rig:
     def __init__(self, warehouse: Path, server: str) -> None:
         self.warehouse, self.server, self.now = make_warehouse(warehouse), server, NOW
         self.groups: dict[str, GroupSnapshot] = {}
-        self.asked: list[str] = []
         self.away = False
         self.restart()
 
@@ -54,16 +53,15 @@ class Rig:
         admin = connect({"bootstrap.servers": self.server})
         send, describe = admin.send_to_any, admin.describe_configs
 
-        def away_or(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def away_or(call: Callable[..., Any]) -> Callable[..., Any]:
             def asked(*arguments: Any, **named: Any) -> Any:
                 if self.away:
                     raise KafkaConnectionError("away")
-                self.asked.append(name)
                 return call(*arguments, **named)
 
             return asked
 
-        admin.send_to_any, admin.describe_configs = away_or("coordinators", send), away_or("configs", describe)
+        admin.send_to_any, admin.describe_configs = away_or(send), away_or(describe)
         try:
             yield admin
         finally:
@@ -145,47 +143,6 @@ def test_a_value_that_changed_has_the_one_before_also_across_a_restart(rig: Rig,
     rig.restart()
     assert changed("2")
     assert standbys() == seen
-
-
-def test_configs_are_asked_for_rarely_and_the_table_is_written_after_a_change_and_every_ten_minutes(
-    rig: Rig, client: StreamsGroupClient, unique: Callable[[str], str]
-) -> None:
-    def pass_after(minutes: float) -> tuple[int, set[datetime]]:
-        rig.asked.clear()
-        rig.now += timedelta(minutes=minutes)
-        rig.service.tick()
-        return rig.asked.count("configs"), {row["observed_at"] for row in rig.rows("isr")}
-
-    rig.see_coordinator()
-    topic = unique("clicks")
-    client.create_topic(topic)
-    assert pass_after(1) == (1, {NOW})  # for the replicas
-    rig.add(unique("another"), topic)
-    changed_at = rig.now
-    assert pass_after(0) == (3, {changed_at})
-    assert pass_after(11) == (4, {changed_at + timedelta(minutes=11)})  # with those of the broker
-
-
-def test_what_an_application_was_seen_to_write_stays_for_as_long_as_its_group_exists(
-    rig: Rig, broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str]
-) -> None:
-    topic, (group_id,) = unique("enriched"), rig.groups
-    client.create_topic(topic)
-    transactional_id = f"{group_id}-0b5e0a4c-7f0e-4a4a-9b5f-5d2f6f3a8c11-1"
-    with KafkaProducer(bootstrap_servers=broker.bootstrap_server, transactional_id=transactional_id) as producer:
-        producer.init_transactions()
-        producer.begin_transaction()
-        producer.send(topic, b"1").get(300)
-        rig.service.tick()
-        written = [(row["subject"], row["name"], row["group_id"]) for row in rig.rows("writer")]
-        assert written == [(topic, group_id, group_id)]
-        producer.commit_transaction()
-    rig.restart()
-    rig.service.tick()
-    assert [row["subject"] for row in rig.rows("writer")] == [topic]
-    rig.groups = {}
-    rig.service.tick()
-    assert rig.rows("writer") == []
 
 
 def archived(group_id: str, *changelogs: str, offset: int = 1) -> dict[str, Any]:

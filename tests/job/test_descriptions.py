@@ -171,17 +171,3 @@ def test_a_description_that_the_plugin_has_lost_stays_with_since_when_and_is_ask
 def not_stored(status: int) -> dict[str, Any]:
     """Return the answer of a broker whose plugin has no description."""
     return {"error_code": 0, "topology": None, "topology_description_status": status}
-
-
-def test_what_may_not_be_read_is_said_once_and_keeps_no_other_group_waiting(
-    rig: Rig, described: SimulatedMember
-) -> None:
-    rig.knows("a-denied")
-    rig.knows(described.group_id)
-    rig.answers = {"a-denied": {"error_code": 30}}
-    for _ in range(2):
-        rig.service.tick()
-        rig.now += HOUR
-    assert [one["group_id"] for one in rig.rows()] == [described.group_id]
-    (line,) = rig.lines
-    assert "1 stored description may not be read" in line

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -13,12 +12,6 @@ from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
 
 from streaming_app.cli.main import main
-from streaming_app.errors import JobError
-from streaming_app.sandbox.process import reserve_port
-from tests.support.job_runner import run_once
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 NO_BROKER = "127.0.0.1:1"
 
@@ -55,8 +48,3 @@ def test_what_is_wrong_with_files_is_one_line_before_spark_starts(
     assert (ran.exit_code, ran.stdout) == (1, "")
     assert ran.stderr.startswith("Error: ")
     assert (message in ran.stderr, ran.stderr.count("\n")) == (True, 1), ran.stderr
-
-
-def test_a_broker_that_does_not_answer_is_named_in_the_error(spark: SparkSession, empty_warehouse: Path) -> None:
-    with reserve_port() as closed, pytest.raises(JobError, match=r"No Kafka broker answers at 127.0.0.1:.*\Z"):
-        run_once(spark, f"127.0.0.1:{closed.getsockname()[1]}", empty_warehouse)

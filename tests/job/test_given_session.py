@@ -162,7 +162,6 @@ class OfConnect:
         ({"clutser": "eu"}, r"streaming_app\.run\(\): clutser: is not a known key; did you mean cluster\?"),
         ({"bootstrap_server": None}, r"bootstrap_server: must be HOST:PORT"),
         ({"conf": {"spark.sql.warehouse.dir": "/x"}}, r"conf\.spark\.sql\.warehouse\.dir cannot be set in a running"),
-        ({"topic": "no-such-topic", "once": True}, r"no-such-topic"),
     ],
 )
 def test_what_is_wrong_is_an_error_of_one_line(run_in: Run, arguments: dict[str, Any], line: str) -> None:

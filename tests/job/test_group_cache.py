@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 
 from streaming_app.errors import WarehouseError
-from streaming_app.job import group_cache as module
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.stream.outputs import EVENTS, RETRACTED
 from tests.support.rows import member_row, task_row
@@ -225,15 +224,6 @@ def test_unsettled_members_are_read_with_their_tasks_while_the_group_rebalances(
     assert (stable.unsettled, stable.unsettled_count) == ((), 0)
 
 
-def test_of_thousands_of_unsettled_members_those_with_the_oldest_records_are_kept(cache: GroupCache) -> None:
-    members = [member(f"m{n}", "STABLE", 6, NOW - timedelta(seconds=n)) for n in range(5_000)]
-    cache.on_rows(folded(row("large", state="Reconciling", members=members, assignment_epoch=7)))
-    cache.refresh()
-    large = cache.groups()["large"]
-    assert large.unsettled_count == 5_000
-    assert [one.client_id for one in large.unsettled] == [f"m{n}" for n in range(4_999, 4_979, -1)]
-
-
 def assigned_at(cache: GroupCache, group_id: str = "a") -> list[datetime]:
     history = cache.histories().get(group_id)
     return [one.at for one in history.assignments] if history else []
@@ -342,28 +332,3 @@ def test_the_times_of_a_broker_whose_clock_is_wrong_are_corrected(warehouse: Pat
     cache.on_rows(folded(row("a", 4, "Empty", state_since=at(8.9))))
     cache.refresh()
     assert cache.groups()["a"].state_since == at(8.9)
-
-
-def test_two_batches_of_a_group_that_wait_are_applied_one_after_the_other(warehouse: Path, clock: FakeClock) -> None:
-    cache = GroupCache(warehouse, "default", WINDOW, clock, lambda: at(-0.1))
-    cache.on_rows(folded(row("a", 1)))
-    cache.refresh()
-    behind = at(-60)  # by the broker's clock, which is wrong
-    details = {"state_since": behind, "assignment_epoch": 7, "members": [member("slow", "UNREVOKED_TASKS", 6, behind)]}
-    cache.on_rows(folded(row("a", 2, "Reconciling", **details)))
-    clock.time = at(9)
-    cache.on_rows(folded(row("a", 3, "Reconciling", **details)))
-    cache.refresh()
-    assert (cache.groups()["a"].state_since, cache.groups()["a"].unsettled[0].updated_at) == (at(-0.1), at(-0.1))
-
-
-def test_a_queue_that_grows_too_long_is_replaced_by_reading_the_table(
-    warehouse: Path, cache: GroupCache, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_QUEUED_ROWS", 2)
-    cache.refresh()
-    store(warehouse, row("a", 4, "Empty"))
-    for offset in range(1, 5):
-        cache.on_rows(folded(row("a", offset)))
-    assert sum(batch.rows.num_rows for batch in cache._queue) <= 2
-    assert states(cache) == {"a": "Empty"}

@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 from kafka import KafkaProducer, TopicPartition
-from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.structs import OffsetAndMetadata
 
 from streaming_app.job import lag_pass
-from streaming_app.job.lag_pass import describe_errors
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.lag_offsets import (
-    CommittedOffsets,
     LogEndsClient,
     fetch_committed_offsets,
 )
@@ -235,42 +231,6 @@ def abort(producer: KafkaProducer, topic: str, count: int, records: int = 1) -> 
         for _ in range(records):
             producer.send(topic, b"x", partition=0).get(300)
         producer.abort_transaction()
-
-
-def test_a_group_that_committed_on_topics_that_do_not_exist_any_more_has_no_lag_there(
-    cluster: LagCluster,
-    produce: Callable[..., None],
-    unique: Callable[[str], str],
-    group_id: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    kept, gone = unique("kept"), unique("gone")
-    cluster.client.create_topic(kept)
-    produce(kept, 3)
-    commits = [
-        {"group_id": group_id, "topic": topic, "partition": 0, "committed_offset": 1, "last_offset": number}
-        for number, topic in enumerate((kept, gone))
-    ]
-    cluster.replace("offset_commits", commits)
-    # The coordinator deletes such commits. Without the ACL to ask it, the log has them until its tombstones are read.
-    denied = CommittedOffsets({}, {group_id: "GROUP_AUTHORIZATION_FAILED"})
-    monkeypatch.setattr(lag_pass, "fetch_committed_offsets", lambda *_: denied)
-
-    result = cluster.run()
-    rows = {row.topic: row for row in result.rows if row.group_id == group_id}
-
-    assert (rows[kept].lag, rows[gone].lag, rows[gone].status) == (2, None, "UNKNOWN")
-    line = describe_errors(result.errors, result.away)
-    assert line is not None
-    assert f"UNKNOWN_TOPIC_OR_PARTITION: {gone}" in line
-    assert f"GROUP_AUTHORIZATION_FAILED: group {group_id}; grant Describe" in line
-    send_all = Mock(wraps=cluster.client.admin.send_all)
-    monkeypatch.setattr(cluster.client.admin, "send_all", send_all)
-    cluster.run()
-    sent = [request for call in send_all.call_args_list for _, request in call.args[0]]
-    assert (
-        sum(isinstance(one, ListOffsetsRequest) for one in sent) == 2
-    )  # the end and the last stable offset: what is missing is not asked for again
 
 
 def test_a_partition_is_read_once_while_its_end_rests_and_read_on_where_one_answer_is_not_enough(

@@ -160,20 +160,6 @@ def test_old_history_is_deleted_and_files_are_compacted(passes: Passes) -> None:
     assert [one["lag"] for one in passes.query("SELECT lag FROM lag_history ORDER BY observed_at")] == list(range(5))
 
 
-def test_what_brokers_do_not_tell_is_reported_once_and_again_when_it_changes(passes: Passes) -> None:
-    for _ in range(3):
-        passes.run([row()], TOPIC_AUTHORIZATION_FAILED={"secret"})
-    passes.run([row()], TOPIC_AUTHORIZATION_FAILED={"secret"}, UNKNOWN_TOPIC_OR_PARTITION={"gone\x1b[2J"})
-    passes.run([row()])
-
-    assert passes.lines == [
-        "lag: the lag of some partitions is not known. TOPIC_AUTHORIZATION_FAILED: secret; grant Describe on them",
-        "lag: the lag of some partitions is not known. TOPIC_AUTHORIZATION_FAILED: secret; grant Describe on them. "
-        "UNKNOWN_TOPIC_OR_PARTITION: gone\\x1b[2J",
-        "lag: the lag of all partitions is known",
-    ]
-
-
 def test_a_service_that_never_reached_a_broker_ends_at_once_and_keeps_what_was_known(passes: Passes) -> None:
     samples = LagTracker()
     samples.restore_samples("orders", 0, "id", [(1, 1.0), (2, 2.0)])
@@ -245,14 +231,3 @@ def test_passes_that_fail_are_reported_once_and_told_to_the_job_until_one_succee
     assert passes.lines == [f"lag: not known at present: {KafkaConnectionError('no broker')}", "lag: known again"]
     answered_at = datetime.fromtimestamp(passes.now, timezone.utc)
     assert {one.name: one.at for one in inputs(health.status)} == {"groups": None, "log ends of broker 2": answered_at}
-
-
-def test_what_a_broker_led_that_is_away_is_of_topics_that_are_read_and_of_the_offsets_topic(passes: Passes) -> None:
-    service = passes.service
-    passes.now += 30
-    result = passes.result([])
-    of_offsets = {"b1": {"__consumer_offsets-17"}, "b2": {"__consumer_offsets-3"}}
-    passes.outcome = result._replace(away={"b1": {"in-0"}}, offsets_away=of_offsets)
-    service.attempt()
-    both = {"in-0", "__consumer_offsets-17"}
-    assert service.away() == {"b1": both, "b2": {"__consumer_offsets-3"}}

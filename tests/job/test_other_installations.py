@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -82,33 +79,6 @@ def test_a_job_runs_where_the_environment_is_of_another_spark_whose_defaults_do_
     files = [file for file in warehouse.rglob("*") if file.is_file()]
     assert len(files) > 20
     assert [file for file in files if file.stat().st_mode & 0o027] == []
-
-
-@pytest.mark.parametrize("descriptor", [0, 1, 2])
-def test_a_command_whose_parent_closed_a_standard_stream_has_one_that_leads_nowhere(
-    tmp_path: Path, descriptor: int
-) -> None:
-    code = (
-        "import os, pathlib, sys\n"
-        "from streaming_app.cli.process import open_standard_streams\n"
-        "open_standard_streams()\n"
-        "print('to stdout', flush=True); print('to stderr', file=sys.stderr, flush=True)\n"
-        "pathlib.Path(sys.argv[1]).write_text(' '.join(os.readlink(f'/proc/self/fd/{n}') for n in range(3)))\n"
-    )
-    found = tmp_path / "found"
-    command = shlex.join([sys.executable, "-c", code, str(found)])
-    ran = subprocess.run(
-        ["sh", "-c", f"exec {command} {descriptor}>&-"],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        check=True,
-    )
-    assert (ran.stdout, ran.stderr) == (
-        "" if descriptor == 1 else "to stdout\n",
-        "" if descriptor == 2 else "to stderr\n",
-    )
-    assert found.read_text("utf-8").split()[descriptor] == "/dev/null"
 
 
 @pytest.mark.spark

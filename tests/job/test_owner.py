@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
@@ -207,40 +205,3 @@ def test_a_job_that_is_asked_to_stop_takes_nothing(place: Location) -> None:
     with pytest.raises(StopRequestedError):
         owning(place, "default", "lock", lambda _: stop.set(), stop, Passing().clock).__enter__()
     assert read_owner(place, "default").run_id == "run"  # type: ignore[union-attr]
-
-
-def test_a_record_that_cannot_be_read_is_an_error_of_one_line(place: Location) -> None:
-    log = owner.owner_location(place, "default").path / "_delta_log"
-    log.mkdir(parents=True)
-    (log / "00000000000000000000.json").write_text("{", "utf-8")
-    with pytest.raises(JobError, match=r"Cannot read or write .*default\.owner: ") as raised:
-        taken(place).__enter__()
-    assert "\n" not in str(raised.value)
-
-
-@pytest.mark.slow
-def test_the_record_has_few_files_after_any_number_of_starts(place: Location, monkeypatch: pytest.MonkeyPatch) -> None:
-    retention = {f"delta.{name}RetentionDuration": "interval 0 seconds" for name in ("log", "deletedFile")}
-    monkeypatch.setattr(owner, "_CONFIGURATION", {**retention, "delta.checkpointInterval": "3"})
-    place_of_record = owner.owner_location(place, "default")
-    counts = []
-    for term in range(1, 31):
-        with taken(place) as ownership:
-            assert ownership.record.term == term
-            counts.append(len(list(place_of_record.path.glob("*.parquet"))))
-    assert max(counts) <= owner._KEPT_COMMITS
-    assert place_of_record.count_files() < 3 * owner._KEPT_COMMITS
-
-
-def test_files_of_refused_records_are_removed_after_a_day(place: Location) -> None:
-    with taken(place):
-        pass
-    directory = owner.owner_location(place, "default").path
-    refused = {hours: directory / f"part-{hours}.parquet" for hours in (23, 25)}
-    for hours, file in refused.items():
-        file.write_bytes(b"x")
-        os.utime(file, (time.time() - hours * 3600,) * 2)
-    for _ in range(owner._KEPT_COMMITS):
-        with taken(place):
-            pass
-    assert [hours for hours, file in refused.items() if file.exists()] == [23]

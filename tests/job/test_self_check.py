@@ -10,7 +10,6 @@ import pytest
 
 from streaming_app.checks.schedule import Schedule
 from streaming_app.errors import JobError
-from streaming_app.job import self_check
 from streaming_app.job.self_check import SelfCheck
 from streaming_app.stream.health import Health
 from streaming_app.stream.repair import RepairResult
@@ -191,22 +190,6 @@ def test_a_group_that_cannot_be_repaired_stays_reported_and_is_tried_again(harne
     assert harness.health.differing_groups[0].agreed_at is not None
 
 
-def test_the_check_of_the_next_query_continues_from_the_results_of_the_last_one(harness: SelfCheckHarness) -> None:
-    harness.rows_by_id["b"], harness.result = 7, SAME
-    harness.health.nothing_new()
-    harness.turn()
-    harness.turn(CONFIRM)
-    assert (len(harness.repaired), len(harness.lines)) == (1, 2)
-    (before,) = harness.health.differing_groups
-    harness.check.close()
-    harness.start()
-    harness.turn()
-    harness.turn(CONFIRM)
-    assert (len(harness.repaired), len(harness.lines)) == (2, 4)
-    (after,) = harness.health.differing_groups
-    assert (after.since, harness.status.runs, harness.status.differing) == (before.since, 2, 1)
-
-
 def test_an_error_is_reported_once_until_a_comparison_succeeds(harness: SelfCheckHarness) -> None:
     harness.error = JobError("Not authorized: the principal lacks the ACL DESCRIBE")
     harness.health.nothing_new()
@@ -239,17 +222,6 @@ def test_a_missing_acl_of_every_group_is_a_failure_and_of_some_a_line(harness: S
         harness.turn(INTERVAL)
     assert harness.status.failures == 2
     assert harness.lines[1:] == ["self-check: no group can be compared: the broker returned error 29: no message"]
-
-
-def test_of_very_many_groups_the_first_are_repaired_and_then_those_whose_records_did_not_help_come_last(
-    harness: SelfCheckHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(self_check, "_MAX_REPAIRS", 1)
-    harness.rows_by_id, harness.result = {"a": 7, "b": 7}, SAME
-    harness.health.nothing_new()
-    for seconds in (0, CONFIRM, INTERVAL, CONFIRM):
-        harness.turn(seconds)
-    assert harness.repaired == [["a"], ["b"]]
 
 
 def test_a_check_ends_with_the_job_even_while_it_waits_and_reports_nothing(

@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from kafka.errors import ClusterAuthorizationFailedError, KafkaConnectionError, UnknownError
 
-from streaming_app.errors import JobError
-from streaming_app.job.service import LinkedEvent, Service, Services, WakeableEvent, describes_requests, error_text
+from streaming_app.job.service import Service, Services, WakeableEvent
 from tests.support.waiting import wait_until
 
 
@@ -135,13 +133,6 @@ def test_a_thread_that_ends_by_a_defect_is_noticed(running: Start) -> None:
     assert service.health.failing_since is not None
 
 
-def test_an_output_that_nobody_reads_does_not_end_the_service(running: Start) -> None:
-    service = Ticks(failing(OSError("broken")))
-    service.report_failure = failing(BrokenPipeError("nobody reads"))
-    running(service)
-    assert service.next_ticks()
-
-
 def test_a_tick_that_blocks_is_interrupted_and_the_error_of_a_job_that_ends_is_none(running: Start) -> None:
     service = Ticks()
 
@@ -172,46 +163,6 @@ def test_all_are_asked_to_end_before_one_is_waited_for_and_a_tick_that_hangs_is_
     finally:
         release.set()
     assert second.join(600)
-
-
-def test_a_linked_event_is_set_with_its_parent_but_not_the_other_way() -> None:
-    parent = threading.Event()
-    event = LinkedEvent(parent)
-    assert not event.is_set()
-    event.set()
-    assert event.wait()
-    assert not parent.is_set()
-    other = LinkedEvent(parent)
-    waiting = threading.Thread(target=other.wait)
-    waiting.start()
-    parent.set()
-    waiting.join()
-    assert other.is_set()
-
-
-@pytest.mark.parametrize(
-    ("error", "text"),
-    [
-        (JobError("a line\nor two"), "a line or two"),
-        (OSError(28, "No space left on device"), "[Errno 28] No space left on device"),
-        (OSError(), "OSError"),
-        (ZeroDivisionError("by zero"), "ZeroDivisionError: by zero"),
-        (ZeroDivisionError(), "ZeroDivisionError: ZeroDivisionError"),
-    ],
-)
-def test_an_error_is_one_line_with_its_type_if_its_text_alone_says_too_little(error: Exception, text: str) -> None:
-    assert error_text(error) == text
-
-
-def test_errors_of_brokers_name_them_and_errors_of_files_do_not() -> None:
-    describe = describes_requests({"bootstrap.servers": "127.0.0.1:1"}, "the lag needs Describe")
-    assert describe(UnknownError("odd")).startswith("127.0.0.1:1: UnknownError: ")
-    assert "127.0.0.1:1" in describe(KafkaConnectionError("away"))
-    assert describe(OSError(28, "No space left on device")) == "[Errno 28] No space left on device"
-    assert describe(JobError("a line")) == "a line"
-    denied = describe(ClusterAuthorizationFailedError("denied"))
-    assert denied.startswith("127.0.0.1:1 denied access: ")
-    assert denied.endswith("; the lag needs Describe")
 
 
 def test_a_service_that_is_woken_makes_its_next_tick_at_once() -> None:

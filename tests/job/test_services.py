@@ -14,7 +14,6 @@ import pytest
 from streaming_app.config.settings import JobConfig
 from streaming_app.job import services
 from streaming_app.job.alert_service import AlertService
-from streaming_app.job.broker_facts import BrokerFacts
 from streaming_app.job.service import Service
 from streaming_app.job.services import SELF_CHECK, BackgroundServices, background_services, wanted_services
 from streaming_app.stream.health import Health
@@ -91,32 +90,6 @@ def test_heartbeats_go_on_while_the_evaluation_of_alerts_hangs(tmp_path: Path, m
             assert wait_until(lambda: beat_at() != first)
         finally:
             going_on.set()
-
-
-def test_brokers_are_asked_about_groups_once_the_groups_are_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    evaluates, asked = threading.Event(), threading.Event()
-    evaluate, is_ready, answers = AlertService._evaluate, BrokerFacts.is_ready, list[bool]()
-
-    def answer(facts: BrokerFacts) -> bool:
-        answers.append(is_ready(facts))
-        return answers[-1]
-
-    monkeypatch.setattr(AlertService, "_evaluate", lambda service: evaluates.wait() and evaluate(service))
-    monkeypatch.setattr(BrokerFacts, "poll_seconds", 0.05)
-    monkeypatch.setattr(BrokerFacts, "is_ready", answer)
-    monkeypatch.setattr(BrokerFacts, "tick", lambda _: asked.set())
-    health = Health()
-    with running(tmp_path / "w", health, alerts={"interval": "1s"}):
-        try:
-            health.nothing_new()
-            known = len(answers)
-            assert wait_until(lambda: len(answers) > known + 3)
-            assert not any(answers)
-        finally:
-            evaluates.set()
-        assert wait_until(asked.is_set)
 
 
 def test_the_services_of_a_job_whose_brokers_are_away_run_and_end_with_it_and_a_self_check_with_its_query(

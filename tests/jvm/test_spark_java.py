@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from streaming_app.errors import SetupError
 from streaming_app.jvm.spark_installation import spark_java_home
 
 _JAVA = "#!/bin/sh\necho 'openjdk version \"21.0.8\"' >&2\nprintf '%s\\n' \"$@\"\n"
@@ -55,24 +54,3 @@ def test_a_java_that_has_the_module_or_does_not_say_is_used_itself(java: Path, r
     if release:
         (java / "release").write_text(release, "utf-8")
     assert spark_java_home() == java.resolve()
-
-
-@pytest.mark.usefixtures("java")
-def test_another_process_may_make_it_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    rename = Path.rename
-
-    def be_late(self: Path, target: Path) -> Path:
-        (target / "bin").mkdir(parents=True)
-        (target / "bin" / "java").write_text("theirs", "utf-8")
-        return rename(self, target)
-
-    monkeypatch.setattr(Path, "rename", be_late)
-    assert (spark_java_home() / "bin" / "java").read_text("utf-8") == "theirs"
-
-
-@pytest.mark.usefixtures("java")
-def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("STREAMS_GROUPS_CACHE", str(tmp_path / "file"))
-    with pytest.raises(SetupError, match=r"^Cannot write .*file/java-homes: Not a directory$"):
-        spark_java_home()

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from functools import partial
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer
+from kafka import KafkaProducer
 
 from streaming_app.kafka.broker_facts import (
     BrokerFact,
     InternalTopic,
     broker_configs,
-    coordinators,
     group_configs,
-    group_states,
     internal_topics,
     overdue_transactions,
     replication,
@@ -26,7 +23,6 @@ from streaming_app.kafka.broker_facts import (
 from streaming_app.kafka.client import StreamsGroupClient, acceptable_lags
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.container import Broker
-from tests.job.test_committed_offsets import join
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.broker
@@ -96,20 +92,6 @@ def test_an_internal_topic_that_is_not_as_the_topology_asks_for_is_a_fact_with_b
         ]
     )
     assert {fact.group_id for fact in facts} == {"app"}
-
-
-def test_many_groups_are_asked_in_several_requests(client: StreamsGroupClient) -> None:
-    ids = [f"group-{number}" for number in range(1_001)]
-    assert {fact.subject for fact in group_configs(client.admin, ids)} == set(ids)
-
-
-def test_the_coordinator_of_a_group_is_written_as_kafka_s_tool_does(
-    broker: Broker, client: StreamsGroupClient, group_id: str
-) -> None:
-    assert wait_until(lambda: coordinators(client.admin, [group_id]) != [])  # the topic is created first
-    assert coordinators(client.admin, [group_id]) == [
-        BrokerFact("coordinator", group_id, "coordinator", f"{broker.bootstrap_server} (1)", group_id)
-    ]
 
 
 def test_retention_and_replicas_of_a_topic_are_facts_and_one_that_does_not_exist_has_none(
@@ -184,23 +166,3 @@ def test_what_a_kafka_streams_application_writes_in_an_open_transaction_is_known
         producer.commit_transaction()
         producer.close()
     assert wait_until(lambda: not [one for one in writers(client.admin, []) if one.name == application])
-
-
-def test_a_classic_group_that_waits_for_its_members_is_preparing_a_rebalance(
-    broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], group_id: str
-) -> None:
-    topic = unique("orders")
-    client.create_topic(topic)
-    settings = {"bootstrap_servers": broker.bootstrap_server, "group_id": group_id}
-    states = partial(group_states, client.admin, ())
-
-    def state() -> str | None:
-        return next((fact.value for fact in states() if fact.subject == group_id), None)
-
-    with closing(KafkaConsumer(topic, **settings)) as second, closing(join(broker, group_id, topic)):
-        assert state() == "Stable"
-        # The second one asks to join while it polls, as often as that takes. The first one does not poll meanwhile.
-        assert wait_until(lambda: second.poll(100) == {} and state() == "PreparingRebalance")
-        found = [fact for fact in states() if fact.subject == group_id]
-        assert found == [BrokerFact("group_state", group_id, "state", "PreparingRebalance", group_id)]
-    assert wait_until(lambda: state() is None)

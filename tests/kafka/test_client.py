@@ -10,7 +10,7 @@ import pytest
 from kafka.errors import KafkaError
 
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.protocol import GroupError, build, raise_for_code
+from streaming_app.kafka.protocol import build
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from streaming_app.sandbox.process import reserve_port
@@ -106,14 +106,6 @@ def test_only_the_group_whose_coordinator_is_busy_is_described_again(
     assert {group["error_code"] for group in client.describe(requested)} == {69}
     assert requests[0] == requested
     assert [len(ids) for ids in requests] == [3, 1]
-
-
-@pytest.mark.parametrize(("code", "name"), [(69, "GROUP_ID_NOT_FOUND"), (9999, "UNKNOWN_ERROR_9999")])
-def test_an_error_has_kafkas_name_for_the_code_and_the_coordinators_message(code: int, name: str) -> None:
-    raise_for_code(0, "why")
-    with pytest.raises(GroupError, match=f"^{name}: why$") as raised:
-        raise_for_code(code, "why")
-    assert (raised.value.code, raised.value.name, raised.value.message) == (code, name, "why")
 
 
 @pytest.mark.broker

@@ -14,7 +14,6 @@ from streaming_app.kafka.lag_offsets import (
     AWAY,
     EARLIEST,
     NO_LEADER,
-    CommittedOffset,
     LogEndsClient,
     TopicLeaders,
     fetch_committed_offsets,
@@ -84,22 +83,6 @@ def test_errors_stay_with_their_partitions_and_a_leader_that_is_not_there_loses_
     assert set(gone) <= set(found.stale)
     assert found.away == {4711}
     assert missing not in client.admin.list_topics()
-
-
-def test_committed_offsets_of_many_groups(client: StreamsGroupClient, unique: Callable[[str], str]) -> None:
-    topic, groups = unique("committed"), [unique(f"group-{number}") for number in range(3)]
-    client.create_topic(topic, 2)
-    for number, group_id in enumerate(groups):
-        client.commit_offsets(group_id, {(topic, 0): number, (topic, 1): 10 * number})
-
-    found = fetch_committed_offsets(client.admin, [*groups, unique("no-such-group")])
-
-    assert found.errors == {}
-    expected = {
-        group_id: {(topic, 0): CommittedOffset(number, None), (topic, 1): CommittedOffset(10 * number, None)}
-        for number, group_id in enumerate(groups)
-    }
-    assert {group_id: found.offsets[group_id] for group_id in groups} == expected
 
 
 def test_a_coordinator_of_many_groups_is_asked_for_all_of_them(

@@ -68,17 +68,3 @@ def test_a_compression_that_python_does_not_have_is_met_once(
         list(log.read({0: (0, 2)}) if log else ())
     with readers.open(topic) as log:
         assert log is None
-
-
-@pytest.mark.parametrize(
-    "properties",
-    [
-        {"bootstrap.servers": "127.0.0.1:1"},
-        {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_SSL", "sasl.mechanism": "OTHER"},
-    ],
-    ids=["no broker answers", "not supported"],
-)
-def test_without_a_connection_there_is_no_reader(properties: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming_app.kafka.connection.CONNECT_SECONDS", 0.5)
-    with LogReaders(properties).open("topic") as log:
-        assert log is None

@@ -12,13 +12,10 @@ from streaming_app.checks.brokers import judge_releases
 from streaming_app.checks.result import WARNING
 from streaming_app.cli.main import main
 from streaming_app.kafka.releases import (
-    DESCRIPTION_PLUGIN,
     DESCRIPTIONS,
     READINESS,
-    REBALANCE_PROTOCOLS,
     TASK_OFFSETS,
     BrokerRelease,
-    config_gaps,
     describe_releases,
     release_of,
     why_unknown,
@@ -27,7 +24,6 @@ from tests.support.heartbeats import write_heartbeat
 from tests.support.rows import group_row, member_row, subtopology_row, task_row
 from tests.support.warehouses import append, make_warehouse
 
-STABLE_ONLY = {"unstable.api.versions.enable": "false", "unstable.feature.versions.enable": "false"}
 AT = datetime(2026, 11, 24, 8, tzinfo=timezone.utc)
 ON = {"streams.version": 1, "group.version": 1}
 UNKNOWN_STATE = "the state of groups with members is Unknown: brokers before 4.2 do not write whether a group is ready"
@@ -113,23 +109,3 @@ def test_commands_explain_what_is_unknown_by_the_release_of_the_brokers(warehous
         "How far behind copies are is not known: brokers before 4.4 do not tell what clients report, "
         "and broker 1 is Kafka 4.1.\n"
     )
-
-
-def test_with_brokers_that_tell_it_copies_name_the_acl(warehouse: Path) -> None:
-    say(warehouse, b1="4.4")
-    asked = "not known: the job asks the brokers, and needs Describe on the group.\n"
-    assert run(warehouse, "copies", "--group", "g")[1].endswith(asked)
-    assert run(warehouse, "list", "--state")[1] == ""
-
-
-def test_brokers_that_are_configured_otherwise_are_named_with_what_they_do_not_do() -> None:
-    protocols, plugin = REBALANCE_PROTOCOLS, DESCRIPTION_PLUGIN
-    usual = {protocols: "classic,consumer, streams"}
-    assert list(config_gaps({1: usual, 2: usual, 3: {}})) == []
-    assert list(config_gaps({1: usual, 2: {protocols: "classic,consumer"}})) == [
-        f"no streams group is taken by broker 2: {protocols} has no streams"
-    ]
-    assert list(config_gaps({1: {plugin: "com.example.Plugin"}, 2: {}, 3: {}})) == [
-        "topology descriptions are not stored for groups coordinated by brokers 2, 3: "
-        f"{plugin} is not set there, and is on broker 1"
-    ]

@@ -12,7 +12,7 @@ import pytest
 from streaming_app.errors import SetupError
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
-from streaming_app.sandbox.container import Broker, select_broker
+from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.process import reserve_port
 from tests.support.processes import is_running
 from tests.support.waiting import wait_until
@@ -61,14 +61,6 @@ def test_a_broker_with_an_invalid_configuration_is_an_error_with_the_reason_and_
     assert own.pid is None
 
 
-def test_a_broker_that_exits_before_it_answers_is_an_error(tmp_path: Path) -> None:
-    with LocalBroker(tmp_path):
-        pass  # the storage is formatted now, so the next start fails in the broker itself
-    own = LocalBroker(tmp_path, properties={"process.roles": "unknown"})
-    with pytest.raises(SetupError, match=r"^The Kafka 4.4.0 broker exited during startup: .*process.roles"):
-        own.start()
-
-
 def test_a_broker_is_stopped_when_its_parent_is_killed(tmp_path: Path) -> None:
     program = f"""
         import time
@@ -86,24 +78,6 @@ def test_a_broker_is_stopped_when_its_parent_is_killed(tmp_path: Path) -> None:
     os.kill(parent.pid, signal.SIGKILL)
     parent.communicate()
     assert wait_until(lambda: not is_running(pid))
-
-
-def test_docker_without_docker_and_an_unknown_kind_of_broker_are_one_clear_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = f"""
-        from pathlib import Path
-        from streaming_app.sandbox.container import select_broker
-        select_broker(Path({str(tmp_path)!r})).start()
-    """  # in a separate process: docker-py does not close its socket when nothing answers
-    environment = os.environ | {"STREAMS_GROUPS_BROKER": "docker", "DOCKER_HOST": f"unix://{tmp_path}/no.sock"}
-    command = [sys.executable, "-c", textwrap.dedent(program)]
-    result = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, check=False)
-    line = result.stderr.splitlines()[-1]
-    assert line.startswith("streaming_app.errors.SetupError: STREAMS_GROUPS_BROKER=docker, but Docker does not")
-    monkeypatch.setenv("STREAMS_GROUPS_BROKER", "podman")
-    with pytest.raises(SetupError, match=r"^STREAMS_GROUPS_BROKER is 'podman': set it to jars or docker$"):
-        select_broker(tmp_path)
 
 
 def test_a_broker_whose_port_was_taken_before_it_listens_starts_on_others(

@@ -1,5 +1,5 @@
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -61,19 +61,6 @@ def test_one_group_has_subtopologies_internal_topics_and_standby_tasks(own_clien
     assert first["repartition_sink_topics"] == [topic["name"] for topic in second["repartition_source_topics"]]
     assert first["state_changelog_topics"]
     assert any(member["assignment"]["standby_tasks"] for member in described["members"])
-
-
-@pytest.mark.usefixtures("demo_groups")
-def test_one_description_is_stored_and_another_is_missing(own_client: StreamsGroupClient) -> None:
-    assert group(own_client, "payments-enrichment")["topology_description_status"] == 3
-    assert group(own_client, "customer-profiles")["topology_description_status"] == 1
-
-
-@pytest.mark.usefixtures("demo_groups")
-def test_one_group_sent_its_description_twice(own_broker: LocalBroker, read_offsets: Callable[..., list[Any]]) -> None:
-    records = read_offsets(own_broker.bootstrap_server, "clickstream-sessions")
-    stored = [record.value[-4:] for record in records if record.record_type == 17 and record.value[14] == 3]
-    assert stored == [b"\xff\xff\xff\xfe", bytes(4)] * 2
 
 
 @pytest.mark.usefixtures("demo_groups")

@@ -6,7 +6,7 @@ import pytest
 
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import GroupError
-from streaming_app.sandbox.member import SimulatedMember, new_id, settle, subtopology, topology
+from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 
 pytestmark = pytest.mark.broker
 PARTITIONS = [0, 1, 2, 3]
@@ -107,38 +107,6 @@ def test_a_group_whose_last_member_left_is_empty_and_can_be_deleted(
         client.delete_group(group_id)
 
 
-def test_an_invalid_heartbeat_is_rejected_and_changes_nothing_in_the_member(
-    member: Callable[..., SimulatedMember],
-) -> None:
-    one = member()
-    one.join()
-    settle([one])
-    before = (one.epoch, one.assignment, one.owned)
-    unknown = {"active_tasks": [{"subtopology_id": "none", "partitions": [0]}], "standby_tasks": [], "warmup_tasks": []}
-    for request_fields, error in (
-        ({"member_id": new_id()}, "UNKNOWN_MEMBER_ID"),
-        ({"member_epoch": 99}, "FENCED_MEMBER_EPOCH"),
-        ({"topology": topology()}, "INVALID_REQUEST"),
-        (unknown, "INVALID_REQUEST"),
-    ):
-        with pytest.raises(GroupError) as rejected:
-            one.heartbeat(**request_fields)
-        assert rejected.value.name == error
-        assert (one.epoch, one.assignment, one.owned) == before
-
-
-def test_a_group_may_start_at_any_topology_epoch_and_a_member_with_a_stale_one_gets_a_status(
-    client: StreamsGroupClient, group_id: str, member: Callable[..., SimulatedMember]
-) -> None:
-    current, stale = member(topology_epoch=7), member(topology_epoch=1)
-    current.join()
-    settle([current])
-    (group,) = client.describe([group_id])
-    assert group["topology"]["epoch"] == group["members"][0]["topology_epoch"] == 7
-    stale.join()
-    assert [name for name, _detail in stale.statuses] == ["STALE_TOPOLOGY"]
-
-
 def test_a_description_is_requested_stored_and_returned_also_one_that_nobody_asked_for(
     client: StreamsGroupClient, group_id: str, member: Callable[..., SimulatedMember]
 ) -> None:
@@ -155,41 +123,3 @@ def test_a_description_is_requested_stored_and_returned_also_one_that_nobody_ask
         assert [part["subtopology_id"] for part in after["topology_description"]["subtopologies"]] == ["0"]
         one.step()
         assert not one.topology_description_required
-
-
-def test_a_description_of_another_epoch_member_or_group_is_rejected(
-    client: StreamsGroupClient, group_id: str, member: Callable[..., SimulatedMember]
-) -> None:
-    one = member()
-    one.join()
-    settle([one])
-    empty = {"subtopologies": [], "global_stores": []}
-    push = {"group_id": group_id, "member_id": one.member_id, "epoch": 0, "description": empty}
-    for changes, error in (
-        ({"epoch": 1}, "INVALID_REQUEST"),
-        ({"member_id": "unknown"}, "UNKNOWN_MEMBER_ID"),
-        ({"group_id": "no-such-group"}, "GROUP_ID_NOT_FOUND"),
-    ):
-        with pytest.raises(GroupError) as rejected:
-            client.push_description(**{**push, **changes})
-        assert rejected.value.name == error
-
-
-def test_a_member_commits_offsets_and_an_unknown_member_is_rejected(
-    client: StreamsGroupClient, group_id: str, topic: str, member: Callable[..., SimulatedMember]
-) -> None:
-    one = member()
-    one.join()
-    settle([one])
-    client.commit_offsets(group_id, {(topic, 0): 5, (topic, 3): 7}, one.member_id, one.epoch)
-    with pytest.raises(GroupError) as rejected:
-        client.commit_offsets(group_id, {(topic, 0): 1}, "unknown", one.epoch)
-    assert rejected.value.name == "UNKNOWN_MEMBER_ID"
-    committed = client.admin.list_group_offsets(group_id)[group_id]
-    assert {partition.partition: offset.offset for partition, offset in committed.items()} == {0: 5, 3: 7}
-
-
-def test_new_ids_have_the_form_of_kafkas_and_never_start_with_a_dash() -> None:
-    ids = {new_id() for _ in range(500)}
-    assert len(ids) == 500
-    assert all(len(one) == 22 and not one.startswith("-") for one in ids)

@@ -86,14 +86,6 @@ def test_a_tag_that_the_shipped_layout_does_not_have_is_kept_and_is_drift(decode
 
 
 @BOTH
-def test_a_shipped_tag_that_the_kip_does_not_have_is_kept_and_is_drift(decoder: Decoder) -> None:
-    record = decoder(KEY_17, bytes.fromhex("0000 00000002 0000000000000000 01 02 04 00000005"), dialect="kip-1331")
-
-    assert record.value["stored_description_topology_epoch"] == -1
-    assert record.unknown_tags == [UnknownTag("value", 2, bytes.fromhex("00000005"))]
-
-
-@BOTH
 def test_unknown_tags_are_kept_at_every_depth_with_the_path_of_their_struct(decoder: Decoder) -> None:
     key = bytes.fromhex("0016 0001 67 0001 6d")
     value = "0000 00000001 00000001 01 03 0230 01 00 0231 01 02 00 01 00 8001 01 aa 01 01 01 01 01 01 ffffffff0f 00"
@@ -105,15 +97,6 @@ def test_unknown_tags_are_kept_at_every_depth_with_the_path_of_their_struct(deco
         UnknownTag("value.activeTasks[1]", 128, b"\xaa"),
         UnknownTag("value", 0xFFFFFFFF, b""),
     ]
-
-
-@BOTH
-def test_an_unknown_tag_in_a_struct_without_known_tags_is_kept(decoder: Decoder) -> None:
-    key = bytes.fromhex("0015 0001 67 0001 6d")
-
-    record = decoder(key, bytes.fromhex("0000 02 0230 01 01 07 02 beef 01 01 00"))
-
-    assert record.unknown_tags == [UnknownTag("value.activeTasks[0]", 7, b"\xbe\xef")]
 
 
 def test_a_record_can_be_encoded_in_a_dialect_and_in_an_older_layout() -> None:

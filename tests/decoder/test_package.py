@@ -4,7 +4,6 @@ import sys
 
 import pytest
 
-import offsets_decoder
 from offsets_decoder import EncodeError, MalformedRecord, UnknownRecordType, UnknownValueVersion, decode
 
 DECODE_ONE = """
@@ -52,10 +51,3 @@ def test_defaults_are_not_shared_between_records() -> None:
     first.unknown_tags.append("mine")
 
     assert (second.value["last_assignment_configs"], second.unknown_tags) == ([], [])
-
-
-@pytest.mark.parametrize("name", offsets_decoder.__all__)
-def test_every_public_name_exists_and_is_documented(name: str) -> None:
-    public = getattr(offsets_decoder, name)
-
-    assert isinstance(public, str) or public.__doc__

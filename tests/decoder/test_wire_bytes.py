@@ -39,18 +39,6 @@ CASES = {
             "failed_description_topology_epoch": -1,
         },
     ),
-    "17 with every tagged field, configs null": (
-        f"0011 {GROUP}",
-        "0000 00000001 ffffffffffffffff 04 00 04 00000000 01 01 00 02 04 00000005 03 04 00000006",
-        {
-            "epoch": 1,
-            "metadata_hash": -1,
-            "validated_topology_epoch": 0,
-            "last_assignment_configs": None,
-            "stored_description_topology_epoch": 5,
-            "failed_description_topology_epoch": 6,
-        },
-    ),
     "19 of a static member with an endpoint and a tag": (
         f"0013 {GROUP} {MEMBER}",
         "0000 0269 0272 01 01 ffffffff 00000002 0270 01 0268 ffff 00 02 026b 03c3a9 00 00",
@@ -66,24 +54,10 @@ CASES = {
             "client_tags": [{"key": "k", "value": "é"}],
         },
     ),
-    "20 of 4.2, without a timestamp": (
-        f"0014 {GROUP}",
-        "0000 00000007 00",
-        {"assignment_epoch": 7, "assignment_timestamp": 0},
-    ),
     "20 of 4.3": (
         f"0014 {GROUP}",
         "0000 00000007 01 00 08 000001921f2e3d4c",
         {"assignment_epoch": 7, "assignment_timestamp": 0x01921F2E3D4C},
-    ),
-    "21": (
-        f"0015 {GROUP} {MEMBER}",
-        "0000 02 0230 03 00000000 00000001 00 01 02 0231 01 00 00",
-        {
-            "active_tasks": [{"subtopology_id": "0", "partitions": [0, 1]}],
-            "standby_tasks": [],
-            "warmup_tasks": [{"subtopology_id": "1", "partitions": []}],
-        },
     ),
     "22 of 4.2, with assignment epochs and a static member that left temporarily": (
         f"0016 {GROUP} {MEMBER}",
@@ -131,23 +105,6 @@ CASES = {
             ],
         },
     ),
-    "0": (
-        f"0000 {GROUP} 0001 74 00000003",
-        "0000 0000000000000009 0000 00000000000003e8",
-        {"offset": 9, "metadata": "", "commit_timestamp": 1000},
-    ),
-    "1 in version 1, with a retention time": (
-        f"0001 {GROUP} 0001 74 00000003",
-        "0001 0000000000000009 0001 78 00000000000003e8 00000000000007d0",
-        {
-            "offset": 9,
-            "leader_epoch": -1,
-            "metadata": "x",
-            "commit_timestamp": 1000,
-            "expire_timestamp": 2000,
-            "topic_id": "A" * 22,
-        },
-    ),
     "1 in version 4, flexible, with a topic id": (
         f"0001 {GROUP} 0001 74 00000003",
         f"0004 0000000000000009 00000005 01 00000000000003e8 01 00 10 {UUID}",
@@ -158,18 +115,6 @@ CASES = {
             "commit_timestamp": 1000,
             "expire_timestamp": -1,
             "topic_id": UUID_TEXT,
-        },
-    ),
-    "2 in version 0, empty": (
-        f"0002 {GROUP}",
-        "0000 0000 00000001 ffff ffff 00000000",
-        {
-            "protocol_type": "",
-            "generation": 1,
-            "protocol": None,
-            "leader": None,
-            "current_state_timestamp": -1,
-            "members": [],
         },
     ),
     "2 in version 3, with a member": (
@@ -213,25 +158,6 @@ CASES = {
                 "supported_protocols": [{"name": "a", "metadata": b"\xaa\xbb"}],
             },
         },
-    ),
-    "9 of 4.0": (
-        f"0009 {GROUP}",
-        f"0000 02 {UUID} 0274 00000001 02 00000000 02 0272 00 00 00",
-        {
-            "topics": [
-                {
-                    "topic_id": UUID_TEXT,
-                    "topic_name": "t",
-                    "num_partitions": 1,
-                    "partition_metadata": [{"partition": 0, "racks": ["r"]}],
-                }
-            ]
-        },
-    ),
-    "16": (
-        f"0010 {GROUP} 0002 612a",
-        "0000 02 0361 62 0000000000000007 00000000000003e8 00",
-        {"topics": ["ab"], "version": 7, "timestamp": 1000},
     ),
 }
 

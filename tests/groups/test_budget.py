@@ -67,14 +67,12 @@ LARGE = {
         {"tasks": 5},
         "it has 6 tasks, where `group_budget.tasks` allows 5",
     ),
-    "targets of unknown members": ([(at(1), 21, key(n), TARGET) for n in range(4)], {"bytes": 600}, "of text, where"),
     "tags": (joins(range(20), client_tags=TAGS), {"bytes": 50_000}, "of text, where `group_budget.bytes` allows"),
     "ids of members": (
         [(at(n), 19, {**GROUP, "member_id": f"{n}" * 300}, UNTAGGED) for n in range(1, 5)],
         {"bytes": 1_000},
         "of text",
     ),
-    "ids of subtopologies": ([(at(1 + n), 22, key(n), LONG_TASK) for n in range(4)], {"bytes": 1_600}, "of text"),
     "configs": (
         [(at(1), 17, GROUP, {**metadata(), "last_assignment_configs": [{"key": "k", "value": "v" * 9_000}]})],
         {"bytes": 5_000},

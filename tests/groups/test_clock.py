@@ -8,7 +8,6 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from streaming_app.groups.clock import CorrectedSnapshot, WrittenBetween, correct_snapshot
-from streaming_app.groups.snapshot import NOT_REVOKING, UnsettledMember
 from tests.support.healthy_group import healthy_group
 
 NOW = datetime(2026, 11, 21, 3, tzinfo=timezone.utc)
@@ -47,23 +46,3 @@ def test_a_time_keeps_its_correction_until_the_broker_writes_another_one() -> No
     later = WrittenBetween(NOW + HOUR, NOW + HOUR)
     again = correct_snapshot(replace(emptied, updated_at=NOW), first, later)
     assert (again.corrected.state_since, again.corrected.updated_at) == (NOW - timedelta(seconds=5), NOW + HOUR)
-
-
-def test_the_times_of_members_are_corrected_one_by_one() -> None:
-    def member(name: str, updated_at: datetime | None) -> UnsettledMember:
-        return UnsettledMember(name, NOT_REVOKING, "c", "h", "p", None, updated_at, 1, (), 0)
-
-    healthy = healthy_group(NOW - 30 * HOUR)
-    known, new, timeless = member("known", NOW - 2 * HOUR), member("new", NOW - HOUR), member("timeless", None)
-    moved, again = member("moved", NOW - 3 * HOUR), member("moved", NOW - HOUR)
-    old = replace(healthy, unsettled=(known, moved))
-    result = correct_snapshot(
-        replace(healthy, unsettled=(known, new, timeless, again)), CorrectedSnapshot(old, old), BOUNDS
-    )
-    bound = NOW - timedelta(seconds=5)
-    assert [one.updated_at for one in result.corrected.unsettled] == [NOW - 2 * HOUR, bound, None, bound]
-
-
-def test_a_snapshot_whose_clock_is_right_is_not_copied() -> None:
-    healthy = healthy_group(NOW - timedelta(seconds=4))
-    assert correct_snapshot(healthy, None, BOUNDS).corrected is healthy

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streaming_app.groups.copies_status import GroupCopies, next_status
-from streaming_app.groups.task_copies import CopiesSum, TaskCopy, check_stops, copies_of_row, sum_copies, with_offsets
+from streaming_app.groups.task_copies import CopiesSum, TaskCopy, check_stops, sum_copies, with_offsets
 from tests.groups.test_task_copies import NOW, copy
 
 MINUTE = timedelta(minutes=1)
@@ -68,20 +68,6 @@ def test_the_lags_of_a_group_are_summed_by_role_and_those_that_are_not_known_cou
 def test_what_would_be_restored_is_said_of_each_task() -> None:
     copies = [copy("a", "active", 0), copy("a", "active", 1), copy("b", "standby", 0, 0), copy("a", "active", 2)]
     assert check_stops(copies, 10)[0].obstacles == ("0_1 has no other copy", "0_2 has no other copy")
-
-
-def test_a_row_marks_only_tasks_of_subtopologies_with_changelogs_as_stateful() -> None:
-    task = {"member_id": "m", "role": "active", "partition": 0, "current": True}
-    row = {
-        "group_id": "g",
-        "members": [{"member_id": "m", "process_id": "p", "client_host": "/h"}],
-        "subtopologies": [
-            {"subtopology_id": "0", "state_changelog_topics": []},
-            {"subtopology_id": "1", "state_changelog_topics": [{"name": "c"}]},
-        ],
-        "assignments": [{**task, "subtopology_id": "0"}, {**task, "subtopology_id": "1"}],
-    }
-    assert [one.stateful for one in copies_of_row(row)] == [False, True]
 
 
 def test_of_what_is_known_of_tasks_that_a_member_has_no_longer_only_the_state_on_its_disk_stays() -> None:

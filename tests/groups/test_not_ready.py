@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from streaming_app.groups import not_ready
 from streaming_app.groups.not_ready import Reason, not_ready_reason, reason_from_topics, required_topics
-from streaming_app.sandbox.member import STATUSES, internal_topic
+from streaming_app.sandbox.member import internal_topic
 
 
 def part(subtopology_id: str = "0", **lists: Any) -> dict[str, Any]:
@@ -23,19 +22,6 @@ def part(subtopology_id: str = "0", **lists: Any) -> dict[str, Any]:
         "copartition_groups": [],
     }
     return {**empty, **lists}
-
-
-JOINED = [
-    part("0", source_topics=["a"], repartition_sink_topics=["r"]),
-    part("1", source_topics=["b"], repartition_sink_topics=["s"]),
-    part(
-        "2",
-        repartition_source_topics=[internal_topic("r"), internal_topic("s")],
-        state_changelog_topics=[internal_topic("c")],
-        copartition_groups=[["r", "s"]],
-    ),
-]
-"""Two repartition topics without a fixed count, of different sources, that one subtopology joins."""
 
 
 def test_valid_topics_give_no_reason() -> None:
@@ -70,26 +56,6 @@ def test_valid_topics_give_no_reason() -> None:
             "Following topics do not have the same number of partitions: [{a=1, b=2}]",
             ("a", "b"),
         ),
-        (  # a repartition topic without a fixed count gets that of the source topic; the next one gets its count
-            [
-                part("0", source_topics=["a"], repartition_sink_topics=["r"]),
-                part("1", repartition_source_topics=[internal_topic("r")], repartition_sink_topics=["s"]),
-                part(
-                    "2", repartition_source_topics=[internal_topic("s")], state_changelog_topics=[internal_topic("c")]
-                ),
-            ],
-            {"a": 3, "r": 3, "s": 3, "c": 4},
-            "INCORRECTLY_PARTITIONED_TOPICS",
-            "Existing topic c has different number of partitions: expected 3, found 4",
-            ("c",),
-        ),
-        (  # topics without a fixed count get that of the fixed one, or the largest if none is fixed
-            JOINED,
-            {"a": 1, "b": 5, "r": 5, "c": 1},
-            "INCORRECTLY_PARTITIONED_TOPICS",
-            "Existing topic c has different number of partitions: expected 5, found 1",
-            ("c",),
-        ),
         (
             [part(source_topics=["a"], state_changelog_topics=[internal_topic(name) for name in "zyxw"])],
             {"a": 1},
@@ -104,14 +70,6 @@ def test_valid_topics_give_no_reason() -> None:
             "Failed to compute number of partitions for all repartition topics: There may be loops in the topology "
             "that cannot be resolved.",
             (),
-        ),
-        (
-            [part(source_topics=["a"], repartition_source_topics=[internal_topic("r")])],
-            {"a": 1},
-            "STREAMS_INVALID_TOPOLOGY",
-            "Failed to compute number of partitions for all repartition topics: A repartition source topic is never "
-            "used as a sink topic.",
-            ("r",),
         ),
         (
             [part(source_topics=["a"], source_topic_regex=["b.*", "("])],
@@ -179,12 +137,3 @@ def test_with_metadata_a_group_that_is_not_ready_always_has_a_reason() -> None:
     )
     assert not_ready_reason(row(), {"a": 1}) == Reason("MISSING_SOURCE_TOPICS", "Source topics b are missing.", ("b",))
     assert not_ready_reason(row(state="Stable"), {}) is None
-
-
-def test_statuses_have_the_names_of_heartbeat_statuses() -> None:
-    statuses = {
-        not_ready.MISSING_SOURCE_TOPICS,
-        not_ready.INCORRECTLY_PARTITIONED_TOPICS,
-        not_ready.MISSING_INTERNAL_TOPICS,
-    }
-    assert statuses <= set(STATUSES)

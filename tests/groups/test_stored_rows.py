@@ -8,7 +8,7 @@ import pytest
 
 from streaming_app.groups.row import from_row
 from streaming_app.groups.task_copies import copies_of_row
-from streaming_app.groups.topology import changes_between, sources_hash, topology_hash
+from streaming_app.groups.topology import sources_hash
 from tests.groups.records import FIRST_JOIN, GROUP, M1, M2, TOPOLOGY, at, current, fold, log, member, metadata
 from tests.groups.test_compacted import row_of
 
@@ -16,20 +16,6 @@ from tests.groups.test_compacted import row_of
 def stored(**columns: Any) -> dict[str, Any]:
     """Return the row of a stable group, with other values in these columns."""
     return row_of(fold(log(*FIRST_JOIN))) | columns
-
-
-@pytest.mark.parametrize(
-    ("stored_at", "stored_epoch", "was_stored"),
-    [(at(5), -1, True), (None, 0, True), (at(5), 0, True), (None, -1, False), (None, 1, False)],
-)
-def test_whether_a_description_was_stored_is_in_a_row_of_a_release_that_did_not_write_it(
-    stored_at: Any, stored_epoch: int, *, was_stored: bool
-) -> None:
-    (epoch,) = stored()["topology_epochs"]
-    epoch = {**epoch, "description_stored_at": stored_at}
-    del epoch["description_stored"]
-    row = stored(topology_epochs=[epoch], stored_description_epoch=stored_epoch)
-    assert from_row(row).group.was_description_stored(0) is was_stored
 
 
 def test_a_group_of_an_older_release_that_is_created_again_keeps_nothing_of_before() -> None:
@@ -52,22 +38,6 @@ def test_tasks_of_a_member_that_another_program_took_out_of_the_row_are_left_out
     group = from_row({**row, "members": []}).group
     assert (group.members, set(group.targets)) == ({}, {"m1"})
     assert copies_of_row({**row, "members": None}) == []
-
-
-_LISTS = (
-    *("source_topics", "source_topic_regex", "repartition_sink_topics", "repartition_source_topics"),
-    *("state_changelog_topics", "copartition_groups"),
-)
-
-
-def test_a_topology_whose_columns_are_null_is_one_with_empty_lists() -> None:
-    null, empty = ({"subtopology_id": "0", **dict.fromkeys(_LISTS, value)} for value in (None, []))
-    assert topology_hash([null]) == topology_hash([empty])
-    assert changes_between([null], [empty]) == []
-    assert sources_hash([null]) is sources_hash([empty]) is None
-    topic = {"name": "c", "partitions": 1, "replication_factor": 1, "topic_configs": None}
-    one, other = ({**empty, "state_changelog_topics": [{**topic, "topic_configs": of}]} for of in (None, []))
-    assert topology_hash([one]) == topology_hash([other])
 
 
 def test_groups_have_the_same_sources_if_they_read_the_same_topics() -> None:
@@ -109,9 +79,3 @@ def test_the_times_of_what_a_topology_epoch_has_reached_are_those_of_the_first_t
         }
     ]
     assert row["last_unsolicited_push_at"] == at(7)
-
-
-def test_a_description_that_was_stored_at_an_unknown_time_gets_no_later_one() -> None:
-    values = [(900, {"stored": 0}), (901, {"stored": -2}), (902, {"stored": 0})]
-    records = [(at(0), 23, GROUP, TOPOLOGY), *((at(when), 17, GROUP, metadata(**one)) for when, one in values)]
-    assert row_of(fold(log(*records)))["topology_epochs"][0]["description_stored_at"] is None

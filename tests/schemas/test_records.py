@@ -1,5 +1,3 @@
-from typing import Any
-
 import pytest
 
 from offsets_decoder.definitions import DefinitionError, Field, RecordDefinition, Versions, _record, record, records
@@ -79,26 +77,6 @@ def test_names_are_derived_from_kafkas(name: str, snake: str, camel: str) -> Non
     assert (loaded.key.fields[0].snake, loaded.key.fields[0].camel) == (snake, camel)
 
 
-@pytest.mark.parametrize(
-    ("kind", "declared", "default"),
-    [
-        ("int32", {}, 0),
-        ("int32", {"default": -1}, -1),
-        ("string", {}, ""),
-        ("string", {"default": "null"}, None),
-        ("uuid", {}, "A" * 22),
-        ("[]int32", {}, ""),
-        ("[]int32", {"nullable": True}, ""),
-    ],
-)
-def test_a_default_is_the_declared_one_or_zero_for_the_type(
-    kind: str, declared: dict[str, Any], default: object
-) -> None:
-    loaded = load_definition(key={"fields": [{"name": "X", "type": kind, "about": "It."} | declared]})
-
-    assert loaded.key.fields[0].default == default
-
-
 def test_an_unknown_key_of_a_field_is_an_error() -> None:
     with pytest.raises(DefinitionError, match=r"Example.X: unknown keys: \['defualt'\]"):
         load_definition(key={"fields": [{"name": "X", "type": "int32", "about": "It.", "defualt": 1}]})
@@ -118,25 +96,6 @@ def test_a_dialect_with_an_unknown_field_is_an_error() -> None:
 def test_a_file_named_after_another_type_is_an_error() -> None:
     with pytest.raises(DefinitionError, match="the file of type 99 defines type 98"):
         load_definition(type=98)
-
-
-@pytest.mark.parametrize(
-    ("text", "included", "excluded", "printed"),
-    [
-        ("0", [0], [-1, 1], "0"),
-        ("0-4", [0, 4], [-1, 5], "0-4"),
-        ("3+", [3, 32767], [2], "3+"),
-        ("none", [], [0, -1], "none"),
-    ],
-)
-def test_ranges_of_versions_are_parsed_and_printed(
-    text: str, included: list[int], excluded: list[int], printed: str
-) -> None:
-    versions = Versions.parse(text)
-
-    assert [v in versions for v in included] == [True] * len(included)
-    assert [v in versions for v in excluded] == [False] * len(excluded)
-    assert str(versions) == printed
 
 
 @pytest.mark.parametrize("text", ["", "x", "1-", "-1", "1..2", "1+2"])

@@ -12,10 +12,9 @@ import pytest
 
 import streaming_app
 from offsets_decoder import encode
-from streaming_app.stream import commits_batch, newest_records
+from streaming_app.stream import commits_batch
 from streaming_app.stream.batch_outcome import CommitsOutcome
 from streaming_app.stream.commits_batch import CommitsBatchWriter
-from streaming_app.stream.newest_records import find_newest_by_key
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.tables.newest_tables import NAMES, NewestTables
 from streaming_app.tables.reader import WarehouseReader
@@ -24,7 +23,7 @@ from streaming_app.tables.which_writer import NEWEST
 from tests.support.frames import Pair, batch, limit_delta_rs, write_offset_log
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 START = datetime(2026, 11, 1, tzinfo=timezone.utc)
 
@@ -137,25 +136,6 @@ def test_the_newest_record_of_each_key_is_in_the_tables(expected: dict[str, list
     assert (bad["error_kind"], bad["offset"], bad["group_id"]) == ("UnknownValueVersion", 15, "bad")
 
 
-def test_where_keys_have_the_same_hash_they_are_read_again_by_key(
-    spark: SparkSession,
-    expected: dict[str, list[dict[str, Any]]],
-    empty_warehouse: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    by_key: list[DataFrame] = []
-
-    def find_by_key(batch: DataFrame) -> DataFrame:
-        by_key.append(batch)
-        return find_newest_by_key(batch)
-
-    monkeypatch.setattr(commits_batch, "find_newest_by_key", find_by_key)
-    monkeypatch.setattr(newest_records, "HASH", "length(key)")
-    write(spark, empty_warehouse, [])
-    assert len(by_key) == 2
-    assert content(empty_warehouse) == expected
-
-
 def test_batches_that_workers_of_spark_decode_after_a_reset_give_the_same_tables(
     spark: SparkSession, expected: dict[str, list[dict[str, Any]]], written: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,15 +194,3 @@ def test_a_compaction_changes_nothing_but_the_number_of_rows(
     for view in ("offsets", "all_groups"):
         seen = spark.sql(f"SELECT * FROM {view} ORDER BY group_id").toArrow().to_pylist()
         assert seen == [{name: row[name] for name in seen[0]} for row in expected[view]]
-
-
-def test_a_batch_without_such_records_writes_nothing(spark: SparkSession, empty_warehouse: Path) -> None:
-    writer = SparkWriter(spark, str(empty_warehouse), "default")
-    outcomes: list[CommitsOutcome] = []
-    tables = NewestTables(writer, "default", 30)
-    write_batch = CommitsBatchWriter(writer, tables, FoldOptions("default", "t"), lambda _, one: outcomes.append(one))
-    write_batch(
-        batch(spark, [(0, START, *encode(19, {"group_id": "g", "member_id": "m"}, None)), (1, START, None, b"x")]), 0
-    )
-    assert outcomes == [CommitsOutcome()]
-    assert (empty_warehouse / "offset_commits" / "_delta_log" / "00000000000000000001.json").exists() is False

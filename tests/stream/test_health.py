@@ -59,13 +59,3 @@ def test_counts_add_up_over_batches() -> None:
     both.batch_done(batch(drifted=2))
     both.offsets.batch_done(batch(drifted=3, quarantined=1))
     assert (both.totals.drifted, both.totals.quarantined, both.status.quarantined) == (5, 1, 1)
-
-
-def test_brokers_are_away_since_they_were_first_found_so() -> None:
-    health = Health()
-    health.brokers(answer=False)
-    since = health.status.brokers_away_since
-    health.brokers(answer=False)
-    assert health.status.brokers_away_since == since
-    health.brokers(answer=True)
-    assert health.status.brokers_away_since is None

@@ -11,7 +11,6 @@ from threading import Event
 import pytest
 
 from streaming_app.errors import OtherTopicError
-from streaming_app.kafka.leader_epochs import EpochEnd, LeaderEpochs
 from streaming_app.kafka.offsets_topic import OffsetsTopic
 from streaming_app.stream.log_positions import Cut, LogPositions, TruncatedLogError, read_whole
 from streaming_app.tables.checkpoint_offsets import BatchEnds
@@ -122,21 +121,6 @@ def test_a_batch_that_was_begun_and_ends_beyond_the_log_is_no_loss(opened: Opene
     assert opened.open(2, begun=9) == ()
     assert opened.check.ends_early
     assert not opened.check.is_whole
-
-
-def test_a_leader_says_where_each_epoch_ends(three_brokers: LocalCluster, topic: str) -> None:
-    properties = {"bootstrap.servers": three_brokers.bootstrap_server}
-    leaders = LeaderEpochs(properties, topic, three_brokers.topic_id(topic), Event())
-    first = leaders.epochs([0])[0]
-    three_brokers.elect(topic, 0)
-    newest = three_brokers.leader_epoch(topic, 0)
-    assert leaders.ends({0: first}) == {0: EpochEnd(first, 3)}
-    assert leaders.epochs([0]) == {0: newest}
-    assert leaders.ends({0: newest}) == {0: EpochEnd(newest, 3)}
-    assert leaders.ends({0: newest + 5}) == {0: EpochEnd(-1, -1)}
-    leaders.close()
-    assert leaders.ends({0: first}) == {0: EpochEnd(first, 3)}
-    leaders.close()
 
 
 def test_a_topic_that_was_created_again_is_not_a_log_that_was_cut(

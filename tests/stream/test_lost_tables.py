@@ -55,14 +55,6 @@ def test_a_table_created_again_is_another_table_and_only_an_unmarked_one_is_remo
     assert (warehouse / "quarantine").exists()
 
 
-def test_a_log_of_which_only_the_end_is_left_is_removed(known: KnownTables, warehouse: Path) -> None:
-    shutil.rmtree(warehouse / "groups")
-    log = warehouse / "groups" / "_delta_log"
-    log.mkdir(parents=True)
-    (log / "00000000000000000007.json").write_text('{"commitInfo":{}}\n', "utf-8")
-    assert known.remove_remains() == ["groups"]
-
-
 def test_no_descriptor_stays_open(warehouse: Path) -> None:
     def count_open() -> int:
         """Of this warehouse: other threads of the process open what they like."""

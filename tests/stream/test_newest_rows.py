@@ -47,17 +47,6 @@ def test_a_commit_becomes_a_row_with_all_that_the_record_holds() -> None:
     }
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
-def test_every_version_of_the_value_gives_the_offset_and_nothing_that_it_does_not_hold(version: int) -> None:
-    value = {name: VALUE[name] for name in ("offset", "metadata", "commit_timestamp")}
-    if version == 1:
-        value["expire_timestamp"] = 1_764_000_099_000
-    (row,) = rows_of(encode(1, KEY, value, version=version)).offset_commits
-    assert (row["committed_offset"], row["committed_at"]) == (7, 1_764_000_000_001_000)
-    assert (row["topic_id"], row["leader_epoch"]) == (None, None)
-    assert row["expire_at"] == (1_764_000_099_000_000 if version == 1 else None)
-
-
 @pytest.mark.parametrize("time", [-(1 << 63), -1, 253_402_300_800_000, (1 << 63) - 1])
 def test_a_time_that_cannot_be_shown_is_null(time: int) -> None:
     rows = rows_of(encode(1, KEY, VALUE | {"commit_timestamp": time})).offset_commits
@@ -120,20 +109,6 @@ def test_what_cannot_be_decoded_goes_to_quarantine_whole_and_the_rest_goes_on(
     (bad,) = found.quarantine
     assert (bad["error_kind"], bad["key"], bad["value"], bad["offset"], bad["partition"]) == (kind, *pair, 0, 0)
     assert bad["message"]
-
-
-def with_unknown_tag(pair: tuple[bytes, bytes | None]) -> tuple[bytes, bytes]:
-    """Return a commit with a topic id and a tagged field that no release knows."""
-    key, value = pair
-    assert value is not None
-    assert value[-19:-16] == b"\x01\x00\x10"  # one tagged field: 0, of 16 bytes
-    return key, value[:-19] + b"\x02" + value[-18:] + b"\x09\x01\xaa"
-
-
-def test_unknown_tagged_fields_are_counted_and_all_others_are_read() -> None:
-    found = rows_of(with_unknown_tag(encode(1, KEY, VALUE)), encode(1, KEY, VALUE))
-    assert found.drifted == 1
-    assert [row["topic_id"] for row in found.offset_commits] == [TOPIC_ID] * 2
 
 
 def test_a_commit_in_a_partition_that_no_longer_holds_its_group_is_left_out() -> None:

@@ -11,19 +11,15 @@ import pytest
 from click.testing import CliRunner
 
 from offsets_decoder import encode
-from streaming_app.alerts.problem import Problem
 from streaming_app.checks.verification import WarehouseTables
 from streaming_app.cli.main import main
 from streaming_app.queries.groups import find_groups, list_groups
 from streaming_app.stream.groups_batch import GroupsBatchWriter
-from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.tables.spark_writer import SparkWriter
-from tests.alerts.examples import make_alert
 from tests.support.encoded import metadata_record
 from tests.support.frames import batch, limit_delta_rs
 from tests.support.odd_group_ids import ODD
-from tests.support.warehouses import make_warehouse
 
 pytestmark = pytest.mark.slow
 
@@ -115,18 +111,3 @@ def test_the_commands_find_a_group_by_any_id_and_print_each_in_a_line(warehouse:
         lines = ran.stdout.split("\n")[:-1]
         assert len(lines) == len(living) + 1  # with the header
         assert all(line.isprintable() for line in lines)
-
-
-def test_alerts_of_groups_of_any_id_are_stored_and_replaced(tmp_path: Path) -> None:
-    def alerts(summary: str) -> list[Problem]:
-        return [
-            make_alert(cluster=CLUSTER, alert_id=str(number), group_id=one, summary=summary, evidence={"group": one})
-            for number, one in enumerate(ODD.values())
-        ]
-
-    store = AlertsTable(make_warehouse(tmp_path), CLUSTER)
-    for summary in ("first", "second"):
-        store.save(alerts(summary))
-    assert sorted(store.problems(), key=str) == sorted(alerts("second"), key=str)
-    store.save([], removed=alerts("second")[1:])
-    assert store.problems() == alerts("second")[:1]

@@ -18,7 +18,7 @@ from streaming_app.checks.compare import is_same
 from streaming_app.errors import JobError
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.stream.outcome import FoldOptions
-from streaming_app.stream.repair import GroupRepair, ReadRange, RepairResult, may_replace
+from streaming_app.stream.repair import GroupRepair, RepairResult
 from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_writer import SparkWriter
@@ -31,31 +31,6 @@ if TYPE_CHECKING:
 
 START = datetime(2026, 11, 1, tzinfo=timezone.utc)
 G = 'odd "${spark.app.name}" 🎉'
-SPAN = ReadRange(partition=3, stop=10, end=20)
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "allowed"),
-    [
-        pytest.param(None, None, True, id="no row"),
-        pytest.param(None, (3, 9), True, id="a row only now"),
-        pytest.param((3, 9), (3, 9), True, id="all of it was read"),
-        pytest.param((3, 9), (3, 10), False, id="a batch wrote it meanwhile"),
-        pytest.param(None, (3, 10), False, id="a batch created it meanwhile"),
-        pytest.param((3, 12), (3, 12), False, id="a batch wrote it just before"),
-        pytest.param((3, 19), (3, 19), False, id="at the end of the log"),
-        pytest.param((3, 20), (3, 20), True, id="beyond the end of the log"),
-        pytest.param((3, 20), (3, 21), False, id="beyond the end, and written meanwhile"),
-        pytest.param((3, 9), (3, 21), False, id="written meanwhile, when the log had grown"),
-        pytest.param((3, None), (3, None), True, id="no offset"),
-        pytest.param((2, 500), (2, 500), True, id="offset of another partition"),
-    ],
-)
-def test_a_row_is_replaced_only_if_it_holds_no_record_that_was_not_read(
-    before: tuple[int, int | None] | None, now: tuple[int, int | None] | None, allowed: bool
-) -> None:
-    rows = [one and {"source_partition": one[0], "last_offset": one[1]} for one in (before, now)]
-    assert may_replace(rows[0], rows[1], SPAN) is allowed
 
 
 def operation(epoch: int, group: str = G) -> list[Pair]:
@@ -272,15 +247,3 @@ def test_nothing_is_written_once_the_repair_is_closed(harness: RepairHarness) ->
     with pytest.raises(JobError, match="The job ends"):
         harness.run()
     assert (harness.row() or {})["state"] == "Empty"
-
-
-def test_the_first_row_of_an_empty_table_is_not_added_again_by_the_next_batch(
-    spark: SparkSession, empty_warehouse: Path
-) -> None:
-    harness = RepairHarness(spark, empty_warehouse, lambda _names: {"in": 1})
-    harness.append(operation(2))
-    harness.written = len(harness.log)  # as if a batch had read it and lost it
-    assert harness.run() == {G: RepairResult.REPLACED}
-    harness.append(operation(3))
-    harness.run_batch()
-    assert (harness.row() or {})["group_epoch"] == 3

@@ -101,12 +101,6 @@ def test_slices_keep_the_order_of_each_partition_and_halves_keep_the_versions_of
         assert len({index_of(slices, place) for place in places}) == len(places)
 
 
-def test_versions_increase_with_each_slice_and_batch() -> None:
-    versions = [one.version(batch) for batch in (0, 1, 2**30) for one in (HALF, *WHOLE)]
-    assert versions == sorted(set(versions))
-    assert versions[-1] < 2**63
-
-
 def begun(directory: Path, batch: int) -> SlicePlans:
     """Return the plans of a job that has just started, with this batch."""
     plans = SlicePlans(local_files(), Location.of(directory / "default"))
@@ -133,17 +127,6 @@ def test_a_batch_that_ends_the_process_twice_is_halved_at_the_third_start(tmp_pa
         plans.begin("w", batch)
         sizes.append(slices_of(plans))
     assert sizes[5:] == [4, 2, 1, 1]
-
-
-def test_small_batches_write_no_file_after_the_first_one(tmp_path: Path) -> None:
-    plans = begun(tmp_path, 0)
-    (written,) = tmp_path.iterdir()
-    written.unlink()
-    plans.begin("w", 1)
-    plans.keep_whole(large=False)
-    assert list(tmp_path.iterdir()) == []
-    plans.begin("w", 1)  # it failed
-    assert list(tmp_path.iterdir()) == [written]
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"slices": 3}', '{"writer": "w"}'])

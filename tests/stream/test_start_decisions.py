@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta, timezone
@@ -17,17 +16,15 @@ from typing import Any, NamedTuple
 from unittest.mock import Mock
 
 import pytest
-from deltalake import DeltaTable
 
 from streaming_app.errors import OtherTopicError
 from streaming_app.kafka.offsets_topic import OffsetsTopic
 from streaming_app.stream.log_positions import NO_CUT, Cut, LogCheck
 from streaming_app.stream.slices import WHOLE
 from streaming_app.stream.source import EARLIEST
-from streaming_app.stream.start import StartPosition, check_same_topic, prepare_start
+from streaming_app.stream.start import StartPosition, prepare_start
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.tables.checkpoint_offsets import checkpoint_location
-from streaming_app.tables.log_damage import mend_logs
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import Batch
 from streaming_app.tables.spark_writer import SparkWriter
@@ -130,13 +127,6 @@ def from_copy(stopped: Stopped, *names: str) -> None:
     replace_tables(stopped, stopped.older, names)
 
 
-def restore(stopped: Stopped, *names: str) -> None:
-    """Let Delta restore tables to where they were then."""
-    for name in names:
-        version = DeltaTable(stopped.older / name).version()
-        DeltaTable(stopped.directory / name).restore(version)
-
-
 def lose(stopped: Stopped, *names: str) -> None:
     """Delete tables, which the start of the job creates again."""
     replace_tables(stopped, stopped.created, names)
@@ -160,33 +150,11 @@ def empty(stopped: Stopped, kind: str) -> None:
     (stopped.checkpoint / kind / "2").path.write_bytes(b"")
 
 
-def cut_commits(stopped: Stopped) -> None:
-    """Let the newest commits of two tables be half written, and the start of the job mend them."""
-    for name in ("groups", "group_events"):
-        commit = max((stopped.directory / name / "_delta_log").glob("*.json"))
-        commit.write_bytes(commit.read_bytes()[:50])
-        os.utime(commit, (0, 0))
-        mend_logs([stopped.writer.location / name], lambda _: None)
-    empty(stopped, "commits")
-
-
-def write_versions(stopped: Stopped, text: str) -> None:
-    """Let what is stored of the tables be this."""
-    Path(f"{stopped.checkpoint}.tables.json").write_text(text, "utf-8")
-
-
 def lose_and_write(stopped: Stopped) -> None:
     """Lose a table that then gets more versions than it had."""
     lose(stopped, "group_events")
     for offset in range(5):
         stopped.append_event(offset)
-
-
-def append_reasons(stopped: Stopped) -> None:
-    """Append as a batch that the checkpoint has not begun, which changed what groups lack and no rows of records."""
-    query = json.loads((stopped.checkpoint / "metadata").path.read_text("utf-8"))["id"]
-    _, of_reasons = batch_writers("default", query)
-    stopped.append_event(20, Batch([f"{of_reasons}-group_events"], WHOLE[0].version(3)))
 
 
 RESUMED = "resuming from the checkpoint"
@@ -214,7 +182,6 @@ RESUMING = {
     "no batch was finished": Case(lambda one: remove(one, "/commits"), BEGUN),
     "away for a day less an hour": Case(None, RESUMED, start={"away": 23 * HOUR}),
     "tables that earlier builds wrote nothing of": Case(lambda one: remove(one, ".tables.json"), RESUMED),
-    "a damaged file of the tables": Case(lambda one: write_versions(one, '{"groups": null}'), RESUMED),
 }
 AGAIN_FROM_THE_BEGINNING = {
     "--reset": Case(None, AGAIN, start={"reset": True}),
@@ -230,17 +197,6 @@ AGAIN_FROM_THE_BEGINNING = {
     "history lost, and written since": Case(
         lose_and_write, f"lost or restored since: group_events{STAYS}", {**ALL, "group_events": {0: 4}}
     ),
-    "versions as earlier builds stored them": Case(
-        lambda one: write_versions(one, '{"groups": 0, "quarantine": 99}'), f"lost or restored since: quarantine{STAYS}"
-    ),
-    "a later batch that only topics changed": Case(
-        append_reasons, f"the checkpoint is older than group_events{STAYS}", ALL
-    ),
-    "two restored": Case(
-        lambda one: restore(one, "groups", "quarantine"),
-        f"lost or restored since: groups, quarantine{STAYS}",
-        {**ALL, "quarantine": {0: 19}},
-    ),
     "a copy of which the checkpoint was made last": Case(
         lambda one: from_copy(one, "groups", "group_events", "quarantine"),
         f"lost or restored since: groups, group_events, quarantine{STAYS}",
@@ -251,9 +207,6 @@ AGAIN_FROM_THE_BEGINNING = {
     ),
     "a power cut in the checkpoint": Case(
         lambda one: empty(one, "offsets"), f"the checkpoint is damaged, offsets/2 cannot be read{STAYS}"
-    ),
-    "a power cut in checkpoint and tables": Case(
-        cut_commits, f"the checkpoint is damaged, commits/2 cannot be read{STAYS}", {**ALL, "group_events": {0: 18}}
     ),
     "a batch that was finished and not begun": Case(
         lambda one: remove(one, "/offsets/2"), f"the checkpoint is damaged, offsets/2 is missing{STAYS}"
@@ -348,12 +301,6 @@ def test_another_topic_is_refused_until_a_reset_and_its_offsets_leave_nothing_ou
     assert stopped.start(topic).history_offsets == NONE  # it ended before it read anything
     stopped.append_event(3)
     assert stopped.start(topic).history_offsets == {**NONE, "group_events": {0: 3}}
-
-
-def test_a_running_job_knows_a_topic_that_was_created_again(stopped: Stopped) -> None:
-    check_same_topic(stopped.writer.files, stopped.checkpoint, TOPIC)
-    with pytest.raises(OtherTopicError, match="deleted and created again while the job ran"):
-        check_same_topic(stopped.writer.files, stopped.checkpoint, TOPIC._replace(topic_id="second-id"))
 
 
 def test_what_is_beyond_the_end_of_the_topic_is_of_another_one(stopped: Stopped) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming_app.errors import JobError
 from streaming_app.tables.files import Files, warehouse_files
 from streaming_app.tables.location import Location
 from tests.support.warehouses import local_files
@@ -44,10 +43,3 @@ def test_a_directory_is_removed_with_its_contents(files: Files, tmp_path: Path) 
     assert not files.exists(location)
     files.remove(location)
     assert not files.exists(location / "commits")
-
-
-def test_an_error_of_hadoop_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    below = Location.of(tmp_path) / "file" / "directory" / "a.json"
-    with pytest.raises(JobError, match=f"Cannot read or write {below}: .*(?i:not a directory)"):
-        files_of_a_store(spark).write(below, "text")

@@ -15,7 +15,6 @@ from deltalake import DeltaTable, Field, TableFeatures
 from deltalake.schema import PrimitiveType
 
 from streaming_app.tables import group_files, group_rows
-from streaming_app.tables.group_files import GroupFile, is_well_divided, spans_of
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
@@ -236,36 +235,6 @@ def test_files_whose_ranges_overlap_get_ranges_of_their_own_when_they_are_rewrit
     version = DeltaTable(path / "groups").version()
     writer.compact("groups")  # has nothing to do
     assert DeltaTable(path / "groups").version() == version
-
-
-def file(first: str | None, last: str | None, rows: int = 10) -> GroupFile:
-    return GroupFile("path", first, last, 1_000, rows)
-
-
-@pytest.mark.parametrize(
-    ("files", "spans"),
-    [
-        ([("a", "c"), ("d", "f")], [("a", "c"), ("d", "f")]),
-        ([("a", "d"), ("d", "f")], [("a", "f")]),
-        ([("a", "z"), ("b", "c"), ("d", "e")], [("a", "z")]),
-        ([(None, "b"), ("d", "e")], [(None, "b"), ("d", "e")]),
-        ([("a", None), ("b", "c")], [("a", None)]),
-        ([], []),
-    ],
-)
-def test_files_with_overlapping_ranges_are_one_span(
-    files: list[tuple[str | None, str | None]], spans: list[tuple[str | None, str | None]]
-) -> None:
-    found = spans_of(file(*one) for one in files)
-    assert [(span.first, span.last) for span in found] == spans
-    assert sum(len(span.files) for span in found) == len(files)
-
-
-def test_many_small_files_are_not_well_divided() -> None:
-    assert is_well_divided([])
-    assert is_well_divided([file("a", "b"), file("c", "d", 500), file("e", "f", 500)])
-    assert not is_well_divided([file("a", "b"), file("c", "d"), file("e", "f")])
-    assert not is_well_divided([file("a", "c", 500), file("b", "d", 500)])
 
 
 def test_a_commit_of_another_process_meanwhile_is_no_failure(

@@ -11,7 +11,6 @@ import pytest
 
 from streaming_app.health.board import Change
 from streaming_app.health.verdict import DOWN, OK, Verdict
-from streaming_app.tables import health_tables
 from streaming_app.tables.health_tables import EndedProblems, HealthRow, HealthTables, read_health
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import RustTable
@@ -36,25 +35,6 @@ def test_verdicts_are_read_as_they_were_stored(tmp_path: Path, create_warehouse:
 
     tables.save([down], {"a"}, NOW)
     assert (tables.rows(), [row.group_id for row in other.rows()]) == ([ok], ["a"])
-
-
-def test_very_many_verdicts_are_written_some_at_a_time(
-    tmp_path: Path, create_warehouse: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(health_tables, "_WRITTEN", 3)
-    tables = HealthTables(create_warehouse(tmp_path), "prod")
-    rows = [HealthRow(str(number), OF_DOWN, None, None) for number in range(10)]
-    changes = [Change(row.group_id, row.verdict, row.verdict.at) for row in rows]
-    for _ in range(2):  # the second time as after a failure
-        tables.save(rows, {"7"}, NOW)
-        tables.append_changes([])
-        tables.append_changes(changes)
-        tables = HealthTables(tmp_path, "prod")  # another job, that does not know what this one has written
-    assert {row.group_id for row in tables.rows()} == {row.group_id for row in rows} - {"7"}
-    (stored,) = WarehouseReader(tmp_path).rows(
-        "SELECT count(*) AS n, count(DISTINCT group_id) AS d FROM group_health_history"
-    )
-    assert stored == {"n": 10, "d": 10}
 
 
 def test_who_ends_a_problem_is_heard_once_and_a_damaged_file_is_not(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from streaming_app.errors import OtherOwnerError
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.kept_table import newest_table
 from streaming_app.tables.location import Location
-from streaming_app.tables.reader import query_table
 from streaming_app.tables.rust_table import Batch, Commit, RustTable
 from tests.support.s3_server import S3Server, s3_server
 from tests.support.warehouses import arrow_schema, make_warehouse
@@ -93,16 +92,6 @@ def test_a_write_reads_only_what_is_new_whatever_was_committed_before(store: S3S
     with store.counted() as requests:
         assert newest_table(place).version() == 30 + 1
     assert requests == {"GET": 2}, "nothing was written, and nothing is read again"
-
-
-def test_a_reader_keeps_what_it_opens_again(store: S3Server, place: Location) -> None:
-    for _ in range(2):
-        newest_table(place)
-    append_as_other(place, "a")
-    assert query_table(place, "SELECT topic FROM t")["topic"].to_pylist() == ["a"]
-    with store.counted() as requests:
-        newest_table(place)
-    assert requests == {"GET": 2}
 
 
 @pytest.mark.parametrize("others", [1, 2])
@@ -214,18 +203,6 @@ def test_a_table_that_was_restored_from_a_copy_is_written_as_it_is(
     table.append(rows("b, repeated"), Batch(["app"], 2))
     assert topics(place) == ["a", "b, repeated"]
     assert versions(directory) == [0, 1, 2, 3]
-
-
-def test_a_log_that_was_cleaned_up(directory: Path, place: Location) -> None:
-    table = RustTable(place, "default")
-    for number in range(5):
-        table.append(rows(f"{number}"), Batch(["app"], number))
-    place.delta_table().create_checkpoint()
-    for version in versions(directory)[:-1]:
-        (directory / "_delta_log" / f"{version:020}.json").unlink()
-    table.append(rows("again"), Batch(["app"], 4))
-    table.append(rows("5"), Batch(["app"], 5))
-    assert topics(place) == [f"{number}" for number in range(6)]
 
 
 @pytest.mark.parametrize("is_written", [True, False])

@@ -14,7 +14,6 @@ import pytest
 from deltalake import DeltaTable
 
 from offsets_decoder import encode
-from streaming_app.job.stream_query import wait_for_listeners
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables import rust_table, table_creation
 from streaming_app.tables.definitions import table
@@ -23,7 +22,6 @@ from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_writer import SparkWriter
 from tests.support.frames import Pair, Row, batch, expect_few_records
 from tests.support.locks import WatchedLock
-from tests.support.warehouses import append
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,25 +89,6 @@ def test_expired_events_and_deleted_groups_are_removed_and_files_are_compacted(
     assert [row["group_id"] for row in opened.rows("SELECT group_id FROM groups ORDER BY group_id")] == ["kept", "new"]
     newest = spark.sql(f"DESCRIBE DETAIL delta.`{empty_warehouse}/groups`").collect()[0]
     assert newest["numFiles"] == 1
-
-
-def test_a_compaction_of_a_history_runs_nothing_in_spark(
-    spark: SparkSession, empty_warehouse: Path, writer: SparkWriter
-) -> None:
-    """Batches wait for it, every hundred of them: OPTIMIZE takes seconds, also of a table without a row."""
-    queries: Any = spark._jsparkSession.sharedState().statusStore()
-    name = "group_events"
-    for _ in range(3):
-        append(empty_warehouse, name, {}, {})
-    append(empty_warehouse, name, {"cluster": "other"})
-    wait_for_listeners(spark)
-    before = queries.executionsCount()
-    writer.compact(name)
-    wait_for_listeners(spark)
-    assert queries.executionsCount() == before
-    files = DeltaTable(empty_warehouse / name).get_add_actions(flatten=True).column("partition.cluster").to_pylist()
-    assert sorted(files) == ["default", "other"]
-    assert len(WarehouseReader(empty_warehouse).rows(f"SELECT * FROM {name}")) == 7
 
 
 def test_expired_events_are_kept_if_their_state_still_held(
@@ -219,26 +198,6 @@ def test_the_log_of_old_versions_and_its_checksums_are_removed_and_the_table_sta
     assert [file.name for file in log.glob(".*.crc")] != [], "those of files that are there stay"
 
 
-def test_the_newest_expired_topology_of_a_group_is_kept_for_the_next_comparison(
-    spark: SparkSession, empty_warehouse: Path, writer: SparkWriter
-) -> None:
-    now = datetime.now(timezone.utc)
-    rows: list[Row] = []
-    for days_ago, topic in ((50, "a"), (40, "b"), (1, "c")):
-        for kind, value in ((17, None), (23, None), (23, {"subtopologies": [{"source_topics": [topic]}]}), (17, {})):
-            key, encoded = encode(kind, {"group_id": "g"}, value)
-            rows.append((len(rows), now - timedelta(days=days_ago), key, encoded))
-    write_batches(writer)(batch(spark, rows), 0)
-
-    query = "SELECT subtopologies FROM topologies ORDER BY first_seen_at"
-    assert writer.delete_expired(table("topologies"), 30) == 1
-    kept = [row["subtopologies"][0]["source_topics"] for row in WarehouseReader(empty_warehouse).rows(query)]
-    assert kept == [["b"], ["c"]]
-    assert writer.delete_expired(table("topologies"), 30) == 0
-    writer.delete_groups()
-    assert writer.delete_expired(table("topologies"), 30) == 1, "those of a deleted group are kept for the retention"
-
-
 def test_a_task_that_fails_neither_fails_the_batch_nor_keeps_other_tables_from_theirs(
     spark: SparkSession, empty_warehouse: Path, writer: SparkWriter
 ) -> None:
@@ -274,21 +233,6 @@ def test_a_task_that_fails_neither_fails_the_batch_nor_keeps_other_tables_from_t
     done(maintenance, wrote=False)
     assert len(failures) == 2
     assert lines[-1].startswith("maintenance: files compacted, ")
-
-
-def test_no_task_begins_while_the_job_stops(empty_warehouse: Path, writer: SparkWriter) -> None:
-    lines: list[str] = []
-    maintenance = Maintenance(writer, empty_warehouse / "done", 30, lines.append, is_stopping=lambda: True)
-    for _ in range(COMMITS_PER_COMPACTION):
-        done(maintenance)
-    assert lines == []
-
-
-def test_a_time_of_maintenance_in_the_future_is_from_a_wrong_clock(empty_warehouse: Path, writer: SparkWriter) -> None:
-    done_at, now = empty_warehouse / "done", 1_800_000_000.0
-    done_at.write_text(str(now + 365 * 24 * 3600), "utf-8")
-    done(Maintenance(writer, done_at, 30, lambda _: None, lambda: now, tables=[table("groups")]), wrote=False)
-    assert float(done_at.read_text("utf-8")) == now
 
 
 def test_no_task_runs_while_a_batch_writes_and_no_batch_waits_for_what_is_not_due(

@@ -11,7 +11,6 @@ import pytest
 
 import streaming_app
 from streaming_app.errors import WarehouseError
-from streaming_app.tables import spark_views
 from streaming_app.tables.definitions import tables, views
 from tests.support.rows import group_row, member_row
 from tests.support.warehouses import append, make_warehouse
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EXTENSIONS, CATALOG = "spark.sql.extensions", "spark.sql.catalog.spark_catalog"
-PARTITIONS = "spark.databricks.delta.snapshotPartitions"
 
 
 @pytest.fixture(scope="module")
@@ -41,11 +39,6 @@ def test_every_table_and_view_is_read_by_pandas_polars_and_duckdb(warehouse: Pat
         assert len(duckdb.sql("SELECT * FROM found").fetchall()) == rows
         assert "string_view" not in str(found.schema)
     assert pl.read_delta(str(warehouse / "groups"))["state"].to_list() == ["Stable"]
-
-
-def test_values_at_any_depth_are_kept(warehouse: Path) -> None:
-    (row,) = streaming_app.query(str(warehouse), "SELECT members FROM groups").to_pylist()
-    assert (row["members"][0]["member_id"], dict(row["members"][0]["client_tags"])) == ("m1", {"zone": "z1"})
 
 
 @pytest.mark.parametrize(
@@ -82,32 +75,3 @@ def test_a_session_without_delta_is_told_what_it_lacks(
     line = str(raised.value)
     assert "\n" not in line
     assert [name for name in (EXTENSIONS, CATALOG) if f"{name} = " in line] == list(missing)
-
-
-def test_an_error_of_a_session_without_the_jar_is_recognized() -> None:
-    spark_error = Exception(
-        "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta. Make sure the provider name is correct"
-    )
-    assert "configure_spark_with_delta_pip" in str(spark_views._without_jar(spark_error))
-    missing_class = Exception("java.lang.ClassNotFoundException: org.apache.spark.sql.delta.catalog.DeltaCatalog")
-    assert spark_views._without_jar(missing_class) is not None
-    assert spark_views._without_jar(Exception("[TABLE_OR_VIEW_NOT_FOUND] groups")) is None
-
-
-def test_every_column_of_every_view_has_a_comment(spark: SparkSession, empty_warehouse: Path) -> None:
-    session = spark.newSession()
-    streaming_app.open_warehouse(session, empty_warehouse)
-    for definition in (*tables(), *views()):
-        comments = {row["col_name"]: row["comment"] for row in session.sql(f"DESCRIBE {definition.name}").collect()}
-        assert all(comments.values()), (definition.name, comments)
-        assert {column.name: column.about for column in definition.columns}.items() <= comments.items()
-
-
-@pytest.mark.parametrize(("before", "after"), [("50", "2"), ("7", "7")])
-def test_a_query_runs_few_tasks_unless_the_session_was_set_otherwise(
-    spark: SparkSession, empty_warehouse: Path, before: str, after: str
-) -> None:
-    session = spark.newSession()
-    session.conf.set(PARTITIONS, before)
-    streaming_app.open_warehouse(session, str(empty_warehouse))
-    assert session.conf.get(PARTITIONS) == after

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from streaming_app.errors import WarehouseError
 from streaming_app.notify.mutes import ActiveMutes
 from streaming_app.tables.health_tables import EndedProblems
 from streaming_app.tables.location import Location
-from streaming_app.tables.request_files import ReleaseRequests, RequestFiles
+from streaming_app.tables.request_files import ReleaseRequests
 
 READERS = [
     lambda location: ActiveMutes(location, "prod").refresh,
@@ -34,23 +32,3 @@ def test_a_store_is_looked_into_every_30_seconds_and_a_local_directory_each_time
         for now in (1_000.0, 1_010.0, 1_020.0, 1_029.0, 1_031.0):  # noqa: B007 - what the clock says
             look()
         assert len(looks) == expected, looks
-
-
-def test_an_error_names_the_file_and_what_was_tried(tmp_path: Path) -> None:
-    files = RequestFiles(tmp_path, "prod", "requests")
-    assert files.names() == set()
-    assert files.read("a") is None
-    files.remove("a")
-    files.write("a", "text")
-    assert (files.names(), files.read("a")) == ({"a"}, "text")
-    (tmp_path / "_jobs" / "other.requests").write_text("a file")
-    broken = RequestFiles(tmp_path, "other", "requests")
-    place = tmp_path / "_jobs" / "other.requests"
-    for verb, action, named in (
-        ("read", broken.names, place),
-        ("read", lambda: broken.read("a"), place / "a"),
-        ("write", lambda: broken.write("a", ""), place / "a"),
-        ("remove", lambda: broken.remove("a"), place / "a"),
-    ):
-        with pytest.raises(WarehouseError, match=f"^Cannot {verb} {named}: (Not a directory|File exists)$"):
-            action()

@@ -137,33 +137,6 @@ def test_two_writers_of_a_table_write_one_after_the_other(
     assert order == ["first", "second"]
 
 
-def test_maintenance_is_due_after_a_start_after_many_commits_and_after_half_an_hour(
-    warehouse: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seconds = [1_000.0]
-    vacuumed: list[dict[str, Any]] = []
-    monkeypatch.setattr(DeltaTable, "vacuum", lambda _table, **options: vacuumed.append(options))
-    monkeypatch.setattr("streaming_app.tables.rust_table._MAINTAINED_AFTER", 3)
-    table = RustTable(Location.of(warehouse / NAME), "default", clock=lambda: seconds[0])
-
-    def maintained() -> bool:
-        before = len(vacuumed)
-        table.maintain()
-        return len(vacuumed) > before
-
-    assert maintained()
-    assert not maintained()
-    for number in range(3):
-        assert not maintained()
-        table.append(rows(f"{number}"))
-    assert maintained()
-    seconds[0] += 1_799
-    assert not maintained()
-    seconds[0] += 1
-    assert maintained()
-    assert len(DeltaTable(warehouse / NAME).file_uris()) == 1
-
-
 @pytest.mark.parametrize(
     "write",
     [

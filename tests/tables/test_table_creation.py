@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
 from deltalake import DeltaTable
 
-from streaming_app.errors import JobError
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.spark_writer import SparkWriter
 
@@ -36,10 +34,3 @@ def test_every_reader_takes_new_tables_also_after_an_interrupted_creation_and_wh
         assert table.metadata().configuration["delta.enableDeletionVectors"] == "false"
         assert table.to_pandas().empty
         assert list(spark.read.format("delta").load(str(tmp_path / definition.name)).columns) == list(definition.names)
-
-
-def test_a_table_that_cannot_be_created_is_one_line(spark: SparkSession, empty_warehouse: Path) -> None:
-    (empty_warehouse / "alerts").rename(empty_warehouse / "other")
-    (empty_warehouse / "alerts").write_text("a file is in the way", "utf-8")
-    with pytest.raises(JobError, match=r"^Cannot (read|write) the warehouse .*[^\n]$"):
-        SparkWriter(spark, str(empty_warehouse), "default").prepare()

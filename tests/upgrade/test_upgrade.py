@@ -96,12 +96,3 @@ def test_a_warehouse_of_0_1_0_goes_on_without_loss_and_without_doubles(
     assert WarehouseReader(upgraded).rows("SELECT max(at) AS last FROM group_events")[0]["last"] < datetime.now(
         timezone.utc
     )
-
-
-@pytest.mark.parametrize(("release", "has_topologies"), [("0.1.0", False), ("0.2.0", True)])
-def test_the_archives_are_small_and_of_their_release(release: str, *, has_topologies: bool) -> None:
-    with tarfile.open(archive_of(release)) as archive:
-        names = archive.getnames()
-    assert any(name.startswith("_checkpoints/default/commits/") for name in names)
-    assert any(name.startswith("topologies/") for name in names) == has_topologies
-    assert archive_of(release).stat().st_size < 200_000

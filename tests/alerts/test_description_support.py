@@ -14,8 +14,7 @@ LATER = LONG_AGO + timedelta(days=1)
 LAST = LONG_AGO + timedelta(days=2)
 STORED = healthy_group(LONG_AGO)
 NEVER_STORED = replace(STORED, stored_description_epoch=-1, description_status="NEVER_STORED", first_described_at=None)
-PUSHED_LATER, PUSHED_LAST = (replace(STORED, description_since=time) for time in (LATER, LAST))
-TWICE_REMOVED = [("absent", LONG_AGO), ("found", LONG_AGO), ("absent", LATER)]
+PUSHED_LAST = replace(STORED, description_since=LAST)
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -30,12 +29,9 @@ def survey(*groups: GroupSnapshot) -> ClusterSurvey:
         pytest.param(None, [], [STORED], LONG_AGO, id="a group has one"),
         pytest.param(LONG_AGO, [], [], LONG_AGO, id="the group with the evidence was deleted"),
         pytest.param(None, [("found", LATER), ("found", LAST)], [NEVER_STORED], LATER, id="configured"),
-        pytest.param(LAST, [("found", LATER)], [STORED], LONG_AGO, id="the earliest evidence counts"),
         pytest.param(LONG_AGO, [("absent", LATER)], [STORED], None, id="removed"),
         pytest.param(LONG_AGO, [("absent", LATER)], [PUSHED_LAST], LAST, id="removed, and a push since"),
         pytest.param(LONG_AGO, [("absent", LATER), ("found", LAST)], [NEVER_STORED], LAST, id="configured again"),
-        pytest.param(LONG_AGO, TWICE_REMOVED, [PUSHED_LATER], None, id="removed for the second time"),
-        pytest.param(LONG_AGO, TWICE_REMOVED, [PUSHED_LAST], LAST, id="removed twice, and a push since"),
     ],
 )
 def test_a_cluster_keeps_descriptions_since_the_earliest_evidence_of_a_plugin_that_is_there(
@@ -57,14 +53,3 @@ def test_an_explicit_setting_takes_precedence_and_is_not_stored(mode: Descriptio
     assert support.since(survey(STORED)) == since
     assert support.known_since is None
     assert support.required == (mode == "always")
-
-
-def test_descriptions_that_are_stored_failed_started_or_pushed_are_evidence() -> None:
-    plain = replace(NEVER_STORED, description_since=LONG_AGO)
-    later = replace(STORED, description_since=LATER, first_described_at=LATER)
-    assert survey(plain).plugin_since is None
-    assert survey(plain, later, STORED).plugin_since == LONG_AGO
-    assert survey(replace(plain, failed_description_epoch=0, description_since=LATER)).plugin_since == LATER
-    assert survey(replace(plain, stored_description_epoch=-2)).plugin_since == LONG_AGO
-    pushed = replace(plain, unsolicited_pushes=1, description_since=None, first_seen_at=None)
-    assert survey(pushed).plugin_since == EPOCH

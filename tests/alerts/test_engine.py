@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streaming_app.alerts.engine import UnsavedHealth
 from streaming_app.alerts.outbox import Failure
-from streaming_app.alerts.problem import FIRING, PENDING, RESOLVED, Delivery, Problem
+from streaming_app.alerts.problem import FIRING, PENDING, RESOLVED, Delivery
 from streaming_app.alerts.survey import LostDescription
 from streaming_app.config.removed import REMOVED
 from streaming_app.groups.copies_status import next_status
@@ -20,7 +20,6 @@ from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.health.history import Assignment, GroupHistory
 from streaming_app.job_status import JobStatus
 from streaming_app.lag.group_lag import group_lags
-from streaming_app.lag.model import GroupTasks
 from streaming_app.lag.work import observe_work
 from tests.alerts.engine_rig import FAILED, OLD, PAGER, START, Rig, at, group
 from tests.alerts.examples import make_alert
@@ -88,32 +87,6 @@ def test_what_is_not_known_leaves_alerts_as_they_are() -> None:
     assert rig.engine.problems == before != ()
     rig.step(120, group())
     assert rig.engine.problems == ()
-
-
-def test_a_muted_alert_is_due_when_its_mute_ends_also_after_a_restart() -> None:
-    def is_muted(alert: Problem) -> bool:
-        return alert.group_id == "payments"
-
-    rig = Rig({"group_wait": "0s"})
-    broken = (group("FAILED", -3600), group("FAILED", -3600, "other"))
-    rig.cycle(0, *broken, is_muted=is_muted)
-    rig.restart(is_muted)
-    rig.cycle(10, *broken, is_muted=is_muted)
-    assert rig.sent == [(FIRING, "other")]
-    rig.cycle(70, *broken)
-    assert rig.sent == [(FIRING, "other"), (FIRING, "payments")]
-
-
-def test_what_was_not_sent_to_a_sink_that_is_not_configured_any_more_is_dropped() -> None:
-    rig = Rig({"group_wait": "0s"})
-    rig.step(0, group("FAILED", -3600))
-    rig.save()
-    ((key, alert),) = rig.table.items()
-    accepted = Delivery("mail", FIRING, START, 1)
-    rig.table[key] = replace(alert, deliveries=(*alert.deliveries, accepted, Delivery("chat", FIRING)))
-    rig.restart()
-    (changed,) = rig.engine.unsaved.changed
-    assert [one.sink for one in changed.deliveries] == [PAGER, "mail"]
 
 
 def test_open_alerts_of_rules_of_0_2_0_that_went_are_resolved_and_pending_ones_are_removed() -> None:
@@ -221,31 +194,6 @@ def test_no_kill_at_any_point_loses_or_doubles_a_notification(steps: list[tuple[
     assert killed.sent == steady.sent
     assert killed.table == steady.table
     assert all(event in {FIRING, RESOLVED} for event, _ in killed.sent)
-
-
-def test_a_broker_that_goes_away_resolves_no_alert_about_lag() -> None:
-    rig = Rig()
-    tasks = {"subtopology_id": "0", "task_id": "0_0", "member_id": "m", "committed_at": at(-3_600).timestamp()}
-    known: dict[str, Any] = {}
-    away = {"lag": None, "log_end_offset": None, "status": "UNKNOWN"}
-    behind = {"lag": 5_000, "log_end_offset": 5_090, "behind_since": at(-3_600).timestamp(), "lag_seconds": 3_000.0}
-
-    def pass_over(second: float, **fields: Any) -> set[str]:
-        nonlocal known
-        owned = GroupTasks(has_members=True)
-        known = observe_work([row(**{**tasks, **fields})], {"payments": owned}, known, at(second).timestamp())
-        rig.step(second, group(since=-9e6), work=known)
-        rig.save()
-        return {alert.rule for alert in rig.engine.problems if alert.state == FIRING}
-
-    stalled = {"StreamsGroupStalled"}
-    assert pass_over(0, **behind) == stalled
-    assert pass_over(30, **away) == stalled
-    rig.restart()
-    known = {}
-    assert pass_over(9_000, **away) == stalled
-    assert pass_over(9_030, **behind) == stalled
-    assert pass_over(9_060, lag=0, log_end_offset=5_090, committed_offset=5_090) == set()
 
 
 LATE = 120.0

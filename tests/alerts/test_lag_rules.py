@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from streaming_app.alerts import evaluate as evaluation
 from streaming_app.alerts.evaluate import evaluate
-from streaming_app.alerts.lag_findings import find_rewound
 from streaming_app.alerts.problem import Finding, ProblemKey
 from streaming_app.alerts.rule import EvaluationContext
 from streaming_app.config.alerts import AlertSettings
@@ -20,7 +18,6 @@ from streaming_app.health.history import GroupHistory, StateChange
 from streaming_app.lag.group_lag import GroupLag, group_lags
 from streaming_app.lag.model import LagRow
 from tests.alerts.engine_rig import Rig, group
-from tests.support.failed_rules import FailedRule
 from tests.support.lag_harness import GROUP, row
 
 START = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
@@ -118,32 +115,8 @@ def open_after(lag: Mapping[str, GroupLag]) -> set[str]:
     [
         pytest.param([owned("OK")], False, id="the old offset is reached"),
         pytest.param([owned("UNKNOWN", committed_offset=90)], True, id="the broker of the partition is away"),
-        pytest.param([owned("UNKNOWN", committed_offset=90, partition=1)], False, id="that of another one is away"),
         pytest.param([owned("BEHIND", 30, held_since=seconds(59))], True, id="the group rebalances"),
-        pytest.param([owned("BEHIND", 30, held_since=seconds(59), group_id="other")], False, id="another group does"),
     ],
 )
 def test_an_alert_about_offsets_that_went_back_stays_while_nothing_is_known(rows: list[LagRow], *, stays: bool) -> None:
     assert open_after(follow(rows)) == ({REWOUND} if stays else set())
-
-
-def test_a_rule_that_fails_for_the_lag_of_a_group_keeps_its_alert_and_those_of_other_groups(
-    monkeypatch: pytest.MonkeyPatch, failed_rules: list[FailedRule]
-) -> None:
-    def fails(lag: GroupLag, context: EvaluationContext) -> Finding | None:
-        if lag.group_id == GROUP:
-            raise ZeroDivisionError("no")
-        return find_rewound(lag, context)
-
-    rig = Rig()
-    both = follow([rewound(), rewound(group_id="other")])
-    rig.cycle(0, group(), group(group_id="other"), lag=both)
-    monkeypatch.setattr(evaluation, "find_rewound", fails)
-    rig.cycle(60, group(), group(group_id="other"), lag=both)
-    assert {(one.rule, one.group_id) for one in rig.engine.problems} == {
-        (REWOUND, GROUP),
-        (REWOUND, "other"),
-        ("StreamsGroupSetAside", GROUP),
-    }
-    assert set(failed_rules) == {(REWOUND, GROUP)}
-    failed_rules.clear()

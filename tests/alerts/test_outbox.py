@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_app.alerts.notification_queue import Attempt, Grouping
-from streaming_app.alerts.outbox import Answer, Backoff, Failure, Outbox, Outboxes, Resend, SinkTraits
+from streaming_app.alerts.outbox import Answer, Backoff, Failure, Outbox, Outboxes, SinkTraits
 from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem
 from streaming_app.job_status import FailingSink
 from tests.alerts.examples import make_alert
@@ -205,16 +205,6 @@ def test_the_results_are_the_deliveries_with_their_attempts() -> None:
     ]
 
 
-def test_what_waits_to_be_tried_again_is_sent_with_its_newest_summary() -> None:
-    sending = Sending()
-    sending.offer(0, of("a", summary="old"))
-    sending.run(0, DOWN)
-    sending.offer(0.5, of("a", summary="new"))
-    task = sending.outbox.take(1)
-    assert task is not None
-    assert [alert.summary for alert in task.alerts] == ["new"]
-
-
 SENT = (Delivery("chat", FIRING, START, 1),)
 
 
@@ -332,16 +322,3 @@ def test_whatever_a_sink_answers_it_accepts_each_notification_once_and_the_end_a
         for key in {(rule, event) for rule, _, event in accepted}:
             times = sorted({at for at, rule, _, event in sending.accepted if (rule, event) == key})
             assert all(later - earlier >= GROUPING.group_interval for earlier, later in pairwise(times))
-
-
-def test_a_mute_of_another_alert_changes_nothing_of_when_what_fires_is_sent_again() -> None:
-    outboxes = Outboxes([RESEND], Grouping(), Backoff())
-    outbox, times = outboxes.by_sink["chat"], []
-    outboxes.offer([of("a", deliveries=SENT), of("muted", deliveries=SENT)], None, 0)
-    for second in range(0, 200, 10):
-        outboxes.offer((), lambda alert: alert.group_id == "muted", second)
-        while task := outbox.take(second):
-            assert isinstance(task, Resend)
-            times.append((second, [alert.group_id for alert in task.alerts]))
-            outbox.answered(task, None, at(second), second)
-    assert times == [(second, ["a"]) for second in (0, 60, 120, 180)]

@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 
 from streaming_app.alerts import evaluate as evaluation
-from streaming_app.alerts import job_findings
 from streaming_app.alerts.evaluate import evaluate, is_unknown
 from streaming_app.alerts.problem import ProblemKey
 from streaming_app.alerts.rule import EvaluationContext
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.job_status import JobStatus
 from tests.support.failed_rules import FailedRule
 from tests.support.healthy_group import healthy_group
 
@@ -99,20 +97,3 @@ def test_a_rule_that_fails_for_a_group_sets_it_aside_and_holds_its_alerts(
     assert not is_unknown(ProblemKey(FAILED, "orders"), None, context)
     assert failed_rules == [(FAILED, bad)]
     failed_rules.clear()
-
-
-def test_a_rule_about_the_job_that_fails_is_an_error_of_the_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: Any) -> Any:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(job_findings, "FINDINGS", {"StreamsGroupsJobStopped": fails})
-    with pytest.raises(ZeroDivisionError):
-        evaluate([], JobStatus(NOW), EvaluationContext(NOW), SETTINGS)
-
-
-def test_a_rule_that_is_not_enabled_does_not_end_the_evaluation_of_those_after_it() -> None:
-    failing = JobStatus(NOW - timedelta(days=9), caught_up=True, failing_since=NOW - timedelta(days=1), failure="no")
-    (stopped,) = evaluate([], failing, EvaluationContext(NOW), SETTINGS)
-    others = [name for name in job_findings.FINDINGS if name != stopped.subject]
-    off = AlertSettings.model_validate({"rules": {name: {"enabled": False} for name in others}}).rule_settings_of()
-    assert list(evaluate([], failing, EvaluationContext(NOW), off)) == [stopped]

@@ -48,7 +48,3 @@ def test_a_file_of_users_is_refused(file: Path) -> None:
     with pytest.raises(PageError) as raised:
         read_credentials(file)
     assert str(raised.value) == f"Cannot read {file}: {REASON}"
-
-
-def test_what_is_no_file_of_the_disk_has_no_readers() -> None:
-    assert read_secret_file(Path("/dev/null")) == ""

@@ -206,12 +206,9 @@ def test_secrets_are_redacted_and_references_are_printed_as_in_the_file(
     [
         f"sinks: [{{type: apprise, url: {SECRET}}}]",
         f"sinks: [{{type: webhook, url: 'http://h', secret: {SECRET}}}]",
-        f"sinks: [{{type: webhook, url: 'http://h', headers: {SECRET}}}]",
         f"sinks: [{{type: webhook, url: 'http://h', headers: {{'a b': {SECRET}}}}}]",
-        f"sinks: {SECRET}",
         f"conf: {{spark.password: [{SECRET}]}}",
         "cluster: '/${env:HOOK}'",
-        "metrics: {listen: 'a${env:HOOK}'}",
     ],
 )
 def test_no_error_contains_a_secret(text: str, write: Callable[[Any], Path], monkeypatch: pytest.MonkeyPatch) -> None:

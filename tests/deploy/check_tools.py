@@ -102,22 +102,6 @@ def test_the_rendered_chart_is_valid_for_kubernetes_and_for_the_job(
     assert check.returncode == 0, check.stderr
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ("cluster=x", "config.bootstrap_server is required"),
-        (f"{_REQUIRED},warehouse.persistence.enabled=false", "config.warehouse"),
-        (f"{_REQUIRED},persistance.enabled=false", "persistance"),
-        (f"{_REQUIRED},service.type=Any", "/service/type"),
-    ],
-)
-def test_invalid_values_are_refused(values: str, message: str) -> None:
-    values = values.replace("cluster=x", "config.cluster=x")
-    result = _run(_find_tool("helm"), "template", "release", CHART, "--kube-version", KUBERNETES, "--set", values)
-    assert result.returncode != 0
-    assert message in result.stderr
-
-
 def test_compose_accepts_its_file() -> None:
     result = _run(_find_tool("compose-spec"), DEPLOY / "compose.yaml")
     assert result.returncode == 0, result.stderr

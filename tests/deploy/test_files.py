@@ -14,7 +14,6 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from deploy.generate.output import finish
 from streaming_app.config.settings import Settings
 from streaming_app.job.stopping import STOP_SECONDS
 from streaming_app.jvm.jars import KAFKA_VERSION
@@ -68,12 +67,6 @@ def test_every_platform_gives_the_job_enough_time_to_end() -> None:
         int(re.findall(r"^TimeoutStopSec=(\d+)$", UNIT, re.MULTILINE)[0]),
     ]
     assert all(timeout >= STOP_SECONDS + 5 for timeout in seconds), seconds
-
-
-def test_systemd_starts_the_job_again_however_often_but_not_with_an_invalid_option() -> None:
-    assert "StartLimitIntervalSec=0\n" in UNIT
-    assert "Restart=on-failure\n" in UNIT
-    assert "RestartPreventExitStatus=2\n" in UNIT
 
 
 def test_compose_runs_the_broker_of_the_tests_and_mounts_existing_files() -> None:
@@ -147,20 +140,3 @@ def test_the_lock_has_every_dependency() -> None:
     for one in needed:
         if one.marker is None or one.marker.evaluate({"python_version": "3.11"}):
             assert one.specifier.contains(locked[normal(one.name)]), one
-
-
-def test_a_check_names_each_file_that_is_out_of_date_and_writes_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    texts = {"same": "a\n", "other": "b\n", "missing": "c\n"}
-    for name in ("same", "other"):
-        (tmp_path / name).write_text("a\n", "utf-8")
-    assert finish(tmp_path, texts, {"same": 1, "other": 0}, ["--check"]) == 1
-    assert capsys.readouterr().err.splitlines() == [
-        "other is out of date: run make generate",
-        "missing is out of date: run make generate",
-        "other has 1 lines, and may have 0",
-    ]
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["other", "same"]
-    assert finish(tmp_path, texts, {}, []) == 0
-    assert finish(tmp_path, texts, {}, ["--check"]) == 0

@@ -129,20 +129,3 @@ def test_promtool_accepts_the_rules() -> None:
 @pytest.mark.slow
 def test_the_rules_fire_exactly_when_expected() -> None:
     assert "SUCCESS" in run_promtool("test", "rules", RULES_TEST)
-
-
-def test_every_rule_has_a_rules_test() -> None:
-    text = RULES_TEST.read_text("utf-8")
-    patterns = re.findall(r'alertname=~"([^"]+)"', text)
-    names = {rule["alert"] for rule in ALERTS}
-    tested = {name for name in names if name in text or any(re.fullmatch(pattern, name) for pattern in patterns)}
-    assert tested == names != set()
-
-
-@pytest.mark.parametrize("name", ["cluster", "group"])
-def test_a_variable_takes_its_values_from_an_existing_label(name: str) -> None:
-    (variable,) = (one for one in DASHBOARD["templating"]["list"] if one["name"] == name)
-    query = re.fullmatch(r"label_values\((\w+)(\{.+\})?, (\w+)\)", variable["query"]["query"])
-    assert query
-    assert query[3] == name
-    assert name in LABELS[query[1]]

@@ -28,16 +28,6 @@ TEXT = runbook.PAGE.read_text("utf-8")
 QUERIES = re.findall(r"```sql\n(.+?)```", TEXT, re.DOTALL)
 
 
-def test_it_advises_no_setting_of_the_client_that_streams_groups_ignore_and_no_tool_of_the_classic_protocol() -> None:
-    facts = (runbook.PAGE.parents[1] / "docs" / "facts.md").read_text("utf-8")
-    table = facts.split("## Settings of the client that a streams group ignores")[1].split("## ")[0]
-    ignored = re.findall(r"^\| (`[a-z.]+`) \|", table, re.MULTILINE)
-    assert "`session.timeout.ms`" in ignored
-    sentences = re.split(r"(?<=[.:]) ", " ".join(TEXT.split()))
-    assert [one for one in sentences if any(map(one.__contains__, ignored)) and "is ignored" not in one] == []
-    assert [one for one in sentences if "application-reset" in one and "Never use" not in one] == []
-
-
 def test_every_rule_has_a_heading_to_which_the_prometheus_rules_link() -> None:
     headings = re.findall(r"^### (\w+)$", TEXT, re.MULTILINE)
     assert [name for name in rules() if headings.count(name) != 1] == []

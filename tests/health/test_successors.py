@@ -64,15 +64,6 @@ def test_who_has_the_same_topology_and_passed_the_offsets_has_taken_over(
     assert found(offsets, tasks=tasks) == expected
 
 
-def test_a_run_that_begins_while_both_read_knows_that_the_other_did_not_begin_beyond() -> None:
-    both = [owned(committed_offset=85), owned(group_id=OTHER, committed_offset=80)]
-    known = passes([both], {GROUP: RUNS, OTHER: RUNS})
-    ended = [owned(committed_offset=90, member_id=None), owned(group_id=OTHER, committed_offset=95)]
-    work = passes([ended], {GROUP: ENDED, OTHER: RUNS}, known)
-    one = Successors({GROUP: GONE, OTHER: other()}, work)
-    assert one.of(activity(GONE, None, ago()), work[GROUP], None, DEFAULTS) == OTHER
-
-
 def test_who_is_not_known_to_have_passed_a_partition_has_not_taken_over() -> None:
     """Its own internal topics are others."""
     assert found(more="clicks") is None

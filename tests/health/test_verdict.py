@@ -22,7 +22,6 @@ from streaming_app.health.verdict import (
     STALLED,
     UNKNOWN,
     UNSTABLE,
-    Verdict,
 )
 from streaming_app.lag.group_lag import GroupLag, SlowSince
 from streaming_app.lag.model import GroupTasks
@@ -169,11 +168,6 @@ def test_a_loop_that_processes_less_than_half_of_the_time_is_down(up: float, dow
     assert "it does not stay up" in found.why
 
 
-def test_a_job_that_runs_every_ten_minutes_and_leaves_nothing_is_not_in_a_loop() -> None:
-    known = facts(group("Stable", ago(seconds=60)), work(progressed_at=NOW), loop(180, 420, "Empty", 5))
-    assert verdict(known).verdict in {IDLE, OK}
-
-
 def out_of_memory(minutes: float, times: int, *, other_host: bool) -> GroupHistory:
     changes, at = [], NOW - timedelta(minutes=minutes * times)
     for n in range(times):
@@ -189,14 +183,6 @@ def test_a_loop_of_twelve_minutes_is_unstable_also_on_another_host_each_time(oth
     assert verdict(known).verdict == UNSTABLE
     twice = facts(group(), waiting(ago(seconds=9), progressed_at=NOW), out_of_memory(12, 2, other_host=other_host))
     assert verdict(twice).verdict == OK
-
-
-def test_threads_and_instances_of_one_host_that_leave_together_are_no_loop() -> None:
-    stays = [(f"m{n}", "10.0.0.1") for n in range(50)]
-    came = [(ago(minutes=30, seconds=-n), name, True, host) for n, (name, host) in enumerate(stays)]
-    left = [(ago(minutes=20, seconds=-n), name, False, host) for n, (name, host) in enumerate(stays)]
-    known = facts(group(member_count=50), waiting(ago(seconds=9), progressed_at=NOW), members(*came, *left))
-    assert verdict(known).verdict == OK
 
 
 def gone(minutes: float, *places: str) -> GroupHistory:
@@ -216,14 +202,6 @@ def test_a_group_whose_members_left_has_the_same_time_however_they_left(
         assert verdict(facts(one, known, gone(minutes, *places))).verdict == expected
 
 
-@pytest.mark.parametrize(("moved", "expected"), [(7, DOWN), (1, OFF)])
-def test_a_start_that_moves_no_offset_does_not_begin_the_time_again(moved: float, expected: str) -> None:
-    began, back, down = ago(minutes=6), ago(minutes=1.5), ago(minutes=1)
-    history = states((began, "Stable", "Empty"), (back, "Empty", "Stable"), (down, "Stable", "Empty"))
-    known = waiting(began, progressed_at=ago(minutes=moved))
-    assert verdict(facts(group("Empty", down, first_seen_at=ago(days=9)), known, history)).verdict == expected
-
-
 def test_a_broker_that_is_away_is_evidence() -> None:
     progress = {("orders", n): None for n in range(3)}
     known = waiting(ago(minutes=6), progress=progress)
@@ -236,15 +214,6 @@ def test_a_broker_that_is_away_is_evidence() -> None:
     for partition, expected in ((17, "b3"), (18, None)):
         away = {"b3": [f"__consumer_offsets-{partition}"]}
         assert verdict(facts(one, kept_there, history, away=away)).evidence.get("broker_away") == expected
-
-
-def test_a_group_that_is_scaled_to_zero_with_nothing_waiting_is_off_at_once_however_many_records_came_before() -> None:
-    """Three instances that leave within two minutes of the last record."""
-    for minutes in (0.1, 3, 5, 6, 60):
-        one = group("Empty", ago(minutes=minutes), first_seen_at=ago(days=9))
-        known = work(arrived_at=ago(minutes=minutes, seconds=30), arrival_gap=60.0, committed_at=ago(minutes=minutes))
-        found = verdict(facts(one, known, gone(minutes, "a", "b", "c")))
-        assert (found.verdict, found.why) == (OFF, "It has no members, and nothing waits.")
 
 
 @pytest.mark.parametrize(("progressed", "severity"), [(ago(minutes=7), "critical"), (NOW, "warning")])
@@ -260,17 +229,6 @@ def test_members_that_have_just_come_have_five_minutes() -> None:
     found = verdict(facts(group("Stable", ago(minutes=2)), known))
     assert found.verdict != STALLED
     assert found.recheck_at == ago(minutes=-3)
-
-
-def test_members_that_leave_and_join_again_have_what_is_left_of_five_minutes() -> None:
-    changes = states((ago(minutes=2), "Stable", "Empty"), (ago(minutes=1), "Empty", "Stable"))
-
-    def after(ran: float) -> Verdict:
-        known = waiting(ago(minutes=ran + 2), stalled=unmoved(ago(minutes=ran + 2), 12))
-        return verdict(facts(group("Stable", ago(minutes=1)), known, changes))
-
-    assert after(7).verdict == STALLED
-    assert (after(2).verdict != STALLED, after(2).recheck_at) == (True, ago(minutes=-2))
 
 
 def test_a_restore_is_no_incident_unless_records_are_deleted_meanwhile() -> None:
@@ -293,25 +251,6 @@ def test_a_restore_that_advances_by_its_reports_may_take_longer_and_says_until_w
     assert found.evidence["restored_at"] == ago(minutes=1 - 40).isoformat()
     for restores in (reported(5), {"0_1": reported(1)["0_0"]}, {}):
         assert verdict(facts(group(), known, restores=restores)).verdict == STALLED
-
-
-def test_a_restore_that_does_not_advance_by_its_reports_is_stalled_before_half_an_hour_is_over() -> None:
-    known = waiting(ago(minutes=9), restoring=unmoved(ago(minutes=9), tasks=frozenset({"0_0"})))
-    assert verdict(facts(group(), known, restores=reported(6))).verdict == STALLED
-    assert verdict(facts(group(), known, restores=reported(4))).verdict == RESTORING
-
-
-@pytest.mark.parametrize(("hours", "severity"), [(1.5, "warning"), (1.8, None)])
-def test_a_restore_that_ends_after_the_retention_deletes_what_waits_is_a_warning(
-    hours: float, severity: str | None
-) -> None:
-    known = waiting(
-        ago(hours=1),
-        stalled=unmoved(ago(hours=1), tasks=frozenset({"0_0"})),
-        oldest={"orders": ago(hours=1).timestamp()},
-    )
-    found = verdict(facts(group(), known, retention={"orders": hours * 3_600}, restores=reported(1)))
-    assert (found.verdict, found.severity) == (RESTORING, severity)
 
 
 # Ends
@@ -362,23 +301,6 @@ def test_lag_that_is_too_old_makes_nothing_better_or_worse(name: str) -> None:
     old = work(ago(minutes=30))
     before = replace(bad(name, ago(minutes=40)), severity="critical" if name in BAD else None)
     assert verdict(facts(group(), old), before).verdict == name
-
-
-def test_a_good_verdict_is_looked_at_again_when_its_facts_are_old() -> None:
-    found = verdict(facts(group(), work()))
-    assert found.recheck_at
-    assert ago(minutes=-3) < found.recheck_at < ago(minutes=-4)
-
-
-def test_times_do_not_depend_on_when_one_looks() -> None:
-    one, _ = ended(30)
-    early = facts(one, waiting(ago(minutes=30), ago(minutes=20)), at=ago(minutes=20))
-    first, late = verdict(early, at=ago(minutes=20)), verdict(facts(one, waiting(ago(minutes=30))))
-    assert (
-        (first.verdict, first.since, first.at)
-        == (late.verdict, late.since, late.at)
-        == (DOWN, ago(minutes=30), ago(minutes=25))
-    )
 
 
 @pytest.mark.parametrize(

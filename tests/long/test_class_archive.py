@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from streaming_app.jvm.class_archive import archive_path, class_list, make_archive
+from streaming_app.jvm.class_archive import archive_path, make_archive
 from streaming_app.jvm.jar_sets import find_jars, spark_jars
 
 pytestmark = pytest.mark.java
@@ -50,13 +49,3 @@ def test_a_session_loads_its_classes_from_the_archive_or_starts_without_it(
     lines = [line for line in log.read_text("utf-8").splitlines() if "Lambda" not in line]
     share = sum("source: shared objects file" in line for line in lines) / len(lines)
     assert share > 0.8 if fits else share == 0.0
-
-
-def test_a_flight_recorder_may_look_at_the_classes_of_the_archive(jars: list[Path], tmp_path: Path) -> None:
-    assert make_archive(jars), "make test has made it"
-    path = class_list()
-    assert path
-    names = {line.partition(" ")[0] for line in gzip.decompress(path.read_bytes()).decode().splitlines()}
-    generated = sorted(name.replace("/", ".") for name in names if "$Species_" in name)
-    assert len(generated) > 10
-    start_session(tmp_path, f"-XX:StartFlightRecording=filename={tmp_path / 'recording.jfr'}", *generated)

@@ -1,17 +1,12 @@
-"""Jars that Ivy fetches: known, gone, by two processes, and from repositories that do not answer."""
+"""Jars that Ivy fetches: known, and by two processes."""
 
-import itertools
 import subprocess
 import sys
-import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from streaming_app.errors import SetupError
 from streaming_app.jvm import jars
-from streaming_app.sandbox.process import reserve_port
 from tests.jvm import test_jars
 from tests.support.jvm_archive import cached_jars
 
@@ -30,13 +25,6 @@ def test_two_processes_may_resolve_at_the_same_time(empty_cache: Path) -> None:
     both = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) for _ in range(2)]
     assert [process.communicate()[0].split() for process in both] == [[b"2"], [b"2"]]
     assert not list(empty_cache.glob("ivy-run-*"))
-
-
-@pytest.mark.usefixtures("empty_cache")
-def test_a_jar_missing_from_the_repository_is_named_in_the_error(own_repository: Path) -> None:
-    (own_repository / "org/example/part/1/part-1.jar").unlink()
-    with pytest.raises(SetupError, match=r"^The repository has no org.example:part:1"):
-        jars.resolve("org.example:thing:1")
 
 
 @pytest.fixture
@@ -62,24 +50,3 @@ def test_known_jars_are_fetched_without_their_poms_in_the_order_that_is_known(
     assert all(jar.is_relative_to(empty_cache) for jar in found)
     assert cached_jars("org.example:thing:1") == found
     assert not list(empty_cache.glob("ivy-run-*"))
-
-
-@pytest.mark.usefixtures("empty_cache")
-def test_a_repository_that_is_silent_is_not_waited_for_twice_as_long(
-    default_repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By a clock that each look at Ivy moves by a second."""
-    looks, resolved = itertools.count(), list[object]()
-    now = [0.0]
-    monkeypatch.setattr(jars, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=time.sleep))  # noqa: TID251 - the real one
-    monkeypatch.setattr(jars._Ivy, "resolve", lambda *arguments: resolved.append(arguments) or [default_repository])
-    with reserve_port() as silent:
-        silent.listen()
-        root = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        monkeypatch.setattr(jars, "_JARS_ONLY", jars._JARS_ONLY.replace(default_repository.as_uri(), root))
-
-        def look() -> None:
-            now[0] = float(next(looks))
-
-        assert jars.resolve("org.example:thing:1", known=KNOWN, poll=look) == [default_repository]
-    assert (now[0], len(resolved)) == (16.0, 1)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from streaming_app.alerts.problem import FIRING, Problem
-from streaming_app.notify.message import AlertGroup, format_group_message, format_group_title
+from streaming_app.alerts.problem import Problem
 from streaming_app.notify.sink import Sink
-from tests.alerts.examples import SINCE, make_alert
+from tests.alerts.examples import make_alert
 from tests.notify.sending import Sending
 from tests.support.receivers import HttpReceiver, make_settings, make_sink
 
@@ -61,22 +60,6 @@ def test_a_maintenance_of_the_brokers_is_one_message_in_a_chat_and_single_alerts
     by_sink = {sink: [one for _, one in dispatcher.deliveries if one.sink == sink] for sink in sinks}
     assert {sink: len(deliveries) for sink, deliveries in by_sink.items()} == dict.fromkeys(sinks, 2 * GROUPS)
     assert all(delivery.sent_at and delivery.attempts == 1 for found in by_sink.values() for delivery in found)
-
-
-def test_a_group_that_fired_twice_is_one_group_and_alerts_about_the_job_are_alerts() -> None:
-    twice = AlertGroup((make_alert(), make_alert(opened_at=SINCE), make_alert(group_id="other")), FIRING)
-    assert format_group_title(twice) == "[FIRING] not-ready: 2 groups (cluster prod)"
-    of_job = (make_alert(group_id=None), make_alert(group_id=None, opened_at=SINCE))
-    assert format_group_title(AlertGroup(of_job, FIRING)) == "[FIRING] not-ready: 2 alerts (cluster prod)"
-
-
-def test_a_message_names_only_what_fits_and_counts_the_others() -> None:
-    alerts = tuple(make_alert(group_id=str(n), summary=f"{n} " + "x" * 5000) for n in range(50))
-    text = format_group_message(AlertGroup(alerts, FIRING, max_named=1000), max_characters=2900)
-    named = text.count("\n- ") + 1
-    assert len(text) <= 2900
-    assert named >= 4
-    assert f"\nand {50 - named} more\n" in text
 
 
 def test_links_to_the_page_are_of_the_group_and_an_alert_without_one_has_none() -> None:

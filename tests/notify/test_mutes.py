@@ -129,16 +129,6 @@ def test_an_alert_is_muted_within_its_mute_times_and_sent_once_they_end(muted: M
     assert muted.sent[2:] == [("payments", FIRING)]
 
 
-def test_a_mute_matches_whole_ids_and_never_an_alert_about_the_job(muted: Muted) -> None:
-    muted.add("pay")
-    assert muted.active().find(make_alert()) is None
-    muted.add(".*")
-    mutes = muted.active()
-    assert mutes.find(make_alert())
-    assert mutes.find(make_alert(group_id="x\ny")), "an id may hold any character"
-    assert mutes.find(make_alert(group_id=None)) is None
-
-
 @given(
     group=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40),
     other=st.text(max_size=40),
@@ -187,28 +177,13 @@ def test_a_later_mute_of_the_same_pattern_replaces_the_one_before_whatever_the_c
     assert mutes.find(make_alert())
 
 
-@pytest.mark.parametrize("others", [[], ["pay", ".*"]])
-def test_a_mute_that_does_not_exist_cannot_be_ended(muted: Muted, others: list[str]) -> None:
-    for other in others:
-        muted.add(other)
-    with pytest.raises(WarehouseError, match=r"^No mute of 'pay\.\*' is active: `streams-groups alerts` shows"):
-        muted.add(duration="0s")
-    muted.add()
-    muted.add(duration="0s")
-    with pytest.raises(WarehouseError, match=r"^No mute of "):
-        muted.add(duration="0s")
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"duration": "31d"}, '--for must be at most 30d, not "31d"'),
-        ({"duration": "inf"}, "--for must be at most 30d"),
-        ({"duration": "-1h"}, "--for must not be negative"),
         ({"duration": "forever"}, "--for must be seconds, or a duration such as"),
         ({"pattern": "pay("}, "PATTERN is not a valid regular expression: missing )"),
         ({"pattern": "x" * 1001}, "PATTERN must have at most 1,000 characters"),
-        ({"reason": "x" * 501}, "--reason must have at most 500 characters"),
     ],
 )
 def test_a_mute_that_must_not_be_is_one_line(change: dict[str, str], words: str) -> None:

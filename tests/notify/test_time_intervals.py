@@ -48,16 +48,11 @@ OFFICE = TimeInterval(times=[(540, 1020)], weekdays=[(1, 5)], location=BERLIN)
         (OFFICE, "2026-11-24 08:59", False),
         (OFFICE, "2026-11-24 17:00", False),  # the end is not in it
         (OFFICE, "2026-11-22 12:00", False),  # a Sunday
-        (TimeInterval(times=[(1320, 1440)], location=BERLIN), "2026-11-24 23:59", True),
-        (TimeInterval(weekdays=[(0, 0), (6, 6)], location=BERLIN), "2026-11-22 00:00", True),
         (TimeInterval(days_of_month=[(-3, -1)], location=BERLIN), "2026-02-26 12:00", True),
         (TimeInterval(days_of_month=[(-3, -1)], location=BERLIN), "2026-02-25 12:00", False),
         (TimeInterval(days_of_month=[(30, -1)], location=BERLIN), "2026-02-28 12:00", False),
-        (TimeInterval(days_of_month=[(29, 31)], location=BERLIN), "2026-02-28 12:00", False),
-        (TimeInterval(days_of_month=[(-31, -29)], location=BERLIN), "2026-02-01 12:00", False),
         (TimeInterval(months=[(12, 12)], years=[(2026, 2027)], location=BERLIN), "2026-12-24 12:00", True),
         (TimeInterval(months=[(12, 12)], years=[(2026, 2027)], location=BERLIN), "2028-12-24 12:00", False),
-        (TimeInterval(), "2026-12-24 12:00", True),
     ],
 )
 def test_a_time_is_in_an_interval_if_every_field_matches(interval: TimeInterval, text: str, expected: bool) -> None:
@@ -80,13 +75,6 @@ _INTERVAL = st.builds(
     days_of_month=st.lists(st.sampled_from([(1, 1), (-1, -1), (20, -2)]), max_size=1).map(tuple),
     location=st.sampled_from([BERLIN, LORD_HOWE, timezone.utc]),
 )
-
-
-def test_the_next_change_is_the_first_one_of_all_locations() -> None:
-    sunday = TimeInterval(weekdays=[(0, 0)], location=LORD_HOWE)  # begins at 13:00 UTC
-    another = TimeInterval(times=[(0, 901)], days_of_month=[(1, 1)], location=BERLIN)  # may end at 13:01 UTC
-    begin = datetime(2026, 4, 4, 12, 59, tzinfo=timezone.utc)
-    assert next_change([sunday, another], begin) == begin + MINUTE
 
 
 @given(
@@ -113,12 +101,9 @@ def test_the_next_change_is_the_first_minute_that_differs(
     ("parse", "text", "expected"),
     [
         (parse_weekdays, "monday:friday", (1, 5)),
-        (parse_weekdays, "Sunday", (0, 0)),
         (parse_days_of_month, "1:5", (1, 5)),
         (parse_days_of_month, "-3:-1", (-3, -1)),
-        (parse_days_of_month, "20:-1", (20, -1)),
         (parse_months, "june:august", (6, 8)),
-        (parse_months, "12", (12, 12)),
         (parse_years, "2026:2028", (2026, 2028)),
         (lambda text: parse_times(*text.split()), "22:30 24:00", (1350, 1440)),
     ],
@@ -131,21 +116,14 @@ def test_ranges_are_parsed_as_alertmanager_does(parse: object, text: str, expect
     ("parse", "text"),
     [
         (parse_weekdays, "friday:sunday"),
-        (parse_weekdays, "mon"),
         (parse_days_of_month, "0"),
-        (parse_days_of_month, "5:1"),
-        (parse_days_of_month, "-1:-3"),
         (parse_days_of_month, "-3:5"),
         (parse_days_of_month, "32"),
-        (parse_months, "13"),
         (parse_months, "august:june"),
         (parse_years, "x"),
         (parse_location, "Europe/Belin"),
         (parse_location, "../etc/passwd"),
-        (parse_location, "x" * 5_000),
         (lambda text: parse_times(*text.split()), "22:00 06:00"),
-        (lambda text: parse_times(*text.split()), "9:00 17:00"),
-        (lambda text: parse_times(*text.split()), "09:60 17:00"),
         (lambda text: parse_times(*text.split()), "09:00 24:01"),
     ],
 )

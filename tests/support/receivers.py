@@ -216,19 +216,17 @@ def hang(_connection: socket.socket, closing: threading.Event) -> None:
 
 
 class Certificates:
-    """An authority and its certificates for 127.0.0.1: `server`, `expired`, `client`, as PEM files with their key."""
+    """An authority and its certificates for 127.0.0.1: `server`, `client`, as PEM files with their key."""
 
     def __init__(self, directory: Path) -> None:
         issuer = create_authority()
-        self.encrypted_key = directory / "encrypted"
-        self.encrypted_key.write_text(issuer.key_pem("password"))
         self.authority = write_pem_store(directory / "ca.pem", trusted=issuer)
-        self.server, self.expired, self.client = (
+        self.server, self.client = (
             write_pem_store(
                 directory / f"{name}.pem",
-                own=create_certificate(issuer, name, hosts=(HOST, *SERVICES), expired=name == "expired"),
+                own=create_certificate(issuer, name, hosts=(HOST, *SERVICES)),
             )
-            for name in ("server", "expired", "client")
+            for name in ("server", "client")
         )
 
     def server_context(self, certificate: Path) -> ssl.SSLContext:
@@ -249,23 +247,14 @@ class _SmtpController(Controller):
 
 
 class SmtpReceiver:
-    """Keeps every message; `error_replies` maps a command (`RCPT`, `DATA`) to the error that it gets."""
+    """Keeps every message."""
 
-    def __init__(
-        self, tls: ssl.SSLContext | None = None, login: tuple[str, str] | None = None, *, implicit_tls: bool = False
-    ) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None, login: tuple[str, str] | None = None) -> None:
         self.envelopes: list[Envelope] = []
-        self.error_replies: dict[str, str] = {}
         self._login = login
-        starttls = {"tls_context": tls, "require_starttls": True} if tls and not implicit_tls else {}
-        # aiosmtpd does not count implicit TLS as TLS
-        auth = {
-            "authenticator": self._authenticate,
-            "auth_required": not implicit_tls,
-            "auth_require_tls": not implicit_tls,
-        }
-        implicit = tls if implicit_tls else None
-        self._controller = _SmtpController(self, ssl_context=implicit, **starttls, **(auth if login else {}))
+        starttls = {"tls_context": tls, "require_starttls": True} if tls else {}
+        auth = {"authenticator": self._authenticate, "auth_required": True, "auth_require_tls": True}
+        self._controller = _SmtpController(self, **starttls, **(auth if login else {}))
         self._controller.start()
         self.port: int = self._controller.port
 
@@ -278,14 +267,10 @@ class SmtpReceiver:
     async def handle_RCPT(  # noqa: N802 - aiosmtpd's names
         self, _server: SMTP, _session: Session, envelope: Envelope, address: str, _options: list[str]
     ) -> str:
-        if "RCPT" in self.error_replies:
-            return self.error_replies["RCPT"]
         envelope.rcpt_tos.append(address)
         return "250 OK"
 
     async def handle_DATA(self, _server: SMTP, _session: Session, envelope: Envelope) -> str:  # noqa: N802
-        if "DATA" in self.error_replies:
-            return self.error_replies["DATA"]
         self.envelopes.append(envelope)
         return "250 OK"
 

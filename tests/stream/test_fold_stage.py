@@ -12,10 +12,11 @@ import pytest
 from offsets_decoder import encode
 from streaming_app.groups.group import Event
 from streaming_app.groups.partition import partition_of
+from streaming_app.groups.topology import topology_hash
 from streaming_app.stream import fold_stage
 from streaming_app.stream.fold_stage import fold_stream, sort_for_fold, stored_as_records
 from streaming_app.stream.outcome import FoldOptions, GroupOutcome
-from streaming_app.stream.outputs import APPENDED, COUNTS, EVENTS
+from streaming_app.stream.outputs import APPENDED, COUNTS, EVENTS, FOLDED_DDL, QUARANTINE, take_rows
 from streaming_app.tables.definitions import table
 from tests.support.encoded import metadata_record
 from tests.support.event_chain import gaps
@@ -88,6 +89,14 @@ def stored_rows(rows: list[dict[str, Any]]) -> pa.Table:
 
 def by_id(folded: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {row["group_id"]: row for row in folded if row["group_id"] is not None}
+
+
+def test_the_ddl_of_spark_names_the_same_columns_in_the_same_order() -> None:
+    names = [field.name for field in FOLDED]
+    position = -1
+    for name in names:
+        position = FOLDED_DDL.find(f"{name} ", position + 1)
+        assert position >= 0, name
 
 
 def test_a_record_that_cannot_be_folded_goes_to_quarantine_and_the_other_records_count() -> None:
@@ -175,6 +184,15 @@ def let_rows_be_too_large(monkeypatch: pytest.MonkeyPatch, *group_ids: str) -> N
     monkeypatch.setattr(GroupOutcome, "with_group", too_large)
 
 
+def test_a_row_that_arrow_cannot_hold_puts_its_records_into_quarantine(monkeypatch: pytest.MonkeyPatch) -> None:
+    let_rows_be_too_large(monkeypatch, "bad")
+    folded = fold(records([*group("bad"), *group("good")]))
+    assert set(by_id(folded)) == {"good"}
+    (alone,) = [row for row in folded if row["group_id"] is None]
+    assert [one["offset"] for one in alone["undecodable"]] == [0, 1, 2]
+    assert {one["error_kind"] for one in alone["undecodable"]} == {"UnfoldableRecord"}
+
+
 def test_a_row_that_arrow_cannot_hold_loses_no_record_of_a_group_that_has_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """The records before a snapshot are no longer held: such a group is set aside, and a release reads all of them."""
 
@@ -227,3 +245,37 @@ def test_reading_again_ends_an_operation_where_the_history_ends() -> None:
     assert again["retracted"] == second[0]["retracted"] != []
     beyond = [event for event in again["events"] if event["offset"] > 1]
     assert beyond == second[0]["events"]
+
+
+def test_the_row_of_a_group_carries_its_new_topologies_and_none_that_is_known() -> None:
+    def deployed(topics: list[str]) -> list[Pair]:
+        subtopology = {"subtopology_id": "0", "source_topics": topics}
+        topology = encode(23, {"group_id": "g"}, {"epoch": 0, "subtopologies": [subtopology]})
+        return [topology, encode(17, {"group_id": "g"}, {"epoch": 2})]
+
+    gone = [encode(kind, {"group_id": "g"}, None) for kind in (17, 23)]
+    first = fold(records(deployed(["a"]), partition=4))
+    same = fold(records([*gone, *deployed(["a"])], first=2, partition=4, second=9), stored_rows(first))
+    other = fold(records([*gone, *deployed(["b"])], first=6, partition=4, second=19), stored_rows(same))
+    (row,) = other
+    (topology,) = row["topologies"]
+    assert (row["emitted_topologies"], same[0]["emitted_topologies"], first[0]["emitted_topologies"]) == (1, 0, 1)
+    assert (topology["source_partition"], topology["offset"], topology["topology_epoch"]) == (4, 8, 0)
+    assert topology["subtopologies"][0]["source_topics"] == ["b"]
+    assert [(one["old"], one["new"]) for one in row["events"] if one["kind"] == "topology"] == [
+        (first[0]["topology_hash"], row["topology_hash"])
+    ]
+    assert topology["topology_hash"] == row["topology_hash"] == topology_hash(topology["subtopologies"])
+
+
+@pytest.mark.parametrize(
+    ("key", "group_id"),
+    [(b"\x00\x63\x00\x01g", "g"), (b"\x00\x63\x00\x02\xff\xfe", None), (b"\x00\x11\x00\x09g", None), (b"", None)],
+)
+@pytest.mark.parametrize("other", [True, False], ids=["beside another record", "alone"])
+def test_a_record_in_quarantine_names_its_group_whatever_else_is_in_the_batch(
+    key: bytes, group_id: str | None, other: bool
+) -> None:
+    folded = fold(records([*(group("g") if other else []), (key, b"?")]))
+    (row,) = take_rows(stored_rows(folded), QUARANTINE, QUARANTINE.column).to_pylist()
+    assert row["group_id"] == group_id

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest.mock import Mock
 
 import pytest
@@ -14,7 +15,7 @@ from deltalake import DeltaTable
 import streaming_app
 from offsets_decoder import encode
 from streaming_app.groups.not_ready import TopicLookup
-from streaming_app.stream import groups_batch
+from streaming_app.stream import few_records, groups_batch, slices
 from streaming_app.stream.batch_outcome import GroupsOutcome
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.stream.log_positions import NoPositions
@@ -22,12 +23,14 @@ from streaming_app.tables import spark_writer
 from streaming_app.tables.definitions import tables, views
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
+from streaming_app.tables.spark_sql import sorted_parts
 from streaming_app.tables.spark_writer import SparkWriter
 from tests.support.encoded import metadata_record
 from tests.support.frames import batch, limit_delta_rs, write_offset_log
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
 START = datetime(2026, 11, 1, tzinfo=timezone.utc)
 GROUPS = ("one", 'it\'s "two" \\ 🎉', "three")
@@ -98,6 +101,11 @@ def test_many_records_give_the_same_tables_as_few_and_ask_for_no_topics(
     assert content(empty_warehouse) == content(few)
 
 
+def test_what_spark_sorts_is_divided_where_it_is_much(spark: SparkSession) -> None:
+    usual = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
+    assert [sorted_parts(spark, rows, 50) for rows in (0, 50 * usual, 50 * usual + 1)] == [usual, usual, usual + 1]
+
+
 @pytest.mark.parametrize("records", [20_000, 0], ids=["few", "many"])
 def test_a_batch_whose_reading_an_election_crosses_is_read_again_before_anything_is_written(
     spark: SparkSession, few: Path, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch, records: int
@@ -125,6 +133,55 @@ def test_a_batch_whose_reading_an_election_crosses_is_read_again_before_anything
     assert all(versions == positions.written[0] for versions in positions.written)
     assert [row["group_id"] for row in content(path)["groups"]] == [row["group_id"] for row in content(few)["groups"]]
     assert len(content(path)["quarantine"]) == 2
+
+
+class Watched(NoPositions):
+    """Notes whether each reading of a batch comes between the questions about elections."""
+
+    def __init__(self, directory: Path) -> None:
+        self.asking, self.readings = directory / "asking", directory / "readings"
+
+    def before_read(self) -> None:
+        self.asking.touch()
+
+    def after_read(self, ends: Mapping[int, int] | None) -> bool:
+        del ends
+        self.asking.unlink()
+        return True
+
+    def watch(self, records: DataFrame) -> DataFrame:
+        asking, readings = self.asking, self.readings
+
+        def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            with readings.open("a", encoding="utf-8") as file:
+                file.write("checked\n" if asking.exists() else "unchecked\n")
+            return batches
+
+        return records.coalesce(1).mapInArrow(read, records.schema)
+
+
+class Log(NamedTuple):
+    """Reads large records; there are none."""
+
+    read: Callable[[Any], Iterable[Any]] = lambda _: ()
+
+
+@pytest.mark.parametrize(
+    "limits", [{"groups": 1, "records": 20}, {"size": 500}], ids=["many groups, in parts", "many bytes"]
+)
+def test_where_spark_writes_a_batch_that_was_read_as_a_small_one_no_reading_goes_unchecked(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int]
+) -> None:
+    path, positions, offsets = empty_warehouse, Watched(tmp_path), 36
+    write_offset_log(path / "_checkpoints" / "default", [2, offsets])
+    write = batch_writer(spark, path, positions=positions, open_log=lambda: nullcontext(Log()))
+    write(batch(spark, ROWS[:2]), 0)
+    limit_delta_rs(monkeypatch, **limits)
+    monkeypatch.setattr(slices, "APART_RECORDS", 5)
+    monkeypatch.setattr(few_records, "APART_RECORDS", 5)
+    write(positions.watch(batch(spark, ROWS[2:offsets])), 1)
+    assert set(positions.readings.read_text("utf-8").split()) == {"checked"}
+    assert len(content(path)["groups"]) == 3
 
 
 def test_a_batch_that_is_kept_takes_no_memory_of_the_heap_which_is_freed_after_it(
@@ -176,6 +233,21 @@ def test_a_batch_whose_keys_name_no_group_is_set_aside_and_the_job_goes_on(
     write(batch(spark, [(1, START, b"\x00\x11", b"\x00\x00"), (2, START, b"\x00\x63", b"")]), 1)
     assert len(content(empty_warehouse)["quarantine"]) == 2
     assert [row["group_id"] for row in content(empty_warehouse)["groups"]] == ["g"]
+
+
+@pytest.mark.parametrize("few_records", [0, 20_000])
+def test_a_batch_of_other_groups_only_changes_nothing(
+    spark: SparkSession, few: Path, monkeypatch: pytest.MonkeyPatch, few_records: int
+) -> None:
+    limit_delta_rs(monkeypatch, records=few_records)
+    before = content(few)
+    classic = encode(2, {"group": "classic"}, {"protocol_type": "consumer", "generation": 1})
+    gone = encode(17, {"group_id": "never seen"}, None)
+    write = batch_writer(spark, few)
+    rows = [(500 + n, START, key, value) for n, (key, value) in enumerate([classic, gone])]
+    write(batch(spark, rows[:1]), 500)
+    write(batch(spark, rows), 501)
+    assert content(few) == before
 
 
 def test_the_state_is_that_of_the_last_record(few: Path) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
 
 from streaming_app.tables.location import Location
 from streaming_app.tables.rust_table import RustTable
@@ -87,3 +88,50 @@ def test_what_no_version_ever_named_is_removed_once_it_is_a_day_old_as_a_paused_
         os.utime(file, (time.time() - age,) * 2)
     table.maintain()
     assert data_files(directory) == {named.name, young.name}
+
+
+@pytest.mark.parametrize(("retention", "hours"), [("interval 0 seconds", 24), ("interval 2 days", 48)])
+def test_the_file_of_a_rejected_commit_is_removed_after_a_day_or_the_retention_of_the_table_if_that_is_longer(
+    retention: str, hours: int, table: RustTable, directory: Path
+) -> None:
+    table.replace(rows(0))
+    table.open().alter.set_table_properties({"delta.deletedFileRetentionDuration": retention})
+    young, old = (reject_commit(table, directory, number) for number in (1, 2))
+    for age, file in ((hours - 1, young), (hours + 1, old)):
+        os.utime(file, (time.time() - age * 3600,) * 2)
+    table.maintain()
+    assert (young.exists(), old.exists()) == (True, False)
+
+
+def reject_commit(table: RustTable, directory: Path, number: int) -> Path:
+    """Let another commit overtake one, and return the file that it leaves."""
+    overtaken = table.location.delta_table()
+    table.replace(rows(number))
+    before = set(directory.glob("cluster=default/*.parquet"))
+    with pytest.raises(CommitFailedError):
+        write_deltalake(overtaken, rows(-number), mode="overwrite")
+    (left,) = set(directory.glob("cluster=default/*.parquet")) - before
+    return left
+
+
+def test_the_files_of_a_table_are_listed_once_an_hour_whichever_cluster_does_it(
+    table: RustTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listings = []
+    vacuum = DeltaTable.vacuum
+
+    def counted(self: DeltaTable, *, full: bool = False, **options: object) -> list[str]:
+        listings.extend([full] if full else [])
+        return vacuum(self, full=full, **options)
+
+    monkeypatch.setattr(DeltaTable, "vacuum", counted)
+    seconds = [1_800_000_000.0]
+    clusters = [RustTable(table.location, name, wall_clock=lambda: seconds[0]) for name in ("a", "b")]
+    for one in clusters:
+        one.maintain()
+    assert listings == [True]
+    for hours in (1, 1, -7):  # the clock of a machine may be set back
+        seconds[0] += hours * 3600
+        for one in reversed(clusters):
+            one.vacuum()
+    assert listings == [True] * 4

@@ -117,7 +117,6 @@ REPLACED = {
     "StreamsGroupDescriptionNotSolicited": "StreamsGroupDescriptionMissing",
     "StreamsGroupDescriptionUncertain": "StreamsGroupDescriptionFailed",
     "StreamsGroupDescriptionLost": "StreamsGroupDescriptionFailed",
-    "StreamsGroupsDescriptionsMissing": "StreamsGroupDescriptionMissing",
     "StreamsGroupsOffsetsStopped": "StreamsGroupsJobStopped",
     "StreamsGroupsLogTruncated": "StreamsGroupsUndecodableRecords",
 }

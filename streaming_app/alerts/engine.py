@@ -38,7 +38,7 @@ from streaming_app.groups.task_copies import format_task
 from streaming_app.health.board import Board, Change, Known
 from streaming_app.health.history import GroupHistory
 from streaming_app.health.verdict import GOOD, PLANNED, Away, HealthSettings, Verdict, is_bad
-from streaming_app.job_status import DifferingGroup, JobStatus
+from streaming_app.job_status import JobStatus
 from streaming_app.lag.group_lag import GroupLag
 from streaming_app.lag.work import GroupWork
 from streaming_app.time_intervals import TimeInterval
@@ -73,8 +73,6 @@ class Observed:
     """What happened lately, by group; groups to which nothing happened are missing."""
     job: JobStatus | None = None
     """None: the rules about the job are not evaluated, and it has caught up."""
-    differing_groups: Sequence[DifferingGroup] = ()
-    """What the self-check reports."""
     copies: Sequence[GroupCopies] | None = ()
     """What is known of copies of tasks; None while it is not known."""
     lag: Mapping[str, GroupLag] | None = field(default_factory=dict)
@@ -123,21 +121,18 @@ class AlertEngine:
         *,
         is_muted: IsMuted | None = None,
         verdicts: Mapping[str, Verdict] = MappingProxyType({}),
-        labelled: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+        rewrite: Iterable[str] = (),
     ) -> None:
-        """Go on from the problems in the table, and the verdicts of an earlier run and the labels that they have there.
+        """Go on from the problems in the table, and the verdicts of an earlier run.
 
-        What is not sent of the problems, and does not wait for a mute, is due.
+        What is not sent of the problems, and does not wait for a mute, is due. The rows of the groups in `rewrite`,
+        which have a verdict, are not as they would be written now.
         """
         self._settings, self.outboxes, self._descriptions = settings, outboxes, descriptions
         self._is_muted = is_muted
         self._watched = WatchedGroups()
         self._board = Board(self._health_settings, verdicts)
-        self._unsaved_verdicts = {
-            group_id: verdicts[group_id]
-            for group_id, labels in labelled.items()
-            if group_id in verdicts and labels != settings.labels_of(group_id)
-        }
+        self._unsaved_verdicts = {group_id: verdicts[group_id] for group_id in rewrite}
         self._unsaved_changes: list[Change] = []
         self._unsaved: dict[str, tuple[Problem, bool]] = {}  # by id; True: its row is to be deleted
         self._without_alerts = 0
@@ -170,9 +165,8 @@ class AlertEngine:
     def step(self, observed: Observed, now: datetime) -> tuple[Problem, ...]:
         """Judge the groups, evaluate the rules, and return the problems that changed. `now` is aware, UTC."""
         self._is_muted = observed.is_muted
-        for alert_id, reason in observed.ended.items():
-            if one := self._problems.end(alert_id, reason, now):
-                self._note_changes(self._board.end([one.group_id or ""], reason, now))
+        for group_id, reason in self._problems.end(observed.ended, now):
+            self._note_changes(self._board.end([group_id], reason, now))
         if not self._has_judged:
             self._problems.leave_out(now)
         self._judge(observed, now)

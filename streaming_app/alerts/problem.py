@@ -5,8 +5,8 @@ A row of the table `alerts` is a problem. The rules, `alerts.problems`, the tabl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -141,6 +141,13 @@ class Problem:
         """A sort key: what is open first, then the most severe, then what has lasted longest."""
         state = (FIRING, PENDING, RESOLVED).index(self.state)
         return (state, severity_rank(self.severity), self.since, self.rule, self.group_id or "")
+
+
+def end_of(one: Problem, at: datetime, by: str, sinks: Container[str]) -> Problem:
+    """Return a problem as it ends, with a notification due to each of these sinks that has or may have one of it."""
+    notified = dict.fromkeys(delivery.sink for delivery in one.deliveries)
+    due = (Delivery(sink, RESOLVED) for sink in notified if sink in sinks)
+    return replace(one, ended_at=max(at, one.opened_at or at), ended_by=by, deliveries=(*one.deliveries, *due))
 
 
 def make_id(cluster: str, key: ProblemKey, at: datetime) -> str:

@@ -1,4 +1,4 @@
-"""The problems of one cluster, brought up to date: they open, become worse and end, and sinks are told. Pure.
+"""The problems of one cluster: when they open, become worse and end, and which notifications are due then. Pure.
 
 Theory of operation
 -------------------
@@ -8,7 +8,7 @@ problem stays as it is. At most one problem with a key is open.
 - A problem is pending until its condition has held for the rule's `for`, counted from `since` and not from before the
   last problem with that key ended. One whose condition is over before that is forgotten.
 - When it opens, each sink gets one notification, and one more when it becomes worse: its severity never falls. When it
-  ends, each sink that was told, or may have been, gets one.
+  ends, each sink that has or may have a notification of it gets one.
 - The health of a group is one subject, whatever its verdicts are: the problem has the rule of the worst one so far.
   Times are those of the verdicts, so they do not depend on how often somebody looks.
 - A group that stands still again and again would be a problem each time. So one that opens within `AGAIN` after the
@@ -19,6 +19,7 @@ A restart changes nothing: the whole memory is in the stored problems. A time ah
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -32,12 +33,12 @@ from streaming_app.alerts.problem import (
     IGNORED,
     NOT_ENABLED,
     PENDING,
-    RESOLVED,
     Delivery,
     Finding,
     Line,
     Problem,
     ProblemKey,
+    end_of,
     make_id,
     severity_rank,
 )
@@ -47,7 +48,7 @@ from streaming_app.text import rank, shorten, utc
 
 AGAIN, CALM = timedelta(hours=1), timedelta(minutes=30)
 REMEMBERED = timedelta(days=30)
-"""For how long a problem that ended has to be known."""
+"""For how long a problem that ended is known: longer than any sensible `for`. What is not sent by then is obsolete."""
 _LONGEST_SUMMARY = 2_000  # characters; ids, which may have 32,000, are in it, and all open problems are in memory
 _LINES = 200
 _FEW_ENDED = 200
@@ -71,14 +72,18 @@ class Problems:
         self._ended_by_evidence: dict[ProblemKey, datetime] = {}
         self._most_ended = _FEW_ENDED
         self._calm: dict[ProblemKey, datetime] = {}
-        self._causes: dict[str, int] = {}
+        self._causes = Counter[str]()  # of the open problems
         self._changed: dict[str, Problem] = {}
         self._removed: dict[str, Problem] = {}
         for one in stored:
+            kept = tuple(d for d in one.deliveries if d.sent_at or d.sink in self._sinks)
+            restored = one if kept == one.deliveries else replace(one, deliveries=kept)
             if one.ended_at is None:
-                self._restore(one)
+                restored = self._restore(restored)
             else:
-                self._note_end(one)
+                self._note_end(restored)
+            if restored != one:
+                self._changed[one.alert_id] = restored
 
     @property
     def open(self) -> Mapping[ProblemKey, Problem]:
@@ -106,11 +111,10 @@ class Problems:
         one = self._with_finding(before, key, rule, finding, settings, at)
         if before is not None and before.state == FIRING:
             is_worse = severity_rank(one.severity) < severity_rank(before.severity)
-            self._keep(self._told_again(one) if is_worse else one)
+            self._keep(self._due_again(one) if is_worse else one)
         elif at - self._counts_from(one) >= timedelta(seconds=0 if key.subject == HEALTH else settings.for_seconds):
             line = Line(at, finding.verdict, one.rule, one.severity, one.summary)
-            due = tuple(Delivery(sink, FIRING) for sink in self._sinks)
-            self._keep(replace(one, opened_at=at, timeline=(line,), deliveries=due))
+            self._keep(replace(one, opened_at=at, timeline=(line,), deliveries=self._with_new_sinks(())))
         else:
             self._keep(one)
 
@@ -138,13 +142,16 @@ class Problems:
         for key in [key for key, at in self._calm.items() if at <= now]:
             self._end(self._open[key], self._calm[key], BY_EVIDENCE)
 
-    def end(self, alert_id: str, reason: str, at: datetime) -> Problem | None:
-        """End the problem with the health of a group as a person asked; return it as it was, None if it is not open."""
-        for one in self._open.values():
-            if one.alert_id == alert_id and one.subject == HEALTH and one.state == FIRING:
-                self._end(one, at, reason)
-                return one
-        return None
+    def end(self, reasons: Mapping[str, str], at: datetime) -> list[tuple[str, str]]:
+        """End problems with the health of groups as persons asked, by id and reason; return the groups and reasons."""
+        asked = [
+            one
+            for one in (self._open.values() if reasons else ())
+            if one.alert_id in reasons and one.subject == HEALTH and one.state == FIRING
+        ]
+        for one in asked:
+            self._end(one, at, reasons[one.alert_id])
+        return [(one.group_id or "", reasons[one.alert_id]) for one in asked]
 
     def leave_out(self, at: datetime) -> None:
         """End the problems of groups that the configuration ignores, and of rules that it disables."""
@@ -164,24 +171,17 @@ class Problems:
         """Return the cause of a problem that opens: one that an open problem has, or else the first one."""
         return next((one for one in candidates if one in self._causes), next(iter(candidates), None))
 
-    def _restore(self, one: Problem) -> None:
-        """Go on with an open problem: by the settings of this run, and with the sinks that it has."""
+    def _restore(self, one: Problem) -> Problem:
+        """Go on with an open problem, and return it: by the settings of this run, and with the sinks that it has."""
         settings = self._settings_of(one.group_id).get(one.rule)
         severity = _capped(one.severity, settings) if settings else one.severity
-        kept = tuple(d for d in one.deliveries if d.sent_at or d.sink in self._sinks)
-        told = {delivery.sink for delivery in kept}
-        new = tuple(Delivery(sink, FIRING) for sink in self._sinks if sink not in told and one.state == FIRING)
-        labels = self._labels(one.group_id)
-        restored = replace(one, severity=severity, labels=labels, deliveries=(*kept, *new))
-        if restored == one:
-            self._open[one.key] = one
-        else:
-            self._keep(restored)
-        if one.cause:
-            self._causes[one.cause] = self._causes.get(one.cause, 0) + 1
+        deliveries = self._with_new_sinks(one.deliveries) if one.state == FIRING else one.deliveries
+        restored = replace(one, severity=severity, labels=self._labels(one.group_id), deliveries=deliveries)
+        self._put(restored)
         calm: list[Line] = list(takewhile(lambda line: line.verdict in GOOD, reversed(one.timeline)))
         if calm:
             self._calm[one.key] = calm[-1].at + CALM
+        return restored
 
     def _with_finding(  # noqa: PLR0913, PLR0917 - each is one thing it needs
         self,
@@ -233,21 +233,22 @@ class Problems:
         last = self._ended_by_evidence.get(one.key)
         return last is not None and one.opened_at is not None and one.opened_at - last <= AGAIN
 
-    def _told_again(self, one: Problem) -> Problem:
+    def _due_again(self, one: Problem) -> Problem:
         """Return a problem that became worse, with its notification to each sink."""
-        told = {delivery.sink for delivery in one.deliveries}
-        again = (
+        again = tuple(
             Delivery(d.sink, FIRING, repeat=d.repeat + 1) if d.sent_at and d.sink in self._sinks else d
             for d in one.deliveries
         )
-        return replace(one, deliveries=(*again, *(Delivery(sink, FIRING) for sink in self._sinks if sink not in told)))
+        return replace(one, deliveries=self._with_new_sinks(again))
+
+    def _with_new_sinks(self, deliveries: tuple[Delivery, ...]) -> tuple[Delivery, ...]:
+        """Return the deliveries of an open problem with one for each sink that has none."""
+        known = {delivery.sink for delivery in deliveries}
+        return (*deliveries, *(Delivery(sink, FIRING) for sink in self._sinks if sink not in known))
 
     def _end(self, one: Problem, at: datetime, by: str, line: Line | None = None) -> None:
-        at = max(at, one.opened_at or at)
-        told = {delivery.sink for delivery in one.deliveries}
-        due = tuple(Delivery(sink, RESOLVED) for sink in self._sinks if sink in told)
         timeline = _add(one.timeline, line) if line else one.timeline
-        ended = replace(one, ended_at=at, ended_by=by, timeline=timeline, deliveries=(*one.deliveries, *due))
+        ended = end_of(replace(one, timeline=timeline), at, by, self._sinks)
         self._forget(one)
         self._removed.pop(one.alert_id, None)
         self._changed[ended.alert_id] = ended
@@ -268,22 +269,26 @@ class Problems:
 
     def _keep(self, one: Problem) -> None:
         before = self._open.get(one.key)
-        if before == one:
-            return
+        if before != one:
+            self._put(one)
+            self._changed[one.alert_id] = one
+
+    def _put(self, one: Problem) -> None:
+        """Let a problem be the open one with its key."""
+        before = self._open.get(one.key)
         self._open[one.key] = one
-        self._changed[one.alert_id] = one
         if one.cause and (before is None or not before.cause):
-            self._causes[one.cause] = self._causes.get(one.cause, 0) + 1
+            self._causes[one.cause] += 1
 
     def _forget(self, one: Problem) -> None:
         self._open.pop(one.key, None)
         self._calm.pop(one.key, None)
         self._changed.pop(one.alert_id, None)
         self._removed[one.alert_id] = one
-        if one.cause and self._causes.get(one.cause, 0) > 1:
+        if one.cause:
             self._causes[one.cause] -= 1
-        elif one.cause:
-            self._causes.pop(one.cause, None)
+            if not self._causes[one.cause]:
+                del self._causes[one.cause]
 
     def _labels(self, group_id: str | None) -> Mapping[str, str]:
         return {} if group_id is None else self._labels_of(group_id)

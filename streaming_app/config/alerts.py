@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, field_validator
 
-from streaming_app.alerts.catalog import REPLACED, Rule, rules
+from streaming_app.alerts.catalog import Rule, rules
 from streaming_app.alerts.notification_queue import Grouping
 from streaming_app.alerts.rule import MAX_NEW_GROUPS, RuleSettings, RuleSettingsLookup
 from streaming_app.alerts.survey import DescriptionMode
@@ -37,9 +37,9 @@ class RuleSection(Section):
 
 
 def _check_rules(given: Mapping[str, RuleSection]) -> Mapping[str, RuleSection]:
-    """Return the sections of rules. Those that others have replaced are left out, so that old files can be read."""
+    """Return the sections of rules. Raises ValueError for a name that no rule has."""
     for name in given:
-        if name not in rules() and name not in REPLACED:
+        if name not in rules():
             close = closest_name(name, rules())
             raise ValueError(f'"{name}" is not the name of a rule' + (f"; did you mean {close}?" if close else ""))
     return given
@@ -88,11 +88,6 @@ class AlertSettings(Section):
         if itself := [group_id for group_id, other in given.items() if group_id == other]:
             raise ValueError(f"{itself[0]} cannot be its own successor")
         return given
-
-    def replaced_rules(self) -> Mapping[str, str]:
-        """Return the rules of earlier releases that have settings here, which do nothing, and what replaced them."""
-        layers = (self.rules, *(override.rules for override in self.overrides))
-        return {name: REPLACED[name] for layer in layers for name in layer if name in REPLACED}
 
     @property
     def grouping(self) -> Grouping:

@@ -56,12 +56,12 @@ def read_environment(only: Collection[str]) -> dict[str, Any]:
 
 def _with_names_of_rules(values: dict[str, Any]) -> dict[str, Any]:
     """Return the values with the names of rules as the catalogue has them: those of variables are in one case."""
-    from streaming_app.alerts.catalog import REPLACED, rules  # noqa: PLC0415
-
     alerts = values.get("alerts")
     if not isinstance(alerts, dict) or not isinstance(given := alerts.get("rules"), dict):
         return values
-    names = {name.lower(): name for name in (*rules(), *REPLACED)}
+    from streaming_app.alerts.catalog import rules  # noqa: PLC0415 - few set a rule by a variable
+
+    names = {name.lower(): name for name in rules()}
     return values | {"alerts": alerts | {"rules": {names.get(name, name): one for name, one in given.items()}}}
 
 

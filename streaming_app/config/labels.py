@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, model_validator
@@ -15,6 +16,7 @@ from streaming_app.section import Pattern, Section
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _OURS = frozenset({"alertname", "cause", "cluster", "group", "group_id", "rule", "severity", "verdict"})
 _CACHED_GROUPS = 1 << 16
+_NONE: Mapping[str, str] = MappingProxyType({})
 _Value = Annotated[str, Field(min_length=1, max_length=200)]
 
 LabelsOf = Callable[[str], Mapping[str, str]]
@@ -47,6 +49,8 @@ class LabelsSettings(Section):
 
 def make_labels(entries: Sequence[LabelsSettings]) -> LabelsOf:
     """Return the function that returns the labels of a group: of every entry that matches; the last one wins."""
+    if not entries:
+        return lambda _group_id: _NONE
 
     @lru_cache(_CACHED_GROUPS)
     def labels_of(group_id: str) -> Mapping[str, str]:

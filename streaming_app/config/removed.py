@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from streaming_app.alerts.catalog import REPLACED
+
 _RULES = {
+    **{old: f"`{new}`, which it is part of" for old, new in REPLACED.items()},
     "StreamsGroupDescriptionNotCleanedUp": "`stored_description_epoch` of the Empty groups in the table `groups`",
     "StreamsGroupOverBudget": "`StreamsGroupSetAside`, which fires for such a group",
     "StreamsGroupTaskSkew": "`streams-groups copies`, or the table `task_copies`",
@@ -14,8 +17,17 @@ _RULES = {
     "StreamsGroupsDescriptionPlugin": "`streams-groups check`",
     "StreamsGroupsDescriptionsMissing": "`StreamsGroupDescriptionMissing`, which each group has; one message names all",
     "StreamsGroupsFlood": "the metrics streams_groups_new and streams_groups_new_left_out",
+    "StreamsGroupsSelfCheckFailed": "`streams-groups verify`, or the metric streams_groups_self_check_differing_groups",
     "StreamsGroupsSchemaDrift": "the metric streams_groups_unknown_tags_records_total",
 }
+_TIMES = {
+    "StreamsGroupDescriptionMissing": "upgraded_for",
+    "StreamsGroupUnsolicitedDescription": "window",
+    "StreamsGroupsJobStopped": "silence",
+    "StreamsGroupsUndecodableRecords": "window",
+}
+"""A key of a rule that still exists; `for` is the only time of a rule now."""
+_OF_RULES = (("alerts", "rules"), ("alerts", "overrides", "rules"))
 REMOVED: Mapping[tuple[str, ...], str] = {
     ("alerts", "keep_firing_for"): "`for` of the rule; a problem ends once it is over",
     ("alerts", "repeat_after"): "`repeat_interval` of Alertmanager, or the repetition of the pager",
@@ -24,8 +36,8 @@ REMOVED: Mapping[tuple[str, ...], str] = {
     ("page", "listen"): "`streams-groups web --listen HOST:PORT`, a process of its own",
     ("page", "memory"): "a limit of the unit or container of `streams-groups web`",
     ("sinks", "summary"): "`streams-groups status`, or `streams-groups alerts --json` in a cron job",
-    **{("alerts", "rules", name): instead for name, instead in _RULES.items()},
-    **{("alerts", "overrides", "rules", name): instead for name, instead in _RULES.items()},
+    **{(*where, name): instead for where in _OF_RULES for name, instead in _RULES.items()},
+    **{(*where, name, key): "`for`" for where in _OF_RULES for name, key in _TIMES.items()},
 }
 """By path, in which the items of a list have no place: what to use instead."""
 REMOVED_ITEMS: Mapping[tuple[str, ...], Mapping[str, str]] = {

@@ -24,7 +24,7 @@ from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.health.verdict import Verdict
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.service import Service, WakeableEvent, error_text
-from streaming_app.job_status import DifferingGroup, DiskSpace, JobStatus
+from streaming_app.job_status import DiskSpace, JobStatus
 from streaming_app.lag.group_lag import GroupLag
 from streaming_app.lag.work import GroupWork
 from streaming_app.notify.dispatcher import Dispatcher, jittered, traits_of
@@ -66,8 +66,6 @@ class Sources(NamedTuple):
     groups: GroupCache
     job_status: Callable[[], JobStatus]
     mutes: Mutes
-    differing_groups: Callable[[], Sequence[DifferingGroup]] = tuple
-    """What the self-check reports."""
     copies: Callable[[], Sequence[GroupCopies] | None] = tuple
     """What is known of copies of tasks; None while it is not known."""
     lag: Callable[[], Mapping[str, GroupLag] | None] = dict
@@ -116,15 +114,19 @@ class AlertService(Service):
         sinks = list(sinks)
         outboxes = Outboxes(map(traits_of, sinks), config.grouping, jittered(config.backoff))
         self._health_tables, self._ended = health, ended
-        rows = health.rows()
+        verdicts, relabelled, labels_of = dict[str, Verdict](), list[str](), config.engine.labels_of
+        for row in health.rows():
+            verdicts[row.group_id] = row.verdict
+            if row.labels != labels_of(row.group_id):
+                relabelled.append(row.group_id)
         self._engine = AlertEngine(
             config.engine,
             store.problems(),
             outboxes,
             descriptions,
             is_muted=self._muted(),
-            verdicts={row.group_id: row.verdict for row in rows},
-            labelled={row.group_id: row.labels for row in rows},
+            verdicts=verdicts,
+            rewrite=relabelled,
         )
         self._dispatcher = Dispatcher(sinks, outboxes, self._delivered, report, max_named=config.grouping.max_named)
         self._queue()
@@ -193,7 +195,6 @@ class AlertService(Service):
             groups.groups(),
             groups.histories(),
             job,
-            self._sources.differing_groups(),
             self._sources.copies(),
             self._sources.lag(),
             self._sources.work(),

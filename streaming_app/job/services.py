@@ -17,7 +17,7 @@ from streaming_app.alerts.engine import EngineSettings
 from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.defaults import TOPIC
 from streaming_app.config.labels import make_labels
-from streaming_app.config.running_hours import make_times_of
+from streaming_app.config.running_hours import make_mute_times, make_times_of
 from streaming_app.errors import WarehouseError
 from streaming_app.health.history import WINDOW
 from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
@@ -140,15 +140,12 @@ def background_services(
 ) -> Iterator[BackgroundServices]:
     """Start the services with what an earlier run knew, and end them with the block; `fence` is this job's."""
     earlier = _restore(config, health)
-    for old, new in config.alerts.replaced_rules().items():
-        report(f"alerts: the rule {old} is now part of {new}; its settings do nothing")
     group_cache = GroupCache(config.warehouse, config.cluster, WINDOW, read_all_at=lambda: _read_all_at(health))
     known_since = earlier.descriptions_since if earlier else None
     descriptions = DescriptionSupport(config.alerts.descriptions, known_since=known_since)
     heartbeat = Heartbeat(config, files, health, descriptions, fence)
-    mutes = ActiveMutes(
-        config.warehouse, config.cluster, report, times_of=make_times_of(config.mute_times, config.time_intervals)
-    )
+    mute_times = make_mute_times(config.mute_times, config.time_intervals)
+    mutes = ActiveMutes(config.warehouse, config.cluster, report, times_of=mute_times)
     wanted = wanted_services(config)
     properties = client_properties(config.bootstrap_server, config.command_config)
 
@@ -188,7 +185,6 @@ def background_services(
             group_cache,
             lambda: health.status,
             mutes,
-            lambda: health.differing_groups,
             copies.statuses if copies else tuple,
             lag.groups if lag else dict,
             disks.now,

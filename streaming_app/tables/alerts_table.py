@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 
 from streaming_app.alerts.catalog import subject_of
 from streaming_app.alerts.problem import Delivery, Line, Problem
+from streaming_app.alerts.problems import REMEMBERED
 from streaming_app.tables.definitions import table
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
@@ -22,7 +23,6 @@ from streaming_app.tables.rust_table import Commit, RustTable, older_than
 OPEN = "opened_at IS NOT NULL AND ended_at IS NULL"
 """The condition of the rows of problems that are open."""
 _REMOVED = "removed"  # a rule only in the source of the merge: the row is deleted
-_DAYS = 30  # longer than any sensible `for`; a notification that could not be sent for so long is obsolete
 
 
 class AlertsTable:
@@ -35,7 +35,7 @@ class AlertsTable:
 
     def problems(self) -> list[Problem]:
         """Return those that are open, or ended lately. Raises WarehouseError when the table cannot be read."""
-        recent = f"(ended_at IS NULL OR ended_at > now() - INTERVAL '{_DAYS} days')"
+        recent = f"(ended_at IS NULL OR ended_at > now() - INTERVAL '{REMEMBERED.days} days')"
         return read_problems(WarehouseReader(self._warehouse), f"{self._table.own_rows} AND {recent}")
 
     def save(self, problems: Iterable[Problem], removed: Iterable[Problem] = ()) -> None:

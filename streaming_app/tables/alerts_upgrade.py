@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from streaming_app.alerts.catalog import REPLACED, subject_of
-from streaming_app.alerts.problem import BY_EVIDENCE, FIRING, NOT_ENABLED, RESOLVED, Delivery, Line, Problem
+from streaming_app.alerts.problem import BY_EVIDENCE, FIRING, NOT_ENABLED, Delivery, Line, Problem, end_of
 from streaming_app.tables.alerts_table import to_row
 
 if TYPE_CHECKING:
@@ -76,15 +75,9 @@ def _one_for_each_key(problems: Iterable[Problem], now: datetime) -> list[Proble
         key = (one.cluster, one.key)
         if one.ended_at is None and key in is_open:
             if one.state == FIRING:
-                found.append(_ended(one, now))
+                found.append(end_of(one, now, NOT_ENABLED, [delivery.sink for delivery in one.deliveries]))
             continue
         if one.ended_at is None:
             is_open.add(key)
         found.append(one)
     return found
-
-
-def _ended(one: Problem, now: datetime) -> Problem:
-    told = dict.fromkeys(delivery.sink for delivery in one.deliveries)
-    due = (Delivery(sink, RESOLVED) for sink in told)
-    return replace(one, ended_at=now, ended_by=NOT_ENABLED, deliveries=(*one.deliveries, *due))

@@ -34,6 +34,9 @@ _WRITTEN = 20_000  # rows in a commit: a first evaluation has one for each group
 _REMOVED = "removed"  # a verdict only in the source of the merge: the row is deleted
 
 
+_NO_LABELS: Mapping[str, str] = MappingProxyType({})  # one for a million groups
+
+
 class HealthRow(NamedTuple):
     """A row of `group_health`."""
 
@@ -41,7 +44,7 @@ class HealthRow(NamedTuple):
     verdict: Verdict
     incident_id: str | None
     inputs_age: int | None
-    labels: Mapping[str, str] = MappingProxyType({})
+    labels: Mapping[str, str] = _NO_LABELS
 
 
 class HealthTables:
@@ -54,9 +57,9 @@ class HealthTables:
         self._schemas = {name: one.schema() for name, one in self._tables.items()}
         self._is_certain = False  # what an earlier run, or an append that failed, has written
 
-    def rows(self) -> list[HealthRow]:
-        """Return the stored rows. Raises WarehouseError."""
-        return list(_health(WarehouseReader(self._warehouse), self._own()))
+    def rows(self) -> Iterator[HealthRow]:
+        """Yield the stored rows. Raises WarehouseError."""
+        return _health(WarehouseReader(self._warehouse), self._own())
 
     def save(self, rows: Iterable[HealthRow], gone: Collection[str], now: datetime) -> None:
         """Insert or update these rows; delete those of groups that are `gone`."""
@@ -127,7 +130,7 @@ def _health(warehouse: WarehouseReader, rest: str) -> Iterator[HealthRow]:
             ),
             row["incident_id"],
             row["inputs_age"],
-            row["labels"] or {},
+            row["labels"] or _NO_LABELS,
         )
 
 

@@ -180,8 +180,8 @@ def test_a_person_ends_the_problem_with_the_health_of_a_group_and_no_other() -> 
     problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(0))
     problems.found(OF_RULE, OTHER, found(since=-5), at(0))
     ids = {key: one.alert_id for key, one in problems.open.items()}
-    assert problems.end(ids[OF_RULE], "retired", at(1)) is None
-    assert problems.end(ids[OF_HEALTH], "retired", at(1))
+    assert problems.end({ids[OF_RULE]: "retired"}, at(1)) == []
+    assert problems.end({ids[OF_HEALTH]: "retired"}, at(1)) == [("payments", "retired")]
     assert set(problems.open) == {OF_RULE}
 
 
@@ -190,6 +190,24 @@ def test_a_sink_that_is_new_is_told_what_is_open_and_one_that_went_is_owed_nothi
     problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(0))
     restarted = make((open_one(problems),), sinks=("new",))
     assert told(open_one(restarted)) == [("new", FIRING, 0)]
+
+
+def test_a_problem_that_ended_owes_nothing_to_a_sink_that_went() -> None:
+    problems = make(sinks=("old", "kept"))
+    problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(0))
+    problems.over(OF_HEALTH, at(5), "Ok")
+    ended, _ = problems.take_changes()
+    (again,), _ = make(ended, sinks=("kept",)).take_changes()
+    assert told(again) == [("kept", FIRING, 0), ("kept", RESOLVED, 0)]
+
+
+def test_a_cause_is_open_no_longer_once_its_problem_ended_also_after_a_restart_with_other_settings() -> None:
+    problems = make()
+    problems.found(OF_HEALTH, DOWN, replace(found(), cause="missing_topic:b"), at(0))
+    restarted = make((open_one(problems),), labels={"team": "payments"})
+    assert restarted.cause_of(["missing_topic:a", "missing_topic:b"]) == "missing_topic:b"
+    restarted.over(OF_HEALTH, at(5), "Ok")
+    assert restarted.cause_of(["missing_topic:a", "missing_topic:b"]) == "missing_topic:a"
 
 
 def test_a_cause_is_that_of_an_open_problem_if_one_has_it() -> None:

@@ -116,10 +116,3 @@ def test_a_pattern_that_matches_everything_leaves_no_group_to_watch(values: dict
     rule_settings_of = AlertSettings.model_validate(values).rule_settings_of()
     assert watches_any(["payments", "orders"], rule_settings_of) is is_watched
     assert "StreamsGroupsJobStopped" in rule_settings_of(None)
-
-
-def test_settings_of_rules_that_were_replaced_are_read_and_named() -> None:
-    old = {"StreamsGroupEmpty": {"enabled": False}}
-    settings = AlertSettings.model_validate({"rules": old, "overrides": [{"groups": "a", "rules": old}]})
-    assert settings.replaced_rules() == {"StreamsGroupEmpty": "StreamsGroupDown"}
-    assert settings.rule_settings_of()("a") == AlertSettings().rule_settings_of()("a")

@@ -12,6 +12,26 @@ from streaming_app.alerts.catalog import rules
 from streaming_app.config.load import load
 from streaming_app.config.removed import REMOVED
 
+RULES_OF_0_2_0: dict[str, dict[str, Any]] = {
+    "StreamsGroupNotReady": {"enabled": True, "severity": "critical", "for": "5m"},
+    "StreamsGroupRebalanceStuck": {"for": "1m", "longest_timeout": "15m"},
+    "StreamsGroupRebalanceStorm": {"count": 10, "window": "10m", "short_stays": 4, "uptime": "10m"},
+    "StreamsGroupUnavailable": {"for": "10m", "starts": 3, "share": 50, "gap": "10m"},
+    "StreamsGroupEmpty": {"for": "15m", "short_run": "25h", "established": "1h"},
+    "StreamsGroupNoProgress": {"for": "10m", "restore": "30m"},
+    "StreamsGroupLagHigh": {"for": "15m", "age": "10m"},
+    "StreamsGroupOffsetsRewound": {"for": "2m"},
+    "StreamsGroupTaskSkew": {"for": "30m", "ratio": 2, "tasks": 3},
+    "StreamsGroupUnsolicitedDescription": {"severity": "warning", "window": "1h"},
+    "StreamsGroupDescriptionNotSolicited": {"for": "30m", "upgraded_for": "7d"},
+    "StreamsGroupDescriptionMissing": {"for": "90m", "upgraded_for": "7d"},
+    "StreamsGroupsDescriptionsMissing": {"for": 0, "groups": 5},
+    "StreamsGroupsJobStopped": {"for": "2m", "silence": "10m"},
+    "StreamsGroupsOffsetsStopped": {"for": "10m", "silence": "10m"},
+    "StreamsGroupsUndecodableRecords": {"window": "1d"},
+    "StreamsGroupsSelfCheckFailed": {"window": "1h"},
+}
+"""Some of the section that the example of 0.2.0 has, with every key that is not in this release."""
 GONE = sorted(path[-1] for path in REMOVED if path[:2] == ("alerts", "rules") and len(path) == 3)
 
 
@@ -32,6 +52,18 @@ def test_settings_of_a_rule_that_went_are_named_and_change_nothing(rule: str, wr
     settings = loaded.settings.alerts.rule_settings_of()("a")
     assert settings["StreamsGroupDown"].for_seconds == 420
     assert rule not in settings
+
+
+def test_the_rules_of_the_example_of_0_2_0_are_read_and_what_went_is_named(write: Callable[[Any], Path]) -> None:
+    loaded = load(write({"alerts": {"rules": RULES_OF_0_2_0, "overrides": [{"groups": "a", "rules": RULES_OF_0_2_0}]}}))
+    assert rules().keys() | set(GONE) >= RULES_OF_0_2_0.keys()
+    named = " ".join(loaded.removed)
+    for name, section in RULES_OF_0_2_0.items():
+        for key in section.keys() - {"enabled", "severity", "for"} if name in rules() else ():
+            assert f"alerts.rules.{name}.{key} was removed" in named
+            assert f"alerts.overrides.rules.{name}.{key} was removed" in named
+    assert "alerts.rules.StreamsGroupsSelfCheckFailed was removed" in named
+    assert loaded.settings.alerts.rule_settings_of()("a")["StreamsGroupOffsetsRewound"].for_seconds == 120
 
 
 def test_a_variable_of_a_rule_that_went_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ def test_verdicts_are_read_as_they_were_stored(tmp_path: Path, create_warehouse:
     assert warehouse.rows("SELECT verdict, why FROM group_health_history") == [{"verdict": DOWN, "why": "no members"}]
 
     tables.save([down], {"a"}, NOW)
-    assert (tables.rows(), [row.group_id for row in other.rows()]) == ([ok], ["a"])
+    assert ([*tables.rows()], [row.group_id for row in other.rows()]) == ([ok], ["a"])
 
 
 def test_who_ends_a_problem_is_heard_once_and_a_damaged_file_is_not(tmp_path: Path) -> None:

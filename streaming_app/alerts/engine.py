@@ -3,15 +3,14 @@
 Theory of operation
 -------------------
 `step` judges the health of the groups, evaluates the rules, and brings the problems up to date. The caller then stores
-`unsaved`, or finds that it cannot, and calls `queue`: what is due may be sent from now on. This order is what a crash
+`unsaved`, or finds that it cannot, and calls `publish`: what is due may be sent from now on. This order is what a crash
 needs: no notification is lost, and none is sent that the table does not know.
 
-What sends takes tasks from `outboxes`, and tells `delivered` what came of them: that, too, changes rows to be stored.
+What sends takes notifications from `outboxes`, and tells them what came of each: that, too, changes rows to be stored.
 
 The job's thread, `run --once` and the test bed drive the same object. Its whole memory are the problems that are
-stored, and what waits in the outboxes, which a new engine gets from the stored problems again: a restart changes
-nothing. It reads no clock, so a recorded year can be replayed through it. Not safe in several threads: the caller has
-a lock.
+stored: a restart changes nothing. It reads no clock, so a recorded year can be replayed through it. Not safe in
+several threads: the caller has a lock.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from typing import NamedTuple
 from streaming_app.alerts.catalog import RULE_OF_VERDICT
 from streaming_app.alerts.evaluate import evaluate, is_unknown
 from streaming_app.alerts.health_findings import causes_of, finding_of, health_settings
-from streaming_app.alerts.outbox import IsMuted, Outboxes, Results
-from streaming_app.alerts.problem import FIRING, HEALTH, Problem, ProblemKey
+from streaming_app.alerts.outbox import Backoff, IsMuted, Outboxes, SinkTraits
+from streaming_app.alerts.problem import HEALTH, Delivery, Problem, ProblemKey
 from streaming_app.alerts.problems import Problems
 from streaming_app.alerts.rule import MAX_NEW_GROUPS, EvaluationContext, RuleSettingsLookup
 from streaming_app.alerts.survey import DescriptionSupport, LostDescription
@@ -50,8 +49,10 @@ class EngineSettings:
 
     cluster: str
     rule_settings_of: RuleSettingsLookup
-    sinks: tuple[str, ...] = ()
-    """The names of the sinks that get alerts."""
+    sinks: tuple[SinkTraits, ...] = ()
+    """The sinks that get alerts."""
+    backoff: Backoff = field(default_factory=Backoff)
+    """The pauses after a sink has failed."""
     lag_of_all_groups: bool = False
     max_new_groups: int = MAX_NEW_GROUPS
     late_seconds: float = 120.0
@@ -116,7 +117,6 @@ class AlertEngine:
         self,
         settings: EngineSettings,
         stored: Iterable[Problem],
-        outboxes: Outboxes,
         descriptions: DescriptionSupport,
         *,
         is_muted: IsMuted | None = None,
@@ -125,11 +125,12 @@ class AlertEngine:
     ) -> None:
         """Go on from the problems in the table, and the verdicts of an earlier run.
 
-        What is not sent of the problems, and does not wait for a mute, is due. The rows of the groups in `rewrite`,
+        What is not sent of the problems, and is not muted, is due. The rows of the groups in `rewrite`,
         which have a verdict, are not as they would be written now.
         """
-        self._settings, self.outboxes, self._descriptions = settings, outboxes, descriptions
-        self._is_muted = is_muted
+        self._settings, self._descriptions = settings, descriptions
+        self.outboxes = Outboxes(settings.sinks, settings.backoff, self._to_send, self._delivered)
+        """What is due to the sinks."""
         self._watched = WatchedGroups()
         self._board = Board(self._health_settings, verdicts)
         self._unsaved_verdicts = {group_id: verdicts[group_id] for group_id in rewrite}
@@ -137,15 +138,12 @@ class AlertEngine:
         self._unsaved: dict[str, tuple[Problem, bool]] = {}  # by id; True: its row is to be deleted
         self._without_alerts = 0
         self._has_judged = False
-        known = {one.alert_id: one for one in stored}
-        self._problems = Problems(
-            settings.cluster, settings.rule_settings_of, settings.sinks, known.values(), settings.labels_of
-        )
-        self._tracked: dict[str, Problem] = {}
-        self._to_queue: dict[str, Problem] = {}
+        names = [sink.name for sink in settings.sinks]
+        self._problems = Problems(settings.cluster, settings.rule_settings_of, names, stored, settings.labels_of)
+        self._problems.is_muted = is_muted
+        self._unpublished: set[str] = set()
         restored, _ = self._problems.take_changes()
         self._note_unsaved(restored)
-        self._track([*known.values(), *restored])
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -164,7 +162,7 @@ class AlertEngine:
 
     def step(self, observed: Observed, now: datetime) -> tuple[Problem, ...]:
         """Judge the groups, evaluate the rules, and return the problems that changed. `now` is aware, UTC."""
-        self._is_muted = observed.is_muted
+        self._problems.is_muted = observed.is_muted
         for group_id, reason in self._problems.end(observed.ended, now):
             self._note_changes(self._board.end([group_id], reason, now))
         if not self._has_judged:
@@ -172,12 +170,11 @@ class AlertEngine:
         self._judge(observed, now)
         self._evaluate(observed, now)
         alerted = {key.group_id for key in self._problems.open if key.group_id is not None}
-        self.outboxes.rank_groups(ranks(observed.groups, alerted, now))
-        changes, removed = self._problems.take_changes()
-        changed = self.outboxes.settle(changes, observed.is_muted)
+        self.outboxes.ranks = ranks(observed.groups, alerted, now)
+        changed, removed = self._problems.take_changes()
         self._note_unsaved(removed, removed=True)
         self._note_unsaved(changed)
-        self._track(changed)
+        self._unpublished |= {one.alert_id for one in changed}
         return changed
 
     def _judge(self, observed: Observed, now: datetime) -> None:
@@ -274,30 +271,9 @@ class AlertEngine:
             if self._unsaved_verdicts.get(group_id) is verdict:
                 del self._unsaved_verdicts[group_id]
 
-    def queue(self, seconds: float) -> None:
-        """Let everything be sent that is due: of the last step, and what was muted and no longer is.
-
-        `seconds` are those of the clock of the outboxes. Call it after each step, once its rows are stored or cannot
-        be, and before the first one.
-        """
-        due, self._to_queue = tuple(self._to_queue.values()), {}
-        self.outboxes.offer(due, self._is_muted, seconds)
-
-    def delivered(self, results: Results) -> None:
-        """Note what came of a task of an outbox."""
-        for alert_id, delivery in results:
-            if one := self._tracked.get(alert_id):
-                deliveries = tuple(
-                    delivery if (delivery.sink, delivery.event) == (other.sink, other.event) else other
-                    for other in one.deliveries
-                )
-                updated = replace(one, deliveries=deliveries)
-                self._problems.delivered(updated)
-                self._note_unsaved((updated,))
-                if _may_be_sent(updated):
-                    self._tracked[alert_id] = updated
-                else:
-                    del self._tracked[alert_id]
+    def publish(self) -> None:
+        """Let everything be sent that is due: call it after each step, once its rows are stored or cannot be."""
+        self._unpublished.clear()
 
     @property
     def unsaved(self) -> Unsaved:
@@ -327,17 +303,22 @@ class AlertEngine:
             lost_descriptions=observed.lost_descriptions,
         )
 
-    def _track(self, problems: Iterable[Problem]) -> None:
-        """Keep the problems of which something is, or may still be, sent, and let `queue` offer them."""
-        new = {one.alert_id: one for one in problems}
-        self._tracked |= {alert_id: one for alert_id, one in new.items() if _may_be_sent(one)}
-        self._to_queue |= new
+    def _to_send(self) -> list[Problem]:
+        """Return the problems that may be sent now."""
+        is_muted, hidden = self._problems.is_muted, self._unpublished
+        return [
+            one
+            for one in self._problems.may_be_sent.values()
+            if one.alert_id not in hidden and not (is_muted and is_muted(one))
+        ]
+
+    def _delivered(self, deliveries: Sequence[tuple[Problem, Delivery]]) -> None:
+        self._note_unsaved(
+            updated
+            for one, delivery in deliveries
+            if (updated := self._problems.delivered(one.alert_id, delivery)) is not None
+        )
 
     def _note_unsaved(self, problems: Iterable[Problem], *, removed: bool = False) -> None:
         for one in problems:
             self._unsaved[one.alert_id] = (one, removed)
-
-
-def _may_be_sent(one: Problem) -> bool:
-    """Tell whether a problem is open, so that it may be sent again, or has a notification that is not sent yet."""
-    return one.state == FIRING or any(delivery.sent_at is None for delivery in one.deliveries)

@@ -1,13 +1,20 @@
-"""What is due to each sink, and when: order, grouping, retries, mutes. No thread, no clock, no random number.
+"""What is due to each sink, and when: order, grouping, retries. No thread, no clock, no random number.
 
 Theory of operation
 -------------------
-An `Outbox` is of one sink, which does one task at a time: `take` gives what is due now, and `answered` says what came
-of it. A failed attempt is repeated after a pause that doubles with each failure in a row, and meanwhile nothing is
-sent. A sink that needs what fires again and again, such as Alertmanager, gets that as a task of its own.
+A problem has its deliveries, and one without `sent_at` is due: nothing else is remembered of what has to be sent. So
+an `Outbox`, which is of one sink, looks through the problems whenever its sink is free. `take` gives what is to be
+sent now, and `answered` returns the deliveries as they are after the attempt, for the caller to put into the problems.
 
-`Outboxes` are those of all sinks. Alerts that are muted are held back here, and offered to the sinks when their mute
-has ended. What fired and was resolved within a mute is never sent: see `settle`.
+A sink for people gets the problems of one rule with the same event in one notification, as Alertmanager does with
+`group_by`: the first of them waits for others, and those that come after a notification wait for an interval after it.
+Other sinks get each problem by itself and at once, because their receivers group.
+
+A failed attempt is repeated after a pause that doubles with each failure in a row, and meanwhile nothing is sent. A
+sink may refuse a notification for good because of one problem in it. So after such a refusal half as many problems are
+sent together, until the one to blame is alone; it then waits, and the others are sent.
+
+A sink that needs what fires again and again, such as Alertmanager, gets that as a notification without deliveries.
 
 Seconds are those of a monotonic clock, which the caller reads. Not safe in several threads: the caller has a lock.
 """
@@ -15,36 +22,53 @@ Seconds are those of a monotonic clock, which the caller reads. Not safe in seve
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
-from streaming_app.alerts.notification_queue import Attempt, Grouping, NotificationQueue
-from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem
+from streaming_app.alerts.problem import FIRING, Delivery, Problem
 from streaming_app.job_status import FailingSink
 
 _MANY_FAILURES = 1_000  # enough for the longest pause
 _MAX_RETRY_AFTER_SECONDS = 3600.0  # for a receiver that asks for a longer pause
 
 IsMuted = Callable[[Problem], bool]
-"""Tells whether an alert is muted now."""
-Results = Sequence[tuple[str, Delivery]]
-"""What came of an attempt: each alert's fingerprint, and the delivery that replaces its former one."""
+"""Tells whether a problem is muted now."""
+_Key = tuple[str, str]
+"""What is sent together: a rule, for people, and an event."""
+
+
+class Grouping(NamedTuple):
+    """How problems are put together for sinks that people read; the names are Alertmanager's, the defaults are not.
+
+    There `group_wait` is 30 s and `group_interval` 5 minutes, for groups of alerts that its users choose by label,
+    usually those of one application. Here all problems of a rule are one group, whatever the application: a second
+    application that breaks four minutes after a first one must not wait for the first one's interval. So the interval
+    is as long as an on-call person may be left without news. What many groups lose at the same time, such as a broker,
+    they lose within seconds, which `group_wait` covers.
+    """
+
+    group_wait: float = 10.0
+    """Seconds that the first problem of a rule waits for others."""
+    group_interval: float = 60.0
+    """Seconds between two notifications of one rule and event."""
 
 
 class SinkTraits(NamedTuple):
     """What an outbox has to know of its sink."""
 
     name: str
-    groups: bool = False
-    """People read it: several alerts are one notification."""
+    grouping: Grouping | None = None
+    """People read it: several problems are one notification."""
+    at_once: int = 1
+    """How many problems it takes at once, each of which it handles by itself."""
     resend_seconds: float | None = None
     """It needs what fires again, that often."""
 
 
-@dataclass(frozen=True)
-class Backoff:
+class Backoff(NamedTuple):
     """Exponential backoff with jitter: the pause doubles with each failure in a row."""
 
     first_seconds: float = 1.0
@@ -60,7 +84,7 @@ class Backoff:
 
 @dataclass(frozen=True)
 class SinkStatus:
-    """The status of a sink; totals are since the start. Each alert counts, also where several are sent together."""
+    """The status of a sink; totals are since the start. Each problem counts, also where several are sent together."""
 
     name: str
     sent: int = 0
@@ -76,226 +100,187 @@ class SinkStatus:
     last_success_at: datetime | None = None
 
 
-class Resend(NamedTuple):
-    """A task: tell the sink again that these alerts fire."""
+class Notification(NamedTuple):
+    """What one attempt sends: problems with the same event."""
 
-    alerts: Sequence[Problem]
-
-
-Task = Attempt | Resend
+    event: str
+    problems: Sequence[Problem]
+    deliveries: Sequence[Delivery] = ()
+    """One for each problem; empty if the sink had them before, and needs them again."""
 
 
 class Failure(NamedTuple):
-    """Why a sink did not do a task."""
+    """Why a sink did not accept a notification."""
 
     text: str
     retry: bool = True
-    """It may succeed later without a change of the alert or the configuration."""
+    """It may succeed later without a change of the problem or the configuration."""
     after_seconds: float | None = None
     """How long the sink asks to wait."""
 
 
 class Answer(NamedTuple):
-    """What came of a task."""
+    """What came of an attempt."""
 
-    results: Results = ()
+    deliveries: Sequence[Delivery]
+    """They replace those of the notification."""
     line: str | None = None
     """A line for the operator if the sink starts to fail, or works again."""
 
 
 class Outbox:
-    """What is due to one sink."""
+    """What is due to one sink, which does one thing at a time."""
 
-    def __init__(self, sink: SinkTraits, grouping: Grouping, backoff: Backoff) -> None:
-        self._sink = sink
-        # a sink that gets firing alerts again anyway is retried at least as often
-        self._backoff = replace(backoff, max_seconds=min(backoff.max_seconds, sink.resend_seconds or math.inf))
-        self._queue = NotificationQueue(sink.name, grouping if sink.groups else None)
-        self._firing: dict[str, Problem] = {}
-        self._resend_at = math.inf
+    def __init__(self, sink: SinkTraits, backoff: Backoff) -> None:
+        self._sink, self._grouping = sink, sink.grouping
+        # a sink that gets firing problems again anyway is retried at least as often
+        self._backoff = backoff._replace(max_seconds=min(backoff.max_seconds, sink.resend_seconds or math.inf))
+        self.status = SinkStatus(sink.name)
+        """The status of the sink, without what is waiting."""
+        self.wakes_at = 0.0
+        """When `take` next has something if no problem changes, as of its last call; infinity if nothing is due."""
+        self.is_ending = False
+        """No attempt is repeated any more."""
+        self._ready_at: dict[_Key, float] = {}
+        self._sent_at: dict[_Key, float] = {}
+        self._refused_until: dict[tuple[str, str], float] = {}  # by id and event
+        self._most_together: int | None = None
+        self._resend_at = 0.0
         self._paused_until = 0.0
         self._failures = 0
-        self._busy = self._stopped = self._failing = False
-        self._status = SinkStatus(sink.name)
-
-    def offer(self, alerts: Iterable[Problem], seconds: float) -> None:
-        """Queue what is due of these alerts; one that is queued already is replaced by its latest state."""
-        for alert in alerts:
-            is_due = self._queue.add(alert, seconds)
-            self._track_firing(alert, seconds, soon=not is_due)
-
-    def withdraw(self, wanted: IsMuted) -> dict[str, Problem]:
-        """Return the alerts that are `wanted`, and send none of them any more, except those that are just being sent.
-
-        They are by fingerprint.
-        """
-        withdrawn = {alert.alert_id: alert for alert in self._firing.values() if wanted(alert)}
-        for fingerprint in withdrawn:
-            del self._firing[fingerprint]
-        return withdrawn | {alert.alert_id: alert for alert in self._queue.withdraw(wanted)}
-
-    def rank_groups(self, ranks: Mapping[str, int]) -> None:
-        """Send what is about groups with a rank after everything else, the lowest first."""
-        self._queue.ranks = ranks
+        self._failing = False
 
     def release(self) -> None:
-        """Let nothing that is queued wait for others any longer."""
-        self._queue.release()
+        """Let nothing wait for others any longer."""
+        self._grouping = self._grouping and Grouping(0, 0)
+        self._ready_at = {}
 
-    def stop(self) -> None:
-        """Give out nothing more, except what was only held back to be sent with others."""
-        self._stopped = True
+    def take(self, problems: Sequence[Problem], ranks: Mapping[str, int], seconds: float) -> Notification | None:
+        """Return what is to be sent now; None if nothing is.
 
-    @property
-    def is_done(self) -> bool:
-        """Whether it was stopped and gives out nothing more."""
-        return self._stopped and (bool(self._failures) or not self._queue.is_holding)
-
-    @property
-    def has_work(self) -> bool:
-        """Whether anything is not sent yet."""
-        return len(self._queue) > 0
-
-    @property
-    def status(self) -> SinkStatus:
-        """The status of the sink now."""
-        return replace(self._status, waiting=len(self._queue))
-
-    def next_at(self) -> float:
-        """Return when the next attempt is due, 0 if a task is not answered yet, infinity if nothing is queued."""
-        return 0.0 if self._busy else max(self._paused_until, self._queue.next_at())
-
-    def wakes_at(self) -> float:
-        """Return when `take` next has something; infinity if nothing is queued."""
-        return max(self._paused_until, min(self._resend_at, self._queue.next_at()))
-
-    def take(self, seconds: float) -> Task | None:
-        """Return what is to be sent now; None if nothing is, or while a task is not answered yet."""
-        if self._busy or self.is_done or seconds < self._paused_until:
+        `problems` are those that may be sent now. Groups with a rank come after all others, the lowest first.
+        """
+        due = [(one, delivery) for one in problems if (delivery := _next_delivery(one, self._sink.name))]
+        if self.is_ending:
+            due = [] if self._failures else [(one, delivery) for one, delivery in due if not delivery.attempts]
+        elif self._sink.resend_seconds and max(self._resend_at, self._paused_until) <= seconds:
+            self._resend_at = seconds + self._sink.resend_seconds
+            if again := [one for one in problems if self._was_sent(one)]:
+                return Notification(FIRING, again)
+        ready_at = self._ready(due, seconds)
+        at = min(ready_at, default=math.inf)
+        resend_at = self._resend_at if self._sink.resend_seconds and not self.is_ending else math.inf
+        self.wakes_at = max(self._paused_until, min(at, resend_at))
+        if max(self._paused_until, at) > seconds:
             return None
-        if self._stopped:
-            self._queue.release()
-        task = self._due(seconds)
-        self._busy = task is not None
-        return task
+        ready = [one for one, one_at in zip(due, ready_at, strict=True) if one_at <= seconds]
+        ready.sort(key=lambda one: (ranks.get(one[0].group_id or "", 0), one[1].attempts))
+        first = self._key(*ready[0])
+        together = [one for one in ready if self._key(*one) == first][: self._most()]
+        return Notification(first[1], *zip(*together, strict=True))
 
-    def answered(self, task: Task, failure: Failure | None, at: datetime, seconds: float) -> Answer:
-        """Note what came of the task that `take` returned, at this time; `failure` is None if the sink accepted it."""
-        self._busy = False
-        results: Results = ()
-        if isinstance(task, Attempt):
-            results = self._attempted(task, failure, at, seconds)
-        return Answer(results, self._record(failure, at, seconds))
-
-    def _track_firing(self, alert: Problem, seconds: float, *, soon: bool) -> None:
-        """Resend the alert while it fires, if the sink needs that; `soon` after a restart, when nothing else is due."""
-        if not self._sink.resend_seconds:
-            return
-        if alert.state != FIRING:
-            self._firing.pop(alert.alert_id, None)
-        else:
-            if not self._firing:
-                self._resend_at = seconds + (0 if soon else self._sink.resend_seconds)
-            self._firing[alert.alert_id] = alert
-        if not self._firing:
-            self._resend_at = math.inf
-
-    def _due(self, seconds: float) -> Task | None:
-        if self._resend_at <= seconds:
-            self._resend_at = seconds + (self._sink.resend_seconds or math.inf)
-            sent_before = [one for name, one in self._firing.items() if not self._queue.has(name, FIRING)]
-            if sent_before:
-                return Resend(sent_before)
-        return self._queue.take(seconds)
-
-    def _attempted(self, attempt: Attempt, failure: Failure | None, at: datetime, seconds: float) -> Results:
+    def answered(self, sent: Notification, failure: Failure | None, at: datetime, seconds: float) -> Answer:
+        """Note what came of what `take` returned, at this time; `failure` is None if the sink accepted it."""
         sent_at, error = (None, failure.text) if failure else (at, None)
-        attempted = [replace(due, sent_at=sent_at, attempts=due.attempts + 1, error=error) for _, due in attempt.items]
-        if failure:
-            retry_alone_at = None if failure.retry else seconds + self._backoff.pause(_MANY_FAILURES)
-            self._queue.failed(attempt, attempted, retry_alone_at)
-        else:
-            self._queue.sent(attempt, seconds)
-            self._status = replace(self._status, sent=self._status.sent + len(attempted))
-        return tuple(zip((alert.alert_id for alert in attempt.alerts), attempted, strict=True))
+        attempted = [replace(one, sent_at=sent_at, attempts=one.attempts + 1, error=error) for one in sent.deliveries]
+        if attempted and failure is None:
+            key = self._key(sent.problems[0], sent.deliveries[0])
+            self._sent_at[key] = seconds
+            if self._most_together is None:
+                self._ready_at.pop(key, None)
+            self._most_together = None
+            self.status = replace(self.status, sent=self.status.sent + len(attempted))
+        elif len(attempted) > 1 and failure and not failure.retry:
+            self._most_together = (len(attempted) + 1) // 2
+        elif attempted and failure and not failure.retry:
+            until = seconds + self._backoff.pause(_MANY_FAILURES)
+            self._refused_until[sent.problems[0].alert_id, sent.event] = until
+        return Answer(attempted, self._record(failure, at, seconds))
+
+    def _was_sent(self, one: Problem) -> bool:
+        """Tell whether the problem fires, and the sink accepted that before."""
+        own = [delivery for delivery in one.deliveries if delivery.sink == self._sink.name]
+        return one.state == FIRING and bool(own) and all(delivery.sent_at for delivery in own)
+
+    def _key(self, one: Problem, delivery: Delivery) -> _Key:
+        return one.rule if self._grouping else "", delivery.event
+
+    def _most(self) -> int | None:
+        """Return how many problems may be sent together; None: any number."""
+        return self._most_together or (None if self._grouping else self._sink.at_once)
+
+    def _ready(self, due: Sequence[tuple[Problem, Delivery]], seconds: float) -> list[float]:
+        """Return when each of these may be sent."""
+        ids = {(one.alert_id, delivery.event) for one, delivery in due} if self._refused_until else ()
+        self._refused_until = {of: until for of, until in self._refused_until.items() if of in ids}
+        keys = {self._key(*one) for one in due}
+        self._ready_at = {key: at for key, at in self._ready_at.items() if key in keys}
+        for key in keys:
+            wait, interval = self._grouping or (0.0, 0.0)
+            after_last = self._sent_at.get(key, -math.inf) + interval
+            self._ready_at.setdefault(key, max(seconds + wait, after_last))
+        return [
+            max(self._ready_at[self._key(*one)], self._refused_until.get((one[0].alert_id, one[1].event), 0.0))
+            for one in due
+        ]
 
     def _record(self, failure: Failure | None, at: datetime, seconds: float) -> str | None:
-        """Count the task, and pause after a failure; return a line for the operator."""
-        name = self._sink.name
+        """Count the attempt, and pause after a failure; return a line for the operator."""
+        name, status = self._sink.name, self.status
         if failure:
             self._failures += 1
             pause = max(self._backoff.pause(self._failures), min(failure.after_seconds or 0, _MAX_RETRY_AFTER_SECONDS))
             self._paused_until = seconds + pause
-            failing = self._status.failing or FailingSink(name, at, failure.text)
-            failed = self._status.failed + 1
-            self._status = replace(self._status, failed=failed, error=failure.text, failing=failing)
+            failing = status.failing or FailingSink(name, at, failure.text)
+            self.status = replace(status, failed=status.failed + 1, error=failure.text, failing=failing)
             was_failing, self._failing = self._failing, True
             action = "Retrying." if failure.retry else "Fix the cause; it is retried every few minutes."
             return None if was_failing else f"Alerts cannot be sent to {name}: {failure.text}. {action}"
         self._failures, self._paused_until = 0, 0.0
-        self._status = replace(self._status, error=None, failing=None, last_success_at=at)
-        if not self._failing or self._queue.has_failed_ones:
+        self.status = replace(status, error=None, failing=None, last_success_at=at)
+        if not self._failing or self._refused_until:
             return None
         self._failing = False
         return f"Alerts are sent to {name} again."
 
 
+def _next_delivery(one: Problem, sink: str) -> Delivery | None:
+    """Return what is due of a problem to a sink: that it fires comes before that it is over."""
+    due = [delivery for delivery in one.deliveries if delivery.sink == sink and delivery.sent_at is None]
+    return min(due, key=lambda delivery: delivery.event != FIRING, default=None)
+
+
 class Outboxes:
-    """What is due to all sinks."""
+    """What is due to all sinks, of problems that somebody else keeps."""
 
-    def __init__(self, sinks: Iterable[SinkTraits], grouping: Grouping, backoff: Backoff) -> None:
-        self.by_sink: Mapping[str, Outbox] = {sink.name: Outbox(sink, grouping, backoff) for sink in sinks}
+    def __init__(
+        self,
+        sinks: Iterable[SinkTraits],
+        backoff: Backoff,
+        problems: Callable[[], Iterable[Problem]],
+        delivered: Callable[[Sequence[tuple[Problem, Delivery]]], None],
+    ) -> None:
+        """`problems` returns those that may be sent now; `delivered` takes what came of an attempt."""
+        self.by_sink: Mapping[str, Outbox] = {sink.name: Outbox(sink, backoff) for sink in sinks}
         """The outbox of each sink, by its name."""
-        self._muted: dict[str, Problem] = {}
+        self.ranks: Mapping[str, int] = {}
+        """What is about groups with a rank is sent after everything else, the lowest first; see `groups.newcomers`."""
+        self._problems, self._delivered = problems, delivered
 
-    def rank_groups(self, ranks: Mapping[str, int]) -> None:
-        """Send what is about groups with a rank after everything else, the lowest first; see `groups.newcomers`."""
-        for outbox in self.by_sink.values():
-            outbox.rank_groups(ranks)
+    def take(self, sink: str, seconds: float) -> Notification | None:
+        """Return what is to be sent to a sink now; None if nothing is."""
+        return self.by_sink[sink].take(list(self._problems()), self.ranks, seconds)
 
-    def settle(self, alerts: Iterable[Problem], is_muted: IsMuted | None) -> tuple[Problem, ...]:
-        """Return the alerts without the notifications that will never be sent: call it before they are stored.
-
-        An alert that was resolved while it was muted is resolved only in those sinks that know that it fired.
-        """
-        if is_muted is None:
-            return tuple(alerts)
-        return tuple(
-            _without_unknown(alert) if alert.state == RESOLVED and is_muted(alert) else alert for alert in alerts
-        )
-
-    def offer(self, alerts: Iterable[Problem], is_muted: IsMuted | None, seconds: float) -> None:
-        """Queue the `deliveries` of these alerts that have no `sent_at`, firing before resolved, unless muted.
-
-        Offer every alert that changed, and after a restart every alert that is firing or has something to send: firing
-        alerts are sent again to the sinks that require it. What is queued already, or was just sent, is not queued
-        twice. Call it at every evaluation: what is no longer muted is then sent. Without mutes, `is_muted` is None.
-        """
-        offered = self._muted | {alert.alert_id: alert for alert in alerts if alert.opened_at}
-        self._muted = {}
-        if is_muted is not None:
-            for outbox in self.by_sink.values():
-                offered = outbox.withdraw(is_muted) | offered
-            self._muted = {name: alert for name, alert in offered.items() if is_muted(alert)}
-        opened = [alert for name, alert in offered.items() if name not in self._muted]
-        for outbox in self.by_sink.values():
-            outbox.offer(opened, seconds)
+    def answered(
+        self, sink: str, sent: Notification, failure: Failure | None, at: datetime, seconds: float
+    ) -> str | None:
+        """Note what came of what `take` returned; return a line for the operator, or None."""
+        answer = self.by_sink[sink].answered(sent, failure, at, seconds)
+        if answer.deliveries:
+            self._delivered(list(zip(sent.problems, answer.deliveries, strict=True)))
+        return answer.line
 
     def status(self) -> tuple[SinkStatus, ...]:
-        """Return the status of each sink now."""
-        return tuple(outbox.status for outbox in self.by_sink.values())
-
-
-def _without_unknown(alert: Problem) -> Problem:
-    """Return a resolved alert without what is due to sinks that never heard of it, nor a firing one that is due."""
-    known = {
-        delivery.sink
-        for delivery in alert.deliveries
-        if delivery.event == FIRING and (delivery.sent_at or delivery.attempts or delivery.repeat)
-    }
-    kept = (
-        delivery
-        for delivery in alert.deliveries
-        if delivery.sink in known and (delivery.event == RESOLVED or delivery.sent_at or delivery.attempts)
-    )
-    return replace(alert, deliveries=tuple(kept))
+        """Return the status of each sink."""
+        waiting = Counter(one.sink for problem in self._problems() for one in problem.deliveries if not one.sent_at)
+        return tuple(replace(outbox.status, waiting=waiting[name]) for name, outbox in self.by_sink.items())

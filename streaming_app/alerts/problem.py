@@ -150,6 +150,20 @@ def end_of(one: Problem, at: datetime, by: str, sinks: Container[str]) -> Proble
     return replace(one, ended_at=max(at, one.opened_at or at), ended_by=by, deliveries=(*one.deliveries, *due))
 
 
+def with_delivery(one: Problem, delivery: Delivery) -> Problem:
+    """Return a problem with what came of one of its deliveries, unless that is due once more by now."""
+    key = delivery.sink, delivery.event, delivery.repeat
+    changed = (delivery if (other.sink, other.event, other.repeat) == key else other for other in one.deliveries)
+    return replace(one, deliveries=tuple(changed))
+
+
+def without_unknown(one: Problem) -> Problem:
+    """Return a problem that ended while it was muted: each sink that may have had a notification gets its end only."""
+    known = {d.sink for d in one.deliveries if d.event == FIRING and (d.sent_at or d.attempts or d.repeat)}
+    kept = (d for d in one.deliveries if d.sink in known and (d.event == RESOLVED or d.sent_at or d.attempts))
+    return replace(one, deliveries=tuple(kept))
+
+
 def make_id(cluster: str, key: ProblemKey, at: datetime) -> str:
     """Return the id of a problem that was first found at this time."""
     return digest(repr((cluster, *key, at.isoformat())), _ID_CHARACTERS)

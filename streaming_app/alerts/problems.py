@@ -41,6 +41,8 @@ from streaming_app.alerts.problem import (
     end_of,
     make_id,
     severity_rank,
+    with_delivery,
+    without_unknown,
 )
 from streaming_app.alerts.rule import RuleSettings, RuleSettingsLookup
 from streaming_app.health.verdict import GOOD, OFF
@@ -67,12 +69,15 @@ class Problems:
     ) -> None:
         """Go on from the stored problems: all that are open, and those that ended lately. What differs is `changed`."""
         self._cluster, self._settings_of, self._sinks, self._labels_of = cluster, settings_of, tuple(sinks), labels_of
+        self.is_muted: Callable[[Problem], bool] | None = None
+        """Tells whether a problem is muted now; None: no mute is active."""
         self._open: dict[ProblemKey, Problem] = {}
         self._ended: dict[ProblemKey, datetime] = {}
         self._ended_by_evidence: dict[ProblemKey, datetime] = {}
         self._most_ended = _FEW_ENDED
         self._calm: dict[ProblemKey, datetime] = {}
         self._causes = Counter[str]()  # of the open problems
+        self._may_be_sent: dict[str, Problem] = {}
         self._changed: dict[str, Problem] = {}
         self._removed: dict[str, Problem] = {}
         for one in stored:
@@ -82,6 +87,7 @@ class Problems:
                 restored = self._restore(restored)
             else:
                 self._note_end(restored)
+                self._note_due(restored)
             if restored != one:
                 self._changed[one.alert_id] = restored
 
@@ -89,6 +95,11 @@ class Problems:
     def open(self) -> Mapping[ProblemKey, Problem]:
         """The problems that are pending or open."""
         return self._open
+
+    @property
+    def may_be_sent(self) -> Mapping[str, Problem]:
+        """The problems by id that are open, or have a notification that is not sent yet."""
+        return self._may_be_sent
 
     @property
     def calm_ends(self) -> tuple[datetime, ...]:
@@ -161,11 +172,16 @@ class Problems:
                 reason = NOT_ENABLED if enabled or one.group_id is None else IGNORED
                 self._forget(one) if one.state == PENDING else self._end(one, at, reason)
 
-    def delivered(self, problem: Problem) -> None:
-        """Note the deliveries of a problem."""
-        known = self._open.get(problem.key)
-        if known and known.alert_id == problem.alert_id:
-            self._open[problem.key] = replace(known, deliveries=problem.deliveries)
+    def delivered(self, alert_id: str, delivery: Delivery) -> Problem | None:
+        """Note what came of an attempt to send a problem; return the problem, None if it is not known any more."""
+        known = self._may_be_sent.get(alert_id)
+        if known is None:
+            return None
+        one = with_delivery(known, delivery)
+        if one.ended_at is None:
+            self._open[one.key] = one
+        self._note_due(one)
+        return one
 
     def cause_of(self, candidates: Sequence[str]) -> str | None:
         """Return the cause of a problem that opens: one that an open problem has, or else the first one."""
@@ -249,10 +265,13 @@ class Problems:
     def _end(self, one: Problem, at: datetime, by: str, line: Line | None = None) -> None:
         timeline = _add(one.timeline, line) if line else one.timeline
         ended = end_of(replace(one, timeline=timeline), at, by, self._sinks)
+        if self.is_muted is not None and self.is_muted(one):
+            ended = without_unknown(ended)
         self._forget(one)
         self._removed.pop(one.alert_id, None)
         self._changed[ended.alert_id] = ended
         self._note_end(ended)
+        self._note_due(ended)
 
     def _note_end(self, one: Problem) -> None:
         if one.ended_at is None:
@@ -277,8 +296,15 @@ class Problems:
         """Let a problem be the open one with its key."""
         before = self._open.get(one.key)
         self._open[one.key] = one
+        self._note_due(one)
         if one.cause and (before is None or not before.cause):
             self._causes[one.cause] += 1
+
+    def _note_due(self, one: Problem) -> None:
+        if one.state == FIRING or any(delivery.sent_at is None for delivery in one.deliveries):
+            self._may_be_sent[one.alert_id] = one
+        else:
+            self._may_be_sent.pop(one.alert_id, None)
 
     def _forget(self, one: Problem) -> None:
         self._open.pop(one.key, None)

@@ -13,8 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, field_validator
 
 from streaming_app.alerts.catalog import Rule, rules
-from streaming_app.alerts.notification_queue import Grouping
-from streaming_app.alerts.rule import MAX_NEW_GROUPS, RuleSettings, RuleSettingsLookup
+from streaming_app.alerts.rule import RuleSettings, RuleSettingsLookup
 from streaming_app.alerts.survey import DescriptionMode
 from streaming_app.config.key_path import closest_name
 from streaming_app.config.running_hours import as_list
@@ -70,14 +69,6 @@ class AlertSettings(Section):
     """Whether the rules about lag are for streams groups only, or for groups of every type."""
     successors: Mapping[str, str] = Field(default_factory=dict)
     """Group to the one that takes over from it, whatever its topology, once its commits have passed."""
-    group_wait: Duration = Grouping.group_wait
-    """How long the first alert of a rule waits for others, in sinks that people read."""
-    group_interval: Duration = Grouping.group_interval
-    """How long after a notification of a rule the next one is sent there."""
-    max_groups_per_notification: Annotated[int, Field(ge=1, le=1000, strict=True)] = Grouping.max_named
-    """How many alerts a notification names there."""
-    max_new_groups: _Count = MAX_NEW_GROUPS
-    """Of how many groups of the last 24 hours there are alerts: of the oldest."""
     rules: RuleSections = Field(default_factory=dict)
     """Settings by the name of a rule."""
     overrides: tuple[Override, ...] = ()
@@ -88,11 +79,6 @@ class AlertSettings(Section):
         if itself := [group_id for group_id, other in given.items() if group_id == other]:
             raise ValueError(f"{itself[0]} cannot be its own successor")
         return given
-
-    @property
-    def grouping(self) -> Grouping:
-        """How alerts are put together for sinks that people read."""
-        return Grouping(self.group_wait, self.group_interval, self.max_groups_per_notification)
 
     def rule_settings_of(self) -> RuleSettingsLookup:
         """Return the lookup of a group's rule settings, or the job's for None. Keep it: it caches the groups."""

@@ -29,12 +29,20 @@ _TIMES = {
 """A key of a rule that still exists; `for` is the only time of a rule now."""
 _OF_RULES = (("alerts", "rules"), ("alerts", "overrides", "rules"))
 REMOVED: Mapping[tuple[str, ...], str] = {
+    ("alerts", "group_interval"): "`group_interval` of Alertmanager; a chat gets one message a rule and minute",
+    ("alerts", "group_wait"): "`group_wait` of Alertmanager; a chat gets what fires within ten seconds in one message",
     ("alerts", "keep_firing_for"): "`for` of the rule; a problem ends once it is over",
+    ("alerts", "max_groups_per_notification"): "`streams-groups alerts`; a message names 20 groups",
+    ("alerts", "max_new_groups"): "`alerts.groups` and `alerts.ignore_groups`; 100 new groups a day have alerts",
     ("alerts", "repeat_after"): "`repeat_interval` of Alertmanager, or the repetition of the pager",
     ("metrics", "compatibility"): "the table of names of other exporters in docs/metrics.md",
     ("page", "labels"): "the section `labels`, which alerts, metrics and tables have, too",
     ("page", "listen"): "`streams-groups web --listen HOST:PORT`, a process of its own",
     ("page", "memory"): "a limit of the unit or container of `streams-groups web`",
+    ("sinks", "ends_after"): "nothing: an alert ends at Alertmanager a week after it was last sent",
+    ("sinks", "generator_url"): "`page_url`, which is the link of an alert",
+    ("sinks", "labels"): "the section `labels`, with the pattern `.*` for all groups",
+    ("sinks", "resend"): "nothing: Alertmanager is sent what fires each minute",
     ("sinks", "summary"): "`streams-groups status`, or `streams-groups alerts --json` in a cron job",
     **{(*where, name): instead for where in _OF_RULES for name, instead in _RULES.items()},
     **{(*where, name, key): "`for`" for where in _OF_RULES for name, key in _TIMES.items()},

@@ -15,8 +15,7 @@ from typing import ClassVar, NamedTuple, Protocol
 
 from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
 from streaming_app.alerts.evaluate import watches_any
-from streaming_app.alerts.notification_queue import Grouping
-from streaming_app.alerts.outbox import Backoff, IsMuted, Outboxes, Results, SinkStatus
+from streaming_app.alerts.outbox import Backoff, Grouping, IsMuted, SinkStatus
 from streaming_app.alerts.problem import Problem
 from streaming_app.alerts.survey import DescriptionSupport, LostDescription
 from streaming_app.errors import OtherOwnerError
@@ -27,7 +26,7 @@ from streaming_app.job.service import Service, WakeableEvent, error_text
 from streaming_app.job_status import DiskSpace, JobStatus
 from streaming_app.lag.group_lag import GroupLag
 from streaming_app.lag.work import GroupWork
-from streaming_app.notify.dispatcher import Dispatcher, jittered, traits_of
+from streaming_app.notify.sender import Sender, jittered, traits_of
 from streaming_app.notify.sink import Sink
 from streaming_app.report import Report
 from streaming_app.tables.alerts_table import AlertsTable
@@ -112,7 +111,7 @@ class AlertService(Service):
         self._evaluate_at = self._retry_save_at = self._retry_health_at = 0.0
         self._checked_coverage, self._evaluated = False, True
         sinks = list(sinks)
-        outboxes = Outboxes(map(traits_of, sinks), config.grouping, jittered(config.backoff))
+        traits = tuple(traits_of(sink, config.grouping) for sink in sinks)
         self._health_tables, self._ended = health, ended
         verdicts, relabelled, labels_of = dict[str, Verdict](), list[str](), config.engine.labels_of
         for row in health.rows():
@@ -120,16 +119,15 @@ class AlertService(Service):
             if row.labels != labels_of(row.group_id):
                 relabelled.append(row.group_id)
         self._engine = AlertEngine(
-            config.engine,
+            replace(config.engine, sinks=traits, backoff=jittered(config.backoff)),
             store.problems(),
-            outboxes,
             descriptions,
             is_muted=self._muted(),
             verdicts=verdicts,
             rewrite=relabelled,
         )
-        self._dispatcher = Dispatcher(sinks, outboxes, self._delivered, report, max_named=config.grouping.max_named)
-        self._queue()
+        # the result of an attempt is stored at once: after a crash it would be sent again
+        self._sender = Sender(sinks, self._engine.outboxes, self._wakeable.wake, report)
 
     def problems(self) -> tuple[Problem, ...]:
         """Return the problems that are pending or open, as of the last evaluation."""
@@ -137,7 +135,7 @@ class AlertService(Service):
 
     def sinks(self) -> tuple[SinkStatus, ...]:
         """Return the status of each sink."""
-        return self._dispatcher.status()
+        return self._sender.status()
 
     def tick(self) -> None:
         """Evaluate the rules if that is due; store what has changed. Raises the first error, after all was tried."""
@@ -147,7 +145,7 @@ class AlertService(Service):
             self._save()
             return
         self._evaluate_at, self._evaluated = time.monotonic() + self._config.interval, False
-        self._try(self._evaluate, lambda: self._on_evaluated(self._dispatcher.status()))
+        self._try(self._evaluate, lambda: self._on_evaluated(self._sender.status()))
         self._evaluated = True
 
     def pause(self, seconds: float) -> float:
@@ -169,7 +167,7 @@ class AlertService(Service):
         super().close()
         self._evaluate_at = self._retry_save_at = self._retry_health_at = 0.0
         self._report_error_of(self.tick)
-        self._dispatcher.flush(send_seconds)
+        self._sender.flush(send_seconds)
         self._end(1.0)
 
     def end(self, send_seconds: float) -> None:
@@ -178,7 +176,7 @@ class AlertService(Service):
         self._end(send_seconds)
 
     def _end(self, send_seconds: float) -> None:
-        self._dispatcher.close(send_seconds)
+        self._sender.close(send_seconds)
         self._retry_save_at = self._retry_health_at = 0.0
         self._report_error_of(self._save)
         self._report_error_of(self._save_health)
@@ -187,7 +185,7 @@ class AlertService(Service):
         """Observe, step, store and send."""
         groups = self._sources.groups
         groups.refresh()
-        now, sinks = datetime.now(timezone.utc), self._dispatcher.status()
+        now, sinks = datetime.now(timezone.utc), self._sender.status()
         failing = tuple(sink.failing for sink in sinks if sink.failing)
         job = replace(self._sources.job_status(), failing_sinks=failing, disks=self._sources.disks())
         self._check_coverage(job, groups.groups())
@@ -204,37 +202,28 @@ class AlertService(Service):
             self._ended.reasons(),
             self._muted(),
         )
-        with self._dispatcher.changing():
+        with self._sender.changing():
             self._engine.step(observed, now)
-        self._try(
-            self._save, self._save_health, self._queue
-        )  # stored before they are sent, so that a crash in between loses none
+        # stored before they are sent, so that a crash in between loses none
+        self._try(self._save, self._save_health, self._publish)
 
     def _muted(self) -> IsMuted | None:
         return self._sources.mutes.is_muted if self._sources.mutes.refresh() else None
 
-    def _queue(self) -> None:
-        with self._dispatcher.changing():
-            self._engine.queue(time.monotonic())
-
-    def _delivered(self, results: Results) -> None:
-        """Note the results of an attempt, with the lock, and let them be stored at once: a crash would send it again.
-
-        Those of one message are stored together, so that it is repeated as a whole or not at all.
-        """
-        self._engine.delivered(results)
-        self._wakeable.wake()
+    def _publish(self) -> None:
+        with self._sender.changing():
+            self._engine.publish()
 
     def _save(self) -> None:
         """Write what is not written yet. Rows that cannot be written are kept and retried after a while."""
-        with self._dispatcher.changing():
+        with self._sender.changing():
             unsaved = self._engine.unsaved
         if not any(unsaved) or time.monotonic() < self._retry_save_at:
             return
         self._retry_save_at = time.monotonic() + _RETRY_SAVE_SECONDS
         self._store.save(unsaved.changed, unsaved.removed)
         self._retry_save_at = 0.0
-        with self._dispatcher.changing():
+        with self._sender.changing():
             self._engine.saved(unsaved)
         self._store.maintain(self._config.retention_days)
 

@@ -169,9 +169,7 @@ def background_services(
             EngineSettings(
                 config.cluster,
                 config.alerts.rule_settings_of(),
-                tuple(sink.name for sink in config.sinks if sink.gets_alerts),
                 lag_of_all_groups=config.alerts.lag_of == "all",
-                max_new_groups=config.alerts.max_new_groups,
                 late_seconds=_LATE_SECONDS + 2 * config.trigger,
                 running_hours_of=make_times_of(config.running_hours, config.time_intervals),
                 successors=config.alerts.successors,
@@ -179,7 +177,6 @@ def background_services(
             ),
             config.alerts.interval,
             config.retention_days,
-            config.alerts.grouping,
         ),
         Sources(
             group_cache,

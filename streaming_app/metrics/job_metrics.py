@@ -94,7 +94,7 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     Metric(
         "streams_groups_new_left_out",
         "Groups of the last 24 hours that come after older ones: how many have no `alerts` because of "
-        "`alerts.max_new_groups`, and how many wait for their `verdicts`.",
+        "their limit of 100, and how many wait for their `verdicts`.",
         lambda job: [Sample(number, (what,)) for what, number in job.newcomers_left_out.items()],
         ("of",),
     ),

@@ -1,7 +1,7 @@
 """Prometheus Alertmanager, by its API version 2.
 
 Alertmanager drops all alerts when it restarts. So, like Prometheus, this sink resends all firing alerts regularly;
-Alertmanager notifies only once. Other than Prometheus it gives an `endsAt` far ahead (`ends_after`): that the job is
+Alertmanager notifies only once. Other than Prometheus it gives an `endsAt` of a week ahead: that the job is
 down, or an alert is muted here, resolves nothing there. Only the alert Watchdog ends soon, which is what it is for.
 
 Labels identify an alert there. When the verdict of an incident becomes worse, the alert has another name or severity:
@@ -22,11 +22,11 @@ from streaming_app.chunks import chunks
 from streaming_app.notify.http_post import AuthSettings, check_url, post, split_url
 from streaming_app.notify.message import dump_json, format_next, format_value
 from streaming_app.notify.sink import Sink, SinkError
-from streaming_app.section import Duration
-from streaming_app.text import DAY, shorten, utc_iso
+from streaming_app.text import shorten, utc_iso
 
-_RESENDS_AHEAD = 4  # as Prometheus does
-_BATCH_SIZE = 200
+RESEND_SECONDS = 60.0
+_RESENDS_AHEAD = 4  # of Watchdog, as Prometheus does
+_ENDS_AFTER = timedelta(days=7)  # after it was last sent an alert ends there
 _MAX_DETAILS = 10_000  # characters; it passes annotations on to chats and pagers, and keeps them in memory
 
 _Label = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
@@ -39,14 +39,6 @@ class AlertmanagerSettings(AuthSettings):
     type: Literal["alertmanager"]
     urls: Annotated[tuple[_Url, ...], Field(min_length=1)]
     """Every member of an Alertmanager cluster: alerts are sent to all; one that accepts them is enough."""
-    resend: Annotated[Duration, Field(ge=1, le=3600)] = 60.0
-    """How often firing alerts are sent again; Watchdog ends there if it is not sent for four times as long."""
-    ends_after: Annotated[Duration, Field(ge=1)] = 7 * DAY
-    """How long after it was last sent an alert ends there: without the job, or while it is muted here."""
-    labels: Mapping[_Label, str] = {}
-    """Additional labels for every alert, for routing."""
-    generator_url: str | None = None
-    """The target of an alert's link."""
     watchdog: bool = False
     """Whether an alert named Watchdog fires there while this job evaluates alerts, for a receiver that misses it."""
 
@@ -67,29 +59,34 @@ class AlertmanagerSettings(AuthSettings):
 class AlertmanagerSink(Sink):
     """Sends to all members of an Alertmanager cluster.
 
-    The labels are alertname, severity, cluster, group, and the configured ones.
+    The labels are alertname, severity, cluster, group, and those declared for the group.
     """
 
+    at_once = 200
+
     def __init__(
-        self, settings: AlertmanagerSettings, now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
+        self,
+        settings: AlertmanagerSettings,
+        now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+        resend_seconds: float = RESEND_SECONDS,
     ) -> None:
         super().__init__(settings.name)
-        self.resend_seconds: float = settings.resend
+        self.resend_seconds: float = resend_seconds
         self._settings = settings
         self._now = now
         self._started_at = now()
         if settings.watchdog:
-            self.beat_seconds: float | None = settings.resend
+            self.beat_seconds: float | None = resend_seconds
         self._skipped_until: dict[str, float] = {}
 
     def send(self, alert: Problem, event: str) -> None:
         """Send to every member. Raises SinkError if none accepted it."""
-        self._post(self._to_api_alerts(alert, event))
+        self.send_all([alert], event)
 
-    def resend(self, alerts: Sequence[Problem]) -> None:
-        """Send the firing alerts again, in batches."""
-        for batch in chunks(alerts, _BATCH_SIZE):
-            self._post([one for alert in batch for one in self._to_api_alerts(alert, FIRING)])
+    def send_all(self, alerts: Sequence[Problem], event: str) -> None:
+        """Send many alerts, in batches."""
+        for batch in chunks(alerts, self.at_once):
+            self._post([one for alert in batch for one in self._to_api_alerts(alert, event)])
 
     def beat(self, cluster: str, reason: str) -> None:
         """Let the alert Watchdog fire for a while longer. Raises SinkError if no member accepted it."""
@@ -106,17 +103,17 @@ class AlertmanagerSink(Sink):
         ends_at: datetime,
     ) -> dict[str, Any]:
         return {
-            "labels": {**self._settings.labels, **own_labels},
+            "labels": dict(own_labels),
             "annotations": {name: text for name, text in annotations.items() if text},
             "startsAt": utc_iso(starts_at),
             "endsAt": utc_iso(ends_at),
-            "generatorURL": self._settings.generator_url or "",
+            "generatorURL": annotations.get("page_url") or "",
         }
 
     def _to_api_alerts(self, alert: Problem, event: str) -> list[dict[str, Any]]:
         """Return the alert as it is, and the end of what it was before."""
         now = self._now()
-        ends_at = (alert.ended_at or now) if event == RESOLVED else now + timedelta(seconds=self._settings.ends_after)
+        ends_at = (alert.ended_at or now) if event == RESOLVED else now + _ENDS_AFTER
         return [
             *(self._to_api_alert(alert, one, min(now, ends_at)) for one in alert.was if one != alert.identity),
             self._to_api_alert(alert, alert.identity, ends_at),

@@ -52,7 +52,7 @@ def format_summary(alert: Problem, event: str) -> str:
 
 
 def format_next(alert: Problem, event: str) -> str:
-    """Return one line: the next step of who is told; of a problem that is over, why it is."""
+    """Return one line: the next step of who reads it; of a problem that is over, why it is."""
     if event == RESOLVED:
         last = alert.timeline[-1] if alert.timeline else None
         is_of_group = last is not None and last.verdict is not None and last.at == alert.ended_at

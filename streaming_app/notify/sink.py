@@ -14,7 +14,7 @@ from urllib.parse import quote
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 from typing_extensions import Self
 
-from streaming_app.alerts.problem import FIRING, Problem
+from streaming_app.alerts.problem import Problem
 from streaming_app.errors import reason_of
 from streaming_app.notify.message import AlertGroup
 from streaming_app.secret_file import read_secret_file
@@ -41,6 +41,8 @@ class SinkError(Exception):
 class Sink(ABC):
     """A receiver of notifications. It is used by one thread at a time."""
 
+    at_once: int = 1
+    """How many alerts the receiver takes in one request."""
     resend_seconds: float | None = None
     """How often the receiver needs every alert that still fires again; None if once is enough."""
     beat_seconds: float | None = None
@@ -53,10 +55,10 @@ class Sink(ABC):
     def send(self, alert: Problem, event: str) -> None:
         """Send a `firing` or `resolved` notification, and return once the receiver has it. Raises SinkError."""
 
-    def resend(self, alerts: Sequence[Problem]) -> None:
-        """Send alerts that still fire again, every `resend_seconds`. Raises SinkError."""
+    def send_all(self, alerts: Sequence[Problem], event: str) -> None:
+        """Send `at_once` alerts at most, or all that still fire every `resend_seconds`. Raises SinkError."""
         for alert in alerts:
-            self.send(alert, FIRING)
+            self.send(alert, event)
 
     def beat(self, cluster: str, reason: str) -> None:  # noqa: B027 - few receivers notice that nothing comes
         """Tell the receiver that alerts of the cluster are evaluated; `reason` is about the job. Raises SinkError."""

@@ -8,8 +8,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
-from streaming_app.alerts.notification_queue import Attempt
-from streaming_app.alerts.outbox import Backoff, Failure, Outboxes, SinkTraits
+from streaming_app.alerts.outbox import Failure, Grouping, SinkTraits
 from streaming_app.alerts.problem import Problem
 from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.alerts import AlertSettings
@@ -51,13 +50,11 @@ class Rig:
         engine = EngineSettings(
             "prod",
             known.rule_settings_of(),
-            (PAGER,),
+            (SinkTraits(PAGER, Grouping(0, 0)),),
             lag_of_all_groups=self.lag_of_all_groups,
         )
-        outboxes = Outboxes([SinkTraits(PAGER, groups=True)], known.grouping, Backoff())
         stored, support = list(self.table.values()), DescriptionSupport("always")
-        self.engine = AlertEngine(engine, stored, outboxes, support, is_muted=is_muted, verdicts=self.verdicts)
-        self.engine.queue(0)
+        self.engine = AlertEngine(engine, stored, support, is_muted=is_muted, verdicts=self.verdicts)
 
     def step(self, seconds: float, *groups: GroupSnapshot, **observed: Any) -> tuple[Problem, ...]:
         return self.engine.step(Observed({one.group_id: one for one in groups}, **observed), at(seconds))
@@ -76,18 +73,17 @@ class Rig:
 
     def send(self, seconds: float, failure: Failure | None = None) -> None:
         """Let the pager take what is due, and note what it says."""
-        outbox = self.engine.outboxes.by_sink[PAGER]
-        while task := outbox.take(seconds):
-            assert isinstance(task, Attempt)
+        outboxes = self.engine.outboxes
+        while sent := outboxes.take(PAGER, seconds):
             if failure is None:
-                self.received += ((task.event, alert) for alert in task.alerts)
-            self.engine.delivered(outbox.answered(task, failure, at(seconds), seconds).results)
+                self.received += ((sent.event, one) for one in sent.problems)
+            outboxes.answered(PAGER, sent, failure, at(seconds), seconds)
 
     def cycle(self, seconds: float, *groups: GroupSnapshot, **observed: Any) -> None:
         """Do what the job does at each evaluation."""
         self.step(seconds, *groups, **observed)
         self.save()
-        self.engine.queue(seconds)
+        self.engine.publish()
         self.send(seconds)
         self.save()
 

@@ -94,7 +94,7 @@ def test_open_alerts_of_rules_of_0_2_0_that_went_are_resolved_and_pending_ones_a
     sent = (Delivery(PAGER, FIRING, START, 1),)
     fired = make_alert(severity="warning", since=OLD, opened_at=OLD, deliveries=sent)
     pending = replace(fired, group_id="other", opened_at=None, deliveries=())
-    rig = Rig({"group_wait": "0s"})
+    rig = Rig()
     alerts = [
         replace(one, rule=rule, subject=rule, alert_id=f"{rule} {one.group_id}")
         for one in (fired, pending)
@@ -111,9 +111,9 @@ def test_open_alerts_of_rules_of_0_2_0_that_went_are_resolved_and_pending_ones_a
 
 
 def test_a_failed_attempt_is_stored_and_repeated_after_a_pause() -> None:
-    rig = Rig({"group_wait": "0s"})
+    rig = Rig()
     rig.step(0, group("FAILED", -3600))
-    rig.engine.queue(0)
+    rig.engine.publish()
     rig.send(0, Failure("down"))
     rig.save()
     (alert,) = rig.table.values()
@@ -125,10 +125,10 @@ def test_a_failed_attempt_is_stored_and_repeated_after_a_pause() -> None:
 
 
 def test_a_row_that_changed_while_it_was_stored_is_still_unsaved() -> None:
-    rig = Rig({"group_wait": "0s"})
+    rig = Rig()
     rig.step(0, group("FAILED", -3600))
     storing = rig.engine.unsaved
-    rig.engine.queue(0)
+    rig.engine.publish()
     rig.send(0)
     rig.engine.saved(storing)
     (alert,) = rig.engine.unsaved.changed
@@ -138,10 +138,10 @@ def test_a_row_that_changed_while_it_was_stored_is_still_unsaved() -> None:
 KILLS: dict[str, Sequence[Callable[[Rig, float], None]]] = {
     "after step": (),
     "after save": (lambda rig, _: rig.save(),),
-    "after queue": (lambda rig, _: rig.save(), lambda rig, now: rig.engine.queue(now)),
+    "after queue": (lambda rig, _: rig.save(), lambda rig, _: rig.engine.publish()),
     "after all": (
         lambda rig, _: rig.save(),
-        lambda rig, now: rig.engine.queue(now),
+        lambda rig, _: rig.engine.publish(),
         lambda rig, now: rig.send(now),
         lambda rig, _: rig.save(),
     ),
@@ -174,7 +174,7 @@ def test_what_the_brokers_have_not_been_asked_since_a_restart_keeps_its_alert(na
 )
 def test_no_kill_at_any_point_loses_or_doubles_a_notification(steps: list[tuple[str, str, int]]) -> None:
     """The same states, stepped with kills and without, give the same alerts in the table and to the pager."""
-    settings = {"group_wait": "0s", "group_interval": "0s", "rules": {FAILED: {"for": "60s"}}}
+    settings = {"rules": {FAILED: {"for": "60s"}}}
     killed, steady = Rig(settings), Rig(settings)
     state, since = "Stable", -3600.0
     for number, (wanted, kill, idle) in enumerate(steps):
@@ -234,7 +234,7 @@ def test_groups_are_judged_by_records_that_are_read_up_to_now(job: JobStatus | N
 
 
 def test_a_problem_stays_as_it_is_while_records_are_read_late() -> None:
-    rig = Rig({"group_wait": "0s"})
+    rig = Rig()
     rig.cycle(0, group(), job=READ, work=lost("payments"))
     before = rig.engine.problem_with("payments")
     assert before
@@ -268,7 +268,7 @@ def test_what_changed_of_health_while_it_was_stored_is_still_unsaved() -> None:
 
 
 def test_what_is_about_new_groups_with_alerts_is_sent_after_everything_else() -> None:
-    rig = Rig({"group_wait": "0s"})
+    rig = Rig()
     new = [replace(group("FAILED", -3600, name), first_seen_at=at(-age)) for name, age in (("b", 60), ("a", 3600))]
     rig.cycle(0, *new, group("FAILED", -3600, "z"))
     assert [name for _, name in rig.sent] == ["z", "a", "b"]

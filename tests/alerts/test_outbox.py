@@ -1,11 +1,11 @@
 """What a sink is sent, together with what and when, on a clock that the test moves, whatever the sink answers.
 
-The threads that carry it out are tested in `tests/notify/test_dispatcher.py`, all of it in `tests/job/test_alerts.py`.
+The threads that carry it out are tested in `tests/notify/test_sender.py`, all of it in `tests/job/test_alerts.py`.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from itertools import pairwise
@@ -15,16 +15,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.alerts.notification_queue import Attempt, Grouping
-from streaming_app.alerts.outbox import Answer, Backoff, Failure, Outbox, Outboxes, SinkTraits
-from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem
+from streaming_app.alerts.outbox import Backoff, Failure, Grouping, Notification, Outboxes, SinkStatus, SinkTraits
+from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem, with_delivery, without_unknown
 from streaming_app.job_status import FailingSink
 from tests.alerts.examples import make_alert
 
 START = datetime(2026, 11, 26, 3, tzinfo=timezone.utc)
 PLAIN = SinkTraits("chat")
-GROUPED = SinkTraits("chat", groups=True)
 GROUPING = Grouping(group_wait=10, group_interval=60)
+GROUPED = SinkTraits("chat", GROUPING)
+MANY = SinkTraits("chat", at_once=3)
 DOWN, REFUSED = Failure("503"), Failure("401", retry=False)
 RESEND = SinkTraits("chat", resend_seconds=60)
 
@@ -35,47 +35,64 @@ def at(seconds: float) -> datetime:
 
 @dataclass
 class Sending:
-    """An outbox whose sink answers at once, and what it was given: second, what, and the groups of the alerts."""
+    """A sink that answers at once, and what it was given: second, what, and the groups of the alerts."""
 
     traits: SinkTraits = PLAIN
-    grouping: Grouping = field(default_factory=Grouping)
     backoff: Backoff = field(default_factory=Backoff)
+    problems: dict[str, Problem] = field(default_factory=dict)
     given: list[tuple[float, str, tuple[str | None, ...]]] = field(default_factory=list)
     accepted: list[tuple[float, str, str, str]] = field(default_factory=list)
-    answers: list[Answer] = field(default_factory=list)
+    results: list[Delivery] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
     now: float = 0
 
     def __post_init__(self) -> None:
-        self.outbox = Outbox(self.traits, self.grouping, self.backoff)
+        self.outboxes = Outboxes([self.traits], self.backoff, self.problems.values, self.delivered)
+        self.outbox = self.outboxes.by_sink["chat"]
+
+    def delivered(self, results: Sequence[tuple[Problem, Delivery]]) -> None:
+        for one, delivery in results:
+            self.results.append(delivery)
+            self.problems[one.alert_id] = with_delivery(self.problems[one.alert_id], delivery)
 
     def offer(self, second: float, *alerts: Problem) -> None:
+        """Add problems, or change them; what was sent of them before stays sent."""
         self.now = second
-        self.outbox.offer(alerts, second)
+        for alert in alerts:
+            known = self.problems.get(alert.alert_id)
+            self.problems[alert.alert_id] = alert
+            for delivery in known.deliveries if known else ():
+                self.problems[alert.alert_id] = with_delivery(self.problems[alert.alert_id], delivery)
+        self.outbox.wakes_at = second  # its thread looks whenever a problem changes
+
+    def take(self, second: float) -> Notification | None:
+        return self.outboxes.take("chat", second)
+
+    @property
+    def status(self) -> SinkStatus:
+        (status,) = self.outboxes.status()
+        return status
 
     def run(self, second: float, failure: Failure | None = None, poison: str | None = None) -> None:
         """Give the sink all that is due; it accepts nothing with a failure, and never what has the group `poison`."""
         self.now = second
-        while task := self.outbox.take(second):
-            groups = tuple(alert.group_id for alert in task.alerts)
-            what = task.event if isinstance(task, Attempt) else type(task).__name__
-            self.given.append((second, what, groups))
+        while sent := self.take(second):
+            groups = tuple(alert.group_id for alert in sent.problems)
+            self.given.append((second, sent.event if sent.deliveries else "again", groups))
             answer = REFUSED if poison in groups else failure
-            if answer is None and isinstance(task, Attempt):
-                self.accepted += ((second, one.rule, str(one.group_id), task.event) for one in task.alerts)
-            self.answers.append(self.outbox.answered(task, answer, at(second), second))
+            if answer is None and sent.deliveries:
+                self.accepted += ((second, one.rule, str(one.group_id), sent.event) for one in sent.problems)
+            line = self.outboxes.answered("chat", sent, answer, at(second), second)
+            self.lines += [line] if line else []
 
     def run_until(self, second: float, failure: Failure | None = None, poison: str | None = None) -> None:
         """Run whenever the outbox says that it has something, until this time."""
-        while (now := self.outbox.wakes_at()) <= second:
+        while (now := self.outbox.wakes_at) <= second:
             self.run(max(now, self.now), failure, poison)
 
     @property
     def times(self) -> list[float]:
         return [second for second, _, _ in self.given]
-
-    @property
-    def lines(self) -> list[str]:
-        return [answer.line for answer in self.answers if answer.line]
 
 
 def of(group_id: str, **other: Any) -> Problem:
@@ -96,7 +113,7 @@ def of(group_id: str, **other: Any) -> Problem:
 def test_people_get_the_alerts_of_a_rule_together_after_a_wait_and_then_at_intervals(
     offers: list[tuple[Any, ...]], given: list[tuple[float, str]]
 ) -> None:
-    sending = Sending(GROUPED, GROUPING)
+    sending = Sending(GROUPED)
     for second, groups, *rule in offers:
         sending.run_until(second)
         sending.offer(second, *(of(one, rule=rule[0] if rule else "not-ready") for one in groups))
@@ -112,32 +129,38 @@ def test_a_receiver_that_groups_by_itself_gets_each_alert_at_once_and_its_end_af
     assert sending.given.index((0, FIRING, ("a",))) < sending.given.index((0, RESOLVED, ("a",)))
 
 
-def test_while_an_alert_is_sent_a_mute_takes_back_only_others_and_what_comes_waits_for_the_interval() -> None:
-    sending = Sending(GROUPED, GROUPING)
+def test_a_receiver_that_takes_many_alerts_at_once_gets_each_once() -> None:
+    sending = Sending(MANY)
+    sending.offer(0, *map(of, "abcde"))
+    sending.run(0)
+    assert sending.given == [(0, FIRING, ("a", "b", "c")), (0, FIRING, ("d", "e"))]
+
+
+def test_what_comes_while_a_notification_is_sent_waits_for_the_interval() -> None:
+    sending = Sending(GROUPED)
     sending.offer(0, of("a"))
-    task = sending.outbox.take(10)
-    assert task is not None
-    sending.offer(11, of("b"))
-    assert [one.group_id for one in sending.outbox.withdraw(lambda _: True).values()] == ["b"]
-    assert sending.outbox.take(11) is None
-    sending.outbox.answered(task, None, at(12), 12)
-    sending.offer(12, of("b"))
+    assert sending.take(0) is None
+    sent = sending.take(10)
+    assert sent is not None
+    sending.problems["not-ready b"] = of("b")
+    sending.outboxes.answered("chat", sent, None, at(12), 12)
+    sending.take(12)
     sending.run_until(200)
     assert sending.given == [(72, FIRING, ("b",))]
 
 
-@pytest.mark.parametrize("traits", [PLAIN, GROUPED], ids=["alone", "together"])
+@pytest.mark.parametrize("traits", [PLAIN, GROUPED, MANY], ids=["alone", "together", "at once"])
 def test_an_alert_that_a_sink_refuses_keeps_no_other_one_from_being_sent(traits: SinkTraits) -> None:
-    sending = Sending(traits, GROUPING)
+    sending = Sending(traits)
     sending.offer(0, *map(of, "abcdefgh"))
     sending.run_until(200, poison="c")
     assert sorted(group for _, _, group, _ in sending.accepted) == list("abdefgh")
     sending.offer(200, *map(of, "xy"))
     sending.run_until(400, poison="c")
     assert sorted(group for _, _, group, _ in sending.accepted) == list("abdefghxy")
-    assert sending.outbox.status.waiting == 1
+    assert sending.status.waiting == 1
     sending.run_until(1_000)
-    assert sending.outbox.status.waiting == 0
+    assert sending.status.waiting == 0
 
 
 def test_pauses_double_while_a_sink_fails_and_are_short_again_after_it_has_accepted_something() -> None:
@@ -145,7 +168,7 @@ def test_pauses_double_while_a_sink_fails_and_are_short_again_after_it_has_accep
     sending.offer(0, of("a"))
     sending.run_until(40, DOWN)
     assert sending.times == [0, 1, 3, 7, 15, 25, 35]
-    assert sending.outbox.next_at() == sending.outbox.wakes_at() == 45
+    assert sending.outbox.wakes_at == 45
     sending.run(44.9)
     assert sending.times[-1] == 35
     sending.run(45)
@@ -159,7 +182,7 @@ def test_a_sink_that_asks_for_a_longer_pause_gets_it_up_to_an_hour(asked: float 
     sending = Sending()
     sending.offer(0, of("a"))
     sending.run(0, Failure("429", after_seconds=asked))
-    assert sending.outbox.next_at() == pause
+    assert sending.outbox.wakes_at == pause
 
 
 def test_the_operator_reads_one_line_when_a_sink_fails_and_one_when_it_works_again() -> None:
@@ -180,17 +203,16 @@ def test_the_operator_reads_one_line_when_a_sink_fails_and_one_when_it_works_aga
 def test_the_status_has_since_when_a_sink_fails_and_counts_what_it_accepted() -> None:
     sending = Sending()
     sending.offer(0, of("a"), of("b"))
-    assert (sending.outbox.status.waiting, sending.outbox.status.last_success_at) == (2, None)
+    assert (sending.status.waiting, sending.status.last_success_at) == (2, None)
     sending.run(0, DOWN)
     sending.run(1, REFUSED)
-    status = sending.outbox.status
+    status = sending.status
     assert (status.sent, status.failed, status.waiting, status.error) == (0, 2, 2, "401")
     assert status.failing == FailingSink("chat", at(0), "503")
     sending.run_until(1_000)
-    status = sending.outbox.status
+    status = sending.status
     assert (status.sent, status.failed, status.waiting, status.error, status.failing) == (2, 2, 0, None, None)
     assert status.last_success_at == at(sending.times[-1])
-    assert not sending.outbox.has_work
 
 
 def test_the_results_are_the_deliveries_with_their_attempts() -> None:
@@ -199,10 +221,8 @@ def test_the_results_are_the_deliveries_with_their_attempts() -> None:
     sending.offer(0, alert)
     sending.run(0, DOWN)
     sending.run(1)
-    assert [answer.results for answer in sending.answers] == [
-        ((alert.alert_id, Delivery("chat", FIRING, None, 1, "503")),),
-        ((alert.alert_id, Delivery("chat", FIRING, at(1), 2, None)),),
-    ]
+    assert sending.results == [Delivery("chat", FIRING, None, 1, "503"), Delivery("chat", FIRING, at(1), 2, None)]
+    assert sending.problems[alert.alert_id].deliveries == (Delivery("chat", FIRING, at(1), 2, None),)
 
 
 SENT = (Delivery("chat", FIRING, START, 1),)
@@ -217,23 +237,22 @@ def test_what_fires_is_sent_again_at_intervals_until_it_is_resolved() -> None:
     assert sending.given == [
         (0, FIRING, ("a",)),
         (30, FIRING, ("b",)),
-        (60, "Resend", ("a", "b")),
-        (120, "Resend", ("a", "b")),
+        (60, "again", ("a", "b")),
+        (120, "again", ("a", "b")),
     ]
     sending.offer(140, of("a", resolved=True, deliveries=(*SENT, Delivery("chat", RESOLVED))))
     sending.run_until(180)
-    assert sending.given[4:] == [(140, RESOLVED, ("a",)), (180, "Resend", ("b",))]
+    assert sending.given[4:] == [(140, RESOLVED, ("a",)), (180, "again", ("b",))]
     sending.offer(190, of("b", resolved=True, deliveries=(*SENT, Delivery("chat", RESOLVED))))
     sending.run_until(1_000)
     assert sending.given[6:] == [(190, RESOLVED, ("b",))]
-    assert sending.outbox.wakes_at() == math.inf
 
 
 def test_after_a_restart_what_fires_is_sent_again_at_once() -> None:
     sending = Sending(RESEND)
     sending.offer(100, of("a", deliveries=SENT))
     sending.run_until(160)
-    assert sending.given == [(100, "Resend", ("a",)), (160, "Resend", ("a",))]
+    assert sending.given == [(100, "again", ("a",)), (160, "again", ("a",))]
 
 
 @pytest.mark.parametrize(
@@ -241,23 +260,23 @@ def test_after_a_restart_what_fires_is_sent_again_at_once() -> None:
     [
         (GROUPED, None, [(1, FIRING, ("a", "b"))]),
         (GROUPED, DOWN, [(10, FIRING, ("a",))]),
-        (PLAIN, None, []),
+        (PLAIN, None, [(1, FIRING, ("a",)), (1, FIRING, ("b",))]),
     ],
-    ids=["what was held back for others", "nothing at a sink that is down", "the next run sends the rest"],
+    ids=["what was held back for others", "nothing at a sink that is down", "what was never attempted"],
 )
-def test_once_stopped_it_gives_out_only_what_was_held_back_for_others(
+def test_once_it_ends_it_gives_out_only_what_was_never_attempted(
     traits: SinkTraits, failure: Failure | None, given: list[Any]
 ) -> None:
     sending = Sending(traits)
     sending.offer(0, of("a"))
     if failure:
-        sending.run(10, failure)
+        sending.run_until(10, failure)
     sending.offer(0, of("b"))
-    sending.outbox.stop()
-    assert sending.outbox.is_done is (given == [] or failure is not None)
+    sending.outbox.is_ending = True
+    sending.outbox.release()
     sending.run(100 if failure else 1)
     assert sending.given == given
-    assert sending.outbox.is_done
+    assert sending.take(10_000) is None
 
 
 MUTED_THEN_RESOLVED = [
@@ -272,14 +291,9 @@ MUTED_THEN_RESOLVED = [
 def test_what_is_resolved_in_a_mute_is_resolved_where_it_is_known(
     fired: tuple[Delivery, ...], left: tuple[str, ...]
 ) -> None:
-    outboxes = Outboxes([SinkTraits("chat")], Grouping(), Backoff())
     alert = of("a", resolved=True, deliveries=(*fired, Delivery("chat", RESOLVED), Delivery("mail", RESOLVED)))
-    (settled,) = outboxes.settle([alert], lambda _: True)
-    assert [(one.sink, one.event) for one in settled.deliveries] == [("chat", event) for event in left]
-    for untouched in (outboxes.settle([alert], lambda _: False), outboxes.settle([alert], None)):
-        assert untouched == (alert,)
-    firing = of("a", deliveries=fired)
-    assert outboxes.settle([firing], lambda _: True) == (firing,)
+    left_over = without_unknown(alert).deliveries
+    assert [(one.sink, one.event) for one in left_over] == [("chat", event) for event in left]
 
 
 _ANSWERS = st.sampled_from([None, None, DOWN, REFUSED, Failure("429", after_seconds=90)])
@@ -295,11 +309,11 @@ _STEPS = st.lists(
 )
 
 
-@given(_STEPS, st.sampled_from([PLAIN, GROUPED, RESEND]))
+@given(_STEPS, st.sampled_from([PLAIN, GROUPED, MANY, RESEND]))
 def test_whatever_a_sink_answers_it_accepts_each_notification_once_and_the_end_after_the_begin(
     steps: list[tuple[float, str, str, bool, Failure | None]], traits: SinkTraits
 ) -> None:
-    sending, offered, second = Sending(traits, GROUPING), dict[tuple[str, str], Problem](), 0.0
+    sending, offered, second = Sending(traits), dict[tuple[str, str], Problem](), 0.0
     for pause, group, rule, resolved, answer in steps:
         second += pause
         before = offered.get((rule, group))
@@ -317,7 +331,7 @@ def test_whatever_a_sink_answers_it_accepts_each_notification_once_and_the_end_a
     assert sorted(accepted) == sorted(expected)
     for rule, group, event in expected:
         assert event == FIRING or accepted.index((rule, group, FIRING)) < accepted.index((rule, group, RESOLVED))
-    assert (sending.outbox.status.waiting, sending.outbox.status.sent) == (0, len(expected))
+    assert (sending.status.waiting, sending.status.sent) == (0, len(expected))
     if traits is GROUPED and REFUSED not in {one[-1] for one in steps}:
         for key in {(rule, event) for rule, _, event in accepted}:
             times = sorted({at for at, rule, _, event in sending.accepted if (rule, event) == key})

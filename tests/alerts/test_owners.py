@@ -20,9 +20,6 @@ def healthy(group_id: str) -> GroupSnapshot:
     return replace(healthy_group(OLD), group_id=group_id)
 
 
-AT_ONCE = {"group_wait": "0s", "group_interval": "0s"}
-
-
 def alerts(rig: Rig, team: str, event: str = FIRING) -> list[Problem]:
     """Return what the pager was told of the groups of a team, whose ids begin with its name."""
     return [alert for kind, alert in rig.received if kind == event and str(alert.group_id).startswith(team)]
@@ -37,7 +34,7 @@ def texts(alerts: Iterator[Problem] | list[Problem]) -> str:
 
 
 def test_three_topics_deleted_under_six_groups_of_two_teams_reach_each_owner_about_its_groups_only() -> None:
-    rig = Rig(AT_ONCE)
+    rig = Rig()
     pairs = [(f"pay-{topic}", f"shop-{topic}", topic) for topic in ("a", "b", "c")]
     rig.cycle(0, *(not_ready(name, topic) for pay, shop, topic in pairs for name in (pay, shop)), work={})
     assert groups(rig, "pay-") == ["pay-a", "pay-b", "pay-c"]
@@ -52,7 +49,7 @@ def test_three_topics_deleted_under_six_groups_of_two_teams_reach_each_owner_abo
 
 
 def test_a_group_that_is_mended_is_resolved_for_its_owner_though_others_with_its_cause_are_not() -> None:
-    rig = Rig(AT_ONCE)
+    rig = Rig()
     broken = [not_ready("pay-a", "a"), not_ready("shop-a", "a")]
     rig.cycle(0, *broken, work={})
     rig.cycle(60, healthy("pay-a"), broken[1], work={})
@@ -62,7 +59,7 @@ def test_a_group_that_is_mended_is_resolved_for_its_owner_though_others_with_its
 def test_members_with_an_older_topology_are_one_alert_though_the_broker_asks_none_for_a_description() -> None:
     stale = replace(healthy("g"), stale_member_count=2, stale_members_since=OLD, solicitable=False)
     stale = replace(stale, description_status="STALE", description_since=OLD, description_stale_since=OLD)
-    rig = Rig(AT_ONCE)
+    rig = Rig()
     rig.cycle(0, stale)
     assert rig.open_rules() == {"StreamsGroupMembersStale"}
     rig.cycle(80, replace(stale, stale_member_count=0, updated_at=at(80)))

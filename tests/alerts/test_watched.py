@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 
 from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
 from streaming_app.alerts.evaluate import evaluate
-from streaming_app.alerts.notification_queue import Grouping
-from streaming_app.alerts.outbox import Backoff, Outboxes
 from streaming_app.alerts.rule import EvaluationContext
 from streaming_app.alerts.survey import DescriptionSupport, survey_cluster
 from streaming_app.alerts.watched import WatchedGroups
@@ -97,8 +95,7 @@ class Counted(dict[str, GroupSnapshot]):
 
 @pytest.mark.parametrize("status", ["CURRENT", "NEVER_STORED"])
 def test_a_step_looks_at_no_group_that_has_not_changed(status: str) -> None:
-    outboxes = Outboxes((), Grouping(), Backoff())
-    engine = AlertEngine(EngineSettings("c", settings_of), (), outboxes, DescriptionSupport("never"))
+    engine = AlertEngine(EngineSettings("c", settings_of), (), DescriptionSupport("never"))
     groups = Counted(
         (name, replace(healthy_group(OLD), group_id=name, description_status=status))
         for name in (f"app-{n}" for n in range(1_000))

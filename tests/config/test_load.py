@@ -37,19 +37,17 @@ _SINKS = [
         "name": "file",
         "timeout": 10.0,
         "urls": ["http://h"],
-        "resend": 60.0,
-        "ends_after": 604_800.0,
         "watchdog": False,
     }
 ]
 
 SECONDS = """
-    alerts.interval alerts.group_wait alerts.group_interval
+    alerts.interval
     alerts.rules.StreamsGroupDescriptionFailed.for offsets.trigger self_check.interval lag.interval
     lag.history_interval lag.history_days task_copies.interval broker_facts.interval descriptions.interval
 """
 COUNTS = """
-    alerts.max_new_groups alerts.max_groups_per_notification metrics.max_groups metrics.max_lag_series
+    metrics.max_groups metrics.max_lag_series
     group_budget.members group_budget.tasks group_budget.bytes group_budget.topology_bytes group_budget.events
     group_budget.steps lag.allowed
 """
@@ -163,13 +161,13 @@ def test_precedence_is_flags_environment_file_default(
 def test_a_variable_of_one_key_does_not_change_other_keys_of_its_section(
     write: Callable[[Any], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = write({"alerts": {"interval": 7, "group_wait": 8}, "conf": {"a": 1, "b": True}})
+    file = write({"alerts": {"interval": 7, "descriptions": "always"}, "conf": {"a": 1, "b": True}})
     monkeypatch.setenv("STREAMS_GROUPS_ALERTS__INTERVAL", "9s")
     monkeypatch.setenv("STREAMS_GROUPS_CONF", '{"a": "2"}')
 
     settings = load(file, {"conf": {"c": "3"}}).settings
 
-    assert (settings.alerts.interval, settings.alerts.group_wait) == (9, 8)
+    assert (settings.alerts.interval, settings.alerts.descriptions) == (9, "always")
     assert settings.conf == {"a": "2", "b": "true", "c": "3"}
 
 

@@ -18,7 +18,7 @@ from operator import attrgetter
 from typing import Any
 
 from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
-from streaming_app.alerts.outbox import Backoff, Outboxes, SinkTraits
+from streaming_app.alerts.outbox import Grouping, SinkTraits
 from streaming_app.alerts.problem import FIRING, HEALTH, Problem
 from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.alerts import AlertSettings
@@ -102,12 +102,14 @@ class _Job:
         self._descriptions = DescriptionSupport(settings.descriptions)
         self._histories = GroupHistories(WINDOW)
         self._snapshots: dict[str, CorrectedSnapshot] = {}
-        outboxes = Outboxes([SinkTraits(_PAGER, groups=True)], settings.grouping, Backoff())
         engine = EngineSettings(
-            "default", self._rule_settings_of, (_PAGER,), running_hours_of=hours_of, successors=settings.successors
+            "default",
+            self._rule_settings_of,
+            (SinkTraits(_PAGER, Grouping()),),
+            running_hours_of=hours_of,
+            successors=settings.successors,
         )
-        stored = tables.problems.values()
-        self.engine = AlertEngine(engine, stored, outboxes, self._descriptions, verdicts=tables.verdicts)
+        self.engine = AlertEngine(engine, tables.problems.values(), self._descriptions, verdicts=tables.verdicts)
         self._plugin_read_at = -_READ_PLUGIN
         self._is_new = True
         self._copies: dict[str, GroupCopies] = {}
@@ -160,7 +162,7 @@ class _Job:
     def next_answers(self) -> Iterator[float]:
         """Yield when the brokers next say something of plugins, copies and the ends of logs, and something is sent."""
         yield self._plugin_read_at + _READ_PLUGIN
-        yield self.engine.outboxes.by_sink[_PAGER].wakes_at()
+        yield self.engine.outboxes.by_sink[_PAGER].wakes_at
         yield self._copies_read_at + STEP  # an alert's time is that of its finding once this is past
         if self._copies_read < len(self._simulation.copies):
             yield self._simulation.copies[self._copies_read][0]
@@ -247,14 +249,14 @@ class _Job:
         changed = self.engine.step(observed, now)
         self._tables.rules |= {alert.rule for alert in changed if alert.opened_at is not None}
         self._save()
-        self.engine.queue(at)
+        self.engine.publish()
         self.send(now, at)
 
     def send(self, now: datetime, at: float) -> None:
         """Send what is due; the pager accepts everything."""
-        outbox, before = self.engine.outboxes.by_sink[_PAGER], self._tables.messages
-        while task := outbox.take(at):
-            self.engine.delivered(outbox.answered(task, None, now, at).results)
+        outboxes, before = self.engine.outboxes, self._tables.messages
+        while sent := outboxes.take(_PAGER, at):
+            outboxes.answered(_PAGER, sent, None, now, at)
             self._tables.messages += 1
         if self._tables.messages > before:
             self._save()

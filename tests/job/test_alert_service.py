@@ -13,8 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from streaming_app.alerts.engine import EngineSettings
-from streaming_app.alerts.notification_queue import Grouping
-from streaming_app.alerts.outbox import Backoff
+from streaming_app.alerts.outbox import Backoff, Grouping
 from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem
 from streaming_app.alerts.rule import RuleSettings
 from streaming_app.alerts.survey import DescriptionSupport
@@ -97,8 +96,7 @@ class Harness:
         return self.sinks[0]
 
     def start(self) -> None:
-        names = tuple(sink.name for sink in self.sinks)
-        engine = EngineSettings("default", lambda _group: self.settings, names, labels_of=lambda _group: self.labels)
+        engine = EngineSettings("default", lambda _group: self.settings, labels_of=lambda _group: self.labels)
         groups: Any = self.groups
         self.service = AlertService(
             AlertConfig(engine, 0.05, 30, self.grouping, Backoff(0.01, 0.05)),

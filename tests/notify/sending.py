@@ -1,16 +1,14 @@
-"""A dispatcher as the job has one, without the engine: alerts are offered by hand."""
+"""A sender as the job has one, without the engine: problems are offered by hand."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from typing_extensions import Self
 
-from streaming_app.alerts.notification_queue import Grouping
-from streaming_app.alerts.outbox import Backoff, Outboxes, Results
-from streaming_app.alerts.problem import Delivery, Problem
-from streaming_app.notify.dispatcher import Dispatcher, jittered, traits_of
+from streaming_app.alerts.outbox import Backoff, Grouping, Outboxes
+from streaming_app.alerts.problem import Delivery, Problem, with_delivery
+from streaming_app.notify.sender import Sender, jittered, traits_of
 from streaming_app.notify.sink import Sink
 
 PATIENT = 600.0
@@ -18,22 +16,30 @@ PATIENT = 600.0
 _OFTEN = Backoff(first_seconds=0.01, max_seconds=0.05)
 
 
-class Sending(Dispatcher):
+class Sending(Sender):
     """It starts with these sinks, tries often, and keeps what it reports; a context manager that closes it."""
 
     def __init__(self, *sinks: Sink, grouping: Grouping | None = None) -> None:
+        self.problems: dict[str, Problem] = {}
         self.deliveries: list[tuple[str, Delivery]] = []
         self.lines: list[str] = []
-        grouping = grouping or Grouping()
-        outboxes = Outboxes(map(traits_of, sinks), grouping, jittered(_OFTEN))
-        super().__init__(sinks, outboxes, self.delivered, self.lines.append, max_named=grouping.max_named)
+        traits = [traits_of(sink, grouping or Grouping()) for sink in sinks]
+        outboxes = Outboxes(traits, jittered(_OFTEN), self.problems.values, self.delivered)
+        super().__init__(sinks, outboxes, report=self.lines.append)
 
-    def delivered(self, results: Results) -> None:
-        self.deliveries += results
+    def delivered(self, results: Sequence[tuple[Problem, Delivery]]) -> None:
+        for one, delivery in results:
+            self.deliveries.append((one.alert_id, delivery))
+            self.problems[one.alert_id] = with_delivery(self.problems[one.alert_id], delivery)
 
     def offer(self, *alerts: Problem) -> None:
-        with self.changing() as outboxes:
-            outboxes.offer(alerts, None, time.monotonic())
+        """Add problems, or change them; what was sent of them before stays sent."""
+        with self.changing():
+            for alert in alerts:
+                known = self.problems.get(alert.alert_id)
+                self.problems[alert.alert_id] = alert
+                for delivery in known.deliveries if known else ():
+                    self.problems[alert.alert_id] = with_delivery(self.problems[alert.alert_id], delivery)
 
     def send(self, alerts: Iterable[Problem]) -> None:
         """Offer these, and return once everything is sent."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.alerts.notification_queue import Attempt, Grouping
 from streaming_app.alerts.outbox import Backoff, Failure, Outboxes, SinkTraits
-from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem
+from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem, with_delivery, without_unknown
 from streaming_app.config.running_hours import GroupTimesSettings, NamedIntervals, make_times_of
 from streaming_app.errors import WarehouseError
 from streaming_app.notify.mutes import ActiveMutes, Mute, MuteStore, new_mute
@@ -38,8 +38,17 @@ class Muted:
 
     def start(self, *, resend: float | None = None) -> None:
         """Start with nothing that is due, as after a restart."""
+        self.problems, self.mutes = dict[str, Problem](), self.active()
         sink = SinkTraits("page", resend_seconds=resend)
-        self.outboxes, self.mutes = Outboxes([sink], Grouping(0, 0), Backoff()), self.active()
+        self.outboxes = Outboxes([sink], Backoff(), self.to_send, self.delivered)
+
+    def to_send(self) -> list[Problem]:
+        is_muted = self.mutes.is_muted if self.mutes.refresh() else None
+        return [one for one in self.problems.values() if not (is_muted and is_muted(one))]
+
+    def delivered(self, results: Sequence[tuple[Problem, Delivery]]) -> None:
+        for one, delivery in results:
+            self.problems[one.alert_id] = with_delivery(self.problems[one.alert_id], delivery)
 
     def add(self, pattern: str = "pay.*", duration: str = "1h", now: datetime | None = None) -> Mute:
         mute = new_mute(pattern=pattern, duration=duration, reason="deployment", created_by="me", now=now or self.now)
@@ -56,16 +65,16 @@ class Muted:
         return self.warehouse / "_jobs" / "prod.silences"
 
     def offer(self, *alerts: Problem, failure: Failure | None = None) -> tuple[Problem, ...]:
-        """Do what the evaluator does at each evaluation, and give the sink what is due; return what is stored."""
-        is_muted = self.mutes.is_muted if self.mutes.refresh() else None
-        settled = self.outboxes.settle(alerts, is_muted)
-        second, outbox = (self.now - NOW).total_seconds(), self.outboxes.by_sink["page"]
-        self.outboxes.offer(settled, is_muted, second)
-        while task := outbox.take(second):
+        """Do what the job does at each evaluation, and give the sink what is due; return what is stored."""
+        is_muted = self.mutes.is_muted if self.mutes.refresh() else lambda _: False
+        settled = tuple(without_unknown(one) if one.ended_at and is_muted(one) else one for one in alerts)
+        self.problems |= {one.alert_id: one for one in settled}
+        second = (self.now - NOW).total_seconds()
+        while sent := self.outboxes.take("page", second):
             if failure is None:
-                what = task.event if isinstance(task, Attempt) else "again"
-                self.sent += ((alert.group_id, what) for alert in task.alerts)
-            outbox.answered(task, failure, self.now, second)
+                what = sent.event if sent.deliveries else "again"
+                self.sent += ((alert.group_id, what) for alert in sent.problems)
+            self.outboxes.answered("page", sent, failure, self.now, second)
         return settled
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streaming_app.alerts.problem import FIRING, RESOLVED, Line
-from streaming_app.notify.alertmanager import AlertmanagerSettings
+from streaming_app.notify.alertmanager import AlertmanagerSettings, AlertmanagerSink
 from tests.alerts.examples import make_alert
 from tests.notify.sending import Sending
 from tests.support.receivers import Alertmanager, HttpReceiver, start_alertmanager
@@ -28,16 +29,20 @@ def notifications(receiver: HttpReceiver) -> list[tuple[str, str]]:
     return [(alert["status"], alert["labels"]["group"]) for body in receiver.bodies for alert in body["alerts"]]
 
 
-def test_the_watchdog_fires_until_the_heartbeats_end(alertmanager: Alertmanager) -> None:
-    settings = AlertmanagerSettings(
-        type="alertmanager", urls=(alertmanager.url,), resend=1, watchdog=True, labels={"team": "a"}
+def often(alertmanager: Alertmanager, **settings: Any) -> AlertmanagerSink:
+    """Return a sink that sends again each second."""
+    return AlertmanagerSink(
+        AlertmanagerSettings(type="alertmanager", urls=(alertmanager.url,), **settings), resend_seconds=1
     )
-    sink = settings.sink()
+
+
+def test_the_watchdog_fires_until_the_heartbeats_end(alertmanager: Alertmanager) -> None:
+    sink = often(alertmanager, watchdog=True)
     assert sink.beat_seconds == 1
     sink.beat("prod", "caught up")
     assert wait_until(lambda: bool(alertmanager.alerts()))
     [active] = alertmanager.alerts()
-    assert active["labels"] == {"alertname": "Watchdog", "severity": "none", "cluster": "prod", "team": "a"}
+    assert active["labels"] == {"alertname": "Watchdog", "severity": "none", "cluster": "prod"}
     assert active["annotations"] == {
         "summary": "streams-groups evaluates alerts as long as this fires; the job: caught up"
     }
@@ -47,9 +52,8 @@ def test_the_watchdog_fires_until_the_heartbeats_end(alertmanager: Alertmanager)
 def test_an_alert_stays_active_also_after_the_death_of_the_job_until_the_next_run_resolves_it(
     alertmanager: Alertmanager, receiver: HttpReceiver
 ) -> None:
-    settings = AlertmanagerSettings(type="alertmanager", urls=(alertmanager.url,), resend=1)
     opened = now()
-    with Sending(settings.sink()) as before:
+    with Sending(often(alertmanager)) as before:
         before.offer(make_alert("alertmanager", opened_at=opened))
         assert wait_until(lambda: bool(alertmanager.alerts()))
         [active] = alertmanager.alerts()
@@ -58,7 +62,7 @@ def test_an_alert_stays_active_also_after_the_death_of_the_job_until_the_next_ru
         assert wait_until(lambda: alertmanager.alerts()[0]["endsAt"] > active["endsAt"])  # it was sent again
     [one] = alertmanager.alerts()
     assert datetime.fromisoformat(one["endsAt"].replace("Z", "+00:00")) > now() + timedelta(days=6)  # by itself
-    with Sending(settings.sink()) as after:
+    with Sending(often(alertmanager)) as after:
         after.offer(make_alert("alertmanager", opened_at=opened, ended_at=now(), resolved=True))
         assert wait_until(lambda: notifications(receiver) == [("firing", "payments"), ("resolved", "payments")])
         assert alertmanager.alerts() == []
@@ -69,19 +73,18 @@ def test_an_alert_stays_active_also_after_the_death_of_the_job_until_the_next_ru
 def test_an_alert_that_becomes_worse_takes_the_place_of_what_it_was_also_after_a_restart(
     alertmanager: Alertmanager, receiver: HttpReceiver
 ) -> None:
-    settings = AlertmanagerSettings(type="alertmanager", urls=(alertmanager.url,), resend=1)
     late = replace(make_alert("alertmanager", opened_at=now()), rule="StreamsGroupBehind", severity="warning")
-    settings.sink().send(late, FIRING)
+    often(alertmanager).send(late, FIRING)
     assert wait_until(lambda: notifications(receiver) == [("firing", "payments")])
     begin = Line(late.since, "Behind", late.rule, late.severity, "slow")
     down = replace(late, rule="StreamsGroupDown", severity="critical", timeline=(begin,))
-    settings.sink().resend([down])  # of another run
+    often(alertmanager).send_all([down], FIRING)  # of another run
     assert wait_until(lambda: [one["labels"]["alertname"] for one in alertmanager.alerts()] == ["StreamsGroupDown"])
     assert wait_until(lambda: len(notifications(receiver)) == 3), receiver.bodies
-    settings.sink().resend([down])
+    often(alertmanager).send_all([down], FIRING)
     for resolved in (False, True):  # of another alert, which is sent at the end of its group interval: after `down`
         last = make_alert(group_id="last", opened_at=now(), ended_at=now() if resolved else None, resolved=resolved)
-        settings.sink().send(last, RESOLVED if resolved else FIRING)
+        often(alertmanager).send(last, RESOLVED if resolved else FIRING)
         assert wait_until(lambda: (("firing", "resolved")[resolved], "last") in notifications(receiver))  # noqa: B023
     heard = [one for body in receiver.bodies for one in body["alerts"] if one["labels"]["group"] != "last"]
     sent = sorted((one["status"], one["labels"]["alertname"]) for one in heard)

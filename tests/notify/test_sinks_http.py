@@ -8,6 +8,7 @@ import shlex
 import socket
 import ssl
 import subprocess
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -233,15 +234,14 @@ def test_alertmanager_gets_labels_annotations_and_an_end_in_the_future(receiver:
     settings = AlertmanagerSettings(
         type="alertmanager",
         urls=(receiver.url,),
-        resend="30s",
-        labels={"team": "payments", "severity": "no"},
         runbook_url="https://wiki#{rule}",
-        generator_url="https://us",
+        page_url="https://us/{group}",
     )
     manager, alert = AlertmanagerSink(settings, lambda: NOW), make_alert(resolved=True)
+    alert = replace(alert, labels={"team": "payments", "severity": "no"})
     manager.send(alert, FIRING)
     manager.send(alert, RESOLVED)
-    manager.resend([make_alert(group_id=str(number)) for number in range(201)])
+    manager.send_all([make_alert(group_id=str(number)) for number in range(201)], FIRING)
     [fired], [resolved], *resent = receiver.bodies
     assert fired == {
         "labels": {
@@ -256,10 +256,11 @@ def test_alertmanager_gets_labels_annotations_and_an_end_in_the_future(receiver:
             "description": "Next: streams-groups alerts --cluster prod, and the runbook of not-ready",
             "details": "missing_topics: card-transactions\nstate: NotReady",
             "runbook_url": "https://wiki#not-ready",
+            "page_url": "https://us/payments",
         },
         "startsAt": "2026-11-21T03:17:05.765Z",
         "endsAt": "2026-11-28T04:00:00.000Z",
-        "generatorURL": "https://us",
+        "generatorURL": "https://us/payments",
     }
     assert resolved == {**fired, "endsAt": "2026-11-21T03:21:05.765Z"}
     assert [len(batch) for batch in resent] == [200, 1]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from streaming_app.alerts.notification_queue import Grouping
-from streaming_app.alerts.outbox import Results
-from streaming_app.alerts.problem import Problem
+from streaming_app.alerts.outbox import Grouping
+from streaming_app.alerts.problem import Delivery, Problem
 from streaming_app.notify.message import AlertGroup
 from streaming_app.notify.sink import Sink, TextSink
 from streaming_app.notify.webhook import WebhookSettings
@@ -41,18 +42,18 @@ def hook(url: str, name: str) -> Sink:
 def test_a_receiver_that_was_down_gets_everything_when_it_is_up_again() -> None:
     with reserve_port() as place:
         url = f"http://127.0.0.1:{place.getsockname()[1]}"
-        with Sending(hook(url, "hook")) as dispatcher:
-            dispatcher.offer(*(make_alert("hook", group_id=str(number)) for number in range(20)))
-            assert wait_until(lambda: dispatcher.status()[0].failed >= 5)
-            [status] = dispatcher.status()
+        with Sending(hook(url, "hook")) as sender:
+            sender.offer(*(make_alert("hook", group_id=str(number)) for number in range(20)))
+            assert wait_until(lambda: sender.status()[0].failed >= 5)
+            [status] = sender.status()
             assert (status.sent, status.waiting) == (0, 20)
             assert status.error == f"{url} cannot be reached: Connection refused"
             with HttpReceiver(at=place) as restarted:
-                assert dispatcher.flush(PATIENT)
+                assert sender.flush(PATIENT)
                 ids = [request.headers["webhook-id"] for request in restarted.requests]
             assert len(ids) == len(set(ids)) == 20
-            assert dispatcher.status()[0].error is None
-    assert dispatcher.lines == [
+            assert sender.status()[0].error is None
+    assert sender.lines == [
         f"Alerts cannot be sent to hook: {status.error}. Retrying.",
         "Alerts are sent to hook again.",
     ]
@@ -61,16 +62,16 @@ def test_a_receiver_that_was_down_gets_everything_when_it_is_up_again() -> None:
 def test_a_sink_that_hangs_does_not_delay_other_sinks_or_the_shutdown(receiver: HttpReceiver) -> None:
     with HttpReceiver() as stuck:
         stuck.default = Response(hold=True)
-        dispatcher = Sending(hook(stuck.url, "stuck"), hook(receiver.url, "fine"))
-        dispatcher.offer(make_alert("stuck", "fine"))
+        sender = Sending(hook(stuck.url, "stuck"), hook(receiver.url, "fine"))
+        sender.offer(make_alert("stuck", "fine"))
         assert wait_until(lambda: bool(stuck.requests))
-        assert wait_until(lambda: [one.sink for _, one in dispatcher.deliveries] == ["fine"])
-        assert not dispatcher.flush(0.05)
-        dispatcher.close(0.05)
+        assert wait_until(lambda: [one.sink for _, one in sender.deliveries] == ["fine"])
+        assert not sender.flush(0.05)
+        sender.close(0.05)
         assert "alerts-stuck" in thread_names()  # abandoned, not waited for
     assert wait_until(lambda: "alerts-stuck" not in thread_names())
-    assert [one.sink for _, one in dispatcher.deliveries] == ["fine"]
-    assert dispatcher.lines == []
+    assert [one.sink for _, one in sender.deliveries] == ["fine"]
+    assert sender.lines == []
 
 
 def test_bugs_in_a_sink_or_the_caller_stop_nothing_and_reveal_no_secret(caplog: pytest.LogCaptureFixture) -> None:
@@ -78,22 +79,22 @@ def test_bugs_in_a_sink_or_the_caller_stop_nothing_and_reveal_no_secret(caplog: 
     chat = Chat(RuntimeError(secret))
 
     class Failing(Sending):
-        def delivered(self, results: Results) -> None:
-            del results
+        def delivered(self, results: Sequence[tuple[Problem, Delivery]]) -> None:
+            super().delivered(results)
             raise ValueError(secret)
 
-    with Failing(chat, grouping=Grouping(0, 0)) as dispatcher:
-        dispatcher.send([make_alert("chat")])
+    with Failing(chat, grouping=Grouping(0, 0)) as sender:
+        sender.send([make_alert("chat")])
     assert chat.sent == [["payments"]]
     assert "RuntimeError" in caplog.text
     assert "ValueError" in caplog.text
-    assert secret not in caplog.text + str(dispatcher.lines)
+    assert secret not in caplog.text + str(sender.lines)
 
 
 def test_closing_sends_what_only_waits_for_others() -> None:
     chat = Chat()
-    dispatcher = Sending(chat, grouping=Grouping(group_wait=3600, group_interval=3600))
-    dispatcher.offer(*(make_alert("chat", group_id=group) for group in "abc"))
-    dispatcher.close(PATIENT)
+    sender = Sending(chat, grouping=Grouping(group_wait=3600, group_interval=3600))
+    sender.offer(*(make_alert("chat", group_id=group) for group in "abc"))
+    sender.close(PATIENT)
     assert chat.sent == [["a", "b", "c"]]
     assert "alerts-chat" not in thread_names()

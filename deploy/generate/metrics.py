@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from streaming_app.config.sections import MAX_GROUPS, MAX_LAG_SERIES
+from streaming_app.config.sections import MAX_GROUPS
 from streaming_app.metrics.group_metrics import GROUP_METRICS, LABELS_METRIC
 from streaming_app.metrics.job_metrics import JOB_METRICS
-from streaming_app.metrics.lag_metrics import LAG_METRICS
+from streaming_app.metrics.lag_metrics import LAG_METRICS, MAX_LAG_SERIES
 from streaming_app.metrics.metric import Metric
 
 _INTRODUCTION = f"""\
@@ -42,7 +42,7 @@ leaves the state.
 _LAG = f"""\
 Groups of any type that match `metrics.groups`. A value that is not known is absent, never -1. `metrics.lag_by` names
 what has series (`group` and `topic` by default, `partition` on request), and of each metric at most
-{MAX_LAG_SERIES:,} series are served (`metrics.max_lag_series`), those of the oldest groups.
+{MAX_LAG_SERIES:,} series are served, those of the oldest groups.
 `streams-groups lag --by process` sums it by process, and so for subtopology, task and host; so can SQL over the table
 `lag`.
 `streams_groups_input_timestamp_seconds` is the time at which each broker last returned its end offsets.

@@ -17,7 +17,6 @@ from streaming_app.regex import compiled
 from streaming_app.section import Address, Days, Duration, PatternText, PositiveDuration, Section
 
 MAX_GROUPS = 1_000
-MAX_LAG_SERIES = 10_000
 
 LagSubject = Literal["group", "topic", "partition"]
 _Offsets = Annotated[int, Field(ge=0)]
@@ -48,8 +47,6 @@ class LagSettings(Section):
     """Whether the job asks the brokers for the ends of the logs, and writes the lag."""
     interval: PositiveDuration = 30.0
     """Time between two passes."""
-    history_interval: PositiveDuration = 60.0
-    """Minimum time between two rows of `lag_history` for a partition."""
     history_days: Days = 7.0
     """How many days `lag_history` is kept."""
     allowed: _Offsets = 0
@@ -76,18 +73,14 @@ class TaskCopiesSettings(Section):
     """The section `task_copies`."""
 
     enabled: bool = True
-    """Whether the running job asks the brokers for the copies of tasks; never with `--once`."""
-    interval: PositiveDuration = 60.0
-    """Time between two passes. Clients report their offsets every `task.offset.interval.ms`, by default 60 s."""
+    """Whether the running job asks the brokers for the copies of tasks each minute; never with `--once`."""
 
 
 class BrokerFactsSettings(Section):
     """The section `broker_facts`."""
 
     enabled: bool = True
-    """Whether the running job asks the brokers for what explains lag and is not in the log; never with `--once`."""
-    interval: PositiveDuration = 60.0
-    """Time between two passes."""
+    """Whether the running job asks the brokers each minute for what the log does not have; never with `--once`."""
 
 
 class DescriptionsSettings(Section):
@@ -95,8 +88,6 @@ class DescriptionsSettings(Section):
 
     enabled: bool = True
     """Whether the running job fetches the stored topology descriptions; never with `--once`."""
-    interval: PositiveDuration = 60.0
-    """Time between two passes, each of at most 60 groups."""
 
 
 _Count = Annotated[int, Field(ge=1)]
@@ -108,9 +99,6 @@ class GroupBudgetSettings(Section):
     members: _Count = DEFAULT.members
     tasks: _Count = DEFAULT.tasks
     bytes: _Count = DEFAULT.bytes
-    topology_bytes: _Count = DEFAULT.topology_bytes
-    events: _Count = DEFAULT.events
-    steps: _Count = DEFAULT.steps
 
     def budget(self) -> Budget:
         """Return it as the fold takes it."""
@@ -130,8 +118,6 @@ class MetricsSettings(Section):
     """Maximum number of groups with series of their own: those known the longest, and a tenth for new ones."""
     lag_by: tuple[LagSubject, ...] = ("group", "topic")
     """What has series of its lag."""
-    max_lag_series: Annotated[int, Field(ge=0)] = MAX_LAG_SERIES
-    """Maximum number of series of each kind of lag: the largest of each group first, new groups last."""
 
 
 class PageSettings(Section):

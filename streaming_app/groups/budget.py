@@ -31,18 +31,22 @@ class OverBudgetError(Exception):
 
 @dataclass(frozen=True)
 class Budget:
-    """The budget of one group; the fields are the keys of the section `group_budget`."""
+    """The budget of one group; `members`, `tasks` and `bytes` are the keys of the section `group_budget`."""
 
     members: int = 10_000
     tasks: int = 200_000
     """Of all members, for each of current, target and pending."""
     bytes: int = 4 << 20
-    """Of text of members: ids, hosts, tasks and client tags."""
-    topology_bytes: int = 2 << 20
+    """Of text of members: ids, hosts, tasks and client tags. A topology may have half of it."""
     events: int = 100_000
     """Of one batch; their text may have 8 times `bytes`."""
     steps: int = 5_000_000
     """Of one batch: records, and members looked at because of them. A group that needs more is set aside."""
+
+    @property
+    def topology_bytes(self) -> int:
+        """Bytes of text of the topology."""
+        return self.bytes // 2
 
     @property
     def event_bytes(self) -> int:
@@ -76,7 +80,8 @@ def check_size(group: Group, budget: Budget) -> int:
             "bytes": f"{text:,} bytes of text",
             "topology_bytes": f"a topology of {topology:,} bytes in {len(group.subtopologies):,} parts",
         }
-        allowed = (f"{has[key]}, where `group_budget.{key}` allows {getattr(budget, key):,}" for key in over)
+        limits = {key: f"`group_budget.{key}`" for key in has} | {"topology_bytes": "half of `group_budget.bytes`"}
+        allowed = (f"{has[key]}, where {limits[key]} allows {getattr(budget, key):,}" for key in over)
         raise OverBudgetError(f"it has {'; '.join(allowed)}")
     return topology + own
 

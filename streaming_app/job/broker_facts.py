@@ -268,7 +268,7 @@ def make_broker_facts(job: PolledBy) -> BrokerFacts:
     """Return the poller of a job."""
     config = job.config
     return BrokerFacts(
-        job.polling(config.broker_facts.interval, _NEEDS),
+        job.polling(_NEEDS),
         lambda: closing(connect(job.properties)),
         job.groups,
         config.warehouse,

@@ -231,7 +231,7 @@ def make_descriptions(job: PolledBy) -> DescriptionsService:
     """Return the poller of a job."""
     config = job.config
     return DescriptionsService(
-        job.polling(config.descriptions.interval, _NEEDS),
+        job.polling(_NEEDS),
         lambda: StreamsGroupClient.of(job.properties),
         job.groups,
         RustTable(config.warehouse / NAME, config.cluster, job.fence),

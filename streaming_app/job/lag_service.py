@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS = 3.0  # between two looks at whether the leaders have changed
 _NEEDS = "the lag needs Describe on the groups and on their topics"
+_HISTORY_SECONDS = 60.0  # between two rows of a partition in the history
 _OLD_PASSES = 4  # after so many intervals without a pass, the lag is not known
 _SAVE_SECONDS = 60.0  # between two writes of the samples
 _SAVE_SHARE = 50  # a write that takes a second is done once in fifty at most
@@ -235,7 +236,7 @@ class LagService(Service):
                 continue
             value = (row.committed_offset, row.log_start_offset, row.log_end_offset, row.status, row.lag is None)
             at, before = known.get(key, (0.0, None))
-            every = self._settings.history_interval if value != before else HISTORY_REST_SECONDS
+            every = _HISTORY_SECONDS if value != before else HISTORY_REST_SECONDS
             if not 0 <= now - at < every:
                 new.append(row)
                 history[key] = (now, value)

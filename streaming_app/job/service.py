@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 CLOSE_SECONDS = 2.0
 """How long the end of a service is waited for, once it was asked to end."""
+_POLL_SECONDS = 60.0  # between two passes over the groups: clients report their offsets once a minute by default
 _LINK_SECONDS = 0.1
 
 
@@ -232,9 +233,9 @@ class PolledBy:
     fence: Fence | None = None
     """That of the job's term."""
 
-    def polling(self, interval: float, needs: str) -> Polling:
+    def polling(self, needs: str) -> Polling:
         """Return how one of them asks; `needs` is as for `describes_requests`."""
-        return Polling(interval, self.may_ask, self.report, describes_requests(self.properties, needs))
+        return Polling(_POLL_SECONDS, self.may_ask, self.report, describes_requests(self.properties, needs))
 
 
 class Services:

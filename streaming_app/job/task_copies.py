@@ -277,7 +277,7 @@ def make_task_copies(job: PolledBy) -> TaskCopies:
             yield ClientBrokers(client)
 
     return TaskCopies(
-        job.polling(config.task_copies.interval, _NEEDS),
+        job.polling(_NEEDS),
         connect,
         job.groups,
         GroupRows(config.warehouse, config.cluster),

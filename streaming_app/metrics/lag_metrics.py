@@ -18,6 +18,8 @@ from streaming_app.metrics.metric import Metric, Sample, has_short_id
 from streaming_app.regex import compiled
 from streaming_app.text import EPOCH
 
+MAX_LAG_SERIES = 10_000  # of each kind of lag
+
 
 @dataclass
 class LagScrape:
@@ -50,7 +52,7 @@ class LagScrape:
             return []
         if by not in self._sums:
             every = lag_sums(self.rows, by)
-            most = self.settings.max_lag_series
+            most = MAX_LAG_SERIES
             self._sums[by] = every if len(every) <= most else sorted(every, key=self._seen)[:most]
             self.dropped += len(every) - len(self._sums[by])
         return self._sums[by]
@@ -192,7 +194,7 @@ LAG_METRICS: tuple[Metric[LagScrape], ...] = (
     ),
     Metric(  # the last one: by then all sums are made
         "streams_groups_lag_series_dropped",
-        "Series that were left out because of `metrics.max_lag_series`.",
+        f"Series that were left out: of each kind {MAX_LAG_SERIES:,} are served.",
         lambda scrape: scrape.dropped,
     ),
 )

@@ -5,14 +5,11 @@ It gets no alerts. The body is one line of text, which tells whether the tables 
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
-
-from pydantic import Field
+from typing import ClassVar, Literal
 
 from streaming_app.alerts.problem import Problem
 from streaming_app.notify.http_post import SecretUrlSettings, post
 from streaming_app.notify.sink import Sink
-from streaming_app.section import Duration
 
 
 class WatchdogSettings(SecretUrlSettings):
@@ -21,8 +18,6 @@ class WatchdogSettings(SecretUrlSettings):
     gets_alerts: ClassVar[bool] = False
 
     type: Literal["watchdog"]
-    interval: Annotated[Duration, Field(ge=5, le=86_400)] = 60.0
-    """How often the URL is requested while the job evaluates alerts; the receiver has to wait longer than that."""
 
     @property
     def has_heartbeats(self) -> bool:
@@ -37,9 +32,10 @@ class WatchdogSettings(SecretUrlSettings):
 class WatchdogSink(Sink):
     """Requests a URL."""
 
+    beat_seconds = 60.0
+
     def __init__(self, settings: WatchdogSettings) -> None:
         super().__init__(settings.name)
-        self.beat_seconds: float = settings.interval
         self._settings = settings
 
     def send(self, alert: Problem, event: str) -> None:

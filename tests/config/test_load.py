@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import pytest
+from pydantic import BaseModel
 
 from streaming_app.config import show
 from streaming_app.config.load import DEFAULT, ENVIRONMENT, FILE, FLAG, load
@@ -44,12 +46,11 @@ _SINKS = [
 SECONDS = """
     alerts.interval
     alerts.rules.StreamsGroupDescriptionFailed.for offsets.trigger self_check.interval lag.interval
-    lag.history_interval lag.history_days task_copies.interval broker_facts.interval descriptions.interval
+    lag.history_days
 """
 COUNTS = """
-    metrics.max_groups metrics.max_lag_series
-    group_budget.members group_budget.tasks group_budget.bytes group_budget.topology_bytes group_budget.events
-    group_budget.steps lag.allowed
+    metrics.max_groups
+    group_budget.members group_budget.tasks group_budget.bytes lag.allowed
 """
 SWITCHES = """
     alerts.rules.StreamsGroupDown.enabled self_check.enabled lag.enabled task_copies.enabled
@@ -237,3 +238,20 @@ def test_the_printed_configuration_can_be_read_back(
     assert from_yaml.settings == loaded.settings
     assert from_json.settings == loaded.settings
     assert from_yaml.settings.cluster == "xa"
+
+
+def paths_of(model: type[BaseModel], before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the path of each key; those of a rule, of a sink and of an item of a list have one path."""
+    for name, field in model.model_fields.items():
+        inner = [one for one in parts_of(field.annotation) if isinstance(one, type) and issubclass(one, BaseModel)]
+        yield from ((*before, name),) if not inner else chain.from_iterable(paths_of(m, (*before, name)) for m in inner)
+
+
+def parts_of(annotation: Any) -> Iterator[Any]:
+    yield annotation
+    for part in get_args(annotation):
+        yield from parts_of(part)
+
+
+def test_there_are_at_most_eighty_keys() -> None:
+    assert len(set(paths_of(Settings))) <= 80

@@ -80,8 +80,8 @@ LARGE = {
     ),
     "topology": (
         [(at(1), 23, GROUP, parts(50))],
-        {"topology_bytes": 10_000},
-        " bytes in 50 parts, where `group_budget.topology_bytes` allows",
+        {"bytes": 20_000},
+        " bytes in 50 parts, where half of `group_budget.bytes` allows 10,000",
     ),
 }
 
@@ -141,7 +141,7 @@ def test_events_with_more_text_than_the_budget_are_left_out(joins: Iterable[int]
 
 
 def test_any_number_of_operations_that_are_small_by_themselves_is_folded() -> None:
-    fold = Fold.of("g", 3, None, replace(DEFAULT, bytes=1_000, topology_bytes=1_000))
+    fold = Fold.of("g", 3, None, replace(DEFAULT, bytes=1_333))
     fold.add(replace_size(log(*((at(n), 19, key(n % 3), member()) for n in range(100)))))
     fold.close()
     assert len(fold.group_state.group.members) == 3
@@ -158,7 +158,7 @@ def test_a_group_of_exactly_its_budget_is_folded() -> None:
 
 
 def test_an_operation_without_end_is_refused() -> None:
-    fold = Fold.of("g", 3, None, replace(DEFAULT, bytes=1_000, topology_bytes=1_000))
+    fold = Fold.of("g", 3, None, replace(DEFAULT, bytes=1_333))
     records = [one._replace(size=1_000) for one in log(*((at(1), 19, key(n), member()) for n in range(100)))]
     with pytest.raises(OverBudgetError, match="one operation"):
         fold.add(records)

@@ -24,19 +24,19 @@ class Job:
 def test_heartbeats_come_while_alerts_are_evaluated_and_one_that_is_missing_or_refused_is_told_once() -> None:
     job, lines = Job(), list[str]()
     with HttpReceiver() as receiver:
-        sink = make_sink(type="watchdog", url=f"{receiver.url}/ping/5e", interval="30s")
-        service = Watchdog(sink, "prod", job.status, lines.append, patience=60, now=lambda: job.now)
+        sink = make_sink(type="watchdog", url=f"{receiver.url}/ping/5e")
+        service = Watchdog(sink, "prod", job.status, lines.append, patience=120, now=lambda: job.now)
         assert (service.turn(), receiver.requests) == (service.poll_seconds, [])  # nothing has been evaluated
         job.evaluated_at = job.now
         for _ in range(3):
-            assert service.turn() == 30
-            job.now += timedelta(seconds=30)
+            assert service.turn() == 60
+            job.now += timedelta(seconds=60)
         assert [(one.path, one.body) for one in receiver.requests] == [("/ping/5e", b"prod: caught up\n")] * 3
         assert lines == []
         for _ in range(3):  # the thread of the alerts hangs
             service.turn()
         assert len(receiver.requests) == 3
-        assert lines == ["watchdog watchdog: no heartbeat is sent: alerts were last evaluated 90 s ago"]
+        assert lines == ["watchdog watchdog: no heartbeat is sent: alerts were last evaluated 180 s ago"]
         job.evaluated_at = job.now
         service.turn()
         assert len(receiver.requests) == 4

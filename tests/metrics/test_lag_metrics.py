@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from streaming_app.config.sections import MetricsSettings
 from streaming_app.lag.model import LagRow
+from streaming_app.metrics import lag_metrics
 from streaming_app.metrics.collector import make_registry
 from streaming_app.metrics.lag_metrics import LagScrape
 from tests.support.lag_harness import row
@@ -73,17 +75,20 @@ def test_beside_each_sum_is_of_how_many_partitions_the_lag_is_not_known() -> Non
     assert of(values, "streams_group_unowned_lag_unknown_partitions") == {("payments",): 1}
 
 
-def test_series_end_at_the_maximum() -> None:
-    values = scrape(ROWS, MetricsSettings(max_lag_series=1))
+def test_series_end_at_the_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lag_metrics, "MAX_LAG_SERIES", 1)
+    values = scrape(ROWS, MetricsSettings())
 
     assert of(values, "streams_group_lag_offsets") == {("payments",): 510}
     assert of(values, "streams_group_partitions_without_commit") == {("payments",): 1}
     assert of(values, "streams_groups_lag_series_dropped") == {(): 2}  # of groups and of topics: 1 each
 
 
-def test_the_oldest_groups_have_series_then_those_of_other_types_then_newcomers() -> None:
+def test_the_oldest_groups_have_series_then_those_of_other_types_then_newcomers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lag_metrics, "MAX_LAG_SERIES", 3)
     new = [row(group_id="!new", topic=f"t{number}", partition=0, lag=99_999) for number in range(9)]
     first_seen = {"!new": NOW, "payments": NOW - timedelta(days=9)}
-    settings = MetricsSettings(max_lag_series=3)
-    sums = LagScrape([*new, *ROWS], settings, first_seen, NOW - timedelta(days=1)).sums("topic")
+    sums = LagScrape([*new, *ROWS], MetricsSettings(), first_seen, NOW - timedelta(days=1)).sums("topic")
     assert [one.key for one in sums] == [("payments", "orders"), ("plain", "clicks"), ("!new", "t0")]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.receivers import Alertmanager, Certificates, HttpReceiver, start_alertmanager
+from tests.support.receivers import Alertmanager, Certificates, HttpReceiver, notify_of_all, start_alertmanager
 
 
 @pytest.fixture
@@ -26,5 +26,5 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 @pytest.fixture
 def alertmanager(tmp_path: Path, receiver: HttpReceiver) -> Iterator[Alertmanager]:
     """A real Alertmanager that notifies `receiver`."""
-    with start_alertmanager(tmp_path, receiver.url) as running:
+    with start_alertmanager(tmp_path, notify_of_all(receiver.url)) as running:
         yield running

@@ -13,7 +13,7 @@ from streaming_app.alerts.problem import FIRING, RESOLVED, Line
 from streaming_app.notify.alertmanager import AlertmanagerSettings, AlertmanagerSink
 from tests.alerts.examples import make_alert
 from tests.notify.sending import Sending
-from tests.support.receivers import Alertmanager, HttpReceiver, start_alertmanager
+from tests.support.receivers import Alertmanager, HttpReceiver, notify_of_all, start_alertmanager
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -104,11 +104,11 @@ def test_the_templates_for_chats_let_an_id_mention_nobody_and_hide_no_link(
     chats = [
         {"api_url": f"{receiver.url}/{name}", "channel": "#c", **own} for name, own in (("own", {}), ("ours", ours))
     ]
-    templates = {"receiver": {"slack_configs": chats}, "files": [str(TEMPLATES)]}
-    with start_alertmanager(tmp_path, f"{receiver.url}/hook", templates) as running:
-        settings = AlertmanagerSettings(type="alertmanager", urls=(running.url,), runbook_url="https://wiki/a_b#{rule}")
+    settings = notify_of_all(f"{receiver.url}/hook", [str(TEMPLATES)], slack_configs=chats)
+    with start_alertmanager(tmp_path, settings) as running:
+        sink = often(running, runbook_url="https://wiki/a_b#{rule}")
         alert = replace(make_alert("alertmanager", opened_at=now()), group_id=hostile, summary=f"{hostile}: is down")
-        settings.sink().send(alert, FIRING)
+        sink.send(alert, FIRING)
         assert wait_until(lambda: {"/own", "/ours"} <= {one.path for one in receiver.requests})
     sent = {one.path: one.json["attachments"][0] for one in receiver.requests if one.path != "/hook"}
     assert "<!channel>" in sent["/own"]["title"]

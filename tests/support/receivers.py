@@ -14,7 +14,7 @@ import socketserver
 import ssl
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -280,17 +280,13 @@ class SmtpReceiver:
 
 
 class Alertmanager:
-    """A real Alertmanager, on the loopback, that notifies `receiver` of every alert without delay."""
+    """A real Alertmanager, on the loopback."""
 
-    def __init__(self, directory: Path, receiver: str, templates: Mapping[str, Any] | None = None) -> None:
-        """Start it, with further settings of it and of its receiver. Raises MissingToolError if it is not installed."""
+    def __init__(self, directory: Path, settings: Mapping[str, Any]) -> None:
+        """Start it with these settings. Raises MissingToolError if it is not installed."""
         program, working_directory = _alertmanager()
         config = directory / "alertmanager.json"  # YAML holds JSON
-        route = {"receiver": "test", "group_by": ["..."], "group_wait": "0s", "group_interval": "1s"}
-        hook = {"url": receiver, "send_resolved": True}
-        receivers = [{"name": "test", "webhook_configs": [hook], **(templates or {}).get("receiver", {})}]
-        files = (templates or {}).get("files", [])
-        config.write_text(json.dumps({"route": route, "receivers": receivers, "templates": files}))
+        config.write_text(json.dumps(settings))
         with reserve_port() as free:
             port = free.getsockname()[1]
         self.url = f"http://{HOST}:{port}"
@@ -328,12 +324,20 @@ class Alertmanager:
             return False
 
 
-def start_alertmanager(directory: Path, receiver: str, templates: Mapping[str, Any] | None = None) -> Alertmanager:
+def notify_of_all(receiver: str, templates: Sequence[str] = (), **other: Any) -> dict[str, Any]:
+    """Return settings of an Alertmanager that notifies `receiver`, which may be others, too, of each without delay."""
+    route = {"receiver": "test", "group_by": ["..."], "group_wait": "0s", "group_interval": "1s"}
+    hook = {"url": receiver, "send_resolved": True}
+    receivers = [{"name": "test", "webhook_configs": [hook], **other}]
+    return {"route": route, "receivers": receivers, "templates": list(templates)}
+
+
+def start_alertmanager(directory: Path, settings: Mapping[str, Any]) -> Alertmanager:
     """Start one; skip the test if none is installed. Its port is free for a moment before it has it: then another."""
     for attempt in Retrying(retry=retry_if_exception_type(RuntimeError), stop=stop_after_attempt(3), reraise=True):
         with attempt:
             try:
-                return Alertmanager(directory, receiver, templates)
+                return Alertmanager(directory, settings)
             except MissingToolError as missing:
                 pytest.skip(str(missing))
     raise AssertionError

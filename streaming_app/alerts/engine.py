@@ -38,7 +38,6 @@ from streaming_app.health.board import Board, Change, Known
 from streaming_app.health.history import GroupHistory
 from streaming_app.health.verdict import GOOD, PLANNED, Away, HealthSettings, Verdict, is_bad
 from streaming_app.job_status import JobStatus
-from streaming_app.lag.group_lag import GroupLag
 from streaming_app.lag.work import GroupWork
 from streaming_app.time_intervals import TimeInterval
 
@@ -76,8 +75,6 @@ class Observed:
     """None: the rules about the job are not evaluated, and it has caught up."""
     copies: Sequence[GroupCopies] | None = ()
     """What is known of copies of tasks; None while it is not known."""
-    lag: Mapping[str, GroupLag] | None = field(default_factory=dict)
-    """The groups with whose lag something is wrong; None while the lag is not known."""
     work: Mapping[str, GroupWork] | None = field(default_factory=dict)
     """What waits for each group; None while the lag is not known."""
     retention: Mapping[str, float] = field(default_factory=dict)
@@ -189,7 +186,7 @@ class AlertEngine:
             for one in observed.copies or ()
             if one.restoring
         }
-        facts = (work, observed.lag, observed.retention, observed.away, restores)
+        facts = (work, observed.retention, observed.away, restores)
         known = Known(observed.groups, observed.histories, *facts)
         changes = self._board.step(known, now, others=work or {} if settings.lag_of_all_groups else {})
         self._note_changes(changes)
@@ -298,7 +295,7 @@ class AlertEngine:
             descriptions_required=self._descriptions.required,
             open_problems=known,
             copies=observed.copies,
-            lag=observed.lag,
+            work=observed.work,
             max_new_groups=self._settings.max_new_groups,
             lost_descriptions=observed.lost_descriptions,
         )

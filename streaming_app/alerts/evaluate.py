@@ -100,8 +100,8 @@ def evaluate(
                     findings.update(_find(rule.name, rule.find, group, group.group_id, context, rule_settings_of))
     for copies in context.copies or ():
         findings.update(_find(_STANDBYS, find_standbys, copies, copies.group_id, context, rule_settings_of))
-    for lag in (context.lag or {}).values():
-        findings.update(_find(_REWOUND, find_rewound, lag, lag.group_id, context, rule_settings_of))
+    for work in [one for one in (context.work or {}).values() if one.rewound]:
+        findings.update(_find(_REWOUND, find_rewound, work, work.group_id, context, rule_settings_of))
     if job is not None:
         for name, find in job_findings.FINDINGS.items():
             findings.update(_find(name, find, job, None, context, rule_settings_of))
@@ -170,11 +170,12 @@ def is_unknown(key: ProblemKey, problem: Problem | None, context: EvaluationCont
         return context.lost_descriptions is None and evidence.get("status") in NOT_RETURNED
     if key.subject != _REWOUND:
         return False
-    lag = context.lag.get(key.group_id or "") if context.lag is not None else None
-    if lag is None:
-        return context.lag is None
+    work = context.work.get(key.group_id or "") if context.work is not None else None
+    if work is None:
+        return context.work is None
     places = evidence.get("partitions", ())
-    return lag.is_held or any((place["topic"], place["partition"]) in lag.unknown for place in places)
+    is_known = not any((place["topic"], place["partition"]) in work.without_status for place in places)
+    return work.is_held or work.is_blind or not is_known
 
 
 def watches_any(group_ids: Iterable[str], rule_settings_of: RuleSettingsLookup) -> bool:

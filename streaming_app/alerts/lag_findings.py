@@ -16,24 +16,23 @@ from streaming_app.alerts.rule import (
 from streaming_app.groups.state_rules import EMPTY
 from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.health.verdict import to_time
-from streaming_app.lag.group_lag import GroupLag, WrongPartitions
-from streaming_app.lag.status import REWOUND
+from streaming_app.lag.work import GroupWork, Partitions
 from streaming_app.text import count, round_down
 
 IN_SUMMARY = 3
 """How many partitions or tasks a summary names."""
 
 
-def format_partitions(wrong: WrongPartitions) -> str:
+def format_partitions(wrong: Partitions) -> str:
     """Return how many partitions it is about: `3 partitions`."""
     return count(wrong.count, "partition")
 
 
-def to_details(wrong: WrongPartitions) -> dict[str, object]:
+def to_details(wrong: Partitions) -> dict[str, object]:
     """Return the details of a finding, without numbers that change at every pass."""
     return {
         "partition_count": wrong.count,
-        "lag_at_least": round_down(wrong.lag),
+        "lag_at_least": round_down(wrong.offsets),
         "partitions": [
             {
                 "topic": row.topic,
@@ -53,10 +52,10 @@ def to_details(wrong: WrongPartitions) -> dict[str, object]:
 _RESET_MINUTES = timedelta(minutes=10)  # from when a group has members again until its first commit
 
 
-def find_rewound(group: GroupLag, context: EvaluationContext) -> Finding | None:
+def find_rewound(group: GroupWork, context: EvaluationContext) -> Finding | None:
     """Offsets went back while the group had members."""
-    wrong = group.wrong.get(REWOUND)
-    if wrong is None or not group.has_tasks:
+    wrong = group.rewound
+    if wrong is None or wrong.tasks <= {None}:
         return None  # whether a group of another type was reset is not known
     if _was_reset(context.histories.get(group.group_id, NO_HISTORY), to_time(wrong.since)):
         return None

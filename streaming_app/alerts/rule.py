@@ -12,7 +12,7 @@ from streaming_app.alerts.survey import NO_SURVEY, ClusterSurvey, LostDescriptio
 from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.history import GroupHistory
-from streaming_app.lag.group_lag import GroupLag
+from streaming_app.lag.work import GroupWork
 
 MAX_NEW_GROUPS = 100
 
@@ -35,8 +35,8 @@ class EvaluationContext:
     """Those that are pending or open."""
     copies: Sequence[GroupCopies] | None = ()
     """The copies of the tasks of each group that the brokers described lately; None before they were asked."""
-    lag: Mapping[str, GroupLag] | None = field(default_factory=dict)
-    """The groups with whose lag something is wrong; None while the lag is not known."""
+    work: Mapping[str, GroupWork] | None = field(default_factory=dict)
+    """What waits for each group; None while the lag is not known."""
     max_new_groups: int = MAX_NEW_GROUPS
     """Of how many new groups there are findings: of the oldest."""
     left_out: set[str] = field(default_factory=set)

@@ -44,7 +44,6 @@ from streaming_app.health.verdict import (
     ended_by_person,
     judge,
 )
-from streaming_app.lag.group_lag import GroupLag
 from streaming_app.lag.work import GroupWork
 from streaming_app.text import EPOCH
 
@@ -69,8 +68,6 @@ class Known:
     histories: Mapping[str, GroupHistory] = field(default_factory=dict)
     work: Mapping[str, GroupWork] | None = field(default_factory=dict)
     """None: not known now; a group that is missing has no work that is known."""
-    lag: Mapping[str, GroupLag] | None = field(default_factory=dict)
-    """The groups with whose lag something is wrong."""
     retention: Mapping[str, float] = field(default_factory=dict)
     """Seconds for which a topic keeps records."""
     away: Away = field(default_factory=dict)
@@ -88,17 +85,15 @@ class _Compared(NamedTuple):
     groups: Mapping[str, object] = _NOTHING
     histories: Mapping[str, object] = _NOTHING
     work: Mapping[str, object] = _NOTHING
-    lag: Mapping[str, object] = _NOTHING
     restores: Mapping[str, object] = _NOTHING
     others: Mapping[str, object] = _NOTHING
 
     def then(self, known: Known, others: Mapping[str, object]) -> _Compared:
-        """Return what is known at the next step; work and lag that are not known then are as they were."""
+        """Return what is known at the next step; work that is not known then is as it was."""
         return _Compared(
             known.groups,
             dict(known.histories),  # the caller goes on to change it
             self.work if known.work is None else known.work,
-            self.lag if known.lag is None else known.lag,
             known.restores,
             others,
         )
@@ -119,13 +114,11 @@ class _Seen(NamedTuple):
     snapshot: GroupSnapshot
     history: GroupHistory
     work: GroupWork | None
-    lag: GroupLag | None
     restores: Restores
 
     def is_in(self, one: _Seen) -> bool:
         """Tell whether it is what was known before."""
-        is_same = self.snapshot is one.snapshot and self.history is one.history
-        is_same = is_same and self.work is one.work and self.lag is one.lag
+        is_same = self.snapshot is one.snapshot and self.history is one.history and self.work is one.work
         return is_same and (self.restores is one.restores or self.restores == one.restores)
 
 
@@ -146,7 +139,7 @@ class _Group(NamedTuple):
         seen = self.seen
         does = activity(seen.snapshot, seen.history, self.at)
         rest = (self.is_deleted, self.retention, self.away, seen.restores, watched_since)
-        return Facts(does, seen.work, seen.lag, *rest, self.successor)
+        return Facts(does, seen.work, *rest, self.successor)
 
 
 class Board:
@@ -330,7 +323,6 @@ def _see(snapshot: GroupSnapshot, known: Known, one: _Group | None) -> _Seen:
         snapshot,
         known.histories.get(group_id, NO_HISTORY),
         before.work if known.work is None and before else (known.work or {}).get(group_id, before and before.work),
-        before.lag if known.lag is None and before else (known.lag or {}).get(group_id),
         known.restores.get(group_id, NO_RESTORES),
     )
 

@@ -32,7 +32,6 @@ from streaming_app.health.verdict import (
     to_time,
     work_waits,
 )
-from streaming_app.lag.group_lag import SLOW
 from streaming_app.lag.work import GroupWork
 from streaming_app.text import count, format_duration, lasted, round_down, utc
 from streaming_app.time_intervals import contain, next_change
@@ -202,14 +201,14 @@ def _nth_start(activity: Activity, outage: Outage, number: int) -> datetime:
 
 def behind(facts: Facts, _now: datetime, settings: HealthSettings, previous: Verdict | None) -> Check | None:
     """It moves, but does not catch up with what is old."""
-    lag, work = facts.lag, facts.work
+    work = facts.work
     was_behind = previous is not None and previous.verdict == BEHIND
-    wrong = lag.wrong.get(SLOW) if lag and work and facts.activity.group.state != EMPTY else None
-    if lag is None or work is None or wrong is None or (wrong.lag_seconds or 0.0) < settings.behind_age:
+    wrong = work.slow if work and facts.activity.group.state != EMPTY else None
+    if work is None or wrong is None or (wrong.lag_seconds or 0.0) < settings.behind_age:
         return None
-    if lag.catches_up and not was_behind:
+    if work.catches_up and not was_behind:
         return None
-    since = to_time(max(wrong.since, lag.settled_at))
+    since = to_time(max(wrong.since, work.settled_at))
     due = since if was_behind else since + timedelta(seconds=settings.behind_for)
     eta = work.catch_up_seconds
     ends = (

@@ -22,7 +22,7 @@ from streaming_app.health.verdict import (
     losing_at,
     to_time,
 )
-from streaming_app.lag.work import GroupWork, Unmoved
+from streaming_app.lag.work import GroupWork, Partitions
 from streaming_app.text import count, first_of, format_duration, utc
 
 _SETTLES = timedelta(minutes=5)
@@ -110,7 +110,7 @@ def restoring(facts: Facts, now: datetime, _settings: HealthSettings, _previous:
     return Check(RESTORING, since, to_time(work.known_at), WARNING if late else None, why, evidence, ends_at)
 
 
-def _unmoved(facts: Facts, work: GroupWork, now: datetime) -> Unmoved | None:
+def _unmoved(facts: Facts, work: GroupWork, now: datetime) -> Partitions | None:
     """Return the partitions that do not move, and whose state is not just being restored."""
     restores, one = facts.restores, work.stalled or work.restoring
     if one is None:

@@ -24,7 +24,6 @@ from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import ASSIGNING, EMPTY
 from streaming_app.health.activity import Activity
-from streaming_app.lag.group_lag import GroupLag
 from streaming_app.lag.work import GroupWork
 from streaming_app.text import rank, utc
 from streaming_app.time_intervals import TimeInterval, contain, next_change
@@ -91,8 +90,6 @@ class Facts:
     activity: Activity
     work: GroupWork | None = None
     """None: nothing is known of it."""
-    lag: GroupLag | None = None
-    """What is wrong with its lag; None: nothing."""
     is_deleted: bool = False
     """The group was deleted: the other facts are those before that."""
     retention: Mapping[str, float] = field(default_factory=dict)
@@ -347,7 +344,7 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
             return "the lag of some partitions is not known now", None
         if not work.waiting:
             return None, None
-        if previous.verdict == BEHIND and _may_be_behind(facts.lag):
+        if previous.verdict == BEHIND and work.may_be_slow:
             return "it does not catch up yet, as far as is known", None
         back = activity.runs_since if previous.verdict == DOWN else previous.since
         moved = work.progressed_at is not None and to_time(work.progressed_at) > back
@@ -356,11 +353,6 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
         proven_at = activity.runs_since + _PROVEN_BY_UPTIME
         return (None if now >= proven_at else "it has just come back"), proven_at
     return "its lag is not known now", None
-
-
-def _may_be_behind(lag: GroupLag | None) -> bool:
-    """Tell whether a partition does not catch up, or that is not known, as in the first minutes of a run of the job."""
-    return lag is not None and (bool(lag.unknown) or any(one.catches_up_since is None for one in lag.slow.values()))
 
 
 def _good(facts: Facts, now: datetime, previous: Verdict | None, settings: HealthSettings, *, is_back: bool) -> Verdict:

@@ -24,7 +24,6 @@ from streaming_app.health.verdict import Verdict
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.service import Service, WakeableEvent, error_text
 from streaming_app.job_status import DiskSpace, JobStatus
-from streaming_app.lag.group_lag import GroupLag
 from streaming_app.lag.work import GroupWork
 from streaming_app.notify.sender import Sender, jittered, traits_of
 from streaming_app.notify.sink import Sink
@@ -67,8 +66,6 @@ class Sources(NamedTuple):
     mutes: Mutes
     copies: Callable[[], Sequence[GroupCopies] | None] = tuple
     """What is known of copies of tasks; None while it is not known."""
-    lag: Callable[[], Mapping[str, GroupLag] | None] = dict
-    """The lag of which groups something is wrong; None while it is not known."""
     disks: Callable[[], Sequence[DiskSpace]] = tuple
     """The disks that the job writes to."""
     work: Callable[[], Mapping[str, GroupWork] | None] = dict
@@ -194,7 +191,6 @@ class AlertService(Service):
             groups.histories(),
             job,
             self._sources.copies(),
-            self._sources.lag(),
             self._sources.work(),
             self._sources.retention(),
             self._sources.away(),

@@ -21,7 +21,6 @@ from streaming_app.health.verdict import STALLED
 from streaming_app.job.lag_pass import LagPass, PassResult, describe_errors
 from streaming_app.job.service import CLOSE_SECONDS, Service, describes_requests
 from streaming_app.kafka.connection import Admin, KeptConnection, connect
-from streaming_app.lag.group_lag import GroupLag, group_lags
 from streaming_app.lag.model import HISTORY_REST_SECONDS, LagRow, ReadUntil
 from streaming_app.lag.tracker import LATE_SECONDS
 from streaming_app.lag.work import STALLED_SECONDS, GroupWork, observe_work
@@ -84,7 +83,6 @@ class LagService(Service):
         self._pass = LagPass(store, settings.allowed_for, clock, read_until, late_seconds)
         self._is_restored = False
         self._result: PassResult | None = None
-        self._groups: Mapping[str, GroupLag] = {}
         self._work: Mapping[str, GroupWork] = {}
         self._written: list[object] | None = None
         self._written_at = self._saved_at = 0.0
@@ -159,10 +157,6 @@ class LagService(Service):
         """The newest pass; None before the first one."""
         return self._result
 
-    def groups(self) -> Mapping[str, GroupLag] | None:
-        """Return the groups with whose lag something is wrong; None if the newest pass says nothing of now."""
-        return self._groups if self._is_new() else None
-
     def work(self) -> Mapping[str, GroupWork] | None:
         """Return what waits for each group; None if the newest pass says nothing of now."""
         return self._work if self._is_new() else None
@@ -197,7 +191,6 @@ class LagService(Service):
         result = self._pass.run(self._connection.get())
         if self.stopping.is_set():
             return
-        self._groups = group_lags(result.rows, self._groups, result.at)
         settings = self._settings.allowed_for, self._patience
         self._work = observe_work(result.rows, result.groups, self._work, result.at, *settings)
         self._result = result

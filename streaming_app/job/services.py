@@ -183,7 +183,6 @@ def background_services(
             lambda: health.status,
             mutes,
             copies.statuses if copies else tuple,
-            lag.groups if lag else dict,
             disks.now,
             lag.work if lag else dict,
             facts.retention if facts else dict,

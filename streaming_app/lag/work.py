@@ -1,4 +1,4 @@
-"""Whether work waits for a group, and whether it is done: what a verdict needs of the lag, made once for a pass.
+"""Whether work waits for a group, and whether it is done: what verdicts and alerts need of the lag, once a pass.
 
 Theory of operation
 -------------------
@@ -12,24 +12,51 @@ last moved. Neither a rebalance nor a partition whose lag is not known for a whi
 forgotten. What has not moved for longer than its patience is stalled; if its task has state and came to another member
 since it last moved, it may restore that state first.
 
+A partition that is BEHIND, or CATCHING_UP so slowly that it takes more than six hours, is slow once that has lasted for
+two minutes, until it has caught up fast enough for three. While a group rebalances, the statuses that follow from
+behaviour are held, and so is this: time counts again from the first pass after it (`settled_at`).
+
 A run that begins knows no progress. It takes it from the first row of each partition: when its offset was committed,
 and since when it is sure that a record waits. An outage in whose middle the job starts began at the later of the two.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from streaming_app.lag.model import NO_TASKS, GroupTasks, LagRow, TopicPartition
-from streaming_app.lag.status import AHEAD, LEFT_OVER, LOST, MARKER, RECREATED, STALLED
+from streaming_app.lag.status import (
+    AHEAD,
+    BEHIND,
+    CATCHING_UP,
+    LEFT_OVER,
+    LOST,
+    MARKER,
+    RECREATED,
+    REWOUND,
+    STALLED,
+    UNKNOWN,
+)
 
 STALLED_SECONDS = 300.0
 RESTORE_SECONDS = 1800.0
 _FORGETS = 0.99  # of the longest time between records, each time that records come
 _NAMED = 20
+_SLOW_CATCH_UP = 6 * 3600.0  # a lag that neither rises nor falls seems to fall so slowly every other time
+_SLOW_SECONDS = 120.0
+_CATCHES_UP_SECONDS = 180.0  # in a row, until that is believed
+
+
+class SlowSince(NamedTuple):
+    """How long a partition has not caught up fast enough."""
+
+    at: float
+    catches_up_since: float | None
+    """It does now, and has since then; None if it does not."""
 
 
 class Progress(NamedTuple):
@@ -51,20 +78,25 @@ class Progress(NamedTuple):
     end: int | None
     is_stalled: bool = False
     restores: bool = False
+    slow: SlowSince | None = None
+    """None unless it is BEHIND or CATCHING_UP, or was before its status became unknown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unmoved:
-    """Partitions with work whose offsets do not move."""
+class Partitions:
+    """Partitions of a group with which the same is wrong."""
 
     since: float
     """Since when that is so of the first of them."""
     count: int
-    unowned: int
-    """How many of them are of tasks that no member has."""
     offsets: int
+    """How many offsets wait in them."""
     named: Sequence[LagRow]
-    """The first of them, by topic and partition."""
+    """The first of them, by topic and partition: an order that does not change with the lag."""
+    lag_seconds: float | None = None
+    """Of the one with the oldest lag; None if that of none is known."""
+    unowned: int = 0
+    """How many of them are of tasks that no member has."""
     tasks: frozenset[str | None] = frozenset()
     """Those of all of them."""
 
@@ -102,8 +134,20 @@ class GroupWork:
     """When the oldest record that waits was written, or earlier."""
     oldest: Mapping[str, float] = field(default_factory=dict)
     """The same by topic."""
-    stalled: Unmoved | None = None
-    restoring: Unmoved | None = None
+    stalled: Partitions | None = None
+    restoring: Partitions | None = None
+    slow: Partitions | None = None
+    catches_up: bool = False
+    """All partitions that are slow catch up fast enough just now."""
+    may_be_slow: bool = False
+    """Whether a partition that was slow, if only for seconds, catches up is not known, or it does not."""
+    rewound: Partitions | None = None
+    is_held: bool = False
+    """The group rebalances."""
+    settled_at: float = 0.0
+    """When the first pass after the last rebalance was; 0 if this run saw none."""
+    without_status: frozenset[TopicPartition] = frozenset()
+    """The partitions with a commit of which the status is not known."""
     lost: int = 0
     """Offsets that the logs deleted before they were read."""
     lost_since: float | None = None
@@ -142,6 +186,10 @@ def observe_work(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     }
 
 
+_Found = tuple[LagRow, Progress]
+_SLOW = frozenset({BEHIND, CATCHING_UP})
+
+
 class _Pass(NamedTuple):
     now: float
     allowed: int
@@ -166,6 +214,9 @@ def _group_work(
         if row.lag_seconds is not None:
             oldest[row.topic] = min(oldest.get(row.topic, seen.now), seen.now - row.lag_seconds)
     catch_up = [row.catch_up_seconds for row, _ in working]
+    slow = [pair for pair in found if pair[0].status in _SLOW and seen.now - _slow_at(pair) >= _SLOW_SECONDS]
+    without_status = frozenset((row.topic, row.partition) for row, _ in found if _is_unknown(row))
+    is_held = any(row.held_since is not None for row, _ in found)
     return GroupWork(
         group_id,
         seen.now if unknown < len(found) else 0.0,
@@ -183,8 +234,18 @@ def _group_work(
         committed_at=max((row.committed_at for row in rows if row.committed_at is not None), default=None),
         waits_since=seen.now - max(ages) if ages else min((one.work_since or 0.0 for _, one in working), default=None),
         oldest=oldest,
-        stalled=_unmoved([(row, one) for row, one in working if one.is_stalled and not one.restores]),
-        restoring=_unmoved([(row, one) for row, one in working if one.is_stalled and one.restores]),
+        stalled=_partitions([pair for pair in working if pair[1].is_stalled and not pair[1].restores], _unmoved_since),
+        restoring=_partitions([pair for pair in working if pair[1].is_stalled and pair[1].restores], _unmoved_since),
+        slow=_partitions(slow, _slow_at),
+        catches_up=all(one.slow is not None and one.slow.catches_up_since is not None for _, one in slow),
+        may_be_slow=bool(without_status)
+        or any(one.slow is not None and one.slow.catches_up_since is None for _, one in found),
+        rewound=_partitions(
+            [pair for pair in found if pair[0].status == REWOUND], lambda pair: _status_since(pair[0], seen.now)
+        ),
+        is_held=is_held,
+        settled_at=seen.now if before and before.is_held and not is_held else before.settled_at if before else 0.0,
+        without_status=without_status,
         lost=sum(row.lost_offsets or 0 for row in lost),
         lost_since=min((row.status_since or seen.now for row in lost), default=None),
         lost_rows=tuple(lost[:_NAMED]),
@@ -224,6 +285,7 @@ def _progress(row: LagRow, tasks: GroupTasks, before: Progress | None, seen: _Pa
         owner_since=now if is_first_owner else before.owner_since,
         first=offset if before.first is None else before.first,
         end=before.end if row.log_end_offset is None else row.log_end_offset,
+        slow=_slow_since(row, before.slow, now),
     )
     has_work = _has_work(row, one, seen.allowed, rests=before.end == row.log_end_offset)
     if has_work is None:  # not known at this pass: as it was
@@ -239,6 +301,33 @@ def _progress(row: LagRow, tasks: GroupTasks, before: Progress | None, seen: _Pa
     is_stateful = row.subtopology_id in tasks.stateful
     restores = is_stateful and one.owner_since >= one.moved_at and now - one.owner_since < RESTORE_SECONDS
     return one._replace(work_since=work_since, is_stalled=now - waits_since >= seen.patience, restores=restores)
+
+
+def _slow_since(row: LagRow, known: SlowSince | None, now: float) -> SlowSince | None:
+    if row.status not in _SLOW:
+        return known if _is_unknown(row) else None
+    if known is None:  # the job was restarted, or the partition has just become so
+        known = SlowSince(_status_since(row, now), None)
+    if row.status != CATCHING_UP or (row.catch_up_seconds or 0.0) > _SLOW_CATCH_UP:
+        return SlowSince(known.at, None)
+    since = now if known.catches_up_since is None else known.catches_up_since
+    return SlowSince(now if now - since >= _CATCHES_UP_SECONDS else known.at, since)
+
+
+def _is_unknown(row: LagRow) -> bool:
+    return row.status == UNKNOWN and row.committed_offset is not None
+
+
+def _status_since(row: LagRow, now: float) -> float:
+    return now if row.status_since is None else min(row.status_since, now)
+
+
+def _slow_at(pair: _Found) -> float:
+    return pair[1].slow.at if pair[1].slow else math.inf
+
+
+def _unmoved_since(pair: _Found) -> float:
+    return max(pair[1].work_since or 0.0, pair[1].moved_at)
 
 
 def _baseline(row: LagRow) -> int | None:
@@ -279,15 +368,16 @@ def _offsets(row: LagRow, one: Progress) -> int:
     return max(0, (one.end or 0) - (one.baseline or 0)) if one.offset is None else 0
 
 
-def _unmoved(found: Sequence[tuple[LagRow, Progress]]) -> Unmoved | None:
+def _partitions(found: Sequence[_Found], since: Callable[[_Found], float]) -> Partitions | None:
     if not found:
         return None
-    return Unmoved(
-        min(max(one.work_since or 0.0, one.moved_at) for _, one in found),
+    return Partitions(
+        min(map(since, found)),
         len(found),
-        sum(row.is_unowned for row, _ in found),
         sum(_offsets(row, one) for row, one in found),
         tuple(row for row, _ in sorted(found, key=lambda pair: pair[0][1:3])[:_NAMED]),
+        max((row.lag_seconds for row, _ in found if row.lag_seconds is not None), default=None),
+        sum(row.is_unowned for row, _ in found),
         frozenset(row.task_id for row, _ in found),
     )
 

@@ -19,7 +19,6 @@ from streaming_app.groups.copies_status import next_status
 from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.health.history import Assignment, GroupHistory
 from streaming_app.job_status import JobStatus
-from streaming_app.lag.group_lag import group_lags
 from streaming_app.lag.work import observe_work
 from tests.alerts.engine_rig import FAILED, OLD, PAGER, START, Rig, at, group
 from tests.alerts.examples import make_alert
@@ -36,7 +35,7 @@ def uncopied() -> Any:
 
 def lag(status: str, **fields: Any) -> Any:
     one = row(status=status, status_since=OLD.timestamp(), lost_offsets=700, **fields)
-    return group_lags([one], {}, START.timestamp())
+    return observe_work([one], {}, {}, START.timestamp())
 
 
 def lost(*group_ids: str) -> Any:
@@ -57,7 +56,7 @@ STORM = {
     [
         ({"job": replace(JOB, failing_since=OLD, failure="the query ended")}, "StreamsGroupsJobStopped"),
         ({"copies": (uncopied(),)}, "StreamsGroupStandbyBehind"),
-        ({"lag": lag("REWOUND", **TASK)}, "StreamsGroupOffsetsRewound"),
+        ({"work": lag("REWOUND", **TASK)}, "StreamsGroupOffsetsRewound"),
         ({"work": lost("payments")}, "StreamsGroupLosing"),
         ({"histories": STORM}, "StreamsGroupUnstable"),
         ({"lost_descriptions": [LOST]}, FAILED),
@@ -81,9 +80,9 @@ def test_lag_of_groups_of_other_types_counts_where_the_settings_say_so() -> None
 
 def test_what_is_not_known_leaves_alerts_as_they_are() -> None:
     rig = Rig()
-    rig.step(0, group(), lag=lag("REWOUND", **TASK), copies=(uncopied(),))
+    rig.step(0, group(), work=lag("REWOUND", **TASK), copies=(uncopied(),))
     before = rig.engine.problems
-    rig.step(60, group(), lag=None, copies=None)
+    rig.step(60, group(), work=None, copies=None)
     assert rig.engine.problems == before != ()
     rig.step(120, group())
     assert rig.engine.problems == ()

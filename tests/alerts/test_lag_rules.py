@@ -15,8 +15,8 @@ from streaming_app.alerts.problem import Finding, ProblemKey
 from streaming_app.alerts.rule import EvaluationContext
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.health.history import GroupHistory, StateChange
-from streaming_app.lag.group_lag import GroupLag, group_lags
 from streaming_app.lag.model import LagRow
+from streaming_app.lag.work import GroupWork, observe_work
 from tests.alerts.engine_rig import Rig, group
 from tests.support.lag_harness import GROUP, row
 
@@ -41,21 +41,21 @@ def owned(status: str, minutes: float | None = None, **fields: Any) -> LagRow:
 
 def follow(
     *passes: Iterable[LagRow],
-    before: Mapping[str, GroupLag] | None = None,
-) -> dict[str, GroupLag]:
+    before: Mapping[str, GroupWork] | None = None,
+) -> dict[str, GroupWork]:
     """Return what is known after passes a minute apart, the last of them an hour after the start."""
     known = dict(before or {})
     first = 61 - len(passes)
     for minute, rows in enumerate(passes, first):
-        known = group_lags(rows, known, seconds(minute))
+        known = observe_work(rows, {}, known, seconds(minute))
     return known
 
 
 def find(
-    lag: Mapping[str, GroupLag] | None, rule: str, group_id: str = GROUP, minute: float = 60, **context: Any
+    lag: Mapping[str, GroupWork] | None, rule: str, group_id: str = GROUP, minute: float = 60, **context: Any
 ) -> Finding | None:
     settings = AlertSettings.model_validate(context.pop("settings", {})).rule_settings_of()
-    found = evaluate([], None, EvaluationContext(at(minute), lag=lag, **context), settings)
+    found = evaluate([], None, EvaluationContext(at(minute), work=lag, **context), settings)
     assert {key.group_id for key in found} <= {group_id}
     one = found.get(ProblemKey(rule, group_id))
     if one:
@@ -101,12 +101,12 @@ def rewound(**fields: Any) -> LagRow:
     return owned("REWOUND", 57, **{"rewound_from": 1_000, "committed_offset": 90, **fields})
 
 
-def open_after(lag: Mapping[str, GroupLag]) -> set[str]:
+def open_after(lag: Mapping[str, GroupWork]) -> set[str]:
     """Return the rules of the alerts that are left after a pass with this lag, where an offset had gone back."""
     rig = Rig()
-    rig.cycle(0, group(), lag=follow([rewound()]))
+    rig.cycle(0, group(), work=follow([rewound()]))
     assert rig.open_rules() == {REWOUND}
-    rig.cycle(60, group(), lag=lag)
+    rig.cycle(60, group(), work=lag)
     return rig.open_rules()
 
 

@@ -240,7 +240,6 @@ class _Job:
             groups,
             self._histories.groups(),
             copies=copies,
-            lag=self._lag.groups,
             work=self._lag.work,
             retention=self._simulation.retention(),
             away=self._lag.away,

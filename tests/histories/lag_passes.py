@@ -8,7 +8,6 @@ from operator import attrgetter
 
 from streaming_app.groups.group import GroupState
 from streaming_app.groups.row import to_row
-from streaming_app.lag.group_lag import GroupLag, group_lags
 from streaming_app.lag.model import (
     NO_ENDS,
     Commit,
@@ -43,7 +42,6 @@ class LagPasses:
         self._tracker = LagTracker()
         self._rows: list[LagRow] = []
         self._tasks: dict[str, tuple[int, GroupTasks]] = {}
-        self.groups: dict[str, GroupLag] | None = None if seen else {}
         self.work: dict[str, GroupWork] = {}
         self.away: dict[str, frozenset[str]] = {}
         if before:
@@ -71,7 +69,6 @@ class LagPasses:
         now = START.timestamp() + at
         self._seed(commits, ends, at)
         self._rows = self._tracker.observe(commits, ends, tasks, now)
-        self.groups = group_lags(self._rows, self.groups or {}, now)
         self.work = observe_work(self._rows, tasks, self.work, now, patience=self._patience)
 
     def _seed(self, commits: Mapping[CommitKey, Commit], ends: Mapping[TopicPartition, LogEnds], at: float) -> None:

@@ -11,8 +11,7 @@ from streaming_app.health.activity import activity
 from streaming_app.health.checks import CHECKS
 from streaming_app.health.history import GroupHistory, MemberChange, Reason, StateChange
 from streaming_app.health.verdict import DEFAULTS, Facts, Verdict, judge
-from streaming_app.lag.group_lag import GroupLag
-from streaming_app.lag.work import GroupWork, Unmoved
+from streaming_app.lag.work import GroupWork, Partitions
 from tests.support.healthy_group import healthy_group
 from tests.support.lag_harness import row
 
@@ -54,9 +53,9 @@ def waiting(since: datetime, at: datetime = NOW, **fields: Any) -> GroupWork:
     return work(at, **{"waiting": 12, "offsets": 7_200, "waits_since": since, "arrived_at": at, **fields})
 
 
-def unmoved(since: datetime, count: int = 1, **fields: Any) -> Unmoved:
+def unmoved(since: datetime, count: int = 1, **fields: Any) -> Partitions:
     one = row(member_id="m", task_id="0_0", client_host="10.0.0.1")
-    return Unmoved(
+    return Partitions(
         **{"since": since.timestamp(), "count": count, "unowned": 0, "offsets": 90, "named": (one,), **fields}
     )
 
@@ -67,10 +66,9 @@ def facts(
     history: GroupHistory | None = None,
     *,
     at: datetime = NOW,
-    lag: GroupLag | None = None,
     **fields: Any,
 ) -> Facts:
-    return Facts(activity(snapshot, history, at), of_work, lag, **fields)
+    return Facts(activity(snapshot, history, at), of_work, **fields)
 
 
 def verdict(known: Facts, previous: Verdict | None = None, at: datetime = NOW) -> Verdict:

@@ -1,4 +1,4 @@
-"""What is wrong with the lag of a group, besides what the alerts about it show (`tests/alerts/test_lag_rules.py`)."""
+"""Partitions that do not catch up; what the alert about offsets that went back shows is in `tests/alerts`."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Mapping
 
 import pytest
 
-from streaming_app.lag.group_lag import SLOW, GroupLag, group_lags
 from streaming_app.lag.model import LagRow
+from streaming_app.lag.work import GroupWork, observe_work
 from tests.support.lag_harness import GROUP, TOPIC, row
 
 HOUR, NOW = 3600.0, 1_000_000.0
 
 
-def follow(*passes: LagRow, seconds: float = 30.0) -> list[GroupLag]:
+def follow(*passes: LagRow, seconds: float = 30.0) -> list[GroupWork]:
     """Return what is known of the group after each of these passes, so many seconds apart from `NOW`."""
-    found: list[GroupLag] = []
-    before: Mapping[str, GroupLag] = {}
+    found: list[GroupWork] = []
+    before: Mapping[str, GroupWork] = {}
     for number, one in enumerate(passes):
-        before = group_lags([one], before, NOW + number * seconds)
+        before = observe_work([one], {}, before, NOW + number * seconds)
         found.append(before[GROUP])
     return found
 
@@ -26,8 +26,9 @@ def follow(*passes: LagRow, seconds: float = 30.0) -> list[GroupLag]:
 @pytest.mark.parametrize(("catch_up", "catches_up"), [(6 * HOUR, True), (6 * HOUR + 1, False)])
 def test_a_lag_that_takes_more_than_six_hours_is_not_caught_up(catch_up: float, *, catches_up: bool) -> None:
     rows = [row(status="CATCHING_UP", status_since=NOW - HOUR, catch_up_seconds=catch_up)]
-    found = group_lags(rows, {}, NOW)[GROUP]
-    assert found.wrong[SLOW].count == 1
+    found = observe_work(rows, {}, {}, NOW)[GROUP]
+    assert found.slow is not None
+    assert found.slow.count == 1
     assert found.catches_up is catches_up
 
 
@@ -37,15 +38,17 @@ def test_a_lag_that_takes_more_than_six_hours_is_not_caught_up(catch_up: float, 
 def test_a_partition_with_a_commit_whose_status_is_not_known_is_remembered(
     status: str, committed: int | None, *, is_unknown: bool
 ) -> None:
-    found = group_lags([row(status=status, committed_offset=committed)], {}, NOW)
-    assert [one.unknown for one in found.values()] == [{(TOPIC, 0)}] * is_unknown
+    found = observe_work([row(status=status, committed_offset=committed)], {}, {}, NOW)[GROUP]
+    assert found.without_status == ({(TOPIC, 0)} if is_unknown else set())
+    assert found.may_be_slow is is_unknown
 
 
 @pytest.mark.parametrize(("seconds", "is_slow"), [(119, False), (120, True)])
 @pytest.mark.parametrize("status", ["BEHIND", "CATCHING_UP"])
 def test_a_partition_is_slow_after_two_minutes(status: str, seconds: float, *, is_slow: bool) -> None:
     (found,) = follow(row(status=status, status_since=NOW - seconds, catch_up_seconds=None))
-    assert [(kind, one.since) for kind, one in found.wrong.items()] == [(SLOW, NOW - seconds)] * is_slow
+    assert (found.slow and found.slow.since) == (NOW - seconds if is_slow else None)
+    assert found.may_be_slow
 
 
 def test_a_partition_is_slow_until_it_has_caught_up_for_three_minutes_in_a_row() -> None:
@@ -54,10 +57,11 @@ def test_a_partition_is_slow_until_it_has_caught_up_for_three_minutes_in_a_row()
     lags = follow(behind, falls, falls, behind, *[falls] * 7)
 
     assert [one.catches_up for one in lags] == [False, True, True, False, *[True] * 7]
-    assert [SLOW in one.wrong for one in lags] == [True] * 10 + [False]
-    assert lags[9].wrong[SLOW].since == NOW - HOUR
+    assert [one.slow is not None for one in lags] == [True] * 10 + [False]
+    assert lags[9].slow is not None
+    assert lags[9].slow.since == NOW - HOUR
     again = follow(behind, *[falls] * 7, *[behind] * 5)
-    assert [SLOW in one.wrong for one in again] == [True] * 7 + [False] * 4 + [True] * 2
+    assert [one.slow is not None for one in again] == [True] * 7 + [False] * 4 + [True] * 2
 
 
 def test_a_lag_whose_fall_is_held_in_a_rebalance_catches_up() -> None:
@@ -73,4 +77,4 @@ def test_time_counts_again_from_the_first_pass_after_a_rebalance() -> None:
 
     assert [one.is_held for one in lags] == [False, True, True, False, False]
     assert [one.settled_at for one in lags] == [0.0, 0.0, 0.0, NOW + 90, NOW + 90]
-    assert {one.wrong[SLOW].since for one in lags} == {NOW - HOUR}
+    assert {one.slow.since for one in lags if one.slow} == {NOW - HOUR}

@@ -56,6 +56,7 @@ _EVENTS_PER_STEP = 10  # measured: 500 changes of its state make it take 50 time
 
 NONE: Mapping[str, GroupWork] = MappingProxyType({})
 NO_RESTORES: Restores = MappingProxyType({})
+NOT_JUDGED = "It cannot be judged: "
 _UNJUDGED = Verdict(UNKNOWN, EPOCH, EPOCH, "")
 
 SettingsLookup = Callable[[str], HealthSettings]
@@ -301,7 +302,7 @@ class Board:
         try:
             return judge(facts, now, before, CHECKS, settings)
         except Exception as error:  # noqa: BLE001 - see above
-            why = f"It cannot be judged: {type(error).__name__}: {error}"
+            why = f"{NOT_JUDGED}{type(error).__name__}: {error}"
             if before and before.verdict in BAD:
                 return replace(before, evidence={**before.evidence, "not_over": why}, recheck_at=None)
             return Verdict(UNKNOWN, now, now, why)

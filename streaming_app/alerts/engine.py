@@ -187,8 +187,8 @@ class AlertEngine:
             if one.restoring
         }
         facts = (work, observed.retention, observed.away, restores)
-        known = Known(observed.groups, observed.histories, *facts)
-        changes = self._board.step(known, now, others=work or {} if settings.lag_of_all_groups else {})
+        others = work or {} if settings.lag_of_all_groups else {}
+        changes = self._board.step(Known(observed.groups, observed.histories, *facts, others), now)
         self._note_changes(changes)
         for change in (*self._bad_without_problem(changes, now), *changes):
             self._take_verdict(change.group_id, change.verdict)

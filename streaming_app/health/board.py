@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from itertools import chain
+from operator import is_
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -55,6 +56,7 @@ _EVENTS_PER_STEP = 10  # measured: 500 changes of its state make it take 50 time
 
 NONE: Mapping[str, GroupWork] = MappingProxyType({})
 NO_RESTORES: Restores = MappingProxyType({})
+NOT_JUDGED = "It cannot be judged: "
 _UNJUDGED = Verdict(UNKNOWN, EPOCH, EPOCH, "")
 
 SettingsLookup = Callable[[str], HealthSettings]
@@ -74,29 +76,12 @@ class Known:
     """The partitions without a leader by the broker that led them."""
     restores: Mapping[str, Restores] = field(default_factory=dict)
     """By group what is reported of tasks that are restored."""
+    others: Mapping[str, GroupWork] = field(default_factory=dict)
+    """Of these, groups that are no streams groups are judged by their lag alone."""
 
 
-_NOTHING: Mapping[str, object] = MappingProxyType({})
-
-
-class _Compared(NamedTuple):
-    """What was known at the step before, by group: what is not the same object then has changed."""
-
-    groups: Mapping[str, object] = _NOTHING
-    histories: Mapping[str, object] = _NOTHING
-    work: Mapping[str, object] = _NOTHING
-    restores: Mapping[str, object] = _NOTHING
-    others: Mapping[str, object] = _NOTHING
-
-    def then(self, known: Known, others: Mapping[str, object]) -> _Compared:
-        """Return what is known at the next step; work that is not known then is as it was."""
-        return _Compared(
-            known.groups,
-            dict(known.histories),  # the caller goes on to change it
-            self.work if known.work is None else known.work,
-            known.restores,
-            others,
-        )
+_NOTHING_KNOWN = Known({})
+_BY_GROUP = ("groups", "histories", "work", "restores", "others")
 
 
 class Change(NamedTuple):
@@ -118,8 +103,7 @@ class _Seen(NamedTuple):
 
     def is_in(self, one: _Seen) -> bool:
         """Tell whether it is what was known before."""
-        is_same = self.snapshot is one.snapshot and self.history is one.history and self.work is one.work
-        return is_same and (self.restores is one.restores or self.restores == one.restores)
+        return all(map(is_, self[:-1], one[:-1])) and self.restores == one.restores
 
 
 class _Group(NamedTuple):
@@ -153,7 +137,7 @@ class Board:
         self._groups: dict[str, _Group] = {}
         self._began: datetime | None = None
         self._steps = 0  # that judgments took since the start
-        self._before = _Compared()
+        self._before = _NOTHING_KNOWN  # at the step before: what is not the same object then has changed
         self.put_off: Mapping[str, datetime] = {}
         """The newcomers that wait for a verdict, and since when."""
 
@@ -161,17 +145,12 @@ class Board:
         """Return the newest verdict on each group."""
         return {**self._stored, **{group_id: one.verdict for group_id, one in self._groups.items()}}
 
-    def verdict(self, group_id: str) -> Verdict | None:
-        """Return the newest verdict on a group."""
-        one = self._groups.get(group_id)
-        return one.verdict if one else self._stored.get(group_id)
-
     def knows(self, group_id: str) -> bool:
         """Tell whether there is a verdict on a group."""
         return group_id in self._groups or group_id in self._stored
 
     def end(self, groups: Iterable[str], reason: str, now: datetime) -> list[Change]:
-        """Take in that a person ended the incident of these groups; return the changes."""
+        """Take in that a person ended the problems of these groups; return the changes."""
         changes = []
         for group_id in groups:
             one = self._groups.get(group_id)
@@ -186,74 +165,66 @@ class Board:
             changes.append(Change(group_id, verdict, now))
         return changes
 
-    def step(self, known: Known, now: datetime, others: Mapping[str, GroupWork] = NONE) -> list[Change]:
-        """Judge the groups of which something has changed; return the changes, in the order of their times.
-
-        Of `others`, those that are no streams groups are judged by their lag alone.
-        """
+    def step(self, known: Known, now: datetime) -> list[Change]:
+        """Judge the groups of which something has changed; return the changes, in the order of their times."""
         self._began = self._began or now
+        before = self._before
+        self._before = known = replace(
+            known,
+            histories=dict(known.histories),  # the caller goes on to change it
+            work=before.work if known.work is None else known.work,
+        )
         self._successors = Successors(known.groups, known.work or NONE)
         changes: list[Change] = []
         newcomers: list[GroupSnapshot] = []
-        compared = self._before.then(known, others)
-        for snapshot in self._due(known, now, others, self._candidates(compared, now)):
+        for group_id in self._candidates(before, known, now):
+            snapshot = self._due(group_id, known, now)
+            if snapshot is None:
+                continue
             if is_newcomer(snapshot, now):
                 newcomers.append(snapshot)
             else:
-                changes += self._judgment(snapshot, known, now, others)
-        changes += self._judge_newcomers(newcomers, known, now, others)
+                changes += self._judgment(snapshot, known, now)
+        changes += self._judge_newcomers(newcomers, known, now)
         for group_id in [one for one in self._stored if _is_gone(known.groups.get(one))]:
             if self._stored[group_id].verdict not in BAD:  # it was deleted while this job was away
                 del self._stored[group_id]
                 why = "It was deleted when it had nothing to do."
                 changes.append(Change(group_id, Verdict(OFF, now, now, why), now))
-        self._before = compared
         return sorted(changes, key=lambda change: change.at)
 
-    def _due(
-        self, known: Known, now: datetime, others: Mapping[str, GroupWork], candidates: Collection[str]
-    ) -> Iterator[GroupSnapshot]:
-        """Yield the groups that are to be judged: of another type, or candidates."""
-        rest = {one: _of_other_type(work) for one, work in others.items() if one not in known.groups}
-        found = ((one, known.groups[one]) for one in candidates if one in known.groups)
-        for group_id, snapshot in chain(rest.items(), found):
-            if group_id not in rest and _is_gone(snapshot):
-                continue
-            one = self._groups.get(group_id)
-            seen = _see(one.seen.snapshot if one and group_id in rest else snapshot, known, one)
-            if one is None or not seen.is_in(one.seen) or _is_due(one.verdict, now):
-                yield seen.snapshot
-        for group_id in candidates:
-            one = self._groups.get(group_id)
-            if one is None or group_id in others or not _is_gone(known.groups.get(group_id)):
-                continue
-            if not one.is_deleted or _is_due(one.verdict, now):
-                yield one.seen.snapshot
-
-    def _candidates(self, compared: _Compared, now: datetime) -> Collection[str]:
+    def _candidates(self, before: Known, known: Known, now: datetime) -> Collection[str]:
         """Return the groups that may have to be judged: all others are as they were, and are not looked at."""
+        new = (changed(getattr(before, name), getattr(known, name)) for name in _BY_GROUP)
         due = (group_id for group_id, one in self._groups.items() if _is_due(one.verdict, now))
-        return dict.fromkeys(chain(*map(changed, self._before, compared), due, self.put_off))
+        return dict.fromkeys(chain(*new, due, self.put_off))
 
-    def _judgment(
-        self, snapshot: GroupSnapshot, known: Known, now: datetime, others: Mapping[str, GroupWork]
-    ) -> Iterator[Change]:
+    def _due(self, group_id: str, known: Known, now: datetime) -> GroupSnapshot | None:
+        """Return the records by which a group is to be judged; None if its verdict is that of before."""
+        one, newest = self._groups.get(group_id), known.groups.get(group_id)
+        is_due = one is not None and _is_due(one.verdict, now)
+        if newest is None and group_id in known.others:
+            newest = one.seen.snapshot if one else _of_other_type(known.others[group_id])
+        elif newest is None or _is_gone(newest):
+            is_new = one is not None and group_id not in known.others and (is_due or not one.is_deleted)
+            return one.seen.snapshot if one and is_new else None
+        return newest if one is None or is_due or not _see(newest, known, one).is_in(one.seen) else None
+
+    def _judgment(self, snapshot: GroupSnapshot, known: Known, now: datetime) -> Iterator[Change]:
         """Return the judgment of a group that is due: it is made when it is read. Until then it would take memory."""
         group_id = snapshot.group_id
         newest, one = known.groups.get(group_id), self._groups.get(group_id)
-        if group_id not in others and _is_gone(newest):
+        if group_id not in known.others and _is_gone(newest):
             return self._judge_deleted(group_id, newest, now)
         seen = _see(snapshot, known, one)
         return self._judge(group_id, seen, known, now, is_same=one is not None and seen.is_in(one.seen))
 
-    def _judge_newcomers(
-        self, newcomers: Iterable[GroupSnapshot], known: Known, now: datetime, others: Mapping[str, GroupWork]
-    ) -> Iterator[Change]:
+    def _judge_newcomers(self, newcomers: Iterable[GroupSnapshot], known: Known, now: datetime) -> Iterator[Change]:
         """Judge newcomers until they have taken their steps; put off the others."""
         most, late = self._steps + NEWCOMER_STEPS, {}
         for one in sorted(newcomers, key=lambda one: (self.put_off.get(one.group_id, now), age(one))):
             if self._steps < most:
-                yield from self._judgment(one, known, now, others)
+                yield from self._judgment(one, known, now)
             else:
                 late[one.group_id] = self.put_off.get(one.group_id, now)
         self.put_off = late
@@ -294,7 +265,7 @@ class Board:
         try:
             return judge(facts, now, before, CHECKS, settings)
         except Exception as error:  # noqa: BLE001 - see above
-            why = f"It cannot be judged: {type(error).__name__}: {error}"
+            why = f"{NOT_JUDGED}{type(error).__name__}: {error}"
             if before and before.verdict in BAD:
                 return replace(before, evidence={**before.evidence, "not_over": why}, recheck_at=None)
             return Verdict(UNKNOWN, now, now, why)
@@ -318,11 +289,11 @@ class Board:
 
 
 def _see(snapshot: GroupSnapshot, known: Known, one: _Group | None) -> _Seen:
-    group_id, before = snapshot.group_id, one.seen if one else None
+    group_id = snapshot.group_id
     return _Seen(
         snapshot,
         known.histories.get(group_id, NO_HISTORY),
-        before.work if known.work is None and before else (known.work or {}).get(group_id, before and before.work),
+        (known.work or NONE).get(group_id, one.seen.work if one else None),
         known.restores.get(group_id, NO_RESTORES),
     )
 

@@ -106,10 +106,7 @@ def without_members(facts: Facts, now: datetime, settings: HealthSettings, previ
         due,
         CRITICAL,
         f"no members since {utc(since)}{after}; {waiting}{if_meant}",
-        {
-            **({"reason": activity.gave_up} if activity.gave_up else {}),
-            **work_numbers(facts),
-        },
+        {**({"reason": activity.gave_up} if activity.gave_up else {}), **work_numbers(facts)},
     )
 
 
@@ -138,25 +135,23 @@ def started_again_and_again(
     outage = _outage(activity, now, settings)
     if outage is None:
         return None
-    is_loop = outage.starts >= _STARTS and (outage.processed_share < _SHARE or outage.starts >= 2 * _STARTS)
+    starts = len(outage.starts)
+    is_loop = starts >= _STARTS and (outage.processed_share < _SHARE or starts >= 2 * _STARTS)
     is_idle = _has_done_nothing(facts, outage, now)
     if not (is_loop or is_idle) or (work and is_known(facts, now) and _ends_with_nothing_left(activity, work)):
         return None
-    due = max(outage.since + _LOOP, _nth_start(activity, outage, _STARTS))
-    if work and is_idle:
-        patience = settings.down_after
-        idle_due = outage.since + timedelta(seconds=patience)
-        due = min(due, idle_due) if is_loop else idle_due
+    idle_due = [outage.since + timedelta(seconds=settings.down_after)] if is_idle else []
+    loop_due = [max(outage.since + _LOOP, outage.starts[_STARTS - 1])] if is_loop else []
     ends_at = activity.runs_since + uptime if activity.runs else None
     processed, whole = lasted(outage.processed), lasted(outage.lasted)
     between = ", ".join(f"{s} {lasted(d)}" for s, d in sorted(outage.down.items()))
     reason = f" ({activity.reason})" if activity.reason and NOT_READY in outage.down else ""
     why = (
-        f"it does not stay up: since {utc(outage.since)} it was started {count(outage.starts, 'time')} and processed "
+        f"it does not stay up: since {utc(outage.since)} it was started {count(starts, 'time')} and processed "
         f"{processed} of {whole}; in between it was {between}{reason}"
     )
     evidence: dict[str, Any] = {
-        "starts": outage.starts,
+        "starts": starts,
         "processed_seconds": round(outage.processed.total_seconds()),
         "seconds": round(outage.lasted.total_seconds()),
         **({"reason": activity.reason} if reason else {}),
@@ -164,7 +159,7 @@ def started_again_and_again(
     }
     is_down = is_idle or outage.processed_share < _SHARE
     verdict, severity = (DOWN, CRITICAL) if is_down else (UNSTABLE, WARNING)
-    return Check(verdict, outage.since, due, severity, why, evidence, ends_at)
+    return Check(verdict, outage.since, min(idle_due + loop_due), severity, why, evidence, ends_at)
 
 
 def _has_done_nothing(facts: Facts, outage: Outage, now: datetime) -> bool:
@@ -173,7 +168,7 @@ def _has_done_nothing(facts: Facts, outage: Outage, now: datetime) -> bool:
     if work is None or not work.waiting or not is_known(facts, now) or work.restoring or facts.restores:
         return False
     again = 1 if activity.group.state in {EMPTY, NOT_READY} else 2
-    return outage.starts >= again and (
+    return len(outage.starts) >= again and (
         work.progressed_at is None or to_time(work.progressed_at) <= outage.since + AFTER_LAST_COMMIT
     )
 
@@ -188,15 +183,6 @@ def _ends_with_nothing_left(activity: Activity, work: GroupWork) -> bool:
     if not ended or any(change.state == NOT_READY for change in activity.changes[-2 * _STARTS :]):
         return False
     return work.waits_since is None or to_time(work.waits_since) >= ended[-1] - AFTER_LAST_COMMIT
-
-
-def _nth_start(activity: Activity, outage: Outage, number: int) -> datetime:
-    starts = [
-        change.at
-        for change in activity.changes
-        if change.at > outage.since and change.old in {EMPTY, NOT_READY} and change.state != EMPTY
-    ]
-    return starts[min(number, len(starts)) - 1] if starts else outage.since
 
 
 def behind(facts: Facts, _now: datetime, settings: HealthSettings, previous: Verdict | None) -> Check | None:

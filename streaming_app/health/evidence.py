@@ -18,6 +18,8 @@ AFTER_LAST_COMMIT = timedelta(seconds=60)
 """A commit so shortly after something stopped is still of the time before."""
 AGES = tuple(60.0 * one for one in (1, 10, 30, 60, 120, 360, 720, 1440, 10_080))
 _FEW = 10
+_SHOWN = ("topic", "partition", "committed_offset", "log_start_offset", "log_end_offset", "task_id", "client_host")
+_KEYS = {"task_id": "task", "client_host": "host"}
 
 
 def at_least(offsets: int) -> str:
@@ -28,20 +30,15 @@ def at_least(offsets: int) -> str:
 def waits(work: GroupWork) -> str:
     """Return how much waits, in words."""
     if not work.waiting:
-        return "records still come"
-    return f"{_sum_of(work)} wait in {count(work.waiting, 'partition')}"
+        return "nothing waits"
+    least = "at least " if work.unknown and work.offsets < _FEW else ""
+    return f"{least}{at_least(work.offsets)} wait in {count(work.waiting, 'partition')}"
 
 
 def work_numbers(facts: Facts) -> dict[str, Any]:
     """Return how much waits, as evidence; nothing where nothing does."""
     work = facts.work
     return {"waiting_partitions": work.waiting, **offsets_of(work)} if work and work.waiting else {}
-
-
-def _sum_of(work: GroupWork) -> str:
-    """Return how many offsets wait: at least so many, while the lag of some partitions is not known."""
-    is_lower_bound = work.unknown and work.offsets < _FEW
-    return f"{'at least ' if is_lower_bound else ''}{at_least(work.offsets)}"
 
 
 def offsets_of(work: GroupWork) -> dict[str, int]:
@@ -66,14 +63,5 @@ def _place(row: LagRow) -> str:
 def rows_of(rows: Sequence[LagRow]) -> list[Mapping[str, Any]]:
     """Return partitions as evidence."""
     return [
-        {
-            "topic": row.topic,
-            "partition": row.partition,
-            **({} if row.committed_offset is None else {"committed_offset": row.committed_offset}),
-            **({} if row.log_start_offset is None else {"log_start_offset": row.log_start_offset}),
-            **({} if row.log_end_offset is None else {"log_end_offset": row.log_end_offset}),
-            **({"task": row.task_id} if row.task_id else {}),
-            **({"host": row.client_host} if row.client_host else {}),
-        }
-        for row in rows
+        {_KEYS.get(name, name): value for name in _SHOWN if (value := getattr(row, name)) is not None} for row in rows
     ]

@@ -29,7 +29,7 @@ WINDOW = timedelta(hours=2)
 """How long other events are looked at: longer than any time over which interruptions are counted."""
 _KEPT = 10_000  # events of one kind and group: enough for any sensible threshold
 _PRUNE_EVERY = timedelta(seconds=60)
-_STORED = "stored_description_epoch"
+_PUSHED, _STORED, _FAILED = "unsolicited_push", "stored_description_epoch", "failed_description_epoch"
 _INITIAL_EPOCH = 1  # of a group without assignments; 0 before Kafka 4.3
 REBALANCE = "rebalance"
 BEGUN, STORED, REJECTED, REMOVED = CALLS = ("begun", "stored", "rejected", "removed")
@@ -80,19 +80,12 @@ class Reason(NamedTuple):
     text: str
 
 
-class Push(NamedTuple):
-    """A topology description was pushed that the broker had not asked for."""
+class PluginCall(NamedTuple):
+    """What an event says of the plugin for topology descriptions: kept so that each event counts once."""
 
     at: datetime
     offset: int
-
-
-class EpochOfDescription(NamedTuple):
-    """A topology epoch was noted as stored or as failed; -1: none any more, -2: the plugin is about to be called."""
-
-    at: datetime
-    offset: int
-    epoch: int
+    kind: str
 
 
 class GroupHistory(NamedTuple):
@@ -106,9 +99,7 @@ class GroupHistory(NamedTuple):
     assignments: Sequence[Assignment] = ()
     members: Sequence[MemberChange] = ()
     reasons: Sequence[Reason] = ()
-    pushes: Sequence[Push] = ()
-    stored: Sequence[EpochOfDescription] = ()
-    failed: Sequence[EpochOfDescription] = ()
+    calls: Sequence[PluginCall] = ()
 
     def pruned(self, since: datetime, gave_up_since: datetime) -> GroupHistory:
         """Return it without what is older than `since`, or, of why members gave up, than `gave_up_since`."""
@@ -160,14 +151,10 @@ def _reason(event: Row) -> Reason | None:
     return Reason(event["at"], event["offset"], event["new"]) if event["new"] else None
 
 
-def _push(event: Row) -> Push:
-    return Push(event["at"], event["offset"])
-
-
-def _description(event: Row) -> EpochOfDescription | None:
-    if None in {event["old"], event["new"]}:
+def _call(event: Row) -> PluginCall | None:
+    if event["kind"] != _PUSHED and None in {event["old"], event["new"]}:
         return None  # the first value, or that of a group that is gone
-    return EpochOfDescription(event["at"], event["offset"], int(event["new"]))
+    return PluginCall(event["at"], event["offset"], event["kind"])
 
 
 # kind of event -> the field that keeps it, and the entry that is made of it
@@ -177,9 +164,7 @@ _ENTRIES: Mapping[str, tuple[str, Callable[[Row], Any]]] = {
     "member_joined": ("members", _member),
     "member_left": ("members", _member),
     "not_ready_reason": ("reasons", _reason),
-    "unsolicited_push": ("pushes", _push),
-    _STORED: ("stored", _description),
-    "failed_description_epoch": ("failed", _description),
+    **dict.fromkeys((_PUSHED, _STORED, _FAILED), ("calls", _call)),
 }
 KINDS = tuple(_ENTRIES)
 """The kinds of events that are kept."""
@@ -198,9 +183,9 @@ def count(events: Collection[Row]) -> Counter[str]:
     for event in events:
         if event["kind"] == "assignment_epoch":
             found[REBALANCE] += 1
-        elif event["kind"] == "failed_description_epoch":
+        elif event["kind"] == _FAILED:
             found[REJECTED] += 1
-        elif event["kind"] == "unsolicited_push":
+        elif event["kind"] == _PUSHED:
             found.update([] if event["at"] in begun_at else [BEGUN, STORED])
         elif event["kind"] == _STORED and event["new"] == str(UNCERTAIN):
             found[BEGUN] += 1
@@ -249,7 +234,7 @@ class GroupHistories:
             return
         name, _ = _ENTRIES[event["kind"]]
         entries = getattr(history, name)
-        key = event["offset"], event["member_id"] or ""
+        key = event["offset"], event["kind"] if name == "calls" else event["member_id"] or ""
         position = bisect_left(entries, key, key=_key)
         if position < len(entries) and _key(entries[position]) == key:
             left = (*entries[:position], *entries[position + 1 :])
@@ -275,4 +260,4 @@ class GroupHistories:
 
 
 def _key(entry: Any) -> tuple[int, str]:  # noqa: ANN401 - an entry of any list
-    return entry.offset, getattr(entry, "member_id", "")
+    return entry.offset, entry.kind if isinstance(entry, PluginCall) else getattr(entry, "member_id", "")

@@ -55,8 +55,8 @@ class Outage:
     """An outage that has not ended. Times are counted from its start to the newest start of the application."""
 
     since: datetime
-    starts: int = 0
-    """How often the group got members again after it was Empty, or was ready again."""
+    starts: Sequence[datetime] = ()
+    """When the group got members again after it was Empty, or was ready again."""
     processed: timedelta = _NOTHING
     lasted: timedelta = _NOTHING
     down: Mapping[str, timedelta] = field(default_factory=dict)
@@ -101,7 +101,7 @@ def _spells(changes: Sequence[StateChange], now: datetime) -> Iterator[_Spell]:
 
 def _outage(chain: Sequence[_Spell]) -> Outage:
     starts = [n for n, (one, after) in enumerate(pairwise(chain)) if _is_start(chain[n - 1] if n else None, one, after)]
-    outage = Outage(chain[0].since, len(starts))
+    outage = Outage(chain[0].since, [chain[n + 1].since for n in starts])
     down: defaultdict[str, timedelta] = defaultdict(timedelta)
     for spell in chain[: starts[-1] + 1] if starts else ():
         if spell.processes:
@@ -119,21 +119,6 @@ def _is_start(before: _Spell | None, one: _Spell, after: _Spell) -> bool:
     if one.state in _GONE:
         return after.state not in _GONE
     return one.state == NOT_READY and after.processes and (before is None or before.processes)
-
-
-class Stays(NamedTuple):
-    """Short stays in one place: how many followed one another, and when the newest ended."""
-
-    number: int
-    newest: datetime
-
-
-def short_stays(changes: Sequence[MemberChange], since: datetime, uptime: timedelta) -> Mapping[str, Stays]:
-    """Return by place the short stays that ended after `since`."""
-    return {
-        place: Stays(one_after_the_other(ends), max(ends)[0])
-        for place, ends in stays_of(changes, since, uptime).items()
-    }
 
 
 def stays_of(

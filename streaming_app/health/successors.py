@@ -2,10 +2,12 @@
 
 Theory of operation
 -------------------
-A group has taken over if it has members, reads the same topics in the same subtopologies, its own commits have passed
-the offsets at which the other one ended, and it did not begin beyond them: its first commit was before them, or before
-the end that the log had when it came, or that end was. An application that only reads the same topics, or began at
-their ends, has taken nothing over.
+A group has taken over if it has members, its topology is made of the same topics, its own commits have passed the
+offsets at which the other one ended, and it did not begin beyond them: its first commit was before them, or before the
+end that the log had when it came, or that end was. Internal topics are compared without each group's own prefix.
+
+A topology without internal topics proves nothing: every application that only reads and writes looks like all others
+that read the same topics. Of these a successor has to be declared.
 
 Nothing else counts: how long both ran side by side does not. Two copies that process every record look like this, too;
 when one of them ends, the other one is its successor.
@@ -27,10 +29,9 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import EMPTY
 from streaming_app.health.activity import Activity
 from streaming_app.health.verdict import OFF, SUCCESSOR, HealthSettings, Verdict
-from streaming_app.lag.model import GroupTasks, TopicPartition
+from streaming_app.lag.model import Node, TopicPartition
 from streaming_app.lag.work import GroupWork, Progress
 
-_Topology = frozenset[tuple[str, str]]
 _MOST = 100  # groups with one topology that are looked at: a tenant may have thousands, each of which ends
 
 
@@ -39,7 +40,7 @@ class Successors:
 
     def __init__(self, groups: Mapping[str, GroupSnapshot], work: Mapping[str, GroupWork]) -> None:
         self._groups, self._work = groups, work
-        self._running: defaultdict[_Topology, list[str]] | None = None
+        self._running: defaultdict[frozenset[Node], list[str]] | None = None
 
     def of(
         self, activity: Activity, work: GroupWork | None, previous: Verdict | None, settings: HealthSettings
@@ -56,7 +57,7 @@ class Successors:
         declared = settings.successor
         if declared and self._has_members(declared) and _has_passed(self._progress(declared), work, is_declared=True):
             return declared
-        others = islice(self._with_same_topology(activity.group.group_id, work.tasks), _MOST)
+        others = islice(self._with_same_topology(work.tasks.content), _MOST)
         return next((other for other in others if _has_passed(self._progress(other), work)), None)
 
     def _progress(self, group_id: str) -> Mapping[TopicPartition, Progress]:
@@ -72,30 +73,26 @@ class Successors:
             return True
         return group.state_since > since + timedelta(seconds=settings.down_after)
 
-    def _with_same_topology(self, group_id: str, tasks: GroupTasks) -> list[str]:
+    def _with_same_topology(self, content: frozenset[Node]) -> list[str]:
+        if not any(node.is_internal for node in content):
+            return []
         if self._running is None:
             self._running = defaultdict(list)
             for other, work in self._work.items():
-                if self._has_members(other) and (topology := _topology(other, work.tasks)):
-                    self._running[topology].append(other)
-        topology = _topology(group_id, tasks)
-        return self._running.get(topology, []) if topology else []
-
-
-def _topology(group_id: str, tasks: GroupTasks) -> _Topology:
-    """Return topics and subtopologies, without the group's own prefix of internal topics, and which have state."""
-    prefix = f"{group_id}-"
-    topics = ((topic.removeprefix(prefix), part) for topic, part in (tasks.subtopology_of or {}).items())
-    return frozenset((*topics, *(("", part) for part in tasks.stateful)))
+                if self._has_members(other):
+                    self._running[work.tasks.content].append(other)
+        return self._running.get(content, [])
 
 
 def _has_passed(other: Mapping[TopicPartition, Progress], ended: GroupWork, *, is_declared: bool = False) -> bool:
-    own = f"{ended.group_id}-"  # internal topics, of which the other group has its own
+    """Tell whether a group has passed another one, in all partitions but those of internal topics of their own."""
+    prefix = f"{ended.group_id}-"
+    internal = {node.name for node in ended.tasks.content if node.is_internal}
     passed = [
         key in other and _is_beyond(other[key], one.offset, may_begin_anywhere=is_declared)
         for key, one in ended.progress.items()
         if one.offset is not None and one.work_since is not None
-        if key in other or not (is_declared or key[0].startswith(own))
+        if key in other or not (is_declared or key[0].removeprefix(prefix) in internal)
     ]
     return bool(passed) and all(passed)
 

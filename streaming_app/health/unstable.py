@@ -19,7 +19,7 @@ from streaming_app.groups.snapshot import (
 )
 from streaming_app.health.activity import Activity
 from streaming_app.health.history import MemberChange
-from streaming_app.health.interruptions import joins_and_members, one_after_the_other, short_stays, stays_of
+from streaming_app.health.interruptions import joins_and_members, one_after_the_other, stays_of
 from streaming_app.text import and_more, utc
 
 _DEFAULT_REBALANCE_TIMEOUT_MS = 300_000  # max.poll.interval.ms of Kafka Streams, which it sends as rebalance timeout
@@ -114,9 +114,10 @@ def _flapping(activity: Activity, now: datetime) -> Restless | None:
     if newest is None:
         return None
     since = now - _WITHIN
-    stays = short_stays(changes, since, _SHORT)
     places = {
-        place: one.number for place, one in stays.items() if one.number >= _SHORT_STAYS and now - one.newest < _QUIET
+        place: number
+        for place, stays in stays_of(changes, since, _SHORT).items()
+        if (number := one_after_the_other(stays)) >= _SHORT_STAYS and now - max(stays)[0] < _QUIET
     }
     details: dict[str, Any]
     if places:

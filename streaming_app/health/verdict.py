@@ -155,7 +155,7 @@ def trouble(verdict: Verdict) -> tuple[int, int]:
 
 
 SUCCESSOR, PLANNED, RETIRED = "successor", "planned", "retired"
-"""Keys of evidence: the group that has taken over, and what a person said of a group when they ended its incident."""
+"""Keys of evidence: the group that has taken over, and what a person said of a group when they ended its problem."""
 _ASSIGNS_LATER = (
     "The broker has not assigned the tasks yet: it waits for `group.streams.initial.rebalance.delay.ms` after the "
     "first member joins, or for `group.streams.assignment.interval.ms` after the assignment before."
@@ -217,10 +217,10 @@ def _first_due(
 
 
 def ended_by_person(verdict: Verdict, group: GroupSnapshot | None, reason: str, now: datetime) -> Verdict:
-    """Return the verdict on a group whose incident a person ends: one that is retired is Off until it runs again.
+    """Return the verdict on a group whose problem a person ends: one that is retired is Off until it runs again.
 
     `group` is None where only the verdict is known. What was planned keeps its verdict, without a
-    severity, and is an incident again once it has another bad verdict.
+    severity, and is a problem again once it has another bad verdict.
     """
     if reason == RETIRED and (group is None or group.state == EMPTY):
         return Verdict(OFF, now, now, "It is retired, as somebody said.", evidence={RETIRED: True})
@@ -371,28 +371,23 @@ def _good(facts: Facts, now: datetime, previous: Verdict | None, settings: Healt
     return Verdict(verdict, now, now, why, evidence=_numbers(facts))
 
 
-def _good_one(  # noqa: PLR0911 - a list of cases
-    facts: Facts, now: datetime, previous: Verdict | None, settings: HealthSettings
-) -> tuple[str, str]:
+def _good_one(facts: Facts, now: datetime, previous: Verdict | None, settings: HealthSettings) -> tuple[str, str]:
     activity, work = facts.activity, facts.work
     state = activity.group.state
     if facts.is_deleted:
         return OFF, "It was deleted when it had nothing to do."
     if state == EMPTY:
         return OFF, _why_off(facts, now, settings)
-    if not is_known(facts, now) or work is None:
-        if previous and previous.verdict in GOOD and previous.verdict != OFF:
-            return previous.verdict, previous.why
-        return UNKNOWN, "Its lag is not known: no commit, or no answer about the ends of its logs."
-    if not work.waiting:
-        if _is_busy(work):
+    why = "Its lag is not known: no commit, or no answer about the ends of its logs."
+    if work is not None and is_known(facts, now):
+        if not work.waiting and not _is_busy(work):
+            return IDLE, f"Nothing waits. {_ASSIGNS_LATER}" if state == ASSIGNING else "Nothing waits."
+        if not work.waiting or (work.progressed_at and to_time(work.progressed_at) >= activity.runs_since):
             return OK, _ADVANCES
-        return IDLE, f"Nothing waits. {_ASSIGNS_LATER}" if state == ASSIGNING else "Nothing waits."
-    if work.progressed_at is not None and to_time(work.progressed_at) >= activity.runs_since:
-        return OK, _ADVANCES
-    if previous and previous.verdict in GOOD and previous.verdict != OFF:
+        why = "Work waits, and it is not known yet whether offsets advance."
+    if previous and previous.verdict in {IDLE, OK}:
         return previous.verdict, previous.why
-    return UNKNOWN, "Work waits, and it is not known yet whether offsets advance."
+    return UNKNOWN, why
 
 
 def _why_off(facts: Facts, now: datetime, settings: HealthSettings) -> str:

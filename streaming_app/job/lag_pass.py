@@ -257,6 +257,7 @@ def _sharing(tasks: GroupTasks, shared: dict[Any, Any]) -> GroupTasks:
         subtopology_of=topics and shared.setdefault(tuple(topics.items()), topics),
         owners={shared.setdefault(task, task): owners[owner] for task, owner in tasks.owners.items()},
         stateful=shared.setdefault(tasks.stateful, tasks.stateful),
+        content=shared.setdefault(tasks.content, tasks.content),
     )
 
 

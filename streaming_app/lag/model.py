@@ -96,6 +96,15 @@ class Owner(NamedTuple):
 NOBODY = Owner("", None, None)
 
 
+class Node(NamedTuple):
+    """A topic of a topology, or the pattern of some."""
+
+    subtopology_id: str
+    name: str
+    is_internal: bool
+    """It is a changelog or a repartition topic."""
+
+
 @dataclass(frozen=True, slots=True)
 class GroupTasks:
     """What a group reads, and who does. The default is that of a group of which only commits are known."""
@@ -114,6 +123,8 @@ class GroupTasks:
     """By the broker's clock; None unless the group is Stable."""
     source_partition: int | None = None
     """The partition of the offsets topic that has the group's records."""
+    content: frozenset[Node] = frozenset()
+    """What the topology is made of, without the group's own prefix of internal topics."""
 
 
 NO_TASKS = GroupTasks()
@@ -172,6 +183,7 @@ def group_tasks(group: Row, match_topics: MatchTopics) -> GroupTasks:
         stateful=frozenset(one["subtopology_id"] for one in subtopologies if one["state_changelog_topics"]),
         stable_since=since if group["state"] == STABLE else None,
         source_partition=group.get("source_partition"),
+        content=_content(group["group_id"], subtopologies),
     )
 
 
@@ -199,6 +211,16 @@ def _subtopologies(subtopologies: Iterable[Row], match_topics: MatchTopics) -> d
         names = (*one["source_topics"], *_names(one["repartition_source_topics"]))
         by_topic.update(dict.fromkeys(names, one["subtopology_id"]))
     return by_topic
+
+
+def _content(group_id: str, subtopologies: Iterable[Row]) -> frozenset[Node]:
+    prefix, found = f"{group_id}-", set[Node]()
+    for one in subtopologies:
+        subtopology_id, sources = one["subtopology_id"], {*one["source_topics"], *one["source_topic_regex"]}
+        internal = {*_names(one["repartition_source_topics"]), *_names(one["state_changelog_topics"])} - sources
+        found.update(Node(subtopology_id, name, is_internal=False) for name in sources)
+        found.update(Node(subtopology_id, name.removeprefix(prefix), is_internal=True) for name in internal)
+    return frozenset(found)
 
 
 def _names(topics: Iterable[Row]) -> list[str]:

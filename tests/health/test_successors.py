@@ -13,12 +13,17 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.activity import activity
 from streaming_app.health.successors import Successors
 from streaming_app.health.verdict import DEFAULTS, DOWN, OFF, HealthSettings, Verdict
-from streaming_app.lag.model import GroupTasks
-from tests.lag.test_work import ENDED, RUNS, owned, passes
+from streaming_app.lag.model import GroupTasks, Node
+from tests.lag.test_work import ENDED as ENDED_TASKS
+from tests.lag.test_work import RUNS as RUNNING_TASKS
+from tests.lag.test_work import owned, passes
 from tests.support.health_harness import ago, group
 from tests.support.lag_harness import GROUP, TOPIC
 
 OTHER = "payments-v2"
+READS = Node("0", TOPIC, is_internal=False)
+CONTENT = frozenset({READS, Node("0", "sums-repartition", is_internal=True)})
+ENDED, RUNS = replace(ENDED_TASKS, content=CONTENT), replace(RUNNING_TASKS, content=CONTENT)
 GONE = group("Empty", ago(minutes=6), first_seen_at=ago(days=3))
 PASSED = ([80], [95])  # the offsets of the other one at two passes; those of the group that ended stay at 90
 
@@ -34,15 +39,16 @@ def found(
     gone: GroupSnapshot = GONE,
     come: GroupSnapshot | None = None,
     tasks: GroupTasks = RUNS,
+    ended: GroupTasks = ENDED,
     more: str = TOPIC,
     previous: Verdict | None = None,
     settings: HealthSettings = DEFAULTS,
 ) -> str | None:
     """Return who has taken over; the group that ended has another partition, of the topic `more`."""
-    ended = owned(committed_offset=90, member_id=None)
-    rest = [ended._replace(topic=more)] if more != TOPIC else []
-    rows = [[ended, *rest, owned(group_id=OTHER, committed_offset=offset)] for (offset,) in offsets]
-    work = passes(rows, {GROUP: ENDED, OTHER: tasks}, passes([[ended, *rest]], {GROUP: ENDED}))
+    left = owned(committed_offset=90, member_id=None)
+    rest = [left._replace(topic=more)] if more != TOPIC else []
+    rows = [[left, *rest, owned(group_id=OTHER, committed_offset=offset)] for (offset,) in offsets]
+    work = passes(rows, {GROUP: ended, OTHER: tasks}, passes([[left, *rest]], {GROUP: ended}))
     snapshots = {GROUP: gone, OTHER: come or other()}
     return Successors(snapshots, work).of(activity(gone, None, ago()), work[GROUP], previous, settings)
 
@@ -53,15 +59,21 @@ def found(
         (([80], [89]), RUNS, None),
         (([80], [95]), RUNS, OTHER),
         (([99], [100]), RUNS, None),
-        (([80], [95]), replace(RUNS, subtopology_of={TOPIC: "0", "more": "1"}), None),
-        (([80], [95]), replace(RUNS, stateful=frozenset({"0"})), None),
+        (([80], [95]), replace(RUNS, content=CONTENT | {Node("1", "more", is_internal=False)}), None),
+        (([80], [95]), replace(RUNS, content=frozenset({READS, Node("0", "sums", is_internal=True)})), None),
+        (([80], [95]), replace(RUNS, content=frozenset({READS})), None),
     ],
-    ids=["not past them", "past them", "it began at the end", "another application", "one with state"],
+    ids=["not past them", "past them", "it began at the end", "more topics", "other internal topics", "none"],
 )
 def test_who_has_the_same_topology_and_passed_the_offsets_has_taken_over(
     offsets: tuple[list[int], ...], tasks: GroupTasks, expected: str | None
 ) -> None:
     assert found(offsets, tasks=tasks) == expected
+
+
+def test_a_topology_without_internal_topics_proves_nothing() -> None:
+    tasks = replace(RUNS, content=frozenset({READS}))
+    assert found(tasks=tasks, ended=replace(ENDED, content=tasks.content)) is None
 
 
 def test_who_is_not_known_to_have_passed_a_partition_has_not_taken_over() -> None:
@@ -72,7 +84,7 @@ def test_who_is_not_known_to_have_passed_a_partition_has_not_taken_over() -> Non
 
 def test_a_successor_that_is_declared_may_be_another_application_that_began_anywhere() -> None:
     declared = replace(DEFAULTS, successor=OTHER)
-    strange = replace(RUNS, subtopology_of={TOPIC: "7"})
+    strange = replace(RUNS, content=frozenset({READS._replace(subtopology_id="7")}))
     long_ago = other(since=ago(days=9))
     assert found(([99], [100]), tasks=strange, come=long_ago, settings=declared) == OTHER
     assert found(([80], [89]), tasks=strange, settings=declared) is None

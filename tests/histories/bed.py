@@ -32,7 +32,7 @@ from streaming_app.groups.not_ready import set_reasons
 from streaming_app.groups.row import to_row
 from streaming_app.groups.snapshot import group_snapshot
 from streaming_app.groups.state_rules import STABLE_MEMBER
-from streaming_app.health.board import Change
+from streaming_app.health.board import NOT_JUDGED, Change
 from streaming_app.health.history import COLUMNS, WINDOW, GroupHistories
 from streaming_app.health.verdict import Verdict
 from streaming_app.time_intervals import TimeInterval
@@ -60,6 +60,7 @@ class Fired:
     resolved_at: float | None
     summary: str
     severity: str = ""
+    ended_by: str | None = None
 
 
 @dataclass
@@ -289,7 +290,7 @@ def _no_garbage_collection() -> Iterator[None]:
 def run(
     history: History, *, every_step: bool = False, only_changes: bool = False, restart_every: float | None = None
 ) -> Outcome:
-    """Run a history, and return which alerts fired and what was sent. Raises AssertionError if a rule crashed.
+    """Run a history, and return which alerts fired and what was sent. AssertionError: a rule or a verdict crashed.
 
     With `only_changes` the job evaluates when something is written or answered, and every ten minutes; with
     `restart_every` it is killed and started again after so many seconds.
@@ -297,7 +298,9 @@ def run(
     simulation = Simulation(dict(history.topics))
     simulation.run(history.operations, history.seconds)
     log = sorted(simulation.log, key=attrgetter("at"))
-    tables, settings, outcome = _Tables(), AlertSettings.model_validate(dict(history.settings)), Outcome()
+    tables, outcome = _Tables(), Outcome()
+    configured = [(-1.0, history.settings), *sorted(history.later_settings.items())]
+    settings = AlertSettings()
     hours_of = _running_hours(history)
     job: _Job | None = None
     read, at, read_at = 0, history.watched_from, None
@@ -306,6 +309,8 @@ def run(
         if any(begin <= at < end for begin, end in simulation.job_downtimes):
             job, at = None, at + STEP
             continue
+        if configured and configured[0][0] <= at:
+            settings, job = AlertSettings.model_validate(dict(configured.pop(0)[1])), None
         if job is None or (restart_every and at - started_at >= restart_every):
             job, read_at, started_at = _Job(tables, settings, hours_of, simulation), None, at
         first = read
@@ -317,6 +322,7 @@ def run(
             at += STEP
         else:
             known = [begin for begin, _ in simulation.job_downtimes] + [one.at for one in log[read : read + 1]]
+            known += [configured[0][0]] if configured else []
             known += [started_at + restart_every] if restart_every else []
             at = _next_step(at, known, job.next_answers(), () if only_changes else job.due())
         read_at = at - STEP
@@ -327,6 +333,8 @@ def run(
     outcome.notifications, outcome.rules = tables.messages, tables.rules
     outcome.problems = [one for one in tables.problems.values() if one.subject == HEALTH]
     outcome.changes = tables.changes
+    failed = [one for one in tables.changes if one.verdict.why.startswith(NOT_JUDGED)]
+    assert not failed, f"verdicts failed: {failed}"
     return outcome
 
 
@@ -367,7 +375,7 @@ def _fired(tables: _Tables) -> Iterator[Fired]:
         if alert.opened_at is not None:
             resolved = (alert.ended_at - START).total_seconds() if alert.ended_at else None
             at = (alert.opened_at - START).total_seconds()
-            yield Fired(alert.rule, alert.group_id, at, resolved, alert.summary, alert.severity)
+            yield Fired(alert.rule, alert.group_id, at, resolved, alert.summary, alert.severity, alert.ended_by)
 
 
 def _time(seconds: float) -> datetime:

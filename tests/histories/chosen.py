@@ -31,6 +31,10 @@ CHOSEN: dict[str, tuple[str, ...]] = {
         "An application gets another topology under another id, which is declared as the successor",
         "An application gets another topology under another id, which nobody declares as the successor",
         "The successor that was declared dies together with the application that it is to take over",
+        "Green overlaps blue for five minutes, and each has its prefix in its internal topics",
+        "Green overlaps blue for five minutes, and both have the same internal topics",
+        "Three applications with state of their own read one topic, and die one after the other",
+        "Three applications without internal topics read one topic, and die one after the other",
     ),
     "Scaling": (
         "Scale out from 3 to 9 instances, one after the other",
@@ -79,10 +83,14 @@ CHOSEN: dict[str, tuple[str, ...]] = {
     "Losses": (
         "Retention deletes what was processed",
         "Retention of half an hour overtakes an application whose threads hang",
+        "The last thing that is written are three markers of transactions, and retention deletes all of it",
+        "The last thing that is written are a transaction of 20 records that is aborted, and retention deletes all of "
+        "it, of a topic that the job may not read",
     ),
     "Topics": (
         "Partitions are added to a topic with records",
         "A topic is deleted and created again under an application that does not read the new one",
+        "An unclean election cuts the log of one partition to below what the application has committed",
     ),
     "Brokers": (
         "Three brokers restart one after the other, each for two minutes, while records come",
@@ -114,6 +122,7 @@ CHOSEN: dict[str, tuple[str, ...]] = {
         "The plugin's store is down while thirty applications start",
         "The plugin rejects the descriptions of thirty applications",
         "A tool pushes descriptions that nobody asked for",
+        "Five groups lack their descriptions, then one more does, and one gets it",
         "A group whose description was cleaned up comes back with clients that do not send one",
     ),
     "Groups": (
@@ -125,6 +134,8 @@ CHOSEN: dict[str, tuple[str, ...]] = {
         "The job is down for two hours, with a deployment meanwhile",
         "An override that matches every group, during a rolling restart",
         "All instances are lost while the job is down",
+        "The alert of an application that was lost is ignored, the application comes back, and nothing is ignored",
+        "The alert of an application that was lost is ignored for a while, and the application does not come back",
         "An application is retired on purpose while records come, which somebody says once they are paged",
     ),
 }

@@ -22,6 +22,7 @@ PROCESS = {"static": True, "keeps_process_id": True}  # a StatefulSet with volum
 STATE = {"changelogs": ("log",)}
 TOPICS = {"in": 12, "log": 12}  # of applications with state
 FEW = {"in": 2}
+FEW_AND_LOG = {"in": 2, "log": 2}
 
 Operations = list[Operation]
 
@@ -43,6 +44,8 @@ class History:
     """When the job is started; it then reads everything before."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The section `alerts:` of its configuration."""
+    later_settings: Mapping[float, Mapping[str, Any]] = field(default_factory=dict)
+    """The same section by the times at which it is changed, and the job started again."""
     running_hours: Mapping[str, Any] | None = None
     """When its groups are meant to run, as declared: an item of `time_intervals`."""
 
@@ -118,11 +121,14 @@ def office_hours(days: int) -> Operations:
 
 
 def blue_then_green(green_reads: float = 5.0, **reads: Any) -> Operations:
-    """Run blue, and start green with the same topics when it begins; green reads them so many seconds later."""
+    """Run blue, and start green with the same topology when it begins; green reads the topics so many seconds later.
+
+    Its topics are `TOPICS`.
+    """
     return [
-        *start(["a", "b"], group="blue"),
+        *start(["a", "b"], group="blue", **STATE),
         *do(TRAFFIC, "read", group="blue"),
-        *start(["c", "d"], BEGINS, group="green"),
+        *start(["c", "d"], BEGINS, group="green", **STATE),
         *do(BEGINS + green_reads, "read", group="green", log_of="blue", **reads),
     ]
 

@@ -73,6 +73,7 @@ OPERATED_ORDINARY = (
         "Green is given up after half an hour, and blue goes on",
         blue_then_green(begins="committed"),
         stop(["c", "d"], BEGINS + 1800),
+        topics=TOPICS,
     ),
     ordinary(
         "A release that starts six new pods at once and then ends the old ones, which restores for two minutes",

@@ -174,6 +174,7 @@ POSTMORTEM_INCIDENTS = (
         blue_then_green(begins="committed"),
         hang("cd", BEGINS + 6, group="green"),
         stop(["a", "b"], BEGINS + 120),
+        topics=TOPICS,
     ),
     # State
     incident(

@@ -89,14 +89,15 @@ REPORTED_ORDINARY = (
     ),
     ordinary(
         "Producers pause, blue is drained and stopped, green begins at the end of the topics, and producers go on",
-        start(["a", "b"], group="blue"),
+        start(["a", "b"], group="blue", **STATE),
         do(TRAFFIC, "read", group="blue"),
         do(BEGINS, "change", group="blue", rate=0.0),
         stop(["a", "b"], BEGINS + 120),
-        start(["c", "d"], BEGINS + 180, group="green"),
+        start(["c", "d"], BEGINS + 180, group="green", **STATE),
         do(BEGINS + 190, "read", group="green", log_of="blue", begins="latest"),
         do(BEGINS + 300, "change", group="blue", rate=10.0),
         hours=20,
+        topics=TOPICS,
     ),
     ordinary(
         "Nothing comes at the weekend, and records come again on Monday morning",
@@ -248,5 +249,6 @@ REPORTED_INCIDENTS = (
         hang("ab", BEGINS + 60, group="blue"),
         stop(["c", "d"], BEGINS + 1800),
         begins=BEGINS + 60,
+        topics=TOPICS,
     ),
 )

@@ -22,7 +22,8 @@ from tests.histories.judged import (
     check_start_in_the_middle,
     name_of,
 )
-from tests.histories.widened import DEATHS
+from tests.histories.twins import DEATHS_OF_READERS
+from tests.histories.widened import COUNTED_AGAIN_AT, DEATHS, IGNORED_AT, MENDED, ONE_MORE
 from tests.support.failed_rules import FailedRule
 
 pytestmark = pytest.mark.slow
@@ -53,6 +54,39 @@ def test_each_of_three_applications_on_one_host_has_an_alert_of_its_own_death() 
     assert all(DEATHS[team] < at <= DEATHS[team] + 6 * MINUTE for team, at in fired.items())
 
 
+@pytest.mark.parametrize("name", [one for one in CHOSEN["One application under two ids"] if one.startswith("Three")])
+def test_each_of_three_applications_that_read_one_topic_has_an_alert_of_its_own_death(name: str) -> None:
+    fired = {one.group_id: one.at for one in OUTCOMES[name].fired}
+    assert fired.keys() == DEATHS_OF_READERS.keys()
+    assert all(died < fired[group_id] <= died + 6 * MINUTE for group_id, died in DEATHS_OF_READERS.items())
+
+
+def test_an_ignore_ends_an_alert_and_taking_it_back_opens_only_what_is_not_over() -> None:
+    back, gone = (OUTCOMES[name].fired for name in CHOSEN["The job"] if "is ignored" in name)
+    assert [(one.resolved_at, one.ended_by) for one in back] == [(IGNORED_AT, "ignored")]
+    again = [(one.at, one.resolved_at) for one in gone[1:]]
+    assert ((gone[0].ended_by, gone[0].resolved_at), again) == (("ignored", IGNORED_AT), [(COUNTED_AGAIN_AT, None)])
+
+
+def test_groups_that_lack_a_description_are_not_resolved_because_others_change() -> None:
+    fired = OUTCOMES[next(name for name in CHOSEN["Descriptions"] if name.startswith("Five groups"))].fired
+    assert {one.group_id: one.at > ONE_MORE for one in fired} == {f"app-{n}": n == 5 for n in range(6)}
+    ((mended, resolved_at),) = [(one.group_id, one.resolved_at or 0.0) for one in fired if one.resolved_at]
+    assert mended == "app-0"
+    assert MENDED <= resolved_at <= MENDED + 6 * MINUTE
+
+
+def test_an_application_that_never_commits_is_stalled_which_is_critical() -> None:
+    (fired,) = OUTCOMES["An application fails at its first record, and never commits"].fired
+    assert (fired.rule, fired.severity) == ("StreamsGroupStalled", "critical")
+
+
+def test_an_offset_beyond_the_end_of_the_log_is_said_to_be_that_and_is_a_warning() -> None:
+    (fired,) = OUTCOMES[next(name for name in CHOSEN["Topics"] if name.startswith("An unclean"))].fired
+    assert fired.severity == "warning"
+    assert "beyond the end of the log" in fired.summary
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -81,13 +115,13 @@ def test_the_chosen_histories_bring_every_verdict_and_every_rule_that_a_history_
     assert {rule for outcome in outcomes for rule in outcome.rules} == expected
 
 
+def crash(*_: Any) -> Any:
+    raise ZeroDivisionError
+
+
 @pytest.fixture
 def crashing_rule(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A rule that raises an error for every group."""
-
-    def crash(*_: Any) -> Any:
-        raise ZeroDivisionError
-
     rule = evaluation.GroupRule(evaluation.GROUP_RULES[0].name, crash, evaluation._EXISTS)
     monkeypatch.setattr(evaluation, "GROUP_RULES", (rule,))
     evaluation._applicable_rules.cache_clear()
@@ -101,6 +135,13 @@ def test_a_rule_that_crashes_is_found_in_a_history(crashing_rule: str, failed_ru
         run(replace(history, seconds=history.begins + MINUTE))
     assert {one.rule for one in failed_rules} == {crashing_rule}
     failed_rules.clear()
+
+
+def test_a_verdict_that_crashes_is_found_in_a_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaming_app.health.board.CHECKS", (crash,))
+    history = HISTORIES["Restart of the only instance"]
+    with pytest.raises(AssertionError, match="verdicts failed: "):
+        run(replace(history, seconds=history.begins))
 
 
 def test_a_group_whose_records_are_rare_does_not_fill_the_history_of_verdicts() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from streaming_app.lag.model import NO_ENDS, Commit, LogEnds
+from streaming_app.lag.model import NO_ENDS, Commit, LogEnds, Tail
 from tests.histories.coordinator import Group
 
 PASS = 30.0  # seconds, the default of `lag.interval`
@@ -41,6 +41,17 @@ class Partition:
     is_stuck: bool = False
     commits_again: bool = False
     """While it is stuck, the same offset is committed again and again."""
+    trailing: int = 0
+    """Offsets after the last record: markers of transactions, and records of those that were aborted."""
+    trailing_is_denied: bool = False
+    """The job may not read the topic, so it cannot know what they are."""
+
+    def tail(self) -> Tail | None:
+        """Return what the job reads after the last record, as `job.lag_ends` does of an end that rests."""
+        if not self.trailing:
+            return None
+        end = int(self.end) + self.trailing
+        return Tail(end, is_denied=True) if self.trailing_is_denied else Tail(end, -1, int(self.end), end)
 
 
 @dataclass
@@ -111,9 +122,9 @@ class Traffic:
         for key, one in known.items():
             at = epoch + one.committed_at
             commits[key] = Commit(None) if one.committed is None else Commit(one.committed, self._id(one), 0, at)
-            end = int(one.end) + (marker if one.end else 0)
+            end = int(one.end) + (marker if one.end else 0) + one.trailing
             is_away = now < self.without_leader.get(key[1], 0.0)
-            ends[key] = NO_ENDS if is_away else LogEnds(end, int(one.start), end, topic_id)
+            ends[key] = NO_ENDS if is_away else LogEnds(end, int(one.start), end, topic_id, tail=one.tail())
         return Seen(now, self.group.group_id, commits, ends)
 
     def _first(self, topic: str, number: int, now: float) -> Partition:

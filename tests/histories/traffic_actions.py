@@ -83,6 +83,24 @@ class TrafficActions(Clients):
         for one in self._traffic[group].of(None):
             one.start = max(one.start, one.end - 100)
 
+    def end_transaction(self, offsets: int, *, denied: bool = False, group: str = "app") -> None:
+        """Write so many offsets of markers and aborted records after the last record of each partition.
+
+        With `denied` the job may not read the topic.
+        """
+        for one in self._traffic[group].of(None):
+            one.trailing, one.trailing_is_denied = offsets, denied
+
+    def expire_all(self, *, group: str = "app") -> None:
+        """Let retention delete everything, up to the end of each log."""
+        for one in self._traffic[group].of(None):
+            one.start = one.end + one.trailing
+
+    def truncate(self, partitions: Iterable[int], to: float, *, group: str = "app") -> None:
+        """Let a log end at an offset, as after an unclean election; the group stays where it is."""
+        for one in self._traffic[group].of(partitions):
+            one.end, one.is_stuck = to, True
+
     def recreate_topics(self, *, group: str = "app") -> None:
         """Delete the topics and create them again, with the same number of partitions."""
         self._traffic[group].recreate(self.now)

@@ -8,6 +8,7 @@ from tests.histories.history import (
     HOUR,
     MINUTE,
     STALLED,
+    STATE,
     TOPICS,
     TRAFFIC,
     Operations,
@@ -52,6 +53,7 @@ VERDICT_ORDINARY = (
         blue_then_green(0.0),
         stop(["a", "b"], BEGINS + HOUR),
         hours=20,
+        topics=TOPICS,
     ),
 )
 
@@ -59,21 +61,22 @@ VERDICT_INCIDENTS = (
     incident(
         "All instances are lost while another application reads the same topics",
         DOWN,
-        steady(3),
+        steady(3, changelogs=("sums",)),
         do(TRAFFIC, "read"),
         start(["o0"], HOUR, **_OTHER),
         do(HOUR + 30, "read", group="audit", log_of="app"),
         stop(names(3), BEGINS, action="kill"),
-        topics=TOPICS,
+        topics={**TOPICS, "sums": 12},
     ),
     incident(
         "All instances are lost, and the same application starts under another id at the end of the topics",
         DOWN,
-        steady(3),
+        steady(3, **STATE),
         do(TRAFFIC, "read"),
         stop(names(3), BEGINS),
-        start(names(3, "n"), BEGINS + 20 * MINUTE, group="app-2"),
+        start(names(3, "n"), BEGINS + 20 * MINUTE, group="app-2", **STATE),
         do(BEGINS + 20 * MINUTE, "read", group="app-2", log_of="app", begins="latest"),
+        topics=TOPICS,
     ),
     incident(
         "A source topic is deleted under an application that never committed; brokers clean its group up",

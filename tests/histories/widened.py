@@ -1,4 +1,4 @@
-"""What made earlier engines say what is not so: one host for all clients, habits, clocks, and the configuration."""
+"""What made earlier engines say what is not so: one host, habits, clocks, the configuration, and ends of logs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tests.histories.history import (
     FEW,
     HOUR,
     MINUTE,
+    STALLED,
     TRAFFIC,
     Operations,
     do,
@@ -42,6 +43,23 @@ def _of_teams() -> Operations:
     ]
 
 
+IGNORED_AT, COUNTED_AGAIN_AT = BEGINS + 20 * MINUTE, BEGINS + HOUR
+_IGNORED = {IGNORED_AT: {"ignore_groups": ["app"]}, COUNTED_AGAIN_AT: {}}
+ONE_MORE, MENDED = BEGINS + 2 * HOUR, BEGINS + 3 * HOUR
+"""When one more group lacks its description, and when one of those before gets it."""
+
+
+def _at_the_end(denied: bool, offsets: int) -> tuple[Operations, ...]:
+    """Let a transaction that left no record be the last thing that is written."""
+    return (
+        steady(2),
+        do(TRAFFIC, "read"),
+        do(BEGINS, "change", rate=0.0),
+        do(BEGINS + MINUTE, "end_transaction", offsets=offsets, denied=denied),
+        do(BEGINS + 2 * HOUR, "expire_all"),
+    )
+
+
 def _spring(day: float, location: str) -> tuple[Operations, dict[str, object]]:
     """Run from 8 to 18 h by the clocks of a place, three days around the day on which they go forward."""
     offset = {"Europe/Berlin": 1 * HOUR, "America/New_York": -5 * HOUR}[location]
@@ -67,6 +85,15 @@ WIDENED_ORDINARY = (
     ),
     *(
         ordinary(
+            f"The last thing that is written are {what}, and retention deletes all of it"
+            + (", of a topic that the job may not read" if denied else ""),
+            *_at_the_end(denied, offsets),
+        )
+        for what, offsets in (("three markers of transactions", 3), ("a transaction of 20 records that is aborted", 21))
+        for denied in (False, True)
+    ),
+    *(
+        ordinary(
             f"The clocks of {location} go forward, and an application that runs from 8 to 18 h there declares that",
             _spring(day, location)[0],
             hours=(day + 2 * DAY) / HOUR,
@@ -78,6 +105,41 @@ WIDENED_ORDINARY = (
     ),
 )
 WIDENED_INCIDENTS = (
+    incident(
+        "The alert of an application that was lost is ignored, the application comes back, and nothing is ignored",
+        DOWN,
+        steady(2),
+        do(TRAFFIC, "read"),
+        stop(names(2), BEGINS, action="crash"),
+        start(names(2), BEGINS + 40 * MINUTE),
+        later_settings=_IGNORED,
+    ),
+    incident(
+        "The alert of an application that was lost is ignored for a while, and the application does not come back",
+        DOWN,
+        steady(2),
+        do(TRAFFIC, "read"),
+        stop(names(2), BEGINS, action="crash"),
+        later_settings=_IGNORED,
+    ),
+    incident(
+        "Five groups lack their descriptions, then one more does, and one gets it",
+        "GroupDescriptionMissing",
+        do(0, "set_plugin", mode="stored"),
+        *(start([f"a{n}"], BEGINS + n, group=f"app-{n}", pushes=False) for n in range(5)),
+        start(["a5"], ONE_MORE, group="app-5", pushes=False),
+        start(["b0"], MENDED, group="app-0"),
+        hours=6,
+        settings={"descriptions": "always"},
+    ),
+    incident(
+        "An unclean election cuts the log of one partition to below what the application has committed",
+        STALLED,
+        steady(2),
+        do(TRAFFIC, "read"),
+        do(BEGINS, "truncate", partitions=[3], to=1_000.0),
+        hours=3,
+    ),
     incident(
         "Three applications on one host die of different causes within ten minutes",
         DOWN,

@@ -198,19 +198,19 @@ def test_a_restart_restores_the_rows_and_the_samples(passes: Passes) -> None:
     assert found.lag_seconds == pytest.approx(passes.now - 1.0)
 
 
-def test_what_is_wrong_with_groups_is_known_as_long_as_passes_succeed(passes: Passes) -> None:
-    assert passes.service.groups() is None
+def test_the_work_of_groups_is_known_as_long_as_passes_succeed(passes: Passes) -> None:
+    assert passes.service.work() is None
     passes.run([row(status="REWOUND", status_since=passes.now)])
-    known = passes.service.groups()
+    known = passes.service.work()
     assert known is not None
-    assert [one.wrong.keys() for one in known.values()] == [{"REWOUND"}]
+    assert [one.rewound is not None for one in known.values()] == [True]
     passes.fail(KafkaConnectionError())
     passes.now += 100
-    assert passes.service.groups() == known
+    assert passes.service.work() == known
     passes.now += 30
-    assert passes.service.groups() is None
+    assert passes.service.work() is None
     passes.run([row()])
-    assert passes.service.groups() == {}
+    assert [one.rewound for one in (passes.service.work() or {}).values()] == [None]
 
 
 def test_passes_that_fail_are_reported_once_and_told_to_the_job_until_one_succeeds_and_the_rows_stay(

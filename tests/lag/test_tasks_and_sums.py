@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.lag.model import NO_TASKS, LagRow, Owner, group_tasks, source_topics
+from streaming_app.lag.model import NO_TASKS, LagRow, Node, Owner, group_tasks, source_topics
 from streaming_app.lag.status import BY_RANK, STATUSES
 from streaming_app.lag.sums import KEYS, lag_sums
 from tests.support.lag_harness import row
@@ -34,6 +34,7 @@ def group(**fields: Any) -> dict[str, Any]:
         for partition, (role, current) in enumerate([("active", True), ("standby", True), ("active", False)])
     ]
     return {
+        "group_id": "app",
         "group_type": "streams",
         "state": "Stable",
         "state_since": SINCE,
@@ -54,6 +55,17 @@ def test_a_topic_belongs_to_the_subtopology_that_names_it_or_whose_regex_matches
 
     assert tasks.subtopology_of == {"orders": "0", "app-by-key": "0", "clicks": "1"}
     assert source_topics(group()) == {"orders", "app-by-key"}
+
+
+def test_the_content_of_a_topology_has_internal_topics_without_the_prefix_of_the_group() -> None:
+    one = subtopology("0", "app-orders", repartition=("app-by-key",))
+    one["state_changelog_topics"] = [{"name": "shared-sums-changelog"}, {"name": "app-orders"}]
+    content = group_tasks(group(subtopologies=[one]), lambda _pattern: ()).content
+    assert content == {
+        Node("0", "app-orders", is_internal=False),
+        Node("0", "by-key", is_internal=True),
+        Node("0", "shared-sums-changelog", is_internal=True),
+    }
 
 
 def test_the_owner_is_the_member_that_has_the_task_now_as_active() -> None:

@@ -1,3 +1,4 @@
+import gc
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -132,7 +133,6 @@ def test_a_line_that_is_not_escaped_as_kafka_does_is_malformed(line: str, part: 
         (f"{KEY_17}\t{VALUE_17}\tmore", "value", "not hexadecimal"),
         ("{", "key", "not hexadecimal"),
         ('{"key": 5}', "key", "not hexadecimal"),
-        ("[" * 100_000, "key", "not hexadecimal"),
         ('{"key": ' + "9" * 5000 + "}", "key", "not hexadecimal"),
     ],
 )
@@ -143,6 +143,16 @@ def test_a_line_that_is_not_hex_is_malformed_with_the_reason(line: str, part: st
     assert printed["error"]["kind"] == "MalformedRecord"
     assert printed["error"]["message"] == f"{part}: line 2 is not KEYHEX<TAB>VALUEHEX: {reason} (byte 0)"
     assert "\t".join(filter(None, [printed["key"], printed["value"]])) == line.removesuffix("\t")
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000, '{"key": ' * 100_000, '{"key": ' + "[" * 100_000], ids=[*"123"])
+def test_a_line_that_is_nested_too_deeply_is_malformed(line: str) -> None:
+    gc.collect()
+    gc.disable()  # what other tests left must not be collected at this depth: pytest's hook would exceed it, too
+    try:
+        test_a_line_that_is_not_hex_is_malformed_with_the_reason(line, "key", "not hexadecimal")
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("line", [f"{KEY_17}\t0001", f"{escaped(KEY_17)}\t", "0018", f"0018\t{VALUE_17}"])

@@ -42,9 +42,9 @@ class ClientConfig(NamedTuple):
 
 @pytest.fixture(scope="session")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecurityHarness]:
-    """The broker, with the group `g`, which is NotReady at first: its member does not come back."""
+    """The broker, with the group `g`, which is NotReady: its source topic is missing."""
     with start_secure_broker(tmp_path_factory.mktemp("secured")) as harness:
-        join_group(harness)
+        SimulatedMember(harness.client, "g", topology(subtopology("0", source_topics=["missing"]))).join()
         yield harness
 
 
@@ -53,11 +53,6 @@ def without_acls(secured: SecurityHarness) -> Iterator[None]:
     """Takes all ACLs away after the test."""
     yield
     secured.allow()
-
-
-def join_group(harness: SecurityHarness) -> None:
-    """Make the group `g` NotReady again: the broker removes its member after a while, and later the group."""
-    SimulatedMember(harness.client, "g", topology(subtopology("0", source_topics=["missing"]))).join()
 
 
 @pytest.fixture(scope="session")

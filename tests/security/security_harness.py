@@ -103,6 +103,7 @@ def start_secure_broker(directory: Path) -> Iterator[SecurityHarness]:
     properties = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
+        "group.streams.session.timeout.ms": "3600000",  # the member of all modules sends one heartbeat
         "ssl.keystore.type": "PEM",
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(trust_store),

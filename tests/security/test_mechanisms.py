@@ -24,7 +24,7 @@ from streaming_app.kafka.topic_metadata import TopicMetadata
 from streaming_app.stream.source import WANTED_RECORDS
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.reader import WarehouseReader
-from tests.security.conftest import ClientConfig, join_group
+from tests.security.conftest import ClientConfig
 from tests.security.security_harness import SECRETS, SecurityHarness
 from tests.support.job_runner import run_once
 from tests.support.reading import read_once
@@ -82,7 +82,6 @@ def warehouse(
     }
     secured.allow(*JOB)
     create_warehouse(directory / "tables")
-    join_group(secured)  # tests of another module may have run for long since it joined
     config = write_properties(directory, properties)
     everything: dict[str, Any] = {"offsets": {}, "lag": {}, "command_config": config}
     lines = run_once(spark, secured.broker.address(client_config.listener), directory / "tables", **everything)

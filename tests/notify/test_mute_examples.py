@@ -1,0 +1,71 @@
+"""The examples of mutes in docs/alerts.md: the commands and the configuration, as they are there."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from streaming_app.cli.main import main
+from streaming_app.config.load import load
+from streaming_app.config.running_hours import make_times_of
+from streaming_app.notify.mutes import ActiveMutes
+from streaming_app.tables.alerts_table import AlertsTable
+from tests.alerts.examples import make_alert
+from tests.support.documents import DOCS, code_blocks, program_calls
+from tests.support.rows import group_row
+from tests.support.warehouses import append, make_warehouse
+
+PAGE = DOCS / "alerts.md"
+GROUPS = ("payments-cards", "payments-fees", "orders")
+
+
+def test_the_commands_of_the_page_mute_the_groups_and_end_the_mute(tmp_path: Path) -> None:
+    begin, end = (call for call in program_calls(PAGE) if call[:2] == ["alerts", "mute"] and "--for" in call)
+    make_warehouse(tmp_path)
+    append(tmp_path, "groups", *map(group_row, GROUPS))
+    alerts = [make_alert(group_id=group, cluster="default") for group in GROUPS]
+    AlertsTable(tmp_path, "default").save(alerts)
+
+    def run(*arguments: str) -> str:
+        result = CliRunner().invoke(main, [*arguments, "--warehouse", str(tmp_path)])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    def muted() -> list[str | None]:
+        mutes = ActiveMutes(tmp_path, "default")  # as the job has them at its next evaluation
+        mutes.refresh()
+        return [alert.group_id for alert in alerts if mutes.is_muted(alert)]
+
+    assert "2 of 3 groups match, 2 of 3 firing alerts are muted" in run(*begin)
+    assert muted() == ["payments-cards", "payments-fees"]
+    assert "payments-.*: deployment" in run("alerts")
+    assert run(*end) == "payments-.* is not muted any more.\n"
+    assert muted() == []
+
+
+@pytest.mark.parametrize(
+    ("at", "group", "is_muted"),
+    [
+        ("2026-01-15T02:00", "batch-ledger", True),  # 03:00 in Berlin
+        ("2026-01-15T05:00", "batch-ledger", False),  # 06:00
+        ("2026-07-15T03:59", "batch-ledger", True),  # 05:59, in summer
+        ("2026-07-15T04:00", "batch-ledger", False),
+        ("2026-01-15T02:00", "orders", False),
+        ("2026-01-15T02:00", None, False),  # about the job
+    ],
+)
+def test_the_mute_times_of_the_page_mute_the_groups_at_night(
+    tmp_path: Path, at: str, group: str | None, is_muted: bool
+) -> None:
+    (example,) = (block.text for block in code_blocks(PAGE, "yaml") if "mute_times:" in block.text)
+    file = tmp_path / "streams-groups.yaml"
+    file.write_text(example, "utf-8")
+    settings = load(file).settings
+    times_of = make_times_of(settings.mute_times, settings.time_intervals)
+    now = datetime.fromisoformat(at).replace(tzinfo=timezone.utc)
+    mutes = ActiveMutes(make_warehouse(tmp_path), "default", now=lambda: now, times_of=times_of)
+    mutes.refresh()
+    assert mutes.is_muted(make_alert(group_id=group, cluster="default")) is is_muted

@@ -25,7 +25,7 @@ from streaming_app.alerts.catalog import RULE_OF_VERDICT
 from streaming_app.alerts.evaluate import evaluate, is_unknown
 from streaming_app.alerts.health_findings import causes_of, finding_of, health_settings
 from streaming_app.alerts.outbox import Backoff, IsMuted, Outboxes, SinkTraits
-from streaming_app.alerts.problem import HEALTH, Delivery, Problem, ProblemKey
+from streaming_app.alerts.problem import FIRING, HEALTH, Delivery, Problem, ProblemKey
 from streaming_app.alerts.problems import Problems
 from streaming_app.alerts.rule import MAX_NEW_GROUPS, EvaluationContext, RuleSettingsLookup
 from streaming_app.alerts.survey import DescriptionSupport, LostDescription
@@ -126,7 +126,7 @@ class AlertEngine:
         which have a verdict, are not as they would be written now.
         """
         self._settings, self._descriptions = settings, descriptions
-        self.outboxes = Outboxes(settings.sinks, settings.backoff, self._to_send, self._delivered)
+        self.outboxes = Outboxes(settings.sinks, settings.backoff, self._unsent_now, self._firing_now, self._delivered)
         """What is due to the sinks."""
         self._watched = WatchedGroups()
         self._board = Board(self._health_settings, verdicts)
@@ -300,14 +300,17 @@ class AlertEngine:
             lost_descriptions=observed.lost_descriptions,
         )
 
-    def _to_send(self) -> list[Problem]:
-        """Return the problems that may be sent now."""
-        is_muted, hidden = self._problems.is_muted, self._unpublished
-        return [
-            one
-            for one in self._problems.may_be_sent.values()
-            if one.alert_id not in hidden and not (is_muted and is_muted(one))
-        ]
+    def _unsent_now(self) -> list[Problem]:
+        """Return the problems with a notification that is not sent yet and may be."""
+        return [one for one in self._problems.unsent.values() if self._may_be_sent(one)]
+
+    def _firing_now(self) -> list[Problem]:
+        """Return the problems that fire and may be sent again."""
+        return [one for one in self._problems.open.values() if one.state == FIRING and self._may_be_sent(one)]
+
+    def _may_be_sent(self, one: Problem) -> bool:
+        is_muted = self._problems.is_muted
+        return one.alert_id not in self._unpublished and not (is_muted and is_muted(one))
 
     def _delivered(self, deliveries: Sequence[tuple[Problem, Delivery]]) -> None:
         self._note_unsaved(

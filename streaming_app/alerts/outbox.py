@@ -155,18 +155,15 @@ class Outbox:
         self._grouping = self._grouping and Grouping(0, 0)
         self._ready_at = {}
 
-    def take(self, problems: Sequence[Problem], ranks: Mapping[str, int], seconds: float) -> Notification | None:
+    def take(self, unsent: Iterable[Problem], ranks: Mapping[str, int], seconds: float) -> Notification | None:
         """Return what is to be sent now; None if nothing is.
 
-        `problems` are those that may be sent now. Groups with a rank come after all others, the lowest first.
+        `unsent` are the problems with a notification that may be sent now. Groups with a rank come after all others,
+        the lowest first.
         """
-        due = [(one, delivery) for one in problems if (delivery := _next_delivery(one, self._sink.name))]
+        due = [(one, delivery) for one in unsent if (delivery := _next_delivery(one, self._sink.name))]
         if self.is_ending:
             due = [] if self._failures else [(one, delivery) for one, delivery in due if not delivery.attempts]
-        elif self._sink.resend_seconds and max(self._resend_at, self._paused_until) <= seconds:
-            self._resend_at = seconds + self._sink.resend_seconds
-            if again := [one for one in problems if self._was_sent(one)]:
-                return Notification(FIRING, again)
         ready_at = self._ready(due, seconds)
         at = min(ready_at, default=math.inf)
         resend_at = self._resend_at if self._sink.resend_seconds and not self.is_ending else math.inf
@@ -178,6 +175,15 @@ class Outbox:
         first = self._key(*ready[0])
         together = [one for one in ready if self._key(*one) == first][: self._most()]
         return Notification(first[1], *zip(*together, strict=True))
+
+    def take_again(self, firing: Callable[[], Iterable[Problem]], seconds: float) -> Notification | None:
+        """Return the problems that fire and were sent before, if it is time for that; None if it is not."""
+        is_time = max(self._resend_at, self._paused_until) <= seconds and not self.is_ending
+        if not self._sink.resend_seconds or not is_time:
+            return None
+        self._resend_at = seconds + self._sink.resend_seconds
+        again = [one for one in firing() if self._was_sent(one)]
+        return Notification(FIRING, again) if again else None
 
     def answered(self, sent: Notification, failure: Failure | None, at: datetime, seconds: float) -> Answer:
         """Note what came of what `take` returned, at this time; `failure` is None if the sink accepted it."""
@@ -198,9 +204,9 @@ class Outbox:
         return Answer(attempted, self._record(failure, at, seconds))
 
     def _was_sent(self, one: Problem) -> bool:
-        """Tell whether the problem fires, and the sink accepted that before."""
+        """Tell whether the sink accepted a problem before, and nothing more of it is due."""
         own = [delivery for delivery in one.deliveries if delivery.sink == self._sink.name]
-        return one.state == FIRING and bool(own) and all(delivery.sent_at for delivery in own)
+        return bool(own) and all(delivery.sent_at for delivery in own)
 
     def _key(self, one: Problem, delivery: Delivery) -> _Key:
         return one.rule if self._grouping else "", delivery.event
@@ -257,19 +263,25 @@ class Outboxes:
         self,
         sinks: Iterable[SinkTraits],
         backoff: Backoff,
-        problems: Callable[[], Iterable[Problem]],
+        unsent: Callable[[], Iterable[Problem]],
+        firing: Callable[[], Iterable[Problem]],
         delivered: Callable[[Sequence[tuple[Problem, Delivery]]], None],
     ) -> None:
-        """`problems` returns those that may be sent now; `delivered` takes what came of an attempt."""
+        """`delivered` takes what came of an attempt.
+
+        `unsent` returns the problems with a notification that is not sent yet, `firing` those that fire, both without
+        what may not be sent now.
+        """
         self.by_sink: Mapping[str, Outbox] = {sink.name: Outbox(sink, backoff) for sink in sinks}
         """The outbox of each sink, by its name."""
         self.ranks: Mapping[str, int] = {}
         """What is about groups with a rank is sent after everything else, the lowest first; see `groups.newcomers`."""
-        self._problems, self._delivered = problems, delivered
+        self._unsent, self._firing, self._delivered = unsent, firing, delivered
 
     def take(self, sink: str, seconds: float) -> Notification | None:
         """Return what is to be sent to a sink now; None if nothing is."""
-        return self.by_sink[sink].take(list(self._problems()), self.ranks, seconds)
+        outbox = self.by_sink[sink]
+        return outbox.take_again(self._firing, seconds) or outbox.take(self._unsent(), self.ranks, seconds)
 
     def answered(
         self, sink: str, sent: Notification, failure: Failure | None, at: datetime, seconds: float
@@ -282,5 +294,5 @@ class Outboxes:
 
     def status(self) -> tuple[SinkStatus, ...]:
         """Return the status of each sink."""
-        waiting = Counter(one.sink for problem in self._problems() for one in problem.deliveries if not one.sent_at)
+        waiting = Counter(one.sink for problem in self._unsent() for one in problem.deliveries if not one.sent_at)
         return tuple(replace(outbox.status, waiting=waiting[name]) for name, outbox in self.by_sink.items())

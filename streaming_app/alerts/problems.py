@@ -77,7 +77,7 @@ class Problems:
         self._most_ended = _FEW_ENDED
         self._calm: dict[ProblemKey, datetime] = {}
         self._causes = Counter[str]()  # of the open problems
-        self._may_be_sent: dict[str, Problem] = {}
+        self._unsent: dict[str, Problem] = {}
         self._changed: dict[str, Problem] = {}
         self._removed: dict[str, Problem] = {}
         for one in stored:
@@ -97,9 +97,9 @@ class Problems:
         return self._open
 
     @property
-    def may_be_sent(self) -> Mapping[str, Problem]:
-        """The problems by id that are open, or have a notification that is not sent yet."""
-        return self._may_be_sent
+    def unsent(self) -> Mapping[str, Problem]:
+        """The problems by id that have a notification that is not sent yet."""
+        return self._unsent
 
     @property
     def calm_ends(self) -> tuple[datetime, ...]:
@@ -174,7 +174,7 @@ class Problems:
 
     def delivered(self, alert_id: str, delivery: Delivery) -> Problem | None:
         """Note what came of an attempt to send a problem; return the problem, None if it is not known any more."""
-        known = self._may_be_sent.get(alert_id)
+        known = self._unsent.get(alert_id)
         if known is None:
             return None
         one = with_delivery(known, delivery)
@@ -301,10 +301,10 @@ class Problems:
             self._causes[one.cause] += 1
 
     def _note_due(self, one: Problem) -> None:
-        if one.state == FIRING or any(delivery.sent_at is None for delivery in one.deliveries):
-            self._may_be_sent[one.alert_id] = one
+        if any(delivery.sent_at is None for delivery in one.deliveries):
+            self._unsent[one.alert_id] = one
         else:
-            self._may_be_sent.pop(one.alert_id, None)
+            self._unsent.pop(one.alert_id, None)
 
     def _forget(self, one: Problem) -> None:
         self._open.pop(one.key, None)

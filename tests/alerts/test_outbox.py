@@ -47,8 +47,11 @@ class Sending:
     now: float = 0
 
     def __post_init__(self) -> None:
-        self.outboxes = Outboxes([self.traits], self.backoff, self.problems.values, self.delivered)
+        self.outboxes = Outboxes([self.traits], self.backoff, self.problems.values, self.firing, self.delivered)
         self.outbox = self.outboxes.by_sink["chat"]
+
+    def firing(self) -> list[Problem]:
+        return [one for one in self.problems.values() if one.state == FIRING]
 
     def delivered(self, results: Sequence[tuple[Problem, Delivery]]) -> None:
         for one, delivery in results:

@@ -59,7 +59,7 @@ def sent(one: Problem) -> Problem:
 
 def deliver(problems: Problems) -> None:
     """Let everything be sent that is due."""
-    for one in list(problems.may_be_sent.values()):
+    for one in list(problems.unsent.values()):
         for delivery in sent(one).deliveries:
             problems.delivered(one.alert_id, delivery)
 

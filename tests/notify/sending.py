@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing_extensions import Self
 
 from streaming_app.alerts.outbox import Backoff, Grouping, Outboxes
-from streaming_app.alerts.problem import Delivery, Problem, with_delivery
+from streaming_app.alerts.problem import FIRING, Delivery, Problem, with_delivery
 from streaming_app.notify.sender import Sender, jittered, traits_of
 from streaming_app.notify.sink import Sink
 
@@ -24,8 +24,11 @@ class Sending(Sender):
         self.deliveries: list[tuple[str, Delivery]] = []
         self.lines: list[str] = []
         traits = [traits_of(sink, grouping or Grouping()) for sink in sinks]
-        outboxes = Outboxes(traits, jittered(_OFTEN), self.problems.values, self.delivered)
+        outboxes = Outboxes(traits, jittered(_OFTEN), self.problems.values, self.firing, self.delivered)
         super().__init__(sinks, outboxes, report=self.lines.append)
+
+    def firing(self) -> list[Problem]:
+        return [one for one in self.problems.values() if one.state == FIRING]
 
     def delivered(self, results: Sequence[tuple[Problem, Delivery]]) -> None:
         for one, delivery in results:

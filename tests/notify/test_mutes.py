@@ -40,11 +40,14 @@ class Muted:
         """Start with nothing that is due, as after a restart."""
         self.problems, self.mutes = dict[str, Problem](), self.active()
         sink = SinkTraits("page", resend_seconds=resend)
-        self.outboxes = Outboxes([sink], Backoff(), self.to_send, self.delivered)
+        self.outboxes = Outboxes([sink], Backoff(), self.to_send, self.firing, self.delivered)
 
     def to_send(self) -> list[Problem]:
         is_muted = self.mutes.is_muted if self.mutes.refresh() else None
         return [one for one in self.problems.values() if not (is_muted and is_muted(one))]
+
+    def firing(self) -> list[Problem]:
+        return [one for one in self.to_send() if one.state == FIRING]
 
     def delivered(self, results: Sequence[tuple[Problem, Delivery]]) -> None:
         for one, delivery in results:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, Field
 
 from streaming_app.alerts.problem import FIRING, RESOLVED, Identity, Problem
 from streaming_app.chunks import chunks
@@ -29,7 +29,6 @@ _RESENDS_AHEAD = 4  # of Watchdog, as Prometheus does
 _ENDS_AFTER = timedelta(days=7)  # after it was last sent an alert ends there
 _MAX_DETAILS = 10_000  # characters; it passes annotations on to chats and pagers, and keeps them in memory
 
-_Label = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
 _Url = Annotated[str, AfterValidator(check_url)]
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from streaming_app.alerts.problem import BY_EVIDENCE, HEALTH, RESOLVED, Problem, severity_rank
-from streaming_app.text import and_more, count, digest, escape, first_of, lasted, shorten, utc, utc_iso
+from streaming_app.text import and_more, count, digest, escape, lasted, shorten, utc, utc_iso
 
 _MAX_ID, _MAX_SUMMARY, _MAX_VALUE = 200, 500, 10_000  # characters
 _MAX_NAME = 100  # of an id among others
@@ -145,14 +145,6 @@ def format_subject(group: AlertGroup) -> str:
 def format_group_title(group: AlertGroup) -> str:
     """Return the title in one line: `[FIRING] StreamsGroupNotReady: 300 groups (cluster default)`."""
     return f"[{group.event.upper()}] {group.first.rule}: {format_subject(group)} (cluster {group.first.cluster})"
-
-
-def format_names(group: AlertGroup) -> str:
-    """Return the ids of the groups: `orders, payments and 298 more`."""
-    ids = group.group_ids
-    return first_of(
-        [shorten(one_line(group_id), _MAX_NAME) for group_id in ids[: group.max_named]], group.max_named, len(ids)
-    )
 
 
 def format_group_message(

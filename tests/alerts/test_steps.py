@@ -103,7 +103,6 @@ FORMATTERS: dict[str, Callable[[str], Any]] = {
     "title": lambda text: message.format_title(alert(text), FIRING),
     "summary": lambda text: message.format_summary(alert(text), FIRING),
     "message": lambda text: message.format_message(alert(text), FIRING, text),
-    "names of several": lambda text: message.format_names(several(text)),
     "message of several": lambda text: message.format_group_message(several(text)),
     "disarmed": message.disarm,
     "webhook": lambda text: message.dump_json(webhook.payload(alert(text), FIRING)),

@@ -15,7 +15,7 @@ several threads: the caller has a lock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -300,13 +300,13 @@ class AlertEngine:
             lost_descriptions=observed.lost_descriptions,
         )
 
-    def _unsent_now(self) -> list[Problem]:
-        """Return the problems with a notification that is not sent yet and may be."""
-        return [one for one in self._problems.unsent.values() if self._may_be_sent(one)]
+    def _unsent_now(self) -> Iterator[Problem]:
+        """Yield the problems with a notification that is not sent yet and may be."""
+        return (one for one in self._problems.unsent.values() if self._may_be_sent(one))
 
-    def _firing_now(self) -> list[Problem]:
-        """Return the problems that fire and may be sent again."""
-        return [one for one in self._problems.open.values() if one.state == FIRING and self._may_be_sent(one)]
+    def _firing_now(self) -> Iterator[Problem]:
+        """Yield the problems that fire and may be sent again."""
+        return (one for one in self._problems.open.values() if one.state == FIRING and self._may_be_sent(one))
 
     def _may_be_sent(self, one: Problem) -> bool:
         is_muted = self._problems.is_muted

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
@@ -161,9 +161,7 @@ class Outbox:
         `unsent` are the problems with a notification that may be sent now. Groups with a rank come after all others,
         the lowest first.
         """
-        due = [(one, delivery) for one in unsent if (delivery := _next_delivery(one, self._sink.name))]
-        if self.is_ending:
-            due = [] if self._failures else [(one, delivery) for one, delivery in due if not delivery.attempts]
+        due = list(self._due(unsent, ranks))
         ready_at = self._ready(due, seconds)
         at = min(ready_at, default=math.inf)
         resend_at = self._resend_at if self._sink.resend_seconds and not self.is_ending else math.inf
@@ -196,12 +194,25 @@ class Outbox:
                 self._ready_at.pop(key, None)
             self._most_together = None
             self.status = replace(self.status, sent=self.status.sent + len(attempted))
+            for one in sent.problems:
+                self._refused_until.pop((one.alert_id, sent.event), None)
         elif len(attempted) > 1 and failure and not failure.retry:
             self._most_together = (len(attempted) + 1) // 2
         elif attempted and failure and not failure.retry:
             until = seconds + self._backoff.pause(_MANY_FAILURES)
             self._refused_until[sent.problems[0].alert_id, sent.event] = until
         return Answer(attempted, self._record(failure, at, seconds))
+
+    def _due(self, unsent: Iterable[Problem], ranks: Mapping[str, int]) -> Iterator[tuple[Problem, Delivery]]:
+        """Yield what is due; to a sink that takes one at a time, nothing beyond the first that nothing comes before."""
+        is_single = self._grouping is None and self._sink.at_once == 1
+        for one in unsent:
+            delivery = _next_delivery(one, self._sink.name)
+            if delivery is None or (self.is_ending and (self._failures or delivery.attempts)):
+                continue
+            yield one, delivery
+            if is_single and not delivery.attempts and one.group_id not in ranks:
+                return
 
     def _was_sent(self, one: Problem) -> bool:
         """Tell whether the sink accepted a problem before, and nothing more of it is due."""
@@ -217,8 +228,6 @@ class Outbox:
 
     def _ready(self, due: Sequence[tuple[Problem, Delivery]], seconds: float) -> list[float]:
         """Return when each of these may be sent."""
-        ids = {(one.alert_id, delivery.event) for one, delivery in due} if self._refused_until else ()
-        self._refused_until = {of: until for of, until in self._refused_until.items() if of in ids}
         keys = {self._key(*one) for one in due}
         self._ready_at = {key: at for key, at in self._ready_at.items() if key in keys}
         for key in keys:
@@ -244,6 +253,8 @@ class Outbox:
             return None if was_failing else f"Alerts cannot be sent to {name}: {failure.text}. {action}"
         self._failures, self._paused_until = 0, 0.0
         self.status = replace(status, error=None, failing=None, last_success_at=at)
+        since = seconds - _MAX_RETRY_AFTER_SECONDS  # those that were not tried again are due no more
+        self._refused_until = {of: until for of, until in self._refused_until.items() if until > since}
         if not self._failing or self._refused_until:
             return None
         self._failing = False

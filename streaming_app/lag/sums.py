@@ -28,7 +28,7 @@ class LagSum:
     lag_seconds: float | None = None
     """Of the partition with the oldest lag."""
     is_lower_bound: bool = False
-    """Whether that is only known to be so old at least."""
+    """Whether it may be older: the age of one of the partitions is not known, or only a lower bound."""
     unknown_partitions: int = 0
     """Those whose lag is not known, while there may be some: lag and seconds are then lower bounds."""
     partitions: int = 0
@@ -59,9 +59,9 @@ class LagSum:
             self.lag = (self.lag or 0) + row.lag
             if self.max_lag is None or row.lag > self.max_lag:
                 self.max_lag, self.worst = row.lag, (row.topic, row.partition)
-        if row.lag_seconds is not None and (self.lag_seconds is None or row.lag_seconds > self.lag_seconds):
-            self.lag_seconds = row.lag_seconds
-            self.is_lower_bound = bool(row.lag_seconds_is_lower_bound) or self.unknown_partitions > 0
+        if row.lag_seconds is not None:
+            self.lag_seconds = max(row.lag_seconds, self.lag_seconds or 0.0)
+            self.is_lower_bound |= bool(row.lag_seconds_is_lower_bound)
 
 
 def is_unknown(row: LagRow) -> bool:

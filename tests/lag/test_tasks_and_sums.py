@@ -164,7 +164,16 @@ def test_a_sum_is_over_the_partitions_whose_lag_is_known_and_as_bad_as_the_worst
         assert (one.max_lag, one.worst) == (worst.lag, (worst.topic, worst.partition))
         oldest = max(known, key=lambda row: row.lag_seconds or 0.0)
         assert one.lag_seconds == oldest.lag_seconds
-        assert one.is_lower_bound == (bool(oldest.lag_seconds_is_lower_bound) or one.unknown_partitions > 0)
+        bounds = any(row.lag_seconds_is_lower_bound for row in known)
+        assert one.is_lower_bound == (bounds or one.unknown_partitions > 0)
+
+
+def test_an_age_of_at_least_50_seconds_beside_one_of_100_is_at_least_100() -> None:
+    exact = row(lag_seconds=100.0, lag_seconds_is_lower_bound=False)
+    bound = row(partition=1, lag_seconds=50.0, lag_seconds_is_lower_bound=True)
+    for those in ([exact, bound], [bound, exact]):
+        (found,) = lag_sums(those, "group")
+        assert (found.lag_seconds, found.is_lower_bound) == (100.0, True)
 
 
 def test_partitions_without_a_commit_are_counted_and_say_nothing_of_the_status() -> None:

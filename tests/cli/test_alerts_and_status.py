@@ -21,6 +21,8 @@ from tests.alerts.examples import make_alert
 from tests.support.heartbeats import write_heartbeat
 from tests.support.warehouses import make_warehouse
 
+pytestmark = pytest.mark.slow
+
 AT = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
 FIRING_ALERT = make_alert(
     cluster="default",

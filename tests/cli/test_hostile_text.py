@@ -25,6 +25,8 @@ from tests.support.heartbeats import write_heartbeat
 from tests.support.lag_harness import row as lag_row
 from tests.support.warehouses import append, arrow_schema, make_warehouse
 
+pytestmark = pytest.mark.slow
+
 AT = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
 NOT_HOSTILE = {"cluster": "default", "role": "active"}
 

@@ -11,6 +11,8 @@ import pytest
 from tests.support.waiting import MINUTES
 from tests.support.warehouses import make_warehouse
 
+pytestmark = pytest.mark.slow
+
 MOST_MEGABYTES = 100
 _FREES = """
 import gc, sys, tempfile

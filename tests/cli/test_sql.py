@@ -20,6 +20,8 @@ from tests.support.rows import group_row, member_row
 from tests.support.waiting import MINUTES, wait_until
 from tests.support.warehouses import append, make_warehouse
 
+pytestmark = pytest.mark.slow
+
 CLUSTERS = ("default", "prod")
 LONG = "orders-" + "x" * 300
 

@@ -17,6 +17,8 @@ from streaming_app.tables.reader import WarehouseReader
 from tests.support.documents import DOCS, DOCUMENTS, ROOT, code_blocks, name, program_calls
 from tests.support.warehouses import make_warehouse
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

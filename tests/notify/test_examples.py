@@ -25,6 +25,8 @@ from tests.support.receivers import HttpReceiver, start_alertmanager
 from tests.support.tools import MissingToolError, debian_tool
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 DOCS = (ROOT / "docs" / "alerts.md").read_text("utf-8")
 EXAMPLE = ROOT / "deploy" / "prometheus" / "alertmanager.yml"

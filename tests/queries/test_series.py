@@ -19,6 +19,8 @@ from streaming_app.queries.rate_series import rate_series
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.warehouses import append, make_warehouse, replace_rows
 
+pytestmark = pytest.mark.slow
+
 BEGIN = datetime(2026, 11, 24, 12, tzinfo=timezone.utc)
 END = BEGIN + timedelta(hours=4)
 BINS = 24

@@ -9,6 +9,8 @@ import pytest
 from streaming_app.sandbox.process import Process, reserve_port
 from tests.support.waiting import MINUTES, wait_until
 
+pytestmark = pytest.mark.slow
+
 OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 IGNORES_SIGTERM = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('started', flush=True); time.sleep(6000)"

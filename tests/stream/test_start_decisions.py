@@ -31,6 +31,8 @@ from streaming_app.tables.spark_writer import SparkWriter
 from tests.support.rows import group_row
 from tests.support.warehouses import copy_warehouse, create_tables, make_warehouse
 
+pytestmark = pytest.mark.slow
+
 AT = datetime(2026, 11, 1, tzinfo=timezone.utc)
 HOUR = timedelta(hours=1)
 TOPIC = OffsetsTopic("offsets", "first-id", "kafka", 1, 40, {0: 40}, delete_retention_ms=24 * 3_600_000)

@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple, Protocol
 
 from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
 from streaming_app.alerts.evaluate import watches_any
-from streaming_app.alerts.outbox import Backoff, Grouping, IsMuted, SinkStatus
+from streaming_app.alerts.outbox import Grouping, IsMuted, SinkStatus
 from streaming_app.alerts.problem import Problem
 from streaming_app.alerts.survey import DescriptionSupport, LostDescription
 from streaming_app.errors import OtherOwnerError
@@ -55,7 +55,6 @@ class AlertConfig:
     """Seconds between evaluations."""
     retention_days: float
     grouping: Grouping = field(default_factory=Grouping)
-    backoff: Backoff = field(default_factory=Backoff)
 
 
 class Sources(NamedTuple):
@@ -116,7 +115,7 @@ class AlertService(Service):
             if row.labels != labels_of(row.group_id):
                 relabelled.append(row.group_id)
         self._engine = AlertEngine(
-            replace(config.engine, sinks=traits, backoff=jittered(config.backoff)),
+            replace(config.engine, sinks=traits, backoff=jittered(config.engine.backoff)),
             store.problems(),
             descriptions,
             is_muted=self._muted(),

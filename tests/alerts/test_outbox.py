@@ -5,7 +5,6 @@ The threads that carry it out are tested in `tests/notify/test_sender.py`, all o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from itertools import pairwise
@@ -16,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_app.alerts.outbox import Backoff, Failure, Grouping, Notification, Outboxes, SinkStatus, SinkTraits
-from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem, with_delivery, without_unknown
+from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem, without_unknown
 from streaming_app.job_status import FailingSink
 from tests.alerts.examples import make_alert
+from tests.alerts.kept import KeptProblems
 
 START = datetime(2026, 11, 26, 3, tzinfo=timezone.utc)
 PLAIN = SinkTraits("chat")
@@ -39,33 +39,20 @@ class Sending:
 
     traits: SinkTraits = PLAIN
     backoff: Backoff = field(default_factory=Backoff)
-    problems: dict[str, Problem] = field(default_factory=dict)
+    kept: KeptProblems = field(default_factory=KeptProblems)
     given: list[tuple[float, str, tuple[str | None, ...]]] = field(default_factory=list)
     accepted: list[tuple[float, str, str, str]] = field(default_factory=list)
-    results: list[Delivery] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     now: float = 0
 
     def __post_init__(self) -> None:
-        self.outboxes = Outboxes([self.traits], self.backoff, self.problems.values, self.firing, self.delivered)
+        kept = self.kept
+        self.outboxes = Outboxes([self.traits], self.backoff, kept.unsent, kept.firing, kept.delivered)
         self.outbox = self.outboxes.by_sink["chat"]
 
-    def firing(self) -> list[Problem]:
-        return [one for one in self.problems.values() if one.state == FIRING]
-
-    def delivered(self, results: Sequence[tuple[Problem, Delivery]]) -> None:
-        for one, delivery in results:
-            self.results.append(delivery)
-            self.problems[one.alert_id] = with_delivery(self.problems[one.alert_id], delivery)
-
     def offer(self, second: float, *alerts: Problem) -> None:
-        """Add problems, or change them; what was sent of them before stays sent."""
         self.now = second
-        for alert in alerts:
-            known = self.problems.get(alert.alert_id)
-            self.problems[alert.alert_id] = alert
-            for delivery in known.deliveries if known else ():
-                self.problems[alert.alert_id] = with_delivery(self.problems[alert.alert_id], delivery)
+        self.kept.put(*alerts)
         self.outbox.wakes_at = second  # its thread looks whenever a problem changes
 
     def take(self, second: float) -> Notification | None:
@@ -145,7 +132,7 @@ def test_what_comes_while_a_notification_is_sent_waits_for_the_interval() -> Non
     assert sending.take(0) is None
     sent = sending.take(10)
     assert sent is not None
-    sending.problems["not-ready b"] = of("b")
+    sending.kept.put(of("b"))
     sending.outboxes.answered("chat", sent, None, at(12), 12)
     sending.take(12)
     sending.run_until(200)
@@ -224,8 +211,11 @@ def test_the_results_are_the_deliveries_with_their_attempts() -> None:
     sending.offer(0, alert)
     sending.run(0, DOWN)
     sending.run(1)
-    assert sending.results == [Delivery("chat", FIRING, None, 1, "503"), Delivery("chat", FIRING, at(1), 2, None)]
-    assert sending.problems[alert.alert_id].deliveries == (Delivery("chat", FIRING, at(1), 2, None),)
+    assert sending.kept.results == [
+        (alert.alert_id, Delivery("chat", FIRING, None, 1, "503")),
+        (alert.alert_id, Delivery("chat", FIRING, at(1), 2, None)),
+    ]
+    assert sending.kept.by_id[alert.alert_id].deliveries == (Delivery("chat", FIRING, at(1), 2, None),)
 
 
 SENT = (Delivery("chat", FIRING, START, 1),)

@@ -1,4 +1,4 @@
-"""Problems open, become worse and end, and each sink is told: of `alerts.problems`, which decides it."""
+"""Problems open, become worse and end, and which notifications are due: of `alerts.problems`, which decides it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def found(what: str = "wrong", severity: str | None = None, verdict: str | None 
     return Finding(at(since), what, {"n": 1}, severity, verdict)
 
 
-def told(one: Problem) -> list[tuple[str, str, int]]:
+def due_of(one: Problem) -> list[tuple[str, str, int]]:
     """What is due to the sinks."""
     return [(each.sink, each.event, each.repeat) for each in one.deliveries if each.sent_at is None]
 
@@ -67,16 +67,16 @@ def deliver(problems: Problems) -> None:
 def test_a_condition_fires_once_it_has_held_for_long_enough_and_ends_when_it_is_over() -> None:
     problems = make(labels={"team": "payments"})
     problems.found(OF_RULE, OTHER, found(), at(0.5))
-    assert (open_one(problems, OF_RULE).state, told(open_one(problems, OF_RULE))) == ("pending", [])
+    assert (open_one(problems, OF_RULE).state, due_of(open_one(problems, OF_RULE))) == ("pending", [])
     problems.found(OF_RULE, OTHER, found(), at(1))
     one = open_one(problems, OF_RULE)
     assert (one.state, one.since, one.opened_at, one.labels) == (FIRING, at(0), at(1), {"team": "payments"})
-    assert told(one) == [("pager", FIRING, 0), ("chat", FIRING, 0)]
+    assert due_of(one) == [("pager", FIRING, 0), ("chat", FIRING, 0)]
     problems.over(OF_RULE, at(2))
     changed, _ = problems.take_changes()
     (ended,) = changed
     assert (ended.state, ended.ended_at, ended.ended_by, problems.open) == (RESOLVED, at(2), "evidence", {})
-    assert told(ended)[2:] == [("pager", RESOLVED, 0), ("chat", RESOLVED, 0)]
+    assert due_of(ended)[2:] == [("pager", RESOLVED, 0), ("chat", RESOLVED, 0)]
 
 
 def test_a_condition_that_is_over_before_it_fires_is_forgotten() -> None:
@@ -116,12 +116,12 @@ def test_the_health_of_a_group_is_one_problem_with_the_rule_and_severity_of_its_
     problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(5))
     worse = open_one(problems)
     assert (worse.alert_id, worse.rule, worse.severity, worse.since) == (first.alert_id, DOWN, CRITICAL, at(0))
-    assert told(worse) == [("pager", FIRING, 1), ("chat", FIRING, 1)]
+    assert due_of(worse) == [("pager", FIRING, 1), ("chat", FIRING, 1)]
     assert [one.rule for one in worse.was] == [BEHIND]
     deliver(problems)
     problems.found(OF_HEALTH, BEHIND, found("slow", WARNING, "Behind"), at(6))
     better = open_one(problems)
-    assert (better.rule, better.severity, told(better)) == (DOWN, CRITICAL, [])
+    assert (better.rule, better.severity, due_of(better)) == (DOWN, CRITICAL, [])
     assert [line.verdict for line in better.timeline] == ["Behind", "Down", "Behind"]
 
 
@@ -130,9 +130,9 @@ def test_a_severity_is_at_most_that_of_the_settings_and_a_restart_with_lower_one
     problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(0))
     stored = sent(open_one(problems))
     lower = make((stored,), {**SETTINGS, DOWN: RuleSettings(WARNING, 300.0)})
-    assert (open_one(lower).severity, told(open_one(lower))) == (WARNING, [])
+    assert (open_one(lower).severity, due_of(open_one(lower))) == (WARNING, [])
     lower.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(1))
-    assert (open_one(lower).severity, told(open_one(lower))) == (WARNING, [])
+    assert (open_one(lower).severity, due_of(open_one(lower))) == (WARNING, [])
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_what_the_configuration_leaves_out_ends_and_taking_it_back_opens_what_ho
     ignoring = make((sent(open_one(problems)),), settings)
     ignoring.leave_out(at(1))
     (ended,), _ = ignoring.take_changes()
-    assert (ended.ended_by, [event for _, event, _ in told(ended)]) == (by, [RESOLVED, RESOLVED])
+    assert (ended.ended_by, [event for _, event, _ in due_of(ended)]) == (by, [RESOLVED, RESOLVED])
     back = make((ended,))
     assert back.open == {}
     back.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(3))
@@ -192,11 +192,11 @@ def test_a_person_ends_the_problem_with_the_health_of_a_group_and_no_other() -> 
     assert set(problems.open) == {OF_RULE}
 
 
-def test_a_sink_that_is_new_is_told_what_is_open_and_one_that_went_is_owed_nothing() -> None:
+def test_a_sink_that_is_new_is_notified_of_what_is_open_and_one_that_went_is_owed_nothing() -> None:
     problems = make(sinks=("old",))
     problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(0))
     restarted = make((open_one(problems),), sinks=("new",))
-    assert told(open_one(restarted)) == [("new", FIRING, 0)]
+    assert due_of(open_one(restarted)) == [("new", FIRING, 0)]
 
 
 def test_a_problem_that_ended_owes_nothing_to_a_sink_that_went() -> None:
@@ -205,7 +205,7 @@ def test_a_problem_that_ended_owes_nothing_to_a_sink_that_went() -> None:
     problems.over(OF_HEALTH, at(5), "Ok")
     ended, _ = problems.take_changes()
     (again,), _ = make(ended, sinks=("kept",)).take_changes()
-    assert told(again) == [("kept", FIRING, 0), ("kept", RESOLVED, 0)]
+    assert due_of(again) == [("kept", FIRING, 0), ("kept", RESOLVED, 0)]
 
 
 def test_a_cause_is_open_no_longer_once_its_problem_ended_also_after_a_restart_with_other_settings() -> None:

@@ -96,10 +96,15 @@ class Harness:
         return self.sinks[0]
 
     def start(self) -> None:
-        engine = EngineSettings("default", lambda _group: self.settings, labels_of=lambda _group: self.labels)
+        engine = EngineSettings(
+            "default",
+            lambda _group: self.settings,
+            backoff=Backoff(0.01, 0.05),
+            labels_of=lambda _group: self.labels,
+        )
         groups: Any = self.groups
         self.service = AlertService(
-            AlertConfig(engine, 0.05, 30, self.grouping, Backoff(0.01, 0.05)),
+            AlertConfig(engine, 0.05, 30, self.grouping),
             Sources(groups, lambda: self.job, ActiveMutes(self.path, "default")),
             AlertsTable(self.path, "default"),
             HealthTables(self.path, "default"),

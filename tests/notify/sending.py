@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing_extensions import Self
 
 from streaming_app.alerts.outbox import Backoff, Grouping, Outboxes
-from streaming_app.alerts.problem import FIRING, Delivery, Problem, with_delivery
+from streaming_app.alerts.problem import Delivery, Problem
 from streaming_app.notify.sender import Sender, jittered, traits_of
 from streaming_app.notify.sink import Sink
+from tests.alerts.kept import KeptProblems
 
 PATIENT = 600.0
 """Seconds after which a test gives up."""
@@ -20,29 +21,23 @@ class Sending(Sender):
     """It starts with these sinks, tries often, and keeps what it reports; a context manager that closes it."""
 
     def __init__(self, *sinks: Sink, grouping: Grouping | None = None) -> None:
-        self.problems: dict[str, Problem] = {}
-        self.deliveries: list[tuple[str, Delivery]] = []
+        self.kept = KeptProblems()
         self.lines: list[str] = []
         traits = [traits_of(sink, grouping or Grouping()) for sink in sinks]
-        outboxes = Outboxes(traits, jittered(_OFTEN), self.problems.values, self.firing, self.delivered)
+        outboxes = Outboxes(traits, jittered(_OFTEN), self.kept.unsent, self.kept.firing, self.delivered)
         super().__init__(sinks, outboxes, report=self.lines.append)
 
-    def firing(self) -> list[Problem]:
-        return [one for one in self.problems.values() if one.state == FIRING]
+    @property
+    def deliveries(self) -> list[tuple[str, Delivery]]:
+        """Id and delivery of each attempt."""
+        return self.kept.results
 
     def delivered(self, results: Sequence[tuple[Problem, Delivery]]) -> None:
-        for one, delivery in results:
-            self.deliveries.append((one.alert_id, delivery))
-            self.problems[one.alert_id] = with_delivery(self.problems[one.alert_id], delivery)
+        self.kept.delivered(results)
 
     def offer(self, *alerts: Problem) -> None:
-        """Add problems, or change them; what was sent of them before stays sent."""
         with self.changing():
-            for alert in alerts:
-                known = self.problems.get(alert.alert_id)
-                self.problems[alert.alert_id] = alert
-                for delivery in known.deliveries if known else ():
-                    self.problems[alert.alert_id] = with_delivery(self.problems[alert.alert_id], delivery)
+            self.kept.put(*alerts)
 
     def send(self, alerts: Iterable[Problem]) -> None:
         """Offer these, and return once everything is sent."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_app.alerts.outbox import Backoff, Failure, Outboxes, SinkTraits
-from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem, with_delivery, without_unknown
+from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem, without_unknown
 from streaming_app.config.running_hours import GroupTimesSettings, NamedIntervals, make_times_of
 from streaming_app.errors import WarehouseError
 from streaming_app.notify.mutes import ActiveMutes, Mute, MuteStore, new_mute
 from tests.alerts.examples import make_alert
+from tests.alerts.kept import KeptProblems
 from tests.support.warehouses import make_warehouse
 
 NOW = datetime(2026, 11, 22, 8, tzinfo=timezone.utc)
@@ -38,20 +39,19 @@ class Muted:
 
     def start(self, *, resend: float | None = None) -> None:
         """Start with nothing that is due, as after a restart."""
-        self.problems, self.mutes = dict[str, Problem](), self.active()
+        self.kept, self.mutes = KeptProblems(), self.active()
         sink = SinkTraits("page", resend_seconds=resend)
-        self.outboxes = Outboxes([sink], Backoff(), self.to_send, self.firing, self.delivered)
+        self.outboxes = Outboxes(
+            [sink],
+            Backoff(),
+            lambda: self.not_muted(self.kept.unsent()),
+            lambda: self.not_muted(self.kept.firing()),
+            self.kept.delivered,
+        )
 
-    def to_send(self) -> list[Problem]:
+    def not_muted(self, problems: Iterable[Problem]) -> list[Problem]:
         is_muted = self.mutes.is_muted if self.mutes.refresh() else None
-        return [one for one in self.problems.values() if not (is_muted and is_muted(one))]
-
-    def firing(self) -> list[Problem]:
-        return [one for one in self.to_send() if one.state == FIRING]
-
-    def delivered(self, results: Sequence[tuple[Problem, Delivery]]) -> None:
-        for one, delivery in results:
-            self.problems[one.alert_id] = with_delivery(self.problems[one.alert_id], delivery)
+        return [one for one in problems if not (is_muted and is_muted(one))]
 
     def add(self, pattern: str = "pay.*", duration: str = "1h", now: datetime | None = None) -> Mute:
         mute = new_mute(pattern=pattern, duration=duration, reason="deployment", created_by="me", now=now or self.now)
@@ -71,7 +71,7 @@ class Muted:
         """Do what the job does at each evaluation, and give the sink what is due; return what is stored."""
         is_muted = self.mutes.is_muted if self.mutes.refresh() else lambda _: False
         settled = tuple(without_unknown(one) if one.ended_at and is_muted(one) else one for one in alerts)
-        self.problems |= {one.alert_id: one for one in settled}
+        self.kept.by_id |= {one.alert_id: one for one in settled}
         second = (self.now - NOW).total_seconds()
         while sent := self.outboxes.take("page", second):
             if failure is None:

@@ -272,7 +272,7 @@ def test_the_row_of_a_group_carries_its_new_topologies_and_none_that_is_known() 
     ("key", "group_id"),
     [(b"\x00\x63\x00\x01g", "g"), (b"\x00\x63\x00\x02\xff\xfe", None), (b"\x00\x11\x00\x09g", None), (b"", None)],
 )
-@pytest.mark.parametrize("other", [True, False], ids=["beside another record", "alone"])
+@pytest.mark.parametrize("other", [True, False], ids=["with another record", "alone"])
 def test_a_record_in_quarantine_names_its_group_whatever_else_is_in_the_batch(
     key: bytes, group_id: str | None, other: bool
 ) -> None:

@@ -1,0 +1,41 @@
+"""What an engine keeps for its outboxes: problems, and what came of each attempt to send them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from streaming_app.alerts.problem import FIRING, Delivery, Problem, with_delivery
+
+
+class KeptProblems:
+    """Problems that the test adds, changes and lets be sent."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, Problem] = {}
+        self.results: list[tuple[str, Delivery]] = []
+        """Id and delivery of each attempt."""
+
+    def put(self, *alerts: Problem) -> None:
+        """Add problems, or change them; what was sent of them before stays sent."""
+        for alert in alerts:
+            known = self.by_id.get(alert.alert_id)
+            self.by_id[alert.alert_id] = alert
+            for delivery in known.deliveries if known else ():
+                self._note(alert.alert_id, delivery)
+
+    def unsent(self) -> list[Problem]:
+        """Return all: an outbox finds which of them are not sent."""
+        return list(self.by_id.values())
+
+    def firing(self) -> list[Problem]:
+        """Return those that fire and may be sent."""
+        return [one for one in self.unsent() if one.state == FIRING]
+
+    def delivered(self, results: Sequence[tuple[Problem, Delivery]]) -> None:
+        """Note what came of an attempt."""
+        for one, delivery in results:
+            self.results.append((one.alert_id, delivery))
+            self._note(one.alert_id, delivery)
+
+    def _note(self, alert_id: str, delivery: Delivery) -> None:
+        self.by_id[alert_id] = with_delivery(self.by_id[alert_id], delivery)

@@ -235,7 +235,7 @@ OPERATED_ORDINARY = (
         *TEN_TRIALS,
         hours=4,
         topics=FEW,
-        settings={"ignore_groups": ["test-*"]},
+        settings={"ignore_groups": ["test-.*"]},
     ),
     ordinary(
         "The topic gets a record every quarter of an hour",

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer, PlainValidator
 
-from streaming_app.regex import Regex
+from streaming_app.regex import Regex, given_regex
 from streaming_app.text import DAY, LONGEST_RETENTION, parse_duration, parse_size, split_address
 
 
@@ -38,7 +38,7 @@ def _compile(given: Any) -> Regex:  # noqa: ANN401 - any YAML value
         return given
     if not isinstance(given, str):
         raise ValueError(f'must be a regular expression, in quotes, not "{given}"')  # noqa: TRY004 - pydantic's way
-    return Regex(given)
+    return given_regex(given)
 
 
 def _check_regex(text: str) -> str:

@@ -6,6 +6,7 @@ configuration. So they work wherever a checkpoint does, and are written atomical
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from streaming_app.tables.location import Location
 
+_MISSING_FILE_SYSTEM = re.compile(r"Class \S*FileSystem\S* not found")
 _MISSING = "java.io.FileNotFoundException"
 
 
@@ -125,4 +127,11 @@ def _as_job_error(location: Location) -> Iterator[None]:
     try:
         yield
     except Py4JJavaError as error:
-        raise JobError(f"Cannot read or write {location}: {java_error_message(error)}") from None
+        raise JobError(f"Cannot read or write {location}: {_describe(error)}") from None
+
+
+def _describe(error: Exception) -> str:
+    line = java_error_message(error)
+    if "No FileSystem for scheme" in line or _MISSING_FILE_SYSTEM.search(line):
+        return f"{line}: add the jar for this kind of store with the setting spark.jars.packages, see deploy/README.md"
+    return line

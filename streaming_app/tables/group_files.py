@@ -50,6 +50,13 @@ def group_files(groups: DeltaTable, cluster: str) -> list[GroupFile]:
     return sorted(files, key=lambda file: file.first or "")
 
 
+def file_paths(table: DeltaTable, cluster: str) -> list[str]:
+    """Return the paths below a table of the files with rows of a cluster."""
+    found = pa.table(table.get_add_actions()).select(["path", "partition"]).to_pydict()
+    both = zip(found["path"], found["partition"], strict=True)
+    return [unquote(path) for path, partition in both if partition["cluster"] == cluster]
+
+
 def spans_of(files: Iterable[GroupFile]) -> list[Span]:
     """Return sorted files in spans, which do not overlap."""
     spans: list[Span] = []

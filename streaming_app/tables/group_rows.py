@@ -13,9 +13,7 @@ that are large, or not as the table is now, are queried.
 
 from __future__ import annotations
 
-import json
 import time
-import uuid
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,6 +27,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.transaction import AddAction, RemoveAction
 
+from streaming_app.tables.data_files import CLUSTER, encode_file, write_file
 from streaming_app.tables.definitions import table
 from streaming_app.tables.group_files import GroupFile, Span, file_rows, group_files, spans_of
 from streaming_app.tables.object_store import REQUESTS, read_file
@@ -214,7 +213,8 @@ def _rewrite(files: _Files, changes: Sequence[_Change], most: int) -> list[AddAc
 
     def write(change: _Change) -> list[AddAction]:
         rows = _merge(files.rows(change.span), change)
-        return [_write_file(files.own, part) for part in _divide(rows, most)]
+        own = files.own
+        return [write_file(own.location, own.cluster, encode_file(part)) for part in _divide(rows, most)]
 
     written = list[AddAction]()
     with ThreadPoolExecutor(REQUESTS) as threads:
@@ -272,35 +272,9 @@ def _divide(rows: pa.Table, most: int) -> Iterator[pa.Table]:
 
 
 def _remove(own: RustTable, file: GroupFile) -> RemoveAction:
-    return RemoveAction(
-        file.path, data_change=True, deletion_timestamp=_now(), size=file.size, partition_values=_of(own)
-    )
-
-
-def _write_file(own: RustTable, rows: pa.Table) -> AddAction:
-    """Write a file with these rows, which are sorted; it is in the table once its action is committed."""
-    sink, stored = pa.BufferOutputStream(), rows.drop_columns(["cluster"])
-    # Without Arrow's own copy of the schema, a fifth of the file: the types are those of the table.
-    pq.write_table(stored, sink, compression="snappy", write_statistics=["group_id"], store_schema=False)
-    content, name = sink.getvalue().to_pybytes(), f"part-{uuid.uuid4()}.snappy.parquet"
-    (own.location / name).write_bytes(content)
-    first, last = (rows["group_id"][place].as_py() for place in (0, -1))
-    statistics = {
-        "numRecords": rows.num_rows,
-        "minValues": {"group_id": first},
-        "maxValues": {"group_id": last},
-        "nullCount": {"group_id": 0},
-    }
-    stats = json.dumps(statistics, ensure_ascii=False)  # delta-rs does not read pairs of surrogates (deltalake 1.6)
-    return AddAction(name, len(content), _of(own), _now(), data_change=True, stats=stats)
-
-
-def _of(own: RustTable) -> dict[str, str | None]:
-    return {"cluster": own.cluster}
-
-
-def _now() -> int:
-    return int(time.time() * 1000)
+    now = int(time.time() * 1000)
+    of: dict[str, str | None] = {CLUSTER: own.cluster}
+    return RemoveAction(file.path, data_change=True, deletion_timestamp=now, size=file.size, partition_values=of)
 
 
 def _condition(span: Span) -> str:

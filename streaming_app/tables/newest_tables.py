@@ -1,8 +1,7 @@
 """Writes the tables of which views select the newest row of each key: `offset_commits` and `group_records`.
 
-Rows are only appended, so an older record cannot replace a newer one. A few rows are appended by delta-rs, in a small
-part of the time that Spark takes; many by Spark, for which the driver need not hold them. Either way Delta keeps with
-the rows which batch they are of, and a batch that is repeated appends nothing.
+Rows are only appended, so an older record cannot replace a newer one. The log of a table has the batch that rows are
+of, and a batch that is repeated appends nothing.
 
 A compaction replaces the rows by the newest of each key. It leaves out tombstones: whatever they deleted is left out
 with them, and a batch that is repeated after it holds at least the newest of its keys.
@@ -14,10 +13,12 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
+
 from streaming_app.tables.definitions import Table, table
 from streaming_app.tables.kept_table import newest_table
-from streaming_app.tables.reader import of_groups, query_table
-from streaming_app.tables.rust_table import Batch
+from streaming_app.tables.reader import of_groups, query_table, time_literal
+from streaming_app.tables.rust_table import Batch, Commit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 COMMITS, RECORDS = "offset_commits", "group_records"
 NAMES = (COMMITS, RECORDS)
+
+
+_SORT_MEMORY = "256M"  # of a compaction; what it sorts beyond that goes to temporary files
 
 
 class _Form(NamedTuple):
@@ -100,7 +104,16 @@ class NewestTables:
 
     def compact(self, name: str) -> None:
         """Replace the rows by the newest of each key."""
-        self._writer.replace(name, self._select_newest(name))
+        own = self._writer.table(name)
+        newest = self._newest_rows(name, own.own_rows)
+
+        def write(target: DeltaTable, commit: Commit) -> None:
+            builder = QueryBuilder().register("t", target)
+            builder.execute(f"SET datafusion.runtime.memory_limit = '{_SORT_MEMORY}'").read_all()
+            rows = builder.execute(newest)
+            write_deltalake(target, rows, mode="overwrite", predicate=own.own_rows, **commit)
+
+        own.change(write)
 
     def clean_up_log(self, name: str) -> None:
         """Remove the log entries of versions that are older than the table's log retention."""
@@ -114,12 +127,12 @@ class NewestTables:
         """Remove the data files that no version within the table's retention needs."""
         self._writer.vacuum(name)
 
-    def _select_newest(self, name: str) -> DataFrame:
-        form = _FORMS[name]
+    def _newest_rows(self, name: str, own_rows: str) -> str:
+        form, columns = _FORMS[name], ", ".join(f'"{column}"' for column in table(name).names)
         kept = f"NOT coalesce({form.is_tombstone}, false)"
         if name == RECORDS:
             since = datetime.now(timezone.utc) - timedelta(days=self._retention_days)
-            kept += f" OR ({_KEPT_TOMBSTONES} AND recorded_at >= TIMESTAMP '{since.isoformat()}')"
-        rank = f"row_number() OVER (PARTITION BY {form.key} ORDER BY last_offset DESC) AS newest"
-        ranked = self._writer.stored_rows(name).selectExpr("*", rank)
-        return ranked.where("newest = 1").where(kept).select(*table(name).names)
+            kept += f" OR ({_KEPT_TOMBSTONES} AND recorded_at >= {time_literal(since)})"
+        rank = f"row_number() OVER (PARTITION BY {form.key} ORDER BY last_offset DESC) AS _rank"
+        ranked = f"SELECT *, {rank} FROM t WHERE {own_rows}"  # noqa: S608 - quoted
+        return f"SELECT {columns} FROM ({ranked}) WHERE _rank = 1 AND ({kept})"  # noqa: S608 - as above

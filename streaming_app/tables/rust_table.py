@@ -206,10 +206,18 @@ class RustTable:
             self._attempt(lambda target, commit: target.optimize.compact(partition_filters=filters, **commit))
             self._checkpoint()
             self._remove_unnamed_files()
-            with table_to_write(self.location) as kept:
-                kept.table.cleanup_metadata()
-            if self.location.is_local:
-                remove_orphan_checksums((self.location / "_delta_log").path)
+            self._clean_up_log()
+
+    def clean_up_log(self) -> None:
+        """Remove the log entries of versions that are older than the table's log retention."""
+        with self._errors(), writing(self.location):
+            self._clean_up_log()
+
+    def _clean_up_log(self) -> None:
+        with table_to_write(self.location) as kept:
+            kept.table.cleanup_metadata()
+        if self.location.is_local:
+            remove_orphan_checksums((self.location / "_delta_log").path)
 
     def vacuum(self) -> None:
         """Remove the data files that no version within the table's retention needs."""

@@ -5,19 +5,17 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from streaming_app.errors import JobError, java_error_message
+from streaming_app.errors import JobError
 from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, Table, table, tables
 from streaming_app.tables.object_store import describe_error
 from streaming_app.tables.spark_sql import literal
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
-    from pyspark.sql import SparkSession
+    from deltalake import DeltaTable, Schema
 
     from streaming_app.report import Report
     from streaming_app.tables.files import Files
@@ -39,18 +37,15 @@ _REPLACED = {  # as a whole, every half minute or so: old versions would soon be
 }
 _TABLE_PROPERTIES = dict.fromkeys(("broker_facts", "inputs", "lag", "log_ends", "task_copies"), _REPLACED)
 ALERTS = "alerts"
-_MISSING_FILE_SYSTEM = re.compile(r"Class \S*FileSystem\S* not found")
 _STATISTICS_COLUMNS = {"group_id"}  # queries filter by it; statistics of other columns only cost time
 
 
-def prepare_tables(spark: SparkSession, warehouse: Location, files: Files, report: Report) -> set[str]:
+def prepare_tables(warehouse: Location, files: Files, report: Report) -> set[str]:
     """Create missing tables and upgrade those of older releases; return the names of the new tables.
 
     Raises JobError if the warehouse cannot be written, or was created by something else.
     """
     from deltalake.exceptions import DeltaError  # noqa: PLC0415 - Spark's workers import this module without delta-rs
-    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - only the job loads Spark
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
 
     from streaming_app.tables.alerts_upgrade import upgrade_alerts  # noqa: PLC0415 - as above
     from streaming_app.tables.arrow import arrow_schema  # noqa: PLC0415 - as above
@@ -62,15 +57,12 @@ def prepare_tables(spark: SparkSession, warehouse: Location, files: Files, repor
         for definition in missing:
             _remove_empty_log(warehouse / definition.name, files)
             _create(warehouse / definition.name, definition)
-        remove_deletion_vectors(spark, [(warehouse / name, opened) for name, opened in existing.items()], report)
+        remove_deletion_vectors([(warehouse / name, opened) for name, opened in existing.items()], files, report)
         if ALERTS in existing:
             alerts, schema = (warehouse / ALERTS).delta_table(), arrow_schema(table(ALERTS).ddl)
-            if upgrade_alerts(alerts, schema, datetime.now(timezone.utc)):
-                existing[ALERTS] = (warehouse / ALERTS).delta_table()
-        for name, opened in existing.items():
-            add_columns(spark, warehouse / name, opened, table(name))
-    except (PySparkException, Py4JJavaError) as error:
-        raise JobError(f"Cannot write the warehouse {warehouse}: {_describe_java_error(error)}") from None
+            upgrade_alerts(alerts, schema, datetime.now(timezone.utc))
+        for name in existing:
+            add_columns(warehouse / name, (warehouse / name).delta_table(), _schema(table(name)))
     except (DeltaError, OSError) as error:
         raise JobError(f"Cannot write the warehouse {warehouse}: {describe_error(error)}") from None
     return {definition.name for definition in missing}
@@ -115,13 +107,11 @@ def _remove_empty_log(location: Location, files: Files) -> None:
 
 def _create(location: Location, definition: Table) -> None:
     """Create a table, with delta-rs: it takes milliseconds, Spark a third of a second."""
-    from deltalake import DeltaTable, Schema  # noqa: PLC0415 - Spark's workers import this module without delta-rs
-    from pyspark.sql.types import StructType  # noqa: PLC0415 - only the job loads Spark
+    from deltalake import DeltaTable  # noqa: PLC0415 - Spark's workers import this module without delta-rs
 
-    columns = ", ".join(f"{c.name} {c.type} COMMENT {literal(c.about)}" for c in definition.columns)
     DeltaTable.create(
         str(location),
-        Schema.from_json(StructType.fromDDL(columns).json()),
+        _schema(definition),
         mode="ignore",
         partition_by=["cluster"],
         description=definition.about,
@@ -135,8 +125,9 @@ def _create(location: Location, definition: Table) -> None:
     )
 
 
-def _describe_java_error(error: Exception) -> str:
-    line = java_error_message(error)
-    if "No FileSystem for scheme" in line or _MISSING_FILE_SYSTEM.search(line):
-        return f"{line}: add the jar for this kind of store with the setting spark.jars.packages, see deploy/README.md"
-    return line
+def _schema(definition: Table) -> Schema:
+    from deltalake import Schema  # noqa: PLC0415 - as above
+    from pyspark.sql.types import StructType  # noqa: PLC0415 - only the job loads Spark
+
+    columns = ", ".join(f"{c.name} {c.type} COMMENT {literal(c.about)}" for c in definition.columns)
+    return Schema.from_json(StructType.fromDDL(columns).json())

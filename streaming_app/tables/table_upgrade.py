@@ -4,8 +4,8 @@ Theory of operation
 -------------------
 Until 0.2.0 Spark noted in files of their own which rows of a file are deleted or replaced. pandas, pyarrow, polars and
 other readers refuse a table that may have such deletion vectors, by its protocol. `STEPS` rewrites a table in place:
-no vector is written any more, the files that have some are rewritten, a checkpoint of the log makes readers start from
-there, and the last commit gives the table the protocol of a new one. Its id, rows, properties and the numbers of the
+the files that have some are written anew, a checkpoint of the log makes readers start from there, and the last commit
+gives the table the protocol of a new one. Its id, rows, properties and the numbers of the
 batches that it holds stay, so the checkpoints of the streams fit.
 
 Every step is one commit or one file, and leaves the same rows. Whether a table is to be upgraded is read from its
@@ -19,24 +19,22 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
+from deltalake import Field, QueryBuilder, write_deltalake
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from streaming_app.errors import JobError
-from streaming_app.tables.definitions import Table
-from streaming_app.tables.spark_sql import identifier
 from streaming_app.text import duration
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
-    from pyspark.sql import SparkSession
+    from deltalake import DeltaTable, Schema
 
     from streaming_app.report import Report
+    from streaming_app.tables.files import Files
     from streaming_app.tables.location import Location
 
 _FEATURE = "deletionVectors"
@@ -44,28 +42,29 @@ _LEGACY = {"appendOnly", "invariants"}
 """Features of every table with the protocol of a new one."""
 _ATTEMPTS = 5  # of a table that a job for another cluster changes meanwhile
 _SILENT_SECONDS = 2.0
-_EXISTS = "FileAlreadyExistsException"
 
 
 class UnknownColumnError(Exception):
     """The table has a column that this release does not know, or knows with another type; the text says which."""
 
 
-def add_columns(spark: SparkSession, location: Location, table: DeltaTable, definition: Table) -> None:
-    """Add the columns that an older release did not have; in its rows they are null.
+def add_columns(location: Location, table: DeltaTable, schema: Schema) -> None:
+    """Add the columns that an older release did not have, in one commit; in its rows they are null.
 
-    Raises JobError if the table has columns that this release does not know.
+    Raises JobError if the table has columns that this release does not know, with its `schema`.
     """
-    actual = StructType.fromJson(json.loads(table.schema().to_json()))
+    actual, expected = (StructType.fromJson(json.loads(one.to_json())) for one in (table.schema(), schema))
     try:
-        missing = list(missing_columns(actual, StructType.fromDDL(definition.ddl)))
+        is_old = any(missing_columns(actual, expected))
     except UnknownColumnError as error:
         raise JobError(
             f"{location} has a column {error}: use the release that created it, or another --warehouse"
         ) from None
-    if missing:  # in one commit, as each takes Spark half a second
-        new = ", ".join(f"{column} {column_type}" for column, column_type in missing)
-        spark.sql(f"ALTER TABLE delta.{identifier(location)} ADD COLUMNS ({new})")
+    if is_old:  # what is added to a column that the table has is a field of it; its comment stays that of the table
+        known = {field.name for field in table.schema().fields}
+        table.alter.add_columns(
+            [Field(field.name, field.type) if field.name in known else field for field in schema.fields]
+        )
 
 
 def missing_columns(actual: DataType, expected: DataType, path: str = "") -> Iterator[tuple[str, str]]:
@@ -95,17 +94,17 @@ def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def remove_deletion_vectors(spark: SparkSession, opened: Iterable[tuple[Location, DeltaTable]], report: Report) -> None:
+def remove_deletion_vectors(opened: Iterable[tuple[Location, DeltaTable]], files: Files, report: Report) -> None:
     """Rewrite the tables that may have deletion vectors. Reports what it does if it takes longer than two seconds.
 
-    Raises JobError if a table is changed by others all the time, and Spark's and delta-rs' errors.
+    Raises JobError if a table is changed by others all the time, and delta-rs' errors.
     """
     old = [location for location, table in opened if _may_have_vectors(table)]
     if not old:
         return
     with _progress(report, len(old)) as done:
         for location in old:
-            _upgrade(spark, location)
+            _upgrade(location, files)
             done(location.name)
 
 
@@ -117,30 +116,33 @@ def _has_vectors(table: DeltaTable) -> bool:
     return bool(pa.table(table.deletion_vectors()).num_rows)
 
 
-def _upgrade(spark: SparkSession, location: Location) -> None:
+def _upgrade(location: Location, files: Files) -> None:
     for _ in range(_ATTEMPTS):
         for step in STEPS:
-            step(spark, location)
+            step(location, files)
         if not _may_have_vectors(location.delta_table()):
             return
     raise JobError(f"Cannot upgrade {location}: another process changes it all the time")
 
 
-def _write_none(spark: SparkSession, location: Location) -> None:
-    spark.sql(f"ALTER TABLE delta.{identifier(location)} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'false')")
+def _rewrite_files(location: Location, _files: Files) -> None:
+    """Write all rows anew, in one commit, without those that the vectors say are deleted."""
+    table = location.delta_table()
+    if _has_vectors(table):
+        rows = QueryBuilder().register("t", table).execute("SELECT * FROM t")
+        write_deltalake(table, rows, mode="overwrite")
 
 
-def _rewrite_files(spark: SparkSession, location: Location) -> None:
-    if _has_vectors(location.delta_table()):
-        spark.sql(f"REORG TABLE delta.{identifier(location)} APPLY (PURGE)")
-
-
-def _begin_log_anew(_spark: SparkSession, location: Location) -> None:
+def _begin_log_anew(location: Location, _files: Files) -> None:
     location.delta_table().create_checkpoint()
 
 
-def _drop_feature(spark: SparkSession, location: Location) -> None:
-    """Commit the protocol without the feature, unless the table has vectors or changes at the same time."""
+def _drop_feature(location: Location, files: Files) -> None:
+    """Commit the protocol without the feature, unless the table has vectors or has changed meanwhile.
+
+    delta-rs cannot drop a feature, and adds others if it changes a property of such a table (deltalake 1.6). So the
+    commit is written as a file of the log: it has a line for each action.
+    """
     table = location.delta_table()
     if _has_vectors(table):
         return
@@ -150,8 +152,25 @@ def _drop_feature(spark: SparkSession, location: Location) -> None:
         "operationParameters": {"featureName": _FEATURE},
         "isBlindAppend": False,
     }
-    lines = [json.dumps({name: action}) for name, action in (("commitInfo", commit), ("protocol", _protocol(table)))]
-    _commit(spark, location, table.version() + 1, lines)
+    actions = {"commitInfo": commit, "metaData": _metadata(table), "protocol": _protocol(table)}
+    version = location / "_delta_log" / f"{table.version() + 1:020}.json"
+    if not files.exists(version):
+        files.write(version, "\n".join(json.dumps({name: action}) for name, action in actions.items()))
+
+
+def _metadata(table: DeltaTable) -> dict[str, Any]:
+    """Return the metadata of the table, of which no vector is to be written any more."""
+    known = table.metadata()
+    return {
+        "id": str(known.id),
+        "name": known.name,
+        "description": known.description,
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": table.schema().to_json(),
+        "partitionColumns": known.partition_columns,
+        "createdTime": known.created_time,
+        "configuration": {**known.configuration, "delta.enableDeletionVectors": "false"},
+    }
 
 
 def _protocol(table: DeltaTable) -> dict[str, Any]:
@@ -165,20 +184,7 @@ def _protocol(table: DeltaTable) -> dict[str, Any]:
     return {**reading, "minWriterVersion": 7, "writerFeatures": writers}
 
 
-def _commit(spark: SparkSession, location: Location, version: int, lines: Sequence[str]) -> None:
-    """Write a version of the table as Delta does, which every store does in its own way; none if it is there."""
-    jvm: Any = spark._jvm  # noqa: SLF001 - the JVM has no public name
-    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, str(location))  # noqa: SLF001 - as above
-    path = jvm.org.apache.hadoop.fs.Path(log.logPath(), f"{version:020}.json")
-    actions = jvm.org.apache.spark.api.python.PythonUtils.toSeq(list(lines)).iterator()
-    try:
-        log.store().write(path, actions, False, log.newDeltaHadoopConf())  # noqa: FBT003 - Java's signature: overwrite
-    except Py4JJavaError as error:
-        if not str(error.java_exception.getClass().getName()).endswith(_EXISTS):
-            raise
-
-
-STEPS: list[Callable[[SparkSession, Location], None]] = [_write_none, _rewrite_files, _begin_log_anew, _drop_feature]
+STEPS: list[Callable[[Location, Files], None]] = [_rewrite_files, _begin_log_anew, _drop_feature]
 
 
 @contextmanager

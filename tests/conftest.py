@@ -35,6 +35,8 @@ with warnings.catch_warnings():
     from streaming_app.sandbox import member
     from streaming_app.sandbox.broker import LocalBroker
     from streaming_app.sandbox.container import Broker, select_broker
+    from tests.support.delta import delta_conf
+    from tests.support.ivy import KAFKA_EXCLUSIONS, kafka_coordinates, resolve
     from tests.support.job_runner import run_once
     from tests.support.kafka_cluster import LocalCluster
     from tests.support.offsets_log import RawRecord, read_log
@@ -141,8 +143,9 @@ def client(broker: Broker) -> Iterator[StreamsGroupClient]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A Spark session with Delta Lake, as the job starts it, but for `SHARED_SESSION`."""
-    session = start_spark(tmp_path_factory.mktemp("spark") / "spark.log", conf=SHARED_SESSION, progress=print)
+    """A Spark session as the job starts it, but for `SHARED_SESSION`, and with Delta Lake for those who query."""
+    conf = SHARED_SESSION | delta_conf()
+    session = start_spark(tmp_path_factory.mktemp("spark") / "spark.log", conf=conf, progress=print)
     yield session
     session.stop()
 
@@ -187,8 +190,10 @@ def start_broker(tmp_path: Path) -> Iterator[Callable[..., LocalBroker]]:
     """Starts a broker for this test only, from jars: `start_broker(version=…, properties=…)`."""
     with ExitStack() as running:
 
-        def start(**settings: object) -> LocalBroker:
+        def start(**settings: Any) -> LocalBroker:
             directory = tmp_path / f"broker-{next(_numbers)}"
+            if "version" in settings:
+                settings["class_path"] = resolve(*kafka_coordinates(settings["version"]), exclude=KAFKA_EXCLUSIONS)
             return running.enter_context(LocalBroker(directory, **settings))
 
         yield start

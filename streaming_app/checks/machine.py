@@ -11,8 +11,9 @@ from pathlib import Path
 
 from streaming_app.checks.result import Result, failed, ok, warning
 from streaming_app.errors import SetupError, reason_of
-from streaming_app.jvm.jar_sets import find_jars, spark_jars, version_warning
+from streaming_app.jvm.jars import connector_jars, find_jars
 from streaming_app.jvm.java import find_java, java_version
+from streaming_app.jvm.spark_installation import version_warning
 from streaming_app.secret_file import is_open_to_all
 from streaming_app.text import GIB, first_of, gibibytes, parse_size
 from streaming_app.web.server import bind
@@ -59,7 +60,9 @@ def _check_java() -> Result:
 
 
 def _check_jars(progress: Callable[[str], None] | None) -> Result:
-    jar_set = spark_jars()
+    jar_set = connector_jars()
+    if not jar_set.checksums:
+        return warning("jars", "there is no list for this version of Spark: Spark downloads its connector at the start")
     try:
         found = find_jars(jar_set, progress)
     except SetupError as error:

@@ -12,7 +12,7 @@ from streaming_app.cli.printing import echo, echo_error
 from streaming_app.text import megabytes
 
 if TYPE_CHECKING:
-    from streaming_app.jvm.jar_sets import JarSet
+    from streaming_app.jvm.jars import JarSet
 
 
 def _jar_options(command: Command) -> Command:
@@ -28,7 +28,7 @@ def _jar_options(command: Command) -> Command:
 
 @click.group()
 def jars() -> None:
-    """Fetch the jars of Spark's connectors ahead, for hosts without network."""
+    """Fetch the jars of Spark's Kafka connector ahead, for hosts without network."""
 
 
 @jars.command()
@@ -43,31 +43,25 @@ def jars() -> None:
 def fetch(directory: Path | None, demo: bool, class_archive: bool) -> None:
     """Fetch the jars that `run` needs. A host without network uses a copy of the directory by STREAMS_GROUPS_JARS."""
     from streaming_app.jvm import class_archive as archives  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.jvm import jar_sets  # noqa: PLC0415
+    from streaming_app.jvm import jars as of_jvm  # noqa: PLC0415
 
     for jar_set in _jar_sets(demo=demo):
-        _warn_without_checksums(jar_set)
-        if directory is None:
-            files = jar_sets.fetch_jars(jar_set, echo)
-        else:
-            files = jar_sets.copy_jars(jar_set, directory, echo)
+        if not jar_set.checksums:
+            echo_error(f"Warning: there is no list of {jar_set.what}: Spark downloads them at its start")
+            continue
+        files = of_jvm.copy_jars(jar_set, directory, echo) if directory else of_jvm.fetch_jars(jar_set, echo)
         size = sum(file.stat().st_size for file in files)
         echo(f"{directory or 'cache'}: {jar_set.what}, {len(files)} files, {megabytes(size)}")
-        if class_archive and jar_set == jar_sets.spark_jars():
+        if class_archive and jar_set == of_jvm.connector_jars():
             echo("Making an archive of Spark's classes (a minute) ...")
             absolute = [file.absolute() for file in files]
             made = archives.make_archive(absolute, directory and directory.absolute())
             echo(f"{directory or 'cache'}: {made.name if made else 'another process makes the archive'}")
     if directory is not None:
-        echo(f"To use them: export {jar_sets.DIRECTORY_VARIABLE}={directory.absolute()}")
+        echo(f"To use them: export {of_jvm.DIRECTORY_VARIABLE}={directory.absolute()}")
 
 
 def _jar_sets(*, demo: bool) -> list[JarSet]:
-    from streaming_app.jvm.jar_sets import kafka_jars, spark_jars  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.jvm.jars import connector_jars, kafka_jars  # noqa: PLC0415 - not loaded by --help
 
-    return [spark_jars(), *([kafka_jars()] if demo else [])]
-
-
-def _warn_without_checksums(jar_set: JarSet) -> None:
-    if not jar_set.checksums:
-        echo_error(f"Warning: there are no checksums for {jar_set.what}: untested versions")
+    return [connector_jars(), *([kafka_jars()] if demo else [])]

@@ -21,9 +21,8 @@ from streaming_app.config.settings import JobConfig
 from streaming_app.errors import JobError, UserError, java_error_message
 from streaming_app.job.run import STOPPED, hold_locks, run_with
 from streaming_app.job.stopping import STOP_SECONDS, in_thread
-from streaming_app.jvm.jar_sets import version_warning
+from streaming_app.jvm.spark_installation import version_warning
 from streaming_app.jvm.spark_session import SESSION_CONF
-from streaming_app.tables.spark_views import require_delta
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +33,7 @@ _SHUFFLE_PARTITIONS, _DEFAULT_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions
 _DEFAULT_FS = "fs.defaultFS"
 _LOG = "the log of Spark's driver"
 _KAFKA_SOURCE = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
-_DELTA = "io.delta.tables.DeltaTable"
+_CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10"
 
 
 def run(
@@ -103,7 +102,7 @@ def derived_session(spark: SparkSession, config: JobConfig) -> Iterator[SparkSes
     _require_classic(spark)
     active = SparkSession._activeSession  # noqa: SLF001 - what `SparkSession.active()` returns, in every thread
     try:
-        _require_jars(spark)
+        _require_connector(spark)
         session = _derive(spark, config)
         try:
             yield session
@@ -121,29 +120,28 @@ def _require_classic(spark: object) -> None:
         return
     kind = f"{type(spark).__module__}.{type(spark).__qualname__}"
     advice = "run it where the driver is" if "connect" in kind else "pass a pyspark.sql.SparkSession"
-    connect = "Spark Connect has no JVM in which Kafka and Delta Lake can be called: " if "connect" in kind else ""
+    connect = "Spark Connect has no JVM that Python can call: " if "connect" in kind else ""
     raise JobError(f"{NAME}() does not take a {kind}: {connect}{advice}")
 
 
-def _require_jars(spark: SparkSession) -> None:
-    """Raise JobError if the session lacks Delta Lake or the Kafka source, or Python may not call its JVM."""
+def _require_connector(spark: SparkSession) -> None:
+    """Raise JobError if the session lacks the Kafka source, or Python may not call its JVM."""
     from py4j.java_gateway import JavaClass  # noqa: PLC0415 - only the job loads Spark
 
-    require_delta(spark)
-    for name, package in ((_DELTA, "io.delta:delta-spark"), (_KAFKA_SOURCE, "org.apache.spark:spark-sql-kafka-0-10")):
-        try:
-            found: Any = spark._jvm  # noqa: SLF001 - the JVM has no public name
-            for part in name.split("."):
-                found = getattr(found, part)
-        except Exception as error:  # noqa: BLE001 - what a platform raises that forbids it
-            raise JobError(
-                f"Python may not call the JVM of the session, which the job has to ({java_error_message(error)}); "
-                "see deploy/spark/README.md"
-            ) from None
-        if not isinstance(found, JavaClass):
-            raise JobError(
-                f"The Spark session has no {name}: start Spark with the package {package}; see deploy/spark/README.md"
-            )
+    try:
+        found: Any = spark._jvm  # noqa: SLF001 - the JVM has no public name
+        for part in _KAFKA_SOURCE.split("."):
+            found = getattr(found, part)
+    except Exception as error:  # noqa: BLE001 - what a platform raises that forbids it
+        raise JobError(
+            f"Python may not call the JVM of the session, which the job has to ({java_error_message(error)}); "
+            "see deploy/spark/README.md"
+        ) from None
+    if not isinstance(found, JavaClass):
+        raise JobError(
+            f"The Spark session has no {_KAFKA_SOURCE}: start Spark with the package {_CONNECTOR}; see "
+            "deploy/spark/README.md"
+        )
 
 
 def _derive(spark: SparkSession, config: JobConfig) -> SparkSession:

@@ -31,7 +31,7 @@ from streaming_app.job.stream_query import OFFSETS
 from streaming_app.job.task_copies import make_task_copies
 from streaming_app.job.watchdog import Disks, Watchdogs, make_watchdogs
 from streaming_app.jvm.class_archive import archive_path, make_archive, reason_for_none
-from streaming_app.jvm.jar_sets import DIRECTORY_VARIABLE, find_jars, spark_jars
+from streaming_app.jvm.jars import DIRECTORY_VARIABLE, connector_jars, find_jars
 from streaming_app.kafka.properties import client_properties
 from streaming_app.metrics.collector import MetricSources, make_registry
 from streaming_app.notify.mutes import ActiveMutes
@@ -300,7 +300,7 @@ class ClassArchiveService(Service):
 
     def tick(self) -> None:
         """Make the archive. Raises SetupError or OSError."""
-        jars = find_jars(spark_jars())
+        jars = find_jars(connector_jars())
         if archive_path(jars).is_file():
             return
         self.report("Making an archive of Spark's classes, with which later starts are faster (once, a minute) ...")

@@ -1,6 +1,6 @@
 """The archive of classes with which Spark's JVM starts faster; Java calls it application class data sharing.
 
-Spark and Delta Lake load 17,000 classes until the first batch is done. A JVM that finds them in an archive neither
+Spark loads many thousands of classes until the first batch is done. A JVM that finds them in an archive neither
 reads nor verifies them again. A list of them is in `class_lists`; a JVM that does nothing else makes the archive from
 it, in less than a minute. Java does not use an archive that does not fit it, the class path or the jars: it then starts
 as without one.
@@ -19,20 +19,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
 from streaming_app.errors import SetupError, reason_of
-from streaming_app.jvm.jar_sets import DIRECTORY_VARIABLE
-from streaming_app.jvm.jars import cache_directory
+from streaming_app.jvm.cache import cache_directory
+from streaming_app.jvm.jars import DIRECTORY_VARIABLE
 from streaming_app.jvm.java import identify, java_version, last_line
-from streaming_app.jvm.spark_installation import installed, spark_home, spark_java_home
+from streaming_app.jvm.spark_installation import installed_spark, spark_home, spark_java_home
 from streaming_app.jvm.spark_jvm import collector_option
 from streaming_app.text import digest
-
-if TYPE_CHECKING:
-    from streaming_app.jvm.spark_installation import SparkAndDelta
 
 _JAVA = 17  # Java 21.0.8 crashes on the lists, and finds a jar that Spark names twice only once in an archive
 _LISTS = Path(__file__).with_name("class_lists")
@@ -44,17 +40,16 @@ _UNUSED_SECONDS = 30 * 24 * 3600.0
 _MAX_CAUSE = 200  # characters of a line about a failure
 
 
-def class_list(versions: SparkAndDelta | None = None) -> Path | None:
-    """Return the list of classes, gzipped, for the installed versions or these; None if there is none."""
-    spark, delta = versions or installed()
-    path = _LISTS / f"spark-{spark}-delta-{delta}.txt.gz"
+def class_list(spark: str | None = None) -> Path | None:
+    """Return the list of classes, gzipped, for the installed version of Spark or this one; None if there is none."""
+    path = _LISTS / f"spark-{spark or installed_spark()}.txt.gz"
     return path if path.is_file() else None
 
 
 def reason_for_none() -> str | None:
     """Return why no archive can be made for the installed Java and Spark; None if one can."""
     if class_list() is None:
-        return f"there is no list of classes for {installed()}"
+        return f"there is no list of classes for Spark {installed_spark()}"
     version = java_version(spark_java_home() / "bin" / "java")
     return None if version == _JAVA else f"Java {version} would not use it, only Java {_JAVA} does"
 

@@ -1,89 +1,85 @@
-"""Resolves Maven coordinates to jars on this machine, with the Ivy that PySpark bundles and a separate cache.
+"""The jars that the job and the demo need: pinned lists with checksums, and where the jars come from.
 
-Everything that the project runs on a JVM comes from `resolve`: brokers, Spark's connectors, Kafka Streams applications.
-The resolved class paths are cached: the next call starts no JVM and needs no network.
+A list in `checksums` has a line for each jar, in the order of the class path: its SHA-256, and its coordinates in
+Maven's form `group:artifact:version`. Jars come from the directory that STREAMS_GROUPS_JARS names: `streams-groups jars
+fetch --directory DIR` fills it, and it can be carried to a host without network. Else they come from the cache, which
+is filled from Maven Central, or from the repository that STREAMS_GROUPS_MAVEN names. A jar with another checksum is
+refused. There is no list for a version of Spark that was not tested: Spark resolves its connector then.
 """
 
+from __future__ import annotations
+
+import base64
+import hashlib
+import http.client
 import os
-import re
 import shutil
-import subprocess
-import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from xml.sax.saxutils import quoteattr
+from typing import IO, NamedTuple
+from urllib.parse import unquote, urlsplit
 
-import platformdirs
-import pyspark
-from filelock import FileLock
-from typing_extensions import Self
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
-from streaming_app.errors import SetupError
-from streaming_app.jvm.java import find_java
-from streaming_app.text import digest, escape
+from streaming_app.errors import SetupError, reason_of
+from streaming_app.jvm.cache import cache_directory
+from streaming_app.jvm.spark_installation import installed_spark
+from streaming_app.text import first_of, megabytes
 
 SCALA = "2.13"
 KAFKA_VERSION = "4.4.0"
-LOG4J = "org.apache.logging.log4j:log4j-slf4j-impl:2.25.5"  # without it, brokers and Streams applications log nothing
-KAFKA_EXCLUSIONS = ("org.apache.kafka:kafka-tools-api",)  # named by the broker's POM; 4.4.0 of it was not published
-SPARK_EXCLUSIONS = (  # pyspark/jars has these: a second version on the class path causes linkage errors
-    "com.fasterxml.jackson.core:*",
-    "com.fasterxml.jackson.datatype:*",
-    "com.github.luben:zstd-jni",
-    "com.google.code.findbugs:jsr305",
-    "io.airlift:aircompressor",
-    "org.antlr:antlr4-runtime",
-    "org.apache.hadoop:*",
-    "org.apache.logging.log4j:*",
-    "org.apache.parquet:*",
-    f"org.apache.spark:spark-tags_{SCALA}",
-    "org.lz4:lz4-java",
-    "org.roaringbitmap:*",
-    "org.scala-lang:*",
-    "org.scala-lang.modules:*",
-    "org.slf4j:*",
-    "org.xerial.snappy:snappy-java",
-)
-"""The `exclude` to pass with `spark_coordinates()`."""
-
+DIRECTORY_VARIABLE = "STREAMS_GROUPS_JARS"
+REPOSITORY_VARIABLE = "STREAMS_GROUPS_MAVEN"
+_MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
+_CHECKSUMS = Path(__file__).with_name("checksums")
+_THREADS = 4
 _POLL_SECONDS = 0.1
-_TERMINAL_SECONDS = 0.5  # between two changes of the line
-_LOG_SECONDS = 15.0  # between two lines; the first comes after a tenth of it, so that short downloads print none
-_ERASE_LINE = "\r\x1b[2K"
-_Progress = Callable[[str], None]
-_ANY_ARTIFACT = "*"
-# Reads jars from the repository that Ivy has by default, and nothing else: neither POMs, nor those that they inherit
-# from, nor checksums. Kafka's 44 jars took 12 s of 50 this way, on a busy machine.
-_JARS_ONLY = """\
-<ivysettings>
-  <settings defaultResolver="public"/>
-  <resolvers>
-    <ibiblio name="public" m2compatible="true" usepoms="false" useMavenMetadata="false" checksums=""/>
-  </resolvers>
-</ivysettings>
-"""
-_FIRST_ANSWER_SECONDS = 15.0  # Ivy asks the repository two seconds after its launch
-_JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")  # it runs for seconds, and mostly waits
-_WORK = "ivy-run-"
-_SETTINGS_VARIABLE = "STREAMS_GROUPS_IVY_SETTINGS"
+_FIRST_LINE_SECONDS, _LINE_SECONDS = 1.5, 15.0  # so that short downloads print none
+_ANSWER_SECONDS = 30.0
+_ATTEMPTS = 3
+_MOST_PAUSE = 4.0
+_CHUNK = 1 << 18
+_FAILURES = (OSError, http.client.HTTPException)
+
+Progress = Callable[[str], None]
+"""Gets lines for the user."""
+Poll = Callable[[], None]
+"""Called ten times a second during a download; may raise to end it."""
 
 
-def kafka_coordinates(version: str = KAFKA_VERSION) -> tuple[str, ...]:
-    """Return the coordinates of a complete broker; resolve them with `exclude=KAFKA_EXCLUSIONS`."""
-    return f"org.apache.kafka:kafka_{SCALA}:{version}", LOG4J
+class JarSet(NamedTuple):
+    """Jars that are used together."""
+
+    what: str
+    checksums: Mapping[str, str]
+    """SHA-256 by `group:artifact:version`, in the order of the class path; none for untested versions."""
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the files."""
+        return [jar_name(artifact) for artifact in self.checksums]
 
 
-def spark_coordinates(spark: str, delta: str) -> tuple[str, ...]:
-    """Return the coordinates of Delta Lake and Spark's Kafka connector of these versions."""
-    return f"io.delta:delta-spark_{SCALA}:{delta}", f"org.apache.spark:spark-sql-kafka-0-10_{SCALA}:{spark}"
+def connector_jars(spark: str | None = None) -> JarSet:
+    """Return the jars of Spark's Kafka connector for the installed version of Spark, or for this one."""
+    version = spark or installed_spark()
+    return JarSet(f"the jars of Spark's Kafka connector {version}", _read_checksums(f"spark-{version}"))
 
 
-def cache_directory() -> Path:
-    """Return the directory of cached jars and class paths: STREAMS_GROUPS_CACHE, else this user's cache directory."""
-    return Path(os.environ.get("STREAMS_GROUPS_CACHE") or platformdirs.user_cache_dir("streams-groups")).absolute()
+def kafka_jars() -> JarSet:
+    """Return the jars of a Kafka broker, which the demo starts."""
+    return JarSet(f"the jars of Kafka {KAFKA_VERSION}", _read_checksums(f"kafka-{KAFKA_VERSION}"))
+
+
+def connector_coordinates(spark: str) -> str:
+    """Return Maven's coordinates of Spark's Kafka connector."""
+    return f"org.apache.spark:spark-sql-kafka-0-10_{SCALA}:{spark}"
 
 
 def jar_name(artifact: str) -> str:
@@ -91,246 +87,178 @@ def jar_name(artifact: str) -> str:
     return "-".join(artifact.split(":")[1:]) + ".jar"
 
 
-def resolve(
-    *coordinates: str,
-    exclude: Sequence[str] = (),
-    progress: _Progress | None = None,
-    check: Callable[[list[Path]], None] | None = None,
-    poll: Callable[[], None] | None = None,
-    known: Sequence[str] = (),
-) -> list[Path]:
-    """Return the jars of these `group:artifact:version` and of their runtime dependencies; download missing ones.
+def find_jars(jar_set: JarSet, progress: Progress | None = None, poll: Poll | None = None) -> list[Path]:
+    """Return the jars of a set, in the order of the class path; download them unless STREAMS_GROUPS_JARS is set.
 
-    `exclude` holds `group:artifact`, with the artifact `*` for a whole group. During a download `progress` gets lines
-    for the user, few where stderr is no terminal, and `poll` is called ten times a second and may raise to end it.
-    `check` is called with jars that were just fetched, and raises SetupError to refuse them. Ivy's default resolvers
-    are used unless STREAMS_GROUPS_IVY_SETTINGS names an Ivy settings file or URL. What they would find may be `known`,
-    each a `group:artifact:version`: these jars are fetched without asking what they depend on, if that succeeds. Two
-    processes may resolve at the same time: one downloads, the other waits for it. Raises SetupError when there is no
-    Java, no network, or no such artifact.
+    Raises SetupError if one is missing there, cannot be downloaded, or has another checksum.
     """
-    cache = cache_directory()
-    class_path = _class_path_file(coordinates, exclude)
-    if jars := _read_class_path(class_path):
-        return jars
-    java = find_java()
-    try:
-        class_path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SetupError(f"Cannot write the cache of jars: {error}; set another STREAMS_GROUPS_CACHE") from None
-    with FileLock(cache / "ivy.lock"):
-        jars = _read_class_path(class_path)
-        if not jars:
-            with _work_directory(cache) as work:
-                ivy = _Ivy(java, work, coordinates, progress or (lambda _: None), poll)
-                if known and not os.environ.get(_SETTINGS_VARIABLE):
-                    jars = ivy.fetch(known, cache / "jars")
-                jars = jars or ivy.resolve(exclude, cache)
-            if check is not None:
-                check(jars)
-            _write_class_path(class_path, jars)
-    return jars
-
-
-def _class_path_file(coordinates: Sequence[str], exclude: Sequence[str]) -> Path:
-    return cache_directory() / "classpaths" / _cache_name(coordinates, exclude)
-
-
-def _cache_name(coordinates: Sequence[str], exclude: Sequence[str]) -> str:
-    text = "\n".join([*sorted(coordinates), "-", *sorted(exclude)])
-    first = coordinates[0].replace(":", "_")
-    return f"{first}-{digest(text, 12)}"
-
-
-def _read_class_path(cached: Path) -> list[Path]:
-    """Return the cached class path; empty unless every one of its jars exists."""
-    try:
-        jars = [Path(line) for line in cached.read_text(encoding="utf-8").splitlines()]
-    except OSError:
-        return []
-    return jars if all(jar.is_file() for jar in jars) else []
-
-
-def _write_class_path(cached: Path, jars: list[Path]) -> None:
-    """Write atomically: a reader that does not hold the lock sees the complete file or none."""
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=cached.parent, delete=False) as file:
-        file.write("".join(f"{jar}\n" for jar in jars))
-    Path(file.name).replace(cached)
-
-
-class _NoAnswerError(Exception):
-    """The repository did not answer in time."""
-
-
-class _Ivy:
-    """Runs Ivy for these coordinates, with its files in a directory that is removed later."""
-
-    def __init__(
-        self, java: Path, work: Path, coordinates: Sequence[str], progress: _Progress, poll: Callable[[], None] | None
-    ) -> None:
-        self._java, self._work, self._coordinates = java, work, coordinates
-        self._progress, self._poll = progress, poll or (lambda: None)
-
-    def resolve(self, exclude: Sequence[str], cache: Path) -> list[Path]:
-        """Fetch what the coordinates need, as their POMs say. Raises SetupError."""
-        settings = os.environ.get(_SETTINGS_VARIABLE)
-        arguments: list[str | Path] = ["-cache", cache / "ivy", *(["-settings", settings] if settings else [])]
-        output, found = self._run(_ivy_module(self._coordinates, exclude), arguments, self._poll)
-        if not found:
-            raise SetupError(_error_message(output, self._coordinates))
-        return found
-
-    def fetch(self, artifacts: Sequence[str], target: Path) -> list[Path]:
-        """Fetch these artifacts alone; return their jars, which are put into `target`, or none if one is missing."""
-        settings = self._work / "settings.xml"
-        settings.write_text(_JARS_ONLY, encoding="utf-8")
-        arguments: list[str | Path] = ["-cache", self._work / "ivy", "-settings", settings]
-        give_up_at = time.monotonic() + _FIRST_ANSWER_SECONDS
-
-        def poll() -> None:
-            self._poll()
-            if time.monotonic() > give_up_at and not _count_found(self._log.read_text("utf-8", "replace")):
-                raise _NoAnswerError
-
-        try:
-            _, found = self._run(_ivy_module(artifacts, ()), arguments, poll)
-        except _NoAnswerError:
-            return []
-        by_name = {jar.name: jar for jar in found}
-        kept = [target / artifact.split(":")[0] / jar_name(artifact) for artifact in artifacts]
-        if by_name.keys() != {jar.name for jar in kept}:
-            return []
-        for jar in kept:
-            jar.parent.mkdir(parents=True, exist_ok=True)
-            by_name[jar.name].replace(jar)  # at once: nobody sees a part of it
-        return kept
-
-    @property
-    def _log(self) -> Path:
-        return self._work / "log"
-
-    def _run(self, module: str, arguments: Sequence[str | Path], poll: Callable[[], None]) -> tuple[str, list[Path]]:
-        """Return what Ivy printed and the jars that it found; none if it failed."""
-        file, class_path = self._work / "ivy.xml", self._work / "classpath"
-        file.write_text(module, encoding="utf-8")
-        command: list[str | Path] = [self._java, *_JVM_OPTIONS, "-jar", _ivy_jar(), "-ivy", file, "-m2compatible"]
-        command += [*arguments, "-cachepath", class_path]
-        with self._log.open("wb") as log:
-            ivy = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)  # noqa: S603
-            try:
-                _wait(ivy, self._log, self._coordinates[0], self._progress, poll)
-            finally:  # an interrupted caller leaves no Ivy process behind
-                ivy.kill()
-                ivy.wait()
-        is_done = ivy.returncode == 0 and class_path.exists()
-        found = class_path.read_text("utf-8").strip().split(os.pathsep) if is_done else []
-        return self._log.read_text("utf-8", "replace"), [Path(jar) for jar in found]
-
-
-@contextmanager
-def _work_directory(cache: Path) -> Iterator[Path]:
-    """Make a directory for the block, and remove those of processes that were killed. For the holder of the lock."""
-    for left in cache.glob(f"{_WORK}*"):
-        shutil.rmtree(left, ignore_errors=True)
-    with tempfile.TemporaryDirectory(dir=cache, prefix=_WORK) as work:
-        yield Path(work)
-
-
-def _ivy_jar() -> Path:
-    """Return the path of the Ivy that PySpark bundles."""
-    jars = sorted(Path(pyspark.__file__).parent.glob("jars/ivy-*.jar"))
-    if not jars:
-        raise SetupError("The installed pyspark bundles no Ivy: install pyspark 4.0 from PyPI")
-    return jars[-1]
-
-
-def _ivy_module(coordinates: Sequence[str], exclude: Sequence[str]) -> str:
-    lines = ['<ivy-module version="2.0">', '<info organisation="streams-groups" module="classpath"/>']
-    lines += ['<configurations><conf name="default"/></configurations>', "<dependencies>"]
-    for coordinate in coordinates:
-        group, artifact, version = coordinate.split(":")
-        attributes = f"org={quoteattr(group)} name={quoteattr(artifact)} rev={quoteattr(version)}"
-        lines.append(f'<dependency {attributes} conf="default-&gt;default"/>')
-    for exclusion in exclude:
-        group, artifact = exclusion.split(":")
-        module = "" if artifact == _ANY_ARTIFACT else f" module={quoteattr(artifact)}"
-        lines.append(f"<exclude org={quoteattr(group)}{module}/>")
-    return "\n".join([*lines, "</dependencies>", "</ivy-module>"])
-
-
-def _wait(
-    ivy: subprocess.Popen[bytes], log: Path, coordinate: str, progress: _Progress, poll: Callable[[], None]
-) -> None:
-    """Wait for Ivy to exit, and show how far it is."""
-    with ProgressLine(progress) as line:
-        while ivy.poll() is None:
-            time.sleep(_POLL_SECONDS)
-            poll()
-            if line.is_due():
-                output = log.read_text(encoding="utf-8", errors="replace")
-                line.show(f"Fetching {coordinate}: {_progress_text(output)}")
-
-
-def _progress_text(output: str) -> str:
-    artifacts = _count_found(output)
-    jars = len(re.findall(r"\[SUCCESSFUL \].*\.jar", output))
-    fetched = sum(int(size) for size in re.findall(r"\((\d+)kB\)", output)) / 1000
-    return f"{jars} of {artifacts} jars, {fetched:.0f} MB" if jars else f"looking for dependencies, {artifacts} so far"
-
-
-def _count_found(output: str) -> int:
-    return len(re.findall(r"^\tfound ", output, re.MULTILINE))
-
-
-def _error_message(output: str, coordinates: Sequence[str]) -> str:
-    unreachable = re.search(r"Server access error at url \S+ \(([^)]*)\)", output)
-    if unreachable or re.search(r"Host .* not found|You probably access the destination server", output):
-        why = f" ({unreachable[1]})" if unreachable else ""
-        return (
-            f"Cannot fetch {', '.join(coordinates)}: the repository does not answer{why}. "
-            "Only the first run needs the network; STREAMS_GROUPS_IVY_SETTINGS can name another repository"
+    directory = os.environ.get(DIRECTORY_VARIABLE)
+    if not directory:
+        return fetch_jars(jar_set, progress, poll)
+    found = [Path(directory).absolute() / name for name in jar_set.names]
+    if wrong := _differences(jar_set, found):
+        raise SetupError(
+            f"{jar_set.what[0].upper()}{jar_set.what[1:]}, from {DIRECTORY_VARIABLE}={directory}: "
+            f"{first_of(wrong, 1)}; fetch them with `streams-groups jars fetch --directory {directory}`"
         )
-    _, _, summary = output.partition(":: problems summary ::")
-    names = sorted({":".join(match) for match in re.findall(r":: ([^#\s]+)#([^;\s]+);([^:\s!]+)", summary)})
-    if names:
-        return f"The repository has no {', '.join(names)} (required by {', '.join(coordinates)}): check the version"
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return f"Ivy could not resolve {', '.join(coordinates)}: {lines[-1] if lines else 'it printed nothing'}"
+    return found
 
 
-class ProgressLine:
-    """Shows how far a download is: one line that changes on a terminal, a line now and then in a log.
+def fetch_jars(jar_set: JarSet, progress: Progress | None = None, poll: Poll | None = None) -> list[Path]:
+    """Return the jars of a set in the cache, downloaded where they are missing. Raises as `find_jars`."""
+    cache = cache_directory() / "jars"
+    found = {artifact: cache / artifact.split(":")[0] / jar_name(artifact) for artifact in jar_set.checksums}
+    missing = {artifact: path for artifact, path in found.items() if not path.is_file()}
+    if missing:
+        try:
+            for path in missing.values():
+                path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SetupError(
+                f"Cannot write the cache of jars: {reason_of(error)}; set another STREAMS_GROUPS_CACHE"
+            ) from None
+        _Download(jar_set, missing).run(progress or (lambda _: None), poll or (lambda: None))
+    return list(found.values())
 
-    It writes to stderr if that is a terminal; else it gives lines, each once, to `report`.
-    """
 
-    def __init__(self, report: Callable[[str], None]) -> None:
-        self._report = report
-        self._is_terminal = sys.stderr.isatty()
-        self._due_at = time.monotonic() + (_TERMINAL_SECONDS if self._is_terminal else _LOG_SECONDS / 10)
-        self._last = ""
+def copy_jars(jar_set: JarSet, directory: Path, progress: Progress | None = None) -> list[Path]:
+    """Copy the jars of a set into a directory, which may hold other sets, too; return the copies. Raises SetupError."""
+    fetched = fetch_jars(jar_set, progress)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        return [Path(shutil.copy(jar, directory)) for jar in fetched]
+    except OSError as error:
+        raise SetupError(f"Cannot write {directory}: {reason_of(error)}") from None
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        if self._is_terminal and self._last:
-            sys.stderr.write(_ERASE_LINE)
-            sys.stderr.flush()
+class _Download:
+    """Downloads jars in a few threads, each into a file that gets its name once the checksum is right."""
 
-    def is_due(self) -> bool:
-        """Return whether it is time for the next text."""
-        return time.monotonic() >= self._due_at
+    def __init__(self, jar_set: JarSet, missing: Mapping[str, Path]) -> None:
+        self._jar_set, self._missing = jar_set, missing
+        self._repository = _Repository(os.environ.get(REPOSITORY_VARIABLE) or _MAVEN_CENTRAL)
+        self._ended, self._bytes = threading.Event(), 0
 
-    def show(self, text: str) -> None:
-        """Show a text in place of the last one."""
-        self._due_at = time.monotonic() + (_TERMINAL_SECONDS if self._is_terminal else _LOG_SECONDS)
-        if text == self._last:
-            return
-        self._last = text
-        if self._is_terminal:
-            columns = shutil.get_terminal_size().columns
-            sys.stderr.write(_ERASE_LINE + escape(text)[: columns - 1])
-            sys.stderr.flush()
-        else:
-            self._report(text)
+    def run(self, progress: Progress, poll: Poll) -> None:
+        """Return once all are there. Raises SetupError, and what `poll` raises."""
+        show_at = time.monotonic() + _FIRST_LINE_SECONDS
+        with ThreadPoolExecutor(_THREADS) as threads:
+            futures = [threads.submit(self._fetch, artifact, path) for artifact, path in self._missing.items()]
+            try:
+                poll()
+                while not _are_done(futures):
+                    poll()
+                    if time.monotonic() >= show_at:
+                        show_at = time.monotonic() + _LINE_SECONDS
+                        done = sum(future.done() for future in futures)
+                        progress(
+                            f"Downloading {self._jar_set.what}: {done} of {len(futures)}, {megabytes(self._bytes)}"
+                        )
+            finally:
+                self._ended.set()
+                for future in futures:
+                    future.cancel()
+
+    def _fetch(self, artifact: str, path: Path) -> None:
+        again = retry_if_exception(lambda error: isinstance(error, _FAILURES) and not _is_missing(error))
+        pause = wait_exponential(max=_MOST_PAUSE)
+        retrying = Retrying(
+            retry=again, stop=stop_after_attempt(_ATTEMPTS), wait=pause, sleep=self._sleep, reraise=True
+        )
+        try:
+            retrying(self._fetch_once, artifact, path)
+        except _FAILURES as error:
+            raise SetupError(self._describe(artifact, error)) from None
+
+    def _sleep(self, seconds: float) -> None:
+        self._ended.wait(seconds)
+
+    def _fetch_once(self, artifact: str, path: Path) -> None:
+        sha256 = hashlib.sha256()
+        with (
+            self._repository.open(artifact) as answer,
+            tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file,
+        ):
+            part = Path(file.name)
+            try:
+                while (chunk := answer.read(_CHUNK)) and not self._ended.is_set():
+                    sha256.update(chunk)
+                    file.write(chunk)
+                    self._bytes += len(chunk)
+                file.flush()
+                if self._ended.is_set():
+                    return
+                if sha256.hexdigest() != self._jar_set.checksums[artifact]:
+                    raise SetupError(
+                        f"{self._repository.name} has another {path.name} than the one that was tested: its SHA-256 "
+                        f"is {sha256.hexdigest()} instead of {self._jar_set.checksums[artifact]}"
+                    )
+                part.chmod(0o644)
+                part.replace(path)  # nobody sees a part of it
+            finally:
+                part.unlink(missing_ok=True)
+
+    def _describe(self, artifact: str, error: Exception) -> str:
+        if _is_missing(error):
+            return f"{self._repository.name} has no {artifact}"
+        reason = getattr(error, "reason", None) or error
+        return (
+            f"Cannot download {self._jar_set.what} from {self._repository.name}: {reason}. Only the first run needs "
+            f"the network; {REPOSITORY_VARIABLE} can name another repository, {DIRECTORY_VARIABLE} a directory"
+        )
+
+
+class _Repository:
+    """A Maven repository; its URL may hold a user and a password, which no message shows."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url.rstrip("/"))
+        host = f"{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}"
+        self._url = parts._replace(netloc=host).geturl()
+        self._headers: dict[str, str] = {}
+        if parts.username:
+            user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            self._headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
+        if parts.scheme not in {"https", "http", "file"}:
+            raise SetupError(f"{REPOSITORY_VARIABLE} must be the URL of a Maven repository, such as {_MAVEN_CENTRAL}")
+        self.name = host or self._url
+
+    def open(self, artifact: str) -> IO[bytes]:
+        """Return what reads a jar. Raises OSError."""
+        group, name, version = artifact.split(":")
+        url = f"{self._url}/{group.replace('.', '/')}/{name}/{version}/{jar_name(artifact)}"
+        request = urllib.request.Request(url, headers=self._headers)  # noqa: S310 - the scheme was checked
+        answer: IO[bytes] = urllib.request.urlopen(request, timeout=_ANSWER_SECONDS)  # noqa: S310 - as above
+        return answer
+
+
+def _are_done(futures: Sequence[Future[None]]) -> bool:
+    """Wait for a moment; return whether all are done. Raises the first error."""
+    done, left = wait(futures, _POLL_SECONDS, FIRST_EXCEPTION)
+    for future in done:
+        future.result()
+    return not left
+
+
+def _is_missing(error: Exception) -> bool:
+    return isinstance(error, urllib.error.HTTPError) and error.code == 404  # noqa: PLR2004 - Not Found
+
+
+def _read_checksums(name: str) -> Mapping[str, str]:
+    file = _CHECKSUMS / f"{name}.sha256"
+    if not file.is_file():
+        return {}
+    pairs = (line.split() for line in file.read_text("utf-8").splitlines())
+    return {artifact: checksum for checksum, artifact in pairs}
+
+
+def _differences(jar_set: JarSet, files: Iterable[Path]) -> list[str]:
+    """Return a line for each of these files that is missing or has another checksum."""
+    lines = []
+    for file, expected in zip(files, jar_set.checksums.values(), strict=True):
+        actual = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
+        if actual is None:
+            lines.append(f"{file.name} is missing")
+        elif actual != expected:
+            lines.append(f"{file.name} has the SHA-256 {actual} instead of {expected}")
+    return lines

@@ -1,4 +1,4 @@
-"""What Spark is started from: its versions and those of Delta Lake, its home directory, and the one of its Java.
+"""What Spark is started from: its version, its home directory, and the one of its Java.
 
 Many machines have `SPARK_HOME` set for another Spark. PySpark would start that one, with which neither PySpark nor our
 jars work. Variables of Spark Connect would make PySpark look for a server: the job needs a JVM of its own.
@@ -17,10 +17,9 @@ import shlex
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
 from streaming_app.errors import SetupError, reason_of
-from streaming_app.jvm.jars import cache_directory
+from streaming_app.jvm.cache import cache_directory
 from streaming_app.jvm.java import identify, java_home
 from streaming_app.text import digest
 
@@ -38,33 +37,24 @@ exec %s "$@"
 """
 
 
-class SparkAndDelta(NamedTuple):
-    """Versions of `pyspark` and `delta-spark`, which also decide those of the jars."""
-
-    spark: str
-    delta: str
-
-    def __str__(self) -> str:
-        return f"Spark {self.spark} with Delta Lake {self.delta}"
+TESTED = ("4.2.0", "4.1.1", "4.0.0")
+"""Versions of Spark. All tests run with the first, which `pyproject.toml` pins; with the others, those that
+docs/getting-started.md names."""
 
 
-TESTED = (SparkAndDelta("4.0.0", "4.0.0"), SparkAndDelta("4.1.1", "4.1.0"), SparkAndDelta("4.2.0", "4.4.0"))
-"""All tests run with the first, which `pyproject.toml` pins; with the others, those that docs/operating.md names."""
+def installed_spark() -> str:
+    """Return the installed version of Spark, that of `pyspark`."""
+    return importlib.metadata.version("pyspark")
 
 
-def installed() -> SparkAndDelta:
-    """Return the installed versions."""
-    return SparkAndDelta(importlib.metadata.version("pyspark"), importlib.metadata.version("delta-spark"))
-
-
-def untested_warning(versions: SparkAndDelta) -> str | None:
-    """Return a line about versions that were not tested together, with the command that installs tested ones."""
-    if versions in TESTED:
+def version_warning(spark: str | None = None) -> str | None:
+    """Return a line if the installed version of Spark, or this one, was not tested; it has the command for one."""
+    version = spark or installed_spark()
+    if version in TESTED:
         return None
-    newest = TESTED[0]
     return (
-        f"{versions} was not tested (tested: {', '.join(map(str, TESTED))}); if the job fails, "
-        f"`pip install pyspark=={newest.spark} delta-spark=={newest.delta}`"
+        f"Spark {version} was not tested (tested: {', '.join(TESTED)}); if the job fails, "
+        f"`pip install pyspark=={TESTED[0]}`"
     )
 
 
@@ -81,12 +71,12 @@ def use_spark_home() -> str | None:
         os.environ.pop(name, None)
     os.environ[_HOME_VARIABLE] = str(home)
     if named and Path(named) != home:
-        return f"SPARK_HOME ({named}) has no Spark {installed().spark}: the job uses that of the installed PySpark"
+        return f"SPARK_HOME ({named}) has no Spark {installed_spark()}: the job uses that of the installed PySpark"
     return None
 
 
 def _fits(home: Path) -> bool:
-    return any((home / "jars").glob(f"spark-core_*-{installed().spark}.jar"))
+    return any((home / "jars").glob(f"spark-core_*-{installed_spark()}.jar"))
 
 
 def _of_pyspark() -> Path:

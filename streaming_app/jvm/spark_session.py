@@ -1,4 +1,4 @@
-"""Starts Spark with Delta Lake and the Kafka connector; the JVM and Python libraries write to log files only."""
+"""Starts Spark with its Kafka connector; the JVM and Python libraries write to log files only."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
@@ -16,9 +16,14 @@ import javaproperties
 
 from streaming_app.errors import JobError, java_error_message
 from streaming_app.jvm.class_archive import archive_option
-from streaming_app.jvm.jar_sets import find_jars, spark_jars, version_warning
+from streaming_app.jvm.jars import connector_coordinates, connector_jars, find_jars
 from streaming_app.jvm.java import last_line
-from streaming_app.jvm.spark_installation import spark_java_home, use_spark_home
+from streaming_app.jvm.spark_installation import (
+    installed_spark,
+    spark_java_home,
+    use_spark_home,
+    version_warning,
+)
 from streaming_app.jvm.spark_jvm import JAVA_OPTIONS, SparkJvm, working_directory
 from streaming_app.text import escape_lines
 
@@ -55,14 +60,11 @@ SESSION_CONF = {
     "spark.sql.session.timeZone": "UTC",
     # A user's `spark-defaults.conf` applies, too; this would change the columns.
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
-    # Micro-batches are small: planning, tasks and log replay cost more than the rows.
-    "spark.databricks.delta.snapshotPartitions": "2",
-    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # VACUUM would start 10,000 tasks
+    # Micro-batches are small: planning and tasks cost more than the rows.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.inMemoryColumnarStorage.batchSize": "1000",  # a row of `groups` has kilobytes
-    "spark.databricks.delta.merge.materializeSource": "none",  # the source is cached and deterministic
-    # Delta 4.1 refuses a cached source, whose tables may be of other versions: here only this job writes them.
-    "spark.databricks.delta.merge.failSourceCachedAfterMaterialization": "false",
+    # How many tasks list the files of a table: by default one for each file.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
     "spark.sql.streaming.minBatchesToRetain": "20",  # limits the size of the checkpoint
     "spark.sql.streaming.noDataProgressEventInterval": "2000",  # in ms: how soon a job with nothing to read is ready
     "spark.sql.streaming.stopTimeout": "2000",  # in ms: without it, stopping a stream may wait for brokers for ever
@@ -70,8 +72,6 @@ SESSION_CONF = {
 """Of every session in which the job runs, also of one that somebody else made: they can be set while it runs."""
 _CONF = {
     **SESSION_CONF,
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.catalogImplementation": "in-memory",  # otherwise a user's may leave a database in the directory
     # There are two streams: neither waits for the tasks of the other, see `job/streams.py`, and each of them has
     # a consumer for each partition of the topic.
@@ -122,7 +122,7 @@ def start_spark(
     for warning in filter(None, (version_warning(), use_spark_home())):
         if progress:
             progress(f"Warning: {warning}")
-    jars = find_jars(spark_jars(), progress, poll)
+    jars = find_jars(connector_jars(), progress, poll)
     log_file.parent.mkdir(parents=True, exist_ok=True)
     # Spark creates this directory, and nothing is written there.
     unused = {"spark.sql.warehouse.dir": str(log_file.parent.absolute() / "spark-warehouse")}
@@ -216,12 +216,19 @@ def _settings(conf: Mapping[str, str], jars: list[Path]) -> dict[str, str]:
     return {
         **_CONF,
         "spark.hadoop.fs.permissions.umask-mode": _umask(),
-        **(_LOCAL_CONF if is_local else {"spark.jars": ",".join(map(str, jars))}),
+        **(_LOCAL_CONF if is_local else {"spark.jars": ",".join(map(str, jars))} if jars else {}),
         "spark.master": master,
         "spark.sql.shuffle.partitions": str(_local_cores(master)),
-        "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
+        **_connector(jars),
         **conf,
     }
+
+
+def _connector(jars: Sequence[Path]) -> dict[str, str]:
+    """Return where the driver finds the connector; of an untested version of Spark, from where it downloads it."""
+    if jars:
+        return {"spark.driver.extraClassPath": os.pathsep.join(map(str, jars))}
+    return {"spark.jars.packages": connector_coordinates(installed_spark())}
 
 
 def _umask() -> str:

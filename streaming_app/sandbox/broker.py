@@ -27,8 +27,7 @@ from tenacity import (
 )
 
 from streaming_app.errors import SetupError
-from streaming_app.jvm.jar_sets import find_jars, kafka_jars
-from streaming_app.jvm.jars import KAFKA_VERSION
+from streaming_app.jvm.jars import KAFKA_VERSION, find_jars, kafka_jars
 from streaming_app.jvm.java import find_java, last_line
 from streaming_app.kafka.connection import Admin
 from streaming_app.sandbox.process import HOST, ManagedProcess, Process, reserve_port
@@ -133,21 +132,23 @@ class LocalBroker(ManagedProcess):
         directory: Path,
         *,
         version: str = KAFKA_VERSION,
+        class_path: Sequence[Path] = (),
         properties: Mapping[str, str] | None = None,
         port: int | None = None,
         secure_listeners: SecureListeners | None = None,
         new_cluster_id: str | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> None:
-        """Prepare a broker of `version` (4.1 to 4.4) in `directory`; nothing runs before `start()`.
+        """Prepare a broker in `directory`; nothing runs before `start()`.
 
+        Of another `version` than the default one (4.1 to 4.4) its jars are `class_path`.
         `properties` are broker configurations that override the defaults of this package. Without `port` a free one
         is chosen at the first start and kept. `address()` returns the addresses of `secure_listeners`. The storage is
         formatted with `new_cluster_id`, by default one of its own. `progress` gets a line now and then while jars are
         downloaded.
         """
         self.directory = directory.absolute()
-        self.version = version
+        self.version, self._class_path = version, list(class_path)
         self.port = port
         self._properties = dict(properties or {})
         self._secure_listeners = secure_listeners or SecureListeners()
@@ -186,7 +187,7 @@ class LocalBroker(ManagedProcess):
         """
         if self.pid is not None:
             return
-        class_path = find_jars(kafka_jars(self.version), self._progress)
+        class_path = self._class_path or find_jars(kafka_jars(), self._progress)
         is_chosen = self.port is None
         again, stop = retry_if_exception(_is_port_taken), stop_after_attempt(_PORT_ATTEMPTS)
         for attempt in Retrying(retry=again, stop=stop, wait=wait_fixed(0.5), reraise=True):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +18,8 @@ import streaming_app
 from streaming_app.config.settings import JobConfig
 from streaming_app.job import streams, supervisor
 from streaming_app.job.given_session import derived_session
+from streaming_app.jvm.jars import connector_jars, find_jars
+from streaming_app.jvm.spark_installation import spark_java_home
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.offsets_topic import describe_offsets_topic
 from streaming_app.sandbox.container import Broker
@@ -35,8 +39,6 @@ PLAIN = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.session.timeZone": "Asia/Tokyo",
     "spark.sql.shuffle.partitions": "200",
-    "spark.databricks.delta.snapshotPartitions": "50",
-    "spark.databricks.delta.properties.defaults.appendOnly": "true",
     "fs.defaultFS": "hdfs://127.0.0.1:1/",
 }
 """What a session of a user has that was made without regard to the job, and settings that would break it."""
@@ -92,6 +94,32 @@ def test_the_job_reads_the_offsets_topic_in_a_plain_session_which_stays_as_it_wa
     assert rows[0]["n"] > 0
 
 
+# A session as `pyspark --jars CONNECTOR` makes it: without Delta Lake, and with no setting for the job.
+BARE = """
+import sys
+import streaming_app
+from pyspark.sql import SparkSession
+
+bootstrap_server, warehouse, jars = sys.argv[1:]
+builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+spark = builder.config("spark.driver.extraClassPath", jars).getOrCreate()
+streaming_app.run(spark, bootstrap_server=bootstrap_server, warehouse=warehouse, once=True, report=print)
+assert "delta" not in str(spark.sparkContext._conf.getAll()).lower()
+"""
+
+
+def test_a_session_needs_nothing_but_the_kafka_connector(group: str, broker: Broker, tmp_path: Path) -> None:
+    jars = os.pathsep.join(map(str, find_jars(connector_jars())))
+    arguments = [broker.bootstrap_server, str(tmp_path / "warehouse"), jars]
+    environment = {**os.environ, "JAVA_HOME": str(spark_java_home())}
+    ran = subprocess.run(
+        [sys.executable, "-c", BARE, *arguments], env=environment, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr[-4_000:]
+    assert "Done: all available records are processed." in ran.stdout
+    assert group in stored(tmp_path / "warehouse")
+
+
 def test_a_source_that_finds_no_partition_ends_the_job_and_the_session_stays_as_it_was(
     run_in: Run, group: str, empty_warehouse: Path
 ) -> None:
@@ -138,7 +166,6 @@ def test_settings_of_the_session_are_copied_and_those_of_the_job_come_after_them
         FETCHING: "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(plain.sparkContext.defaultParallelism),
-        "spark.databricks.delta.snapshotPartitions": "2",
         "fs.defaultFS": "file:///",
         "spark.sql.broadcastTimeout": "777",
         "fs.s3a.endpoint": "https://store",

@@ -11,10 +11,10 @@ import pytest
 
 from streaming_app.errors import SetupError
 from streaming_app.jvm import class_archive
+from streaming_app.jvm.cache import cache_directory
 from streaming_app.jvm.class_archive import archive_option, archive_path, class_list, make_archive
-from streaming_app.jvm.jar_sets import DIRECTORY_VARIABLE, find_jars, spark_jars
-from streaming_app.jvm.jars import cache_directory
-from streaming_app.jvm.spark_installation import TESTED, SparkAndDelta
+from streaming_app.jvm.jars import DIRECTORY_VARIABLE, connector_jars, find_jars
+from streaming_app.jvm.spark_installation import TESTED
 
 SOME_JARS = [Path("/jars/delta.jar"), Path("/jars/connector.jar")]
 """Where no JVM is started: only their names matter."""
@@ -22,7 +22,7 @@ SOME_JARS = [Path("/jars/delta.jar"), Path("/jars/connector.jar")]
 
 @pytest.fixture(scope="module")
 def jars() -> list[Path]:
-    return find_jars(spark_jars())
+    return find_jars(connector_jars())
 
 
 def test_there_is_a_list_of_the_classes_for_the_pinned_versions_only() -> None:
@@ -32,10 +32,9 @@ def test_there_is_a_list_of_the_classes_for_the_pinned_versions_only() -> None:
     for name in (
         "org/apache/spark/sql/SparkSession",
         "org/apache/spark/sql/kafka010/KafkaSourceProvider",
-        "org/apache/spark/sql/delta/DeltaLog",
     ):
         assert name in names
-    assert class_list(SparkAndDelta("9.9.9", "9.9.9")) is None
+    assert class_list("9.9.9") is None
 
 
 @pytest.mark.java

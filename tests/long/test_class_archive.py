@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from streaming_app.jvm.class_archive import archive_path, make_archive
-from streaming_app.jvm.jar_sets import find_jars, spark_jars
+from streaming_app.jvm.jars import connector_jars, find_jars
 
 pytestmark = pytest.mark.java
 _PROGRAM = """
@@ -29,7 +29,7 @@ with spark_session(Path(sys.argv[1]), conf={"spark.driver.extraJavaOptions": sys
 
 @pytest.fixture(scope="module")
 def jars() -> list[Path]:
-    return find_jars(spark_jars())
+    return find_jars(connector_jars())
 
 
 def start_session(directory: Path, option: str, *classes: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from streaming_app.jvm import class_archive
-from streaming_app.jvm.spark_installation import installed
+from streaming_app.jvm.spark_installation import installed_spark
 
 # What a later run does not have, and what lets Java make classes for the archive that its own modules may not have:
 # a JVM with an agent or a flight recorder looks there for each class of an archive, and crashes if it finds none (17).
@@ -27,8 +27,7 @@ def main() -> None:
         _run_job(Path(made))
         lines = names.read_bytes().splitlines(keepends=True)
         lines = [line for line in lines if not any(part in line for part in _LEFT_OUT)]
-    spark, delta = installed()
-    path = Path(class_archive.__file__).parent / "class_lists" / f"spark-{spark}-delta-{delta}.txt.gz"
+    path = Path(class_archive.__file__).parent / "class_lists" / f"spark-{installed_spark()}.txt.gz"
     path.write_bytes(gzip.compress(b"".join(lines), 9, mtime=0))
     print(f"{path.name}: {len(lines):,} lines")
 

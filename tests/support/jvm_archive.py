@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,9 +16,8 @@ from tempfile import TemporaryDirectory
 from filelock import FileLock
 
 from streaming_app.errors import SetupError
-from streaming_app.jvm import jars
 from streaming_app.jvm.class_archive import make_archive
-from streaming_app.jvm.jar_sets import find_jars, kafka_jars, spark_jars
+from streaming_app.jvm.jars import connector_jars, find_jars, kafka_jars
 from streaming_app.jvm.java import identify
 from streaming_app.jvm.spark_installation import spark_java_home
 from tests.support.jvm_options import FAST
@@ -40,7 +38,7 @@ def make_archives() -> None:
     with FileLock(DIRECTORY / "lock"), ThreadPoolExecutor() as pool:
         spark = pool.submit(_make_spark_archive)
         path = _broker_path()
-        if path is None or not path.exists():
+        if not path.exists():
             print("Making archives of classes for the tests' JVMs (once, a minute) ...", flush=True)
             _make_broker_archive()
         spark.result()
@@ -48,20 +46,18 @@ def make_archives() -> None:
 
 def _make_spark_archive() -> None:
     try:
-        make_archive(find_jars(spark_jars(), print))
+        make_archive(find_jars(connector_jars(), print))
     except SetupError as error:  # such as a Java without an archive of its own classes
         print(f"{error}: the tests do without", file=sys.stderr)
 
 
 def _make_broker_archive() -> None:
-    find_jars(kafka_jars(), print)
     for old in DIRECTORY.glob("*.jsa"):
         old.unlink()
     with TemporaryDirectory(dir=DIRECTORY) as directory:
         written = Path(directory, "archive")
         _use_broker(Path(directory, "work"), f"-XX:ArchiveClassesAtExit={written}")
         path = _broker_path()
-        assert path
         if written.exists():
             written.rename(path)
         else:  # it is not tried again
@@ -69,17 +65,9 @@ def _make_broker_archive() -> None:
             print("This Java made no archive for brokers: the tests do without", file=sys.stderr)
 
 
-def cached_jars(*coordinates: str, exclude: Sequence[str] = ()) -> list[Path]:
-    """Return what `jars.resolve` returns without a download; none unless all jars are in the cache."""
-    return jars._read_class_path(jars._class_path_file(coordinates, exclude))
-
-
-def _broker_path() -> Path | None:
-    """Return where the archive is, or is to be; None while its jars are not on this machine."""
-    of_kafka = kafka_jars()
-    if not (cached := cached_jars(*of_kafka.coordinates, exclude=of_kafka.exclude)):
-        return None
-    parts = [identify(spark_java_home()), FAST, *cached]
+def _broker_path() -> Path:
+    """Return where the archive is, or is to be."""
+    parts = [identify(spark_java_home()), FAST, *find_jars(kafka_jars(), print)]
     return DIRECTORY / f"kafka-{hashlib.sha256(chr(10).join(map(str, parts)).encode()).hexdigest()[:16]}.jsa"
 
 

@@ -62,6 +62,9 @@ def records(epoch: int) -> list[Pair]:
     ]
 
 
+RETENTION = "delta.logRetentionDuration = 'interval 3 days', delta.deletedFileRetentionDuration = 'interval 3 days'"
+
+
 def test_each_row_of_a_history_arrives_once_also_after_compaction_retention_and_a_cut_log(
     spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,7 +72,7 @@ def test_each_row_of_a_history_arrives_once_also_after_compaction_retention_and_
     writer = SparkWriter(spark, str(empty_warehouse), "default")
     write_batch = GroupsBatchWriter(writer, "default", "topic", lambda *_: None)
     history = f"delta.`{empty_warehouse}/group_events`"
-    spark.sql(f"ALTER TABLE {history} SET TBLPROPERTIES (delta.logRetentionDuration = 'interval 3 days')")
+    spark.sql(f"ALTER TABLE {history} SET TBLPROPERTIES ({RETENTION})")
     seen: Seen = defaultdict(Counter)
     written: dict[str, set[tuple[object, ...]]] = defaultdict(set)
     for number in range(3):

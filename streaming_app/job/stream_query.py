@@ -25,8 +25,7 @@ _NEWEST = 40  # queries that are looked at: a batch runs few at a time, and ther
 _LISTENERS_MS = 60_000  # for listeners to receive the events of a query that has ended, on a loaded machine, too
 _MAX_CAUSE = 500  # characters of a line about a failure
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
-_PACKAGE = "org.apache.spark.sql.execution.streaming"
-_BY_FILE_SYSTEM = "FileSystemBasedCheckpointFileManager"
+_BY_FILE_SYSTEM = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 """How the checkpoint is written in a local directory.
 
 By default Spark goes by Hadoop's `FileContext`, which finds out by a process, `readlink`, whether a path is a link: 16
@@ -98,8 +97,7 @@ class StreamQuery:
 
         conf = records.sparkSession.conf
         if self._checkpoint.is_local and not conf.get(_FILE_MANAGER, ""):
-            package = f"{_PACKAGE}.checkpointing" if _has_moved(records.sparkSession.version) else _PACKAGE
-            conf.set(_FILE_MANAGER, f"{package}.{_BY_FILE_SYSTEM}")
+            conf.set(_FILE_MANAGER, _BY_FILE_SYSTEM)
         once = trigger_seconds is None
         trigger = {"availableNow": True} if once else {"processingTime": f"{trigger_seconds} seconds"}
         stream = records.writeStream.foreachBatch(write).trigger(**trigger)
@@ -113,11 +111,6 @@ class StreamQuery:
         if self._stop.is_set():  # and nobody waits for the query any more
             query.stop()
         return query
-
-
-def _has_moved(version: str) -> bool:
-    """Return whether a version of Spark has its file managers in a package of their own, as 4.1 and later."""
-    return tuple(map(int, version.split(".")[:2])) >= (4, 1)
 
 
 def stop_query(query: StreamingQuery) -> None:

@@ -133,7 +133,7 @@ class TopicStream(ABC):
             on_cut=parts.health.log_cut,
         )
         self._query = StreamQuery(checkpoint, parts.stop, self.name)
-        self._known_tables = KnownTables(parts.config.warehouse, parts.writer.files, self.watched)
+        self._known_tables = KnownTables(parts.config.warehouse, self.watched)
         self.first_reading = first_reading
         self._joins_first_reading = False
         self.progress = progress
@@ -246,7 +246,6 @@ class TopicStream(ABC):
 
     def close(self) -> None:
         """Release what the stream holds."""
-        self._known_tables.close()
         self._topic_identity.close()
         self._positions.close()
 
@@ -335,8 +334,6 @@ class GroupsStream(TopicStream):
 
     def _before_start(self) -> None:
         self._read_description_plugin()
-        for name in self._known_tables.remove_remains():
-            self._report(f"The table {name} was deleted while a batch wrote it: what the batch wrote then is removed")
 
     def _query_tables(self) -> None:
         return None
@@ -379,10 +376,8 @@ class GroupsStream(TopicStream):
 
         def write(batch: DataFrame, batch_id: int) -> None:
             self._check_owner()
-            self._known_tables.check_quickly()
             with self._records_of(batch, batch_id) as needed:
                 write_batch(needed, batch_id)
-            self._known_tables.check_quickly()
 
         query = self._query.start(records, write, trigger)
         if not self._stop.is_set():

@@ -37,7 +37,7 @@ exec %s "$@"
 """
 
 
-TESTED = ("4.2.0", "4.1.1", "4.0.0")
+TESTED = ("4.2.0", "4.1.1")
 """Versions of Spark. All tests run with the first, which `pyproject.toml` pins; with the others, those that
 docs/getting-started.md names."""
 

@@ -44,7 +44,6 @@ from streaming_app.tables.checkpoint_offsets import BatchOffsets, commits_checkp
 from streaming_app.tables.definitions import table
 from streaming_app.tables.maintenance import COMMITS_PER_COMPACTION
 from streaming_app.tables.newest_tables import COMMITS, NAMES, RECORDS
-from streaming_app.tables.spark_sql import persist
 from streaming_app.tables.which_writer import NEWEST, by_delta_rs
 
 if TYPE_CHECKING:
@@ -138,7 +137,7 @@ class CommitsBatchWriter:
 
     def _write_if(self, condition: str, newest: DataFrame, written_by: _Batch) -> CommitsOutcome | None:
         """Write these records if the condition is true of each of them."""
-        kept = persist(newest)
+        kept = newest.persist()
         try:
             columns = "count(*) AS records", f"coalesce(sum({SIZE}), 0) AS bytes", f"every({condition}) AS valid"
             (found,) = self._read(lambda: read_again(kept).selectExpr(*columns).collect())
@@ -177,7 +176,7 @@ class CommitsBatchWriter:
     def _write_many(self, newest: DataFrame, written_by: _Batch) -> CommitsOutcome:
         newest.sparkSession.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", _ARROW_BYTES)
         decode = partial(rows_stream, schema=self._schema, options=self._options)
-        rows = persist(newest.mapInArrow(decode, ROWS_DDL))
+        rows = newest.mapInArrow(decode, ROWS_DDL).persist()
         try:
             drifted = f"coalesce(sum({DRIFTED}), 0) AS {DRIFTED}"
             (row,) = rows.selectExpr(*(f"count({name}) AS {name}" for name in TABLES), drifted).collect()

@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from streaming_app.errors import java_error_message
 from streaming_app.stream.newest_records import COLUMNS, COMMITS, ENTITY, WANTED
 from streaming_app.stream.source import EARLIEST, WANTED_RECORDS, read_range, type_condition
-from streaming_app.tables.spark_sql import persist
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -148,14 +147,14 @@ class FirstReading:
         read = partial(read_range, spark, self._properties, topic)
         starts = {one: topic.start_offsets.get(one, 0) for one in ends}
         middle = {one: max(starts[one], end - (end - starts[one]) // _TAIL) for one, end in ends.items()}
-        newest = persist(_find_newest(_with_ids(read(middle, ends))), StorageLevel.DISK_ONLY)
+        newest = _find_newest(_with_ids(read(middle, ends))).persist(StorageLevel.DISK_ONLY)
         parts = [newest]
         try:
             is_valid, records = _keep(newest)
             known = newest.where(f"{_IS_COMMIT} AND length(id) <= {_LONGEST_KNOWN}").select("hash", "id")
             rest = _with_ids(read(dict.fromkeys(ends, EARLIEST), middle))
             rest = rest.join(broadcast(known.limit(_MOST_KNOWN)), ["hash", "id"], "left_anti")
-            parts.append(persist(_find_newest(rest), StorageLevel.DISK_ONLY))
+            parts.append(_find_newest(rest).persist(StorageLevel.DISK_ONLY))
             is_rest_valid, more = _keep(parts[1])
             if is_valid and is_rest_valid and records + more:
                 return SharedRecords((parts[0], parts[1]), ends)

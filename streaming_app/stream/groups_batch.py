@@ -58,7 +58,7 @@ from streaming_app.tables.arrow import arrow_schema
 from streaming_app.tables.checkpoint_offsets import BatchOffsets, checkpoint_location
 from streaming_app.tables.definitions import history_tables
 from streaming_app.tables.group_rows import GroupRows
-from streaming_app.tables.spark_sql import persist, sorted_parts
+from streaming_app.tables.spark_writer import sorted_parts
 from streaming_app.tables.which_writer import GROUPS, by_delta_rs
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ class GroupsBatchWriter:
         """Give the records of a batch that this process has read, for Spark: read once more, once, of one log."""
         from pyspark import StorageLevel  # noqa: PLC0415 - Spark is loaded by those who need it
 
-        kept = persist(records, StorageLevel.DISK_ONLY)
+        kept = records.persist(StorageLevel.DISK_ONLY)
         try:
             with self._times.measure("read"):
                 self._read(lambda: read_again(kept).count())
@@ -240,8 +240,8 @@ class GroupsBatchWriter:
     ) -> tuple[Summary, Counter[str]]:
         from pyspark import StorageLevel  # noqa: PLC0415 - Spark is loaded by those who need it
 
-        records = persist(records, StorageLevel.DISK_ONLY)  # in memory it would be garbage of the heap soon
-        sizes = persist(records.select(*MEASURES), StorageLevel.DISK_ONLY)
+        records = records.persist(StorageLevel.DISK_ONLY)  # in memory it would be garbage of the heap soon
+        sizes = records.select(*MEASURES).persist(StorageLevel.DISK_ONLY)
         kept = KeptRecords(records, sizes)
         try:
             with self._times.measure("read"):
@@ -366,7 +366,7 @@ class GroupsBatchWriter:
         raw.sparkSession.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", _ARROW_BYTES)
         parts = sorted_parts(raw.sparkSession, count, _SORTED_RECORDS)
         ordered = records.repartition(parts, "group_bytes").sortWithinPartitions("group_bytes", "offset")
-        folded = persist(ordered.mapInArrow(self._fold_in_worker, FOLDED_DDL), StorageLevel.DISK_ONLY)
+        folded = ordered.mapInArrow(self._fold_in_worker, FOLDED_DDL).persist(StorageLevel.DISK_ONLY)
         try:
             sums = folded.selectExpr(*(f"coalesce(sum({name}), 0) AS {name}" for name in COUNTS))
             with self._times.measure("fold"):  # and the stored rows are read

@@ -39,7 +39,6 @@ from streaming_app.kafka.leader_epochs import EpochEnd, LeaderEpochs
 from streaming_app.kafka.properties import SecurityError
 from streaming_app.stream.epoch_chain import MAX_EPOCHS, Chain, EpochStart, epoch_at, find_parting, join, up_to
 from streaming_app.tables.location import Location
-from streaming_app.tables.spark_sql import persist
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -369,7 +368,7 @@ def read_whole(positions: NoPositions, read: Callable[[], T], ends: Mapping[int,
 def read_again(records: DataFrame) -> DataFrame:
     """Return the records to be kept, where they were kept, when they are read next, without what is kept of them."""
     level = records.storageLevel
-    return persist(records.unpersist(blocking=True), level)
+    return records.unpersist(blocking=True).persist(level)
 
 
 def _position(stored: Mapping[str, Any]) -> tuple[Chain, int]:

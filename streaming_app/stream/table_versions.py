@@ -1,4 +1,4 @@
-"""Tables that are lost or restored: between two runs by their versions, while the job runs by their directories.
+"""Tables that are lost or restored: between two runs by their versions, while the job runs by their ids.
 
 Theory of operation
 -------------------
@@ -14,30 +14,26 @@ this batch: what is there already is skipped, rows of groups by the offset of th
 of the batch. A table with later batches means that the checkpoint is from before the table, such as in a copy that was
 made while the job ran. Spark would give the numbers of these batches to other ones, which Delta would skip.
 
-While the job runs: Spark creates a table that it is told to write and that is not there, with none of the properties
-that the job gives it and only the rows of this batch. The job would go on with it. So a table is recognized by the
-directory of its log before and after each batch, and by the id in its log at intervals, in a store, too.
+While the job runs, a table that was deleted refuses what is written next; one that was also created again is recognized
+by the id in its log, at intervals.
 """
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaming_app.stream.slices import batch_of
 from streaming_app.tables.checkpoint_offsets import newest_batch
-from streaming_app.tables.definitions import FORMAT_PROPERTY, history_tables, tables
+from streaming_app.tables.definitions import history_tables, tables
 from streaming_app.tables.kept_table import table_id
 from streaming_app.tables.location import Location
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from streaming_app.tables.files import Files
     from streaming_app.tables.spark_writer import SparkWriter
 
 _RESTORE = "RESTORE"
@@ -151,75 +147,25 @@ def _group_tables() -> list[str]:
     return ["groups", *(one.name for one in history_tables())]
 
 
-_LOG = "_delta_log"
-
-
 class LostTableError(Exception):
     """A table was deleted while the job ran; the text is one line."""
 
 
 class KnownTables:
-    """The tables as they were when `remember` was called."""
+    """The tables as they were when `remember` was called, by the ids in their logs."""
 
-    def __init__(self, warehouse: Location, files: Files, names: Sequence[str] | None = None) -> None:
+    def __init__(self, warehouse: Location, names: Sequence[str] | None = None) -> None:
         """Take the tables `names`; by default all of them."""
-        self._warehouse, self._files = warehouse, files
+        self._warehouse = warehouse
         self._names = [one.name for one in tables()] if names is None else names
-        self._logs: dict[str, int] = {}  # descriptors: while one is open, no other directory gets its inode
         self._ids: dict[str, str | None] = {}
 
     def remember(self) -> None:
         """Remember the tables that exist now."""
-        self.close()
         self._ids = {name: table_id(self._warehouse / name) for name in self._names}
-        if self._warehouse.is_local:
-            self._logs = {name: os.open(self._log(name), os.O_RDONLY | os.O_DIRECTORY) for name in self._names}
-
-    def close(self) -> None:
-        """Forget the tables."""
-        while self._logs:
-            os.close(self._logs.popitem()[1])
-        self._ids = {}
-
-    def check_quickly(self) -> None:
-        """Raise LostTableError if a table in a local directory is not the same directory as before."""
-        _raise_if_any(name for name in self._logs if not self._is_same_log(name))
 
     def check(self) -> None:
-        """Raise LostTableError if a table is not the same as before, by its log."""
-        _raise_if_any(name for name, known in self._ids.items() if table_id(self._warehouse / name) != known)
-
-    def remove_remains(self) -> list[str]:
-        """Remove what a batch wrote in the place of a lost table; return the names of these tables.
-
-        That is a directory with a log that is not the one from before and that does not have the property by which
-        tables of this project are marked. In a store there is nothing to tell it from a table of somebody else.
-        """
-        removed = []
-        for name in self._logs:
-            if self._log(name).exists() and not self._is_same_log(name) and not self._is_marked(name):
-                self._files.remove(self._warehouse / name)
-                removed.append(name)
-        return removed
-
-    def _log(self, name: str) -> Path:
-        return (self._warehouse / name / _LOG).path
-
-    def _is_same_log(self, name: str) -> bool:
-        try:
-            return os.path.samestat(os.fstat(self._logs[name]), self._log(name).stat())
-        except FileNotFoundError:
-            return False
-
-    def _is_marked(self, name: str) -> bool:
-        from deltalake.exceptions import DeltaError  # noqa: PLC0415 - Spark's workers have no delta-rs
-
-        try:
-            return FORMAT_PROPERTY in (self._warehouse / name).delta_table().metadata().configuration
-        except DeltaError:  # of its log, only what was written after the deletion is left
-            return False
-
-
-def _raise_if_any(lost: Iterable[str]) -> None:
-    if names := " and ".join(lost):
-        raise LostTableError(f"The table {names} was deleted while the job ran")
+        """Raise LostTableError if a table is not the same as before."""
+        lost = [name for name, known in self._ids.items() if table_id(self._warehouse / name) != known]
+        if lost:
+            raise LostTableError(f"The table {' and '.join(lost)} was deleted while the job ran")

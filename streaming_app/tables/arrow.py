@@ -5,9 +5,9 @@ For code that reads or writes many rows. Spark's workers import it, too.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from inspect import signature
 from typing import Any
 
 import pyarrow as pa
@@ -17,17 +17,48 @@ from streaming_app.text import EPOCH
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 """The type of the times in the tables."""
+_SCALARS = {
+    "string": pa.string(),
+    "timestamp": TIMESTAMP,
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+}
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # of Python: from the year 1 to 9999
 
 
 def arrow_schema(ddl: str) -> pa.Schema:
-    """Return the schema of columns in Spark's DDL as Spark converts it; times are in UTC."""
-    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - Spark is loaded by those who need it
-    from pyspark.sql.types import StructType  # noqa: PLC0415
+    """Return the schema of columns in Spark's DDL, `name type, ...`, as Spark converts it; times are in UTC."""
+    fields = (part.strip().partition(" ") for part in _split(ddl))
+    return pa.schema([(name, arrow_type(kind)) for name, _, kind in fields])
 
-    convert: Any = to_arrow_schema
-    zone = {"timezone": "UTC"} if "timezone" in signature(convert).parameters else {}  # since Spark 4.2
-    return convert(StructType.fromDDL(ddl), **zone)
+
+def arrow_type(sql_type: str) -> pa.DataType:
+    """Return the Arrow type of a type of Spark SQL, such as `array<struct<a:int,b:map<string,string>>>`."""
+    kind, _, inner = sql_type.replace(" ", "").partition("<")
+    inner = inner.removesuffix(">")
+    if kind == "array":
+        return pa.list_(arrow_type(inner))
+    if kind == "map":
+        return pa.map_(*map(arrow_type, _split(inner)))
+    if kind == "struct":
+        fields = (part.partition(":") for part in _split(inner))
+        return pa.struct([(name, arrow_type(field)) for name, _, field in fields])
+    return _SCALARS[kind]
+
+
+def _split(text: str) -> list[str]:
+    """Split at the commas that are not inside a nested type."""
+    parts, depth = [""], 0
+    for piece in re.split(r"([<>,])", text):
+        depth += {"<": 1, ">": -1}.get(piece, 0)
+        if piece == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += piece
+    return parts
 
 
 def to_arrow(result: Any) -> pa.Table:  # noqa: ANN401 - delta-rs' own type, which it does not export

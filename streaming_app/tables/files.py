@@ -106,12 +106,8 @@ class _HadoopFiles:
             self._manager(location).delete(self._path(location))
 
     def _find_managers(self) -> Any:  # noqa: ANN401 - a Java object
-        from py4j.java_gateway import JavaClass  # noqa: PLC0415 - as above
-
-        streaming = self._jvm.org.apache.spark.sql.execution.streaming
-        # The second is of Spark 4.2; py4j takes the name of a class that is missing for that of a package.
-        classes = (getattr(package, "CheckpointFileManager$") for package in (streaming, streaming.checkpointing))
-        return getattr(next(found for found in classes if isinstance(found, JavaClass)), "MODULE$")
+        package = self._jvm.org.apache.spark.sql.execution.streaming.checkpointing
+        return getattr(getattr(package, "CheckpointFileManager$"), "MODULE$")
 
     def _manager(self, location: Location) -> Any:  # noqa: ANN401 - a Java object
         return self._managers.create(self._path(location), self._conf)

@@ -27,7 +27,6 @@ from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import REQUESTS, describe_error
 from streaming_app.tables.reader import query_table, time_literal
 from streaming_app.tables.rust_table import Batch, Commit, RustTable
-from streaming_app.tables.spark_sql import SQL_TEXT_CONF, sorted_parts
 from streaming_app.tables.table_creation import prepare_tables
 
 if TYPE_CHECKING:
@@ -48,10 +47,7 @@ _ARROW_BYTES = 8 << 20  # that a worker gets at once; by default Spark limits th
 
 
 class SparkWriter:
-    """Writes the rows of one cluster into the tables below `location`; `files` reads and writes the files there.
-
-    It sets what it needs in the configuration of `spark`, whatever a user set there.
-    """
+    """Writes the rows of one cluster into the tables below `location`; `files` reads and writes the files there."""
 
     def __init__(
         self, spark: SparkSession, location: Location | Path | str, cluster: str, fence: Fence | None = None
@@ -63,8 +59,6 @@ class SparkWriter:
         self.cluster = self._cluster = cluster
         self.files = warehouse_files(self._location, spark)
         self._preparing, self._has_claimed = Lock(), False
-        for name, value in SQL_TEXT_CONF.items():
-            spark.conf.set(name, value)
 
     def prepare(self, report: Report = lambda _: None) -> set[str]:
         """Create missing tables and upgrade those of older releases; return the names of the new tables.
@@ -239,6 +233,15 @@ class SparkWriter:
     def vacuum(self, name: str) -> None:
         """Remove the data files that no version within the table's retention needs."""
         self.table(name).vacuum()
+
+
+def sorted_parts(spark: SparkSession, rows: int, most: int) -> int:
+    """Return into how many parts to divide so many rows that are sorted: no part has many more than `most` of them.
+
+    A task sorts the whole of its part in the heap. As many parts as there are cores, which is the setting of this job's
+    own session, took more than a third of the heap at a catch-up of 30,000 groups.
+    """
+    return max(int(spark.conf.get("spark.sql.shuffle.partitions") or 1), -(-rows // most))
 
 
 def _without_globs(path: str) -> str:

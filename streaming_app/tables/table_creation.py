@@ -9,13 +9,15 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from streaming_app.errors import JobError
+from streaming_app.tables.arrow import arrow_schema, arrow_type
 from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, Table, table, tables
 from streaming_app.tables.object_store import describe_error
-from streaming_app.tables.spark_sql import literal
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable, Schema
+    from deltalake import DeltaTable
 
     from streaming_app.report import Report
     from streaming_app.tables.files import Files
@@ -37,6 +39,7 @@ _REPLACED = {  # as a whole, every half minute or so: old versions would soon be
 }
 _TABLE_PROPERTIES = dict.fromkeys(("broker_facts", "inputs", "lag", "log_ends", "task_copies"), _REPLACED)
 ALERTS = "alerts"
+_FIRST_COMMIT = f"{0:020}.json"
 _STATISTICS_COLUMNS = {"group_id"}  # queries filter by it; statistics of other columns only cost time
 
 
@@ -48,14 +51,13 @@ def prepare_tables(warehouse: Location, files: Files, report: Report) -> set[str
     from deltalake.exceptions import DeltaError  # noqa: PLC0415 - Spark's workers import this module without delta-rs
 
     from streaming_app.tables.alerts_upgrade import upgrade_alerts  # noqa: PLC0415 - as above
-    from streaming_app.tables.arrow import arrow_schema  # noqa: PLC0415 - as above
     from streaming_app.tables.table_upgrade import add_columns, remove_deletion_vectors  # noqa: PLC0415 - as above
 
     try:
         existing = existing_tables(warehouse)
         missing = [definition for definition in tables() if definition.name not in existing]
         for definition in missing:
-            _remove_empty_log(warehouse / definition.name, files)
+            _remove_remains(warehouse / definition.name, files)
             _create(warehouse / definition.name, definition)
         remove_deletion_vectors([(warehouse / name, opened) for name, opened in existing.items()], files, report)
         if ALERTS in existing:
@@ -79,7 +81,7 @@ def existing_tables(warehouse: Location) -> dict[str, DeltaTable]:
     for definition in tables():
         location = warehouse / definition.name
         try:
-            if not location.is_delta_table():
+            if not location.is_delta_table() or not _has_beginning(location):
                 continue
             opened = existing[definition.name] = location.delta_table()
             table_format = opened.metadata().configuration.get(FORMAT_PROPERTY)
@@ -94,14 +96,28 @@ def existing_tables(warehouse: Location) -> dict[str, DeltaTable]:
     return existing
 
 
-def _remove_empty_log(location: Location, files: Files) -> None:
-    """Remove what is left of a creation that was interrupted: Spark would take it for a table, and create none."""
+def _has_beginning(location: Location) -> bool:
+    """Return whether a log begins, with its first commit or with a checkpoint: what follows cannot be read without.
+
+    A commit to a table that is deleted at that moment leaves such a log.
+    """
+    names = (location / "_delta_log").names()
+    return _FIRST_COMMIT in names or any(".checkpoint." in name for name in names)
+
+
+def _remove_remains(location: Location, files: Files) -> None:
+    """Remove what is left of a deleted table, or of a creation that was interrupted: nothing can read it.
+
+    A log in a local directory that is empty may be one that another job is just creating.
+    """
     log = location / "_delta_log"
-    if location.is_local:
+    if any(name.endswith(".json") for name in log.names()):
+        files.remove(location)
+    elif location.is_local:
         for directory in (log / "_staged_commits", log):
-            with suppress(OSError):  # it is not there, or not empty: another job may be creating the table
+            with suppress(OSError):  # it is not there, or not empty
                 directory.path.rmdir()
-    elif not any(name.endswith((".json", ".parquet")) for name in log.names()):
+    else:
         files.remove(log)
 
 
@@ -125,9 +141,7 @@ def _create(location: Location, definition: Table) -> None:
     )
 
 
-def _schema(definition: Table) -> Schema:
-    from deltalake import Schema  # noqa: PLC0415 - as above
-    from pyspark.sql.types import StructType  # noqa: PLC0415 - only the job loads Spark
-
-    columns = ", ".join(f"{c.name} {c.type} COMMENT {literal(c.about)}" for c in definition.columns)
-    return Schema.from_json(StructType.fromDDL(columns).json())
+def _schema(definition: Table) -> pa.Schema:
+    return pa.schema(
+        [pa.field(one.name, arrow_type(one.type), metadata={"comment": one.about}) for one in definition.columns]
+    )

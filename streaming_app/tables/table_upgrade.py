@@ -24,14 +24,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from deltalake import Field, QueryBuilder, write_deltalake
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from deltalake import Field, QueryBuilder, Schema, write_deltalake
 
 from streaming_app.errors import JobError
+from streaming_app.tables.arrow import with_plain_types
 from streaming_app.text import duration
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable, Schema
+    from deltalake import DeltaTable
 
     from streaming_app.report import Report
     from streaming_app.tables.files import Files
@@ -48,46 +48,45 @@ class UnknownColumnError(Exception):
     """The table has a column that this release does not know, or knows with another type; the text says which."""
 
 
-def add_columns(location: Location, table: DeltaTable, schema: Schema) -> None:
+def add_columns(location: Location, table: DeltaTable, schema: pa.Schema) -> None:
     """Add the columns that an older release did not have, in one commit; in its rows they are null.
 
     Raises JobError if the table has columns that this release does not know, with its `schema`.
     """
-    actual, expected = (StructType.fromJson(json.loads(one.to_json())) for one in (table.schema(), schema))
+    actual = with_plain_types(pa.schema(table.schema().to_arrow()).empty_table()).schema
     try:
-        is_old = any(missing_columns(actual, expected))
+        is_old = _lacks_fields(pa.struct(list(actual)), pa.struct(list(schema)), "")
     except UnknownColumnError as error:
         raise JobError(
             f"{location} has a column {error}: use the release that created it, or another --warehouse"
         ) from None
     if is_old:  # what is added to a column that the table has is a field of it; its comment stays that of the table
-        known = {field.name for field in table.schema().fields}
-        table.alter.add_columns(
-            [Field(field.name, field.type) if field.name in known else field for field in schema.fields]
-        )
+        fields = Schema.from_arrow(schema).fields
+        known = set(actual.names)
+        table.alter.add_columns([Field(field.name, field.type) if field.name in known else field for field in fields])
 
 
-def missing_columns(actual: DataType, expected: DataType, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield each column of `expected` missing in `actual` as (`members.element.joined_at`, SQL type); outer ones first.
+def _lacks_fields(actual: pa.DataType, expected: pa.DataType, path: str) -> bool:
+    """Return whether a type lacks fields of the expected one, at any depth.
 
-    Raises UnknownColumnError if adding columns is not enough to turn `actual` into `expected`.
+    Raises UnknownColumnError if adding fields is not enough to turn it into the expected one.
     """
-    if isinstance(actual, StructType) and isinstance(expected, StructType):
-        existing = {field.name: field.dataType for field in actual}
-        if unknown := sorted(existing.keys() - set(expected.names)):
+    if pa.types.is_struct(actual) and pa.types.is_struct(expected):
+        known = {field.name: field.type for field in actual}
+        if unknown := sorted(known.keys() - {field.name for field in expected}):
             raise UnknownColumnError(f"{_join(path, unknown[0])} that this release does not know")
-        for field in expected:
-            name = _join(path, field.name)
-            if field.name in existing:
-                yield from missing_columns(existing[field.name], field.dataType, name)
-            else:
-                yield name, field.dataType.simpleString()
-    elif isinstance(actual, ArrayType) and isinstance(expected, ArrayType):
-        yield from missing_columns(actual.elementType, expected.elementType, _join(path, "element"))
-    elif isinstance(actual, MapType) and isinstance(expected, MapType):
-        yield from missing_columns(actual.valueType, expected.valueType, _join(path, "value"))
-    elif actual != expected:
-        raise UnknownColumnError(f"{path} of type {actual.simpleString()}, and not {expected.simpleString()}")
+        found = [
+            field.name not in known or _lacks_fields(known[field.name], field.type, _join(path, field.name))
+            for field in expected
+        ]
+        return any(found)
+    if pa.types.is_list(actual) and pa.types.is_list(expected):
+        return _lacks_fields(actual.value_type, expected.value_type, _join(path, "element"))
+    if pa.types.is_map(actual) and pa.types.is_map(expected):
+        return _lacks_fields(actual.item_type, expected.item_type, _join(path, "value"))
+    if actual != expected:
+        raise UnknownColumnError(f"{path} of type {actual}, and not {expected}")
+    return False
 
 
 def _join(path: str, name: str) -> str:

@@ -23,8 +23,7 @@ from streaming_app.tables import spark_writer
 from streaming_app.tables.definitions import tables, views
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.spark_sql import sorted_parts
-from streaming_app.tables.spark_writer import SparkWriter
+from streaming_app.tables.spark_writer import SparkWriter, sorted_parts
 from tests.support.encoded import metadata_record
 from tests.support.frames import batch, limit_delta_rs, write_offset_log
 

@@ -235,7 +235,7 @@ def test_large_records_leave_the_jvm_at_once_up_to_the_size_of_a_slice(
 def test_batches_that_spark_writes_leave_no_session_in_the_jvm(
     spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark clones a session for what is persisted, and never forgets it, see `tables.spark_sql.persist`."""
+    """Spark clones a session for what is persisted; before 4.0.2 it never forgot the clone (SPARK-54753)."""
     limit_delta_rs(monkeypatch, records=0)
     write_all(spark, empty_warehouse)
     assert_leaves_no_session(spark, lambda: write_all(spark, empty_warehouse))

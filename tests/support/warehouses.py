@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import re
 import shutil
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -14,6 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
+from streaming_app.tables.arrow import arrow_schema as of_ddl
+from streaming_app.tables.arrow import arrow_type
 from streaming_app.tables.definitions import FORMAT_PROPERTY, table, tables
 from streaming_app.tables.files import Files, warehouse_files
 from streaming_app.tables.location import Location
@@ -21,16 +22,6 @@ from streaming_app.tables.table_creation import _PROPERTIES, _STATISTICS_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_SCALARS = {
-    "string": pa.string(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "double": pa.float64(),
-    "boolean": pa.bool_(),
-    "binary": pa.binary(),
-}
 
 
 def make_warehouse(path: Path, *, as_the_job: bool = False) -> Path:
@@ -95,31 +86,5 @@ def _arrow_table(name: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
 
 
 def arrow_schema(name: str) -> pa.Schema:
-    """Return the Arrow schema of a table, as Spark converts it."""
-    return pa.schema([(column.name, arrow_type(column.type)) for column in table(name).columns])
-
-
-def arrow_type(sql_type: str) -> pa.DataType:
-    """Return the Arrow type of a type of Spark SQL, such as `array<struct<a:int,b:map<string,string>>>`."""
-    kind, _, inner = sql_type.replace(" ", "").partition("<")
-    inner = inner.removesuffix(">")
-    if kind == "array":
-        return pa.list_(arrow_type(inner))
-    if kind == "map":
-        return pa.map_(*map(arrow_type, _parts(inner)))
-    if kind == "struct":
-        fields = (part.partition(":") for part in _parts(inner))
-        return pa.struct([(name, arrow_type(field)) for name, _, field in fields])
-    return _SCALARS[kind]
-
-
-def _parts(sql_types: str) -> list[str]:
-    """Split at the commas that are not inside a nested type."""
-    parts, depth = [""], 0
-    for piece in re.split(r"([<>,])", sql_types):
-        depth += {"<": 1, ">": -1}.get(piece, 0)
-        if piece == "," and not depth:
-            parts.append("")
-        else:
-            parts[-1] += piece
-    return parts
+    """Return the Arrow schema of a table."""
+    return of_ddl(table(name).ddl)

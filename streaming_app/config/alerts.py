@@ -15,11 +15,9 @@ from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, field
 from streaming_app.alerts.catalog import Rule, rules
 from streaming_app.alerts.rule import RuleSettings, RuleSettingsLookup
 from streaming_app.alerts.survey import DescriptionMode
-from streaming_app.config.key_path import closest_name
 from streaming_app.config.running_hours import as_list
-from streaming_app.section import Duration, Pattern, PositiveDuration, Section
+from streaming_app.section import Duration, Pattern, PositiveDuration, Section, did_you_mean
 
-_Count = Annotated[int, Field(ge=1, strict=True)]
 _CACHED_GROUPS = 1 << 18
 
 
@@ -39,8 +37,7 @@ def _check_rules(given: Mapping[str, RuleSection]) -> Mapping[str, RuleSection]:
     """Return the sections of rules. Raises ValueError for a name that no rule has."""
     for name in given:
         if name not in rules():
-            close = closest_name(name, rules())
-            raise ValueError(f'"{name}" is not the name of a rule' + (f"; did you mean {close}?" if close else ""))
+            raise ValueError(f'"{name}" is not the name of a rule{did_you_mean(name, rules())}')
     return given
 
 

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 from typing_extensions import Self
 
-from streaming_app.config.key_path import closest_name
-from streaming_app.section import Pattern, Section
+from streaming_app.section import Pattern, Section, did_you_mean
 from streaming_app.time_intervals import (
     TimeInterval,
     parse_days_of_month,
@@ -128,7 +127,6 @@ def check_names(wanted: Collection[str], known: Collection[str], kind: str) -> N
     """Raise ValueError, with a line that names the first, unless all `wanted` names are known ones of this kind."""
     for name in wanted:
         if name not in known:
-            close = closest_name(name, known)
             all_known = ", ".join(known) if len(known) <= _FEW else f"one of {len(known)}"
-            meant = f"; did you mean {close}?" if close else f": there is {all_known or 'none'}"
+            meant = did_you_mean(name, known) or f": there is {all_known or 'none'}"
             raise ValueError(f'"{name}" is not the name of a {kind}{meant}')

@@ -16,7 +16,6 @@ from pydantic import (
     ValidationInfo,
     field_validator,
 )
-from pydantic_core import PydanticCustomError
 
 from streaming_app.config import defaults
 from streaming_app.config.alerts import AlertSettings
@@ -54,7 +53,7 @@ def _check_addresses(text: str) -> str:
 
 def _to_location(value: Any) -> Location:  # noqa: ANN401 - any YAML value
     if not isinstance(value, Location | Path | str) or not str(value):
-        raise PydanticCustomError("path_type", "must be a path")
+        raise ValueError("must be a path; write it in quotes")
     return Location.of(value)
 
 
@@ -77,9 +76,15 @@ def _to_text(pairs: Any) -> Any:  # noqa: ANN401 - any YAML value
     }
 
 
+def _with_type(sink: Any) -> Any:  # noqa: ANN401 - any YAML value
+    """Return a sink without a type as one of no known type: that error names those that there are."""
+    return {"type": None, **sink} if isinstance(sink, Mapping) else sink
+
+
 SinkSettings = Annotated[
     AlertmanagerSettings | AppriseSettings | WatchdogSettings | WebhookSettings,
     Field(discriminator="type"),
+    BeforeValidator(_with_type),
 ]
 """The configuration of one sink; `type` is its kind. Its method `sink()` creates the sink."""
 

@@ -5,25 +5,28 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
+from pydantic import SecretStr
 
-from streaming_app.config.file import REDACTED
-from streaming_app.config.key_path import KeyPath
-from streaming_app.config.load import DEFAULT, FILE, LoadedConfig
+from streaming_app.config.file import REDACTED, REFERENCE
+from streaming_app.config.load import KeyPath, LoadedConfig
 from streaming_app.text import escape_json
 
 # The same as Spark's spark.redaction.regex, which redacts its web pages.
 _SECRET_SETTING = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 
-_EMPTY: tuple[object, ...] = (None, {}, [])
-
 
 def effective_values(loaded: LoadedConfig) -> dict[str, Any]:
-    """Return every key with its value as JSON, secrets redacted, references as in the file."""
-    values: dict[str, Any] = _redact(loaded, loaded.settings.model_dump(mode="json", by_alias=True), ())
+    """Return every key with its value as JSON, secrets redacted, references and the items of lists as in the file."""
+    everything = loaded.settings.model_dump(by_alias=True)
+    given = loaded.settings.model_dump(by_alias=True, exclude_unset=True)
+    values: dict[str, Any] = _shown(everything, given, loaded.secrets)
+    for key, value in values["conf"].items():
+        if _SECRET_SETTING.search(key) and not REFERENCE.fullmatch(value):
+            values["conf"][key] = REDACTED
     return values
 
 
@@ -38,23 +41,19 @@ def as_json(loaded: LoadedConfig) -> str:
     return escape_json(json.dumps(effective_values(loaded), ensure_ascii=False, indent=2)) + "\n"
 
 
-def _redact(loaded: LoadedConfig, value: Any, path: KeyPath) -> Any:  # noqa: ANN401 - any JSON value
-    if path in loaded.references and loaded.source_of(path) == FILE and not isinstance(value, dict | list):
-        return value if value == REDACTED else loaded.references[path]
-    if isinstance(value, dict):
-        redacted = {key: _redact(loaded, inner, (*path, key)) for key, inner in value.items()}
-        if not any(isinstance(part, int) for part in path):
-            return redacted
-        # In an item of a list the keys that are not set and have an empty default are left out: most keys of its type.
-        return {
-            k: inner for k, inner in redacted.items() if inner not in _EMPTY or loaded.source_of((*path, k)) != DEFAULT
-        }
-    if isinstance(value, list):
-        return [_redact(loaded, inner, (*path, index)) for index, inner in enumerate(value)]
-    from_short_form = any(path[:end] in loaded.references for end in range(1, len(path)))
-    if from_short_form or (path[:1] == ("conf",) and _SECRET_SETTING.search(str(path[-1]))):
-        return REDACTED
-    return value
+def _shown(value: Any, given: Any, secrets: Mapping[str, str]) -> Any:  # noqa: ANN401 - any value of a key
+    """Return a value as JSON; of an item of a list only what was `given`, as most keys of its type are not set."""
+    if isinstance(value, Mapping):
+        inside = given if isinstance(given, Mapping) else {}
+        return {key: _shown(inner, inside.get(key, inner), secrets) for key, inner in value.items()}
+    if isinstance(value, tuple):
+        return [_shown(one, one, secrets) for one in given]
+    if isinstance(value, SecretStr):
+        reference = secrets.get(value.get_secret_value(), "")
+        return reference if REFERENCE.fullmatch(reference) else REDACTED
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return secrets.get(str(value), str(value))
 
 
 def _yaml_lines(loaded: LoadedConfig, values: dict[str, Any] | list[Any], path: KeyPath, depth: int) -> Iterator[str]:
@@ -64,8 +63,7 @@ def _yaml_lines(loaded: LoadedConfig, values: dict[str, Any] | list[Any], path: 
         here = (*path, part)
         prefix = "  " * depth + (f"{_scalar(part)}:" if isinstance(part, str) else "-")
         if not isinstance(value, dict | list) or not value:
-            reference = f", {' '.join(loaded.references.get(here, '').split())}" if value == REDACTED else ""
-            yield f"{prefix} {_scalar(value)}  # {loaded.source_of(here)}{reference.rstrip(', ')}"
+            yield f"{prefix} {_scalar(value)}  # {loaded.source_of(here)}"
         elif isinstance(part, str):
             yield prefix
             yield from _yaml_lines(loaded, value, here, depth + 1)

@@ -52,7 +52,7 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
 ) -> None:
     """Show the alerts that fire now."""
     from streaming_app.alerts.problem import FIRING, HEALTH, PENDING, RESOLVED  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.config.running_hours import make_mute_times  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.config.running_hours import make_times_of  # noqa: PLC0415 - not loaded by --help
     from streaming_app.notify.mutes import ActiveMutes  # noqa: PLC0415
     from streaming_app.tables.alerts_table import read_problems, to_json  # noqa: PLC0415
     from streaming_app.tables.health_tables import EndedProblems  # noqa: PLC0415
@@ -66,7 +66,7 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
     ended = () if resolved else EndedProblems(warehouse, cluster).reasons()  # the job may not have noted it yet
     found = [one for one in read_problems(reader, condition) if one.state in states and one.alert_id not in ended]
     found.sort(key=lambda alert: alert.urgency)
-    times_of = make_mute_times(mute_times or (), time_intervals or ())
+    times_of = make_times_of(mute_times or (), time_intervals or ())
     mutes = ActiveMutes(warehouse, cluster, echo_error, times_of=times_of)
     mutes.refresh()
     by = {alert.alert_id: mutes.find(alert) for alert in found if alert.state != RESOLVED}

@@ -67,8 +67,8 @@ def demo(warehouse: Location, cluster: str, seconds: float, web: bool, listen: s
 def config(loaded: LoadedConfig, form: str, check: bool) -> None:
     """Print the effective configuration: defaults, file, environment and flags merged. Secrets are redacted.
 
-    In YAML a comment names the source of each value; the output can be used as a file once its secrets are filled in.
-    Takes the options of run. Exits with 1 if the configuration is invalid.
+    In YAML, comments name what flags, the environment and the file set; the rest are defaults. The output can be used
+    as a file once its secrets are filled in. Takes the options of run. Exits with 1 if the configuration is invalid.
     """
     from streaming_app.config.show import as_json, as_yaml  # noqa: PLC0415 - not loaded by --help
 

@@ -24,7 +24,7 @@ from streaming_app.section import OF_CONTAINERS, Section, closest_name
 KeyPath = tuple[str | int, ...]
 """Keys of mappings and indexes of lists: `("sinks", 0, "url")`."""
 
-FLAG, ENVIRONMENT, FILE, DEFAULT = "flag", "environment", "file", "default"
+FLAG, ENVIRONMENT, FILE = "flags", "environment", "file"
 _FLAG_PATHS: dict[str, KeyPath] = {"metrics_listen": ("metrics", "listen"), "offsets": ("offsets", "enabled")}
 """Flags whose key differs from their name."""
 
@@ -42,10 +42,6 @@ class LoadedConfig:
     removed: Sequence[str] = ()
     """A line about each key that is set but does nothing any more."""
 
-    def source_of(self, path: KeyPath) -> str:
-        """Return the source that set the value at a path, or DEFAULT."""
-        return _source_of(self.sources, path)
-
 
 def load(
     file: Path | None = None, flags: Mapping[str, Any] | None = None, only: Collection[str] | None = None
@@ -55,17 +51,16 @@ def load(
     `only` names the keys that are needed: the others are not read, so their secrets may be missing and their values
     invalid. Raises ConfigError, or FlagError if a flag is invalid.
     """
-    skipped = set[str]() if only is None else Settings.model_fields.keys() - only  # validation refuses unknown keys
-
-    def read(values: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-        return without_removed({key: value for key, value in values.items() if key not in skipped})
-
-    in_environment, removed_from_environment = read(read_environment())
-    in_file, removed = read(read_yaml(file) if file else {})
-    in_file, secrets = resolve_references(in_file, file or Path())
-    sources = {FLAG: _nest_flags(flags or {}), ENVIRONMENT: _with_names_of_rules(in_environment), FILE: in_file}
-    settings = _validate(sources, str(file), secrets)
-    return LoadedConfig(settings, sources, file, secrets, [*removed, *removed_from_environment])
+    skipped = set[str]() if only is None else Settings.model_fields.keys() - only  # unknown keys are not: that is wrong
+    in_file, in_environment = (
+        {key: value for key, value in values.items() if key not in skipped}
+        for values in (read_yaml(file) if file else {}, read_environment())
+    )
+    resolved, secrets = resolve_references(in_file, file or Path())
+    kept, removed = without_removed(resolved)
+    kept_in_environment, also_removed = without_removed(in_environment)
+    sources = {FLAG: _nest_flags(flags or {}), ENVIRONMENT: _with_names_of_rules(kept_in_environment), FILE: kept}
+    return LoadedConfig(_validate(sources, str(file), secrets), sources, file, secrets, [*removed, *also_removed])
 
 
 def settings_of(values: Mapping[str, Any], name: str) -> Settings:
@@ -87,9 +82,14 @@ def typo_suggestions() -> Iterator[tuple[str, str]]:
             yield PREFIX + name, PREFIX + closest.upper()
 
 
+def format_path(path: KeyPath) -> str:
+    """Return the path as text: `sinks[0].url`."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+
+
 def _validate(sources: Mapping[str, Mapping[str, Any]], file: str, secrets: Mapping[str, str]) -> Settings:
     values: Mapping[str, Any] = {}
-    for source in reversed(sources.values()):
+    for source in reversed(tuple(sources.values())):
         values = _merge(source, values)
     try:
         return Settings.model_validate(values)
@@ -105,8 +105,8 @@ def _line(
     """Return the source of an invalid value, and the line about it."""
     path = _path_of(error["loc"])
     # of a missing key, the source of the section that should contain it
-    found = (_source_of(sources, path[:end]) for end in range(len(path), 0, -1))
-    source = next((one for one in found if one != DEFAULT), FILE)
+    ends = (path[:end] for end in range(len(path), 0, -1))
+    source = next((name for end in ends for name, values in sources.items() if _sets(values, end)), FILE)
     message = error["input"].problem if isinstance(error["input"], Unresolved) else error["msg"]
     if source == ENVIRONMENT and message in OF_CONTAINERS.values():
         message += ", as JSON"
@@ -116,8 +116,7 @@ def _line(
         names = {path: name for name, path in _FLAG_PATHS.items()}
         where = "--" + names.get(path, str(path[0])).replace("_", "-")
     else:
-        key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
-        where = f"{variable_of(path) if source == ENVIRONMENT else file}: {key}"
+        where = f"{variable_of(path) if source == ENVIRONMENT else file}: {format_path(path)}"
     return source, f"{where}: {' '.join(message.split())}"
 
 
@@ -151,10 +150,6 @@ def _with_names_of_rules(values: dict[str, Any]) -> dict[str, Any]:
         return values
     names = {name.lower(): name for name in rules()}
     return values | {"alerts": alerts | {"rules": {names.get(name, name): one for name, one in given.items()}}}
-
-
-def _source_of(sources: Mapping[str, Mapping[str, Any]], path: KeyPath) -> str:
-    return next((source for source, values in sources.items() if _sets(values, path)), DEFAULT)
 
 
 def _sets(values: Any, path: KeyPath) -> bool:  # noqa: ANN401 - any YAML value

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 from typing_extensions import Self
 
-from streaming_app.section import Pattern, Section, did_you_mean
+from streaming_app.section import Pattern, Section
 from streaming_app.time_intervals import (
     TimeInterval,
     parse_days_of_month,
@@ -20,7 +21,6 @@ from streaming_app.time_intervals import (
     parse_years,
 )
 
-_FEW = 20
 _CACHED_GROUPS = 1 << 16
 _Name = Annotated[str, Field(min_length=1, max_length=200)]
 
@@ -99,34 +99,17 @@ class GroupTimesSettings(Section):
     time_intervals: Annotated[tuple[_Name, ...], BeforeValidator(as_list), Field(min_length=1)]
 
 
-def _intervals(names: Sequence[str], known: Sequence[NamedIntervals]) -> tuple[TimeInterval, ...]:
-    return tuple(one.interval() for named in known if named.name in names for one in named.time_intervals)
-
-
 def make_times_of(
     settings: Sequence[GroupTimesSettings], known: Sequence[NamedIntervals]
 ) -> Callable[[str], tuple[TimeInterval, ...]]:
     """Return the function that returns the times for a group: by the first entry that matches, if any does."""
-    entries = [(one.groups, _intervals(one.time_intervals, known)) for one in settings]
+    intervals = {named.name: tuple(one.interval() for one in named.time_intervals) for named in known}
+    entries = [
+        (one.groups, tuple(chain.from_iterable(intervals[name] for name in one.time_intervals))) for one in settings
+    ]
 
     @lru_cache(_CACHED_GROUPS)
     def times_of(group_id: str) -> tuple[TimeInterval, ...]:
         return next((intervals for groups, intervals in entries if groups.matches(group_id)), ())
 
     return times_of
-
-
-def make_mute_times(
-    settings: Sequence[GroupTimesSettings], known: Sequence[NamedIntervals]
-) -> Callable[[str], tuple[TimeInterval, ...]] | None:
-    """Return what `ActiveMutes` takes: None without entries, so that nothing is looked up for each alert."""
-    return make_times_of(settings, known) if settings else None
-
-
-def check_names(wanted: Collection[str], known: Collection[str], kind: str) -> None:
-    """Raise ValueError, with a line that names the first, unless all `wanted` names are known ones of this kind."""
-    for name in wanted:
-        if name not in known:
-            all_known = ", ".join(known) if len(known) <= _FEW else f"one of {len(known)}"
-            meant = did_you_mean(name, known) or f": there is {all_known or 'none'}"
-            raise ValueError(f'"{name}" is not the name of a {kind}{meant}')

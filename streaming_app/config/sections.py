@@ -69,25 +69,10 @@ class SelfCheckSettings(Section):
     """Time between two comparisons of all groups; one also follows each start, once the job has caught up."""
 
 
-class TaskCopiesSettings(Section):
-    """The section `task_copies`."""
+class SwitchSettings(Section):
+    """A section of something that the running job does each minute; never with `--once`."""
 
     enabled: bool = True
-    """Whether the running job asks the brokers for the copies of tasks each minute; never with `--once`."""
-
-
-class BrokerFactsSettings(Section):
-    """The section `broker_facts`."""
-
-    enabled: bool = True
-    """Whether the running job asks the brokers each minute for what the log does not have; never with `--once`."""
-
-
-class DescriptionsSettings(Section):
-    """The section `descriptions`."""
-
-    enabled: bool = True
-    """Whether the running job fetches the stored topology descriptions; never with `--once`."""
 
 
 _Count = Annotated[int, Field(ge=1)]

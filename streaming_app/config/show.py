@@ -12,8 +12,8 @@ import yaml
 from pydantic import SecretStr
 
 from streaming_app.config.file import REDACTED, REFERENCE
-from streaming_app.config.load import KeyPath, LoadedConfig
-from streaming_app.text import escape_json
+from streaming_app.config.load import KeyPath, LoadedConfig, format_path
+from streaming_app.text import escape, escape_json
 
 # The same as Spark's spark.redaction.regex, which redacts its web pages.
 _SECRET_SETTING = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
@@ -31,9 +31,22 @@ def effective_values(loaded: LoadedConfig) -> dict[str, Any]:
 
 
 def as_yaml(loaded: LoadedConfig) -> str:
-    """Return YAML with the source of each value in a comment."""
-    head = [f"# file: {loaded.file}"] if loaded.file else []
-    return "\n".join([*head, *_yaml_lines(loaded, effective_values(loaded), (), 0), ""])
+    """Return YAML; comments before it name what each source has set, the others are defaults."""
+    head, known = [f"# file: {loaded.file}"] if loaded.file else [], set[KeyPath]()
+    for source, values in loaded.sources.items():
+        paths = [path for path in _paths(values) if path not in known]
+        head += [f"# set by {source}: {escape(', '.join(sorted(map(format_path, paths))))}"] if paths else []
+        known.update(paths)
+    text: str = yaml.safe_dump(effective_values(loaded), sort_keys=False, allow_unicode=True, width=math.inf)
+    return "\n".join([*head, text])
+
+
+def _paths(values: object, path: KeyPath = ()) -> Iterator[KeyPath]:
+    if isinstance(values, Mapping) and values:
+        for key, inner in values.items():
+            yield from _paths(inner, (*path, key))
+    elif path:
+        yield path
 
 
 def as_json(loaded: LoadedConfig) -> str:
@@ -54,27 +67,3 @@ def _shown(value: Any, given: Any, secrets: Mapping[str, str]) -> Any:  # noqa: 
     if value is None or isinstance(value, bool | int | float):
         return value
     return secrets.get(str(value), str(value))
-
-
-def _yaml_lines(loaded: LoadedConfig, values: dict[str, Any] | list[Any], path: KeyPath, depth: int) -> Iterator[str]:
-    """Yield a line for each value; a mapping in a list starts in the line of its dash."""
-    items = values.items() if isinstance(values, dict) else enumerate(values)
-    for part, value in items:
-        here = (*path, part)
-        prefix = "  " * depth + (f"{_scalar(part)}:" if isinstance(part, str) else "-")
-        if not isinstance(value, dict | list) or not value:
-            yield f"{prefix} {_scalar(value)}  # {loaded.source_of(here)}"
-        elif isinstance(part, str):
-            yield prefix
-            yield from _yaml_lines(loaded, value, here, depth + 1)
-        else:
-            first, *others = _yaml_lines(loaded, value, here, depth + 1)
-            yield f"{prefix} {first.strip()}"
-            yield from others
-
-
-def _scalar(value: object) -> str:
-    if isinstance(value, str) and len(value.splitlines()) > 1:
-        return json.dumps(value, ensure_ascii=False)  # which is also YAML, in one line
-    text: str = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=math.inf)
-    return text.removesuffix("...\n").strip()

@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from streaming_app.config import show
-from streaming_app.config.load import DEFAULT, ENVIRONMENT, FILE, FLAG, load
+from streaming_app.config.load import load
 from streaming_app.config.settings import Settings
 from streaming_app.errors import ConfigError
 
@@ -148,12 +148,6 @@ def test_precedence_is_flags_environment_file_default(
     from_flag = load(file, flag) if key.flag else None
 
     values = [effective_value(one, key.path) for one in (from_default, from_file, from_variable, from_flag) if one]
-    assert (from_default.source_of(key.path), from_file.source_of(key.path), from_variable.source_of(key.path)) == (
-        DEFAULT,
-        FILE,
-        ENVIRONMENT,
-    )
-    assert from_flag is None or from_flag.source_of(key.path) == FLAG
     assert values[0] != values[1] == json.dumps(key.file)
     if key.path != ("dialect",):  # there are only two values
         assert len({*values[1:]}) == len(values) - 1
@@ -170,6 +164,12 @@ def test_a_variable_of_one_key_does_not_change_other_keys_of_its_section(
 
     assert (settings.alerts.interval, settings.alerts.descriptions) == (9, "always")
     assert settings.conf == {"a": "2", "b": "true", "c": "3"}
+    assert show.as_yaml(load(file, {"conf": {"c": "3"}})).splitlines()[:4] == [
+        f"# file: {file}",
+        "# set by flags: conf.c",
+        "# set by environment: alerts.interval, conf.a",
+        "# set by file: alerts.descriptions, conf.b",
+    ]
 
 
 WITH_SECRETS = f"""
@@ -198,7 +198,6 @@ def test_secrets_are_redacted_and_references_are_printed_as_in_the_file(
         assert printed.count("**********") == 5
         assert "${env:SECRET_TOPIC}" in printed
         assert f"${{file:{tmp_path}/secret}}" in printed
-    assert "url: '**********'  # file" in show.as_yaml(loaded)
 
 
 @pytest.mark.parametrize(

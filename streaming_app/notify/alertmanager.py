@@ -41,11 +41,6 @@ class AlertmanagerSettings(AuthSettings):
     watchdog: bool = False
     """Whether an alert named Watchdog fires there while this job evaluates alerts, for a receiver that misses it."""
 
-    @property
-    def has_heartbeats(self) -> bool:
-        """As `watchdog` says."""
-        return self.watchdog
-
     def sink(self) -> AlertmanagerSink:
         """Return a new sink."""
         return AlertmanagerSink(self)
@@ -78,14 +73,10 @@ class AlertmanagerSink(Sink):
             self.beat_seconds: float | None = resend_seconds
         self._skipped_until: dict[str, float] = {}
 
-    def send(self, alert: Problem, event: str) -> None:
-        """Send to every member. Raises SinkError if none accepted it."""
-        self.send_all([alert], event)
-
-    def send_all(self, alerts: Sequence[Problem], event: str) -> None:
-        """Send many alerts, in batches."""
-        for batch in chunks(alerts, self.at_once):
-            self._post([one for alert in batch for one in self._to_api_alerts(alert, event)])
+    def send(self, problems: Sequence[Problem], event: str) -> None:
+        """Send to every member, in batches. Raises SinkError if none accepted one."""
+        for batch in chunks(problems, self.at_once):
+            self._post([one for problem in batch for one in self._to_api_alerts(problem, event)])
 
     def beat(self, cluster: str, reason: str) -> None:
         """Let the alert Watchdog fire for a while longer. Raises SinkError if no member accepted it."""

@@ -27,8 +27,7 @@ from streaming_app.alerts.outbox import (
     SinkStatus,
     SinkTraits,
 )
-from streaming_app.notify.message import AlertGroup
-from streaming_app.notify.sink import Sink, SinkError, TextSink
+from streaming_app.notify.sink import Sink, SinkError
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +39,7 @@ def jittered(backoff: Backoff) -> Backoff:
 
 def traits_of(sink: Sink, grouping: Grouping) -> SinkTraits:
     """Return what the outbox of a sink has to know of it."""
-    return SinkTraits(sink.name, grouping if isinstance(sink, TextSink) else None, sink.at_once, sink.resend_seconds)
+    return SinkTraits(sink.name, grouping if sink.is_read_by_people else None, sink.at_once, sink.resend_seconds)
 
 
 class Sender:
@@ -53,7 +52,7 @@ class Sender:
         on_answer: Callable[[], None] = lambda: None,
         report: Callable[[str], None] = _log.warning,
     ) -> None:
-        """Start a thread for each sink, which is closed with the sender.
+        """Start a thread for each sink.
 
         Those threads call `on_answer` after every attempt, with the lock, and `report` with a line for the operator
         when a sink starts to fail and when it works again.
@@ -128,7 +127,6 @@ class Sender:
                 line = None if self._closed else self._answered(sink.name, notification, failure)
             if line:
                 self._report_line(line)
-        sink.close()
 
     def _take(self, name: str, outbox: Outbox) -> Notification | None:
         """Wait until something is due to a sink, and return it; None when nothing more comes."""
@@ -164,12 +162,8 @@ class Sender:
 
 
 def _attempt(sink: Sink, notification: Notification) -> Failure | None:
-    event, problems = notification.event, tuple(notification.problems)
     try:
-        if isinstance(sink, TextSink) and len(problems) > 1:
-            sink.send_group(AlertGroup(problems, event))
-        else:
-            sink.send_all(problems, event)
+        sink.send(notification.problems, notification.event)
     except SinkError as error:
         return Failure(str(error), error.retry, error.after_seconds)
     except Exception as error:  # noqa: BLE001 - a bug in a sink must not end its thread

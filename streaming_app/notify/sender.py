@@ -58,8 +58,7 @@ class Sender:
         when a sink starts to fail and when it works again.
         """
         self._outboxes, self._on_answer, self._report = outboxes, on_answer, report
-        lock = threading.Lock()
-        self._changed, self._waits = threading.Condition(lock), threading.Condition(lock)
+        self._changed = threading.Condition(threading.Lock())
         self._closed = False
         self._active: set[str] = set()  # the sinks whose thread sends, or is to look what is due
         self._threads = [
@@ -72,9 +71,11 @@ class Sender:
     def changing(self) -> Iterator[None]:
         """Run the block with the lock; what is then due is sent."""
         with self._changed:
-            yield
-            self._active |= self._outboxes.by_sink.keys()
-            self._changed.notify_all()
+            try:
+                yield
+            finally:
+                self._active |= self._outboxes.by_sink.keys()
+                self._changed.notify_all()
 
     def status(self) -> tuple[SinkStatus, ...]:
         """Return the current status of each sink."""
@@ -92,8 +93,7 @@ class Sender:
             for outbox in self._outboxes.by_sink.values():
                 outbox.release()
         with self._changed:
-            while (left := deadline - time.monotonic()) > 0 and self._awaits(deadline):
-                self._waits.wait(left)
+            self._changed.wait_for(lambda: not self._awaits(deadline), timeout)
             return not any(sink.waiting for sink in self._outboxes.status())
 
     def close(self, timeout: float) -> None:
@@ -123,10 +123,17 @@ class Sender:
         outbox = self._outboxes.by_sink[sink.name]
         while notification := self._take(sink.name, outbox):
             failure = _attempt(sink, notification)
-            with self.changing():
-                line = None if self._closed else self._answered(sink.name, notification, failure)
-            if line:
-                self._report_line(line)
+            try:
+                with self.changing():
+                    if self._closed:
+                        break
+                    at = datetime.now(timezone.utc)
+                    line = self._outboxes.answered(sink.name, notification, failure, at, time.monotonic())
+                    self._on_answer()
+                if line:
+                    self._report(line)
+            except Exception as error:  # noqa: BLE001 - the owner's; the next alert must be sent all the same
+                _log_unexpected(sink.name, error)
 
     def _take(self, name: str, outbox: Outbox) -> Notification | None:
         """Wait until something is due to a sink, and return it; None when nothing more comes."""
@@ -137,28 +144,13 @@ class Sender:
                 if notification:
                     self._active.add(name)
                     return notification
-                self._active.discard(name)
-                self._waits.notify_all()
+                if name in self._active:
+                    self._active.remove(name)
+                    self._changed.notify_all()
                 if outbox.is_ending:
                     break
                 self._changed.wait(None if math.isinf(outbox.wakes_at) else max(outbox.wakes_at - now, 0.0))
         return None
-
-    def _answered(self, name: str, notification: Notification, failure: Failure | None) -> str | None:
-        try:
-            at = datetime.now(timezone.utc)
-            line = self._outboxes.answered(name, notification, failure, at, time.monotonic())
-            self._on_answer()
-        except Exception as error:  # noqa: BLE001 - the owner's; the next alert must be sent all the same
-            _log_unexpected(name, error)
-            return None
-        return line
-
-    def _report_line(self, line: str) -> None:
-        try:
-            self._report(line)
-        except OSError as error:  # a terminal that was closed
-            _log_unexpected("report", error)
 
 
 def _attempt(sink: Sink, notification: Notification) -> Failure | None:

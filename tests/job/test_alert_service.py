@@ -22,7 +22,7 @@ from streaming_app.health.history import GroupHistory
 from streaming_app.job import alert_service
 from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
 from streaming_app.job_status import JobStatus
-from streaming_app.notify.mutes import ActiveMutes, MuteStore, new_mute
+from streaming_app.notify.mutes import Mutes, new_mute
 from streaming_app.notify.sink import Sink, SinkError
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.health_tables import EndedProblems, HealthTables
@@ -100,7 +100,7 @@ class Harness:
         groups: Any = self.groups
         self.service = AlertService(
             AlertConfig(engine, 0.05, 30, self.grouping),
-            Sources(groups, lambda: self.job, ActiveMutes(self.path, "default")),
+            Sources(groups, lambda: self.job, Mutes(self.path, "default")),
             AlertsTable(self.path, "default"),
             HealthTables(self.path, "default"),
             EndedProblems(self.path, "default"),
@@ -221,7 +221,7 @@ def test_a_muted_alert_is_stored_and_not_sent_also_by_a_service_that_starts_with
 ) -> None:
     def mute(duration: str) -> None:
         now = datetime.now(timezone.utc)
-        MuteStore(harness.path, "default").add(
+        Mutes(harness.path, "default").add(
             new_mute(pattern="g", duration=duration, reason="deployment", created_by="me", now=now)
         )
 

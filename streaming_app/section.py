@@ -25,7 +25,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from typing_extensions import Self
 
-from streaming_app.regex import Regex
+from streaming_app.regex import Regex, given_regex
 from streaming_app.text import DAY, LONGEST_RETENTION, parse_duration, parse_size, split_address
 
 _WORDED = "worded"  # the type of an error that a section has described
@@ -123,7 +123,7 @@ def _compile(given: Any) -> Regex:  # noqa: ANN401 - any YAML value
         return given
     if not isinstance(given, str):
         raise ValueError(f'must be a regular expression, in quotes, not "{given}"')  # noqa: TRY004 - pydantic's way
-    return Regex(given)
+    return given_regex(given)
 
 
 def _check_regex(text: str) -> str:

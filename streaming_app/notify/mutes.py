@@ -16,7 +16,7 @@ from typing_extensions import Self
 
 from streaming_app.alerts.problem import Problem
 from streaming_app.errors import WarehouseError
-from streaming_app.regex import Regex
+from streaming_app.regex import Regex, given_regex
 from streaming_app.report import Report, ReportOnce
 from streaming_app.section import Pattern
 from streaming_app.tables.location import Location
@@ -73,7 +73,7 @@ def new_mute(*, pattern: str, duration: str, reason: str, created_by: str, now: 
     if len(pattern) > _MAX_REGEX:
         raise ValueError(f"PATTERN must have at most {_MAX_REGEX:,} characters")
     try:
-        regex = Regex(pattern)
+        regex = given_regex(pattern)
     except ValueError as error:
         raise ValueError(f"PATTERN {error}") from None
     if len(reason) > _MAX_REASON:

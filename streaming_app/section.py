@@ -16,12 +16,12 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
-    ModelWrapValidatorHandler,
     PlainSerializer,
     PlainValidator,
     ValidationError,
     model_validator,
 )
+from pydantic.functional_validators import ModelWrapValidatorHandler
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from typing_extensions import Self
 

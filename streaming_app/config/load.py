@@ -122,7 +122,7 @@ def _line(
 
 def _path_of(location: KeyPath) -> KeyPath:
     """Return pydantic's location as a path in the values: without the type of a sink, and that the key is wrong."""
-    path = (*location[:2], *location[3:]) if location[0] == "sinks" else location
+    path = (*location[:2], *location[3:]) if location[:1] == ("sinks",) else location
     return tuple(part for part in path if part != "[key]")
 
 

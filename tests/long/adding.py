@@ -315,8 +315,8 @@ assert sink.sink().name == "trial"
             ),
             Edit(
                 "tests/config/test_load.py",
-                '    Key(("trigger",), 1.0, "2.0", 3.0),\n',
-                '    Key(("trigger",), 1.0, "2.0", 3.0),\n    Key(("trial",), 1.0, "2.0"),\n',
+                '    "trigger": (1.0, 2.0, 3.0),\n',
+                '    "trigger": (1.0, 2.0, 3.0),\n    "trial": (1.0, 2.0),\n',
                 "values of it in",
             ),
         ),

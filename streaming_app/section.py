@@ -26,7 +26,7 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from typing_extensions import Self
 
 from streaming_app.regex import Regex, given_regex
-from streaming_app.text import DAY, LONGEST_RETENTION, parse_duration, parse_size, split_address
+from streaming_app.text import DAY, LONGEST_RETENTION, parse_duration, split_address
 
 _WORDED = "worded"  # the type of an error that a section has described
 _SHOULD = re.compile(r"^\w+ should ")
@@ -126,11 +126,6 @@ def _compile(given: Any) -> Regex:  # noqa: ANN401 - any YAML value
     return given_regex(given)
 
 
-def _check_regex(text: str) -> str:
-    _compile(text)
-    return text
-
-
 def _check_address(text: str) -> str:
     split_address(text)
     return text
@@ -141,17 +136,11 @@ Duration = Annotated[float, BeforeValidator(parse_duration)]
 
 PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
 
-Size = Annotated[int, BeforeValidator(lambda given: parse_size(str(given)))]
-"""In bytes; given as a number of them, or as text such as `64m` or `2g`."""
-
 Days = Annotated[float, BeforeValidator(_parse_days), AfterValidator(_positive)]
 """In days; given as a number of them, or as text such as `12h`, `30d` or `P30D`."""
 
 Pattern = Annotated[Regex, PlainValidator(_compile), PlainSerializer(lambda regex: regex.pattern, return_type=str)]
 """A regular expression of RE2's syntax that a whole text matches, as Prometheus does."""
-
-PatternText = Annotated[str, AfterValidator(_check_regex)]
-"""The same, kept as its text: for settings that are shown or passed on as they were given."""
 
 Address = Annotated[str, AfterValidator(_check_address)]
 """Where to listen: `HOST:PORT` or `[::]:PORT`."""

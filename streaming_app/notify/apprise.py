@@ -23,7 +23,7 @@ from pydantic import PrivateAttr, SecretStr
 from streaming_app.alerts.problem import CRITICAL, FIRING, RESOLVED, WARNING, Problem
 from streaming_app.notify import apprise_program
 from streaming_app.notify import message as texts
-from streaming_app.notify.http_post import SUCCESS, status_error
+from streaming_app.notify.http_post import SET_CA_FILE, SUCCESS, status_error
 from streaming_app.notify.sink import BaseSettings, Sink, SinkError
 from streaming_app.text import shorten
 
@@ -38,20 +38,8 @@ _LEFT_SECONDS = 5  # after its deadline the program has ended itself, if the job
 _KEYS = {
     **dict.fromkeys(("opsgenie", "jira"), "alias"),
     **dict.fromkeys(("splunk", "victorops"), "entity_id"),
-    **dict.fromkeys(
-        (
-            "pagerduty",
-            "pagertree",
-            "squadcast",
-            "signl4",
-            "ilert",
-            "incidentio",
-            "firehydrant",
-            "goalert",
-            "goalerts",
-        ),
-        "dedup",
-    ),
+    **dict.fromkeys(("pagerduty", "pagertree", "squadcast", "signl4", "ilert"), "dedup"),
+    **dict.fromkeys(("incidentio", "firehydrant", "goalert", "goalerts"), "dedup"),
 }
 # Of a notification, for its colour, and for what pagers do: `success` resolves.
 _KINDS = {CRITICAL: "failure", WARNING: "warning"}
@@ -60,11 +48,7 @@ _OTHER, _RESOLVED = "info", "success"
 _STATUS = re.compile(r"error=(\d{3})")
 # What the exceptions in apprise's log say, what that means, and whether it may pass.
 _REASONS = (
-    (
-        "CERTIFICATE_VERIFY_FAILED",
-        "its certificate is rejected: set ca_file to the certificate of its authority",
-        False,
-    ),
+    ("CERTIFICATE_VERIFY_FAILED", f"its certificate is rejected: {SET_CA_FILE}", False),
     ("SSLError", "no TLS connection", True),
     (r"NameResolutionError|Name or service not known|getaddrinfo|name resolution", "unknown host name", True),
     ("Connection refused", "cannot be reached: Connection refused", True),

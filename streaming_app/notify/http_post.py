@@ -11,6 +11,7 @@ import base64
 import re
 import socket
 import ssl
+import string
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from contextlib import closing, contextmanager, suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from typing import ClassVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from pydantic import SecretStr
 from urllib3 import Retry
@@ -35,8 +36,9 @@ _HINTS = {
     **dict.fromkeys((401, 403, 407), "check the credentials"),
     **dict.fromkeys((404, 405, 410), "check the URL"),
 }
+SET_CA_FILE = "set ca_file to the certificate of its authority"
 _CERTIFICATE_HINTS = {  # OpenSSL's message for a rejected certificate, and how to fix it
-    "unable to get local issuer certificate": "set ca_file to the certificate of its authority",
+    "unable to get local issuer certificate": SET_CA_FILE,
     "self-signed certificate": "set ca_file to this certificate to trust it",
 }
 
@@ -142,11 +144,11 @@ def check_url(url: str) -> str:
     """Return the URL if it is a valid HTTP URL. Raises ValueError, without the URL in it: it may be a secret."""
     try:
         parsed = urlsplit(url)
-        is_valid = bool(parsed.hostname) and parsed.port != 0
+        is_valid = bool(parsed.hostname) and parsed.netloc.isascii() and parsed.port != 0
     except ValueError:
         is_valid = False
-    if not is_valid or parsed.scheme not in _PORTS or re.search(r"[^!-~]", url):
-        raise ValueError("must be a URL of the form https://host:port/path, in ASCII")
+    if not is_valid or parsed.scheme not in _PORTS or re.search(r"[\s\x00-\x1f]", url):
+        raise ValueError("must be a URL of the form https://host:port/path")
     if "@" in parsed.netloc:
         raise ValueError("must not contain a user and password: set username and password_file")
     return url
@@ -165,7 +167,7 @@ def post(
     The body of an error response is part of the error only if it `quotes_answer`: some receivers repeat the path of the
     request, which may be a secret.
     """
-    target = urlsplit(url)
+    target = urlsplit(quote(url, safe=string.punctuation))
     origin, path = f"{target.scheme}://{target.netloc}", target.path or "/"
     headers = {"Host": target.netloc, "Content-Type": "application/json", "User-Agent": "streams-groups", **headers}
     ends_at = time.monotonic() + settings.timeout

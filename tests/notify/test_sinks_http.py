@@ -60,12 +60,13 @@ def error_of(sink: Sink) -> SinkError:
 
 def test_a_webhook_gets_all_fields(receiver: HttpReceiver) -> None:
     links = {"runbook_url": "https://wiki/{rule}.html", "page_url": "https://page/{cluster}/{group}?{rule}"}
-    settings = {"url": f"{receiver.url}/{SECRET}", **links, "headers": {"X-Key": "k"}}
+    settings = {"url": f"{receiver.url}/{SECRET}/größe?a=%20|", **links, "headers": {"X-Key": "k"}}
     hook, alert = make_sink(type="webhook", **settings), make_alert(resolved=True)
     hook.send([alert], FIRING)
     hook.send([alert], RESOLVED)
     fired, resolved = receiver.requests
-    assert fired.path == f"/{SECRET}"
+    assert fired.path == f"/{SECRET}/gr%C3%B6%C3%9Fe?a=%20|"
+    assert fired.headers["Host"] == receiver.url.removeprefix("http://")
     assert fired.headers["Content-Type"] == "application/json"
     assert fired.headers["X-Key"] == "k"
     assert fired.json == {

@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
 from streaming_app.section import Pattern, Section
@@ -26,8 +26,8 @@ _Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 def as_list(given: Any) -> Any:  # noqa: ANN401 - any YAML value
-    """Return a list of one text, so that a single one needs no list."""
-    return [given] if isinstance(given, str) else given
+    """Return a list of one text or number, so that a single one needs no list."""
+    return [given] if isinstance(given, str | int) else given
 
 
 class TimesSettings(Section):
@@ -42,18 +42,18 @@ class TimesSettings(Section):
         return self
 
 
-def _texts(parse: Callable[[str], object]) -> Any:  # noqa: ANN401 - a type
-    """Return the type of a list of texts of this form; a single one needs no list, and a number no quotes."""
+def _text(parse: Callable[[str], object]) -> Any:  # noqa: ANN401 - a type
+    """Return the type of a text of this form; a number needs no quotes."""
 
     def check(text: str) -> str:
         parse(text)
         return text
 
-    def to_list(given: Any) -> Any:  # noqa: ANN401 - any YAML value
-        items = given if isinstance(given, list | tuple) else [given]
-        return [str(one) if type(one) is int else one for one in items]
+    return Annotated[str, Field(coerce_numbers_to_str=True), AfterValidator(check)]
 
-    return Annotated[tuple[Annotated[str, AfterValidator(check)], ...], BeforeValidator(to_list)]
+
+def _texts(parse: Callable[[str], object]) -> Any:  # noqa: ANN401 - a type
+    return Annotated[tuple[_text(parse), ...], BeforeValidator(as_list)]  # type: ignore[misc] # mypy takes it for a value
 
 
 class IntervalSettings(Section):
@@ -64,14 +64,8 @@ class IntervalSettings(Section):
     days_of_month: _texts(parse_days_of_month) = ()  # type: ignore[valid-type]
     months: _texts(parse_months) = ()  # type: ignore[valid-type]
     years: _texts(parse_years) = ()  # type: ignore[valid-type]
-    location: str = "UTC"
+    location: _text(parse_location) = "UTC"  # type: ignore[valid-type]
     """A name of the time zone database, such as Europe/Berlin."""
-
-    @field_validator("location")
-    @classmethod
-    def _exists(cls, location: str) -> str:
-        parse_location(location)
-        return location
 
     def interval(self) -> TimeInterval:
         """Return the interval."""

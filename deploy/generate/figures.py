@@ -114,7 +114,7 @@ FIGURES: Mapping[str, Figure] = {
         },
     ),
     "version of Hadoop": Figure(
-        "3.4.1",
+        "3.5.0",
         {
             "deploy/charts/examples/s3.yaml": ("hadoop-aws:@ ",),
             "deploy/README.md": ("hadoop-aws:@`", "hadoop-aws:@\n"),

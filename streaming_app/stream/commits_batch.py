@@ -42,9 +42,9 @@ from streaming_app.stream.truncation import NOT_VOID
 from streaming_app.tables.arrow import arrow_schema, microseconds, to_table
 from streaming_app.tables.checkpoint_offsets import BatchOffsets, commits_checkpoint_location
 from streaming_app.tables.definitions import table
+from streaming_app.tables.driver_limits import NEWEST, fits_driver
 from streaming_app.tables.maintenance import COMMITS_PER_COMPACTION
 from streaming_app.tables.newest_tables import COMMITS, NAMES, RECORDS
-from streaming_app.tables.which_writer import NEWEST, by_delta_rs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -110,7 +110,7 @@ class CommitsBatchWriter:
         written_by = (batch_writers(self._options.cluster, query)[0], batch_id)
         most = self._offsets.most_records(batch_id)
         wanted = wanted_records(batch).selectExpr("*", f"{SIZE} AS size")
-        is_few = most is not None and by_delta_rs(NEWEST, records=most)
+        is_few = most is not None and fits_driver(NEWEST, records=most)
         few = self._read(lambda: read_few(wanted, most or 0)) if is_few else None
         if few is not None and few.is_whole:
             outcome = self._write_few(take_newest(few.table.drop_columns("size")), written_by)
@@ -146,7 +146,7 @@ class CommitsBatchWriter:
             if not found["valid"]:
                 return None
             records = kept.select(*COLUMNS)
-            if by_delta_rs(NEWEST, records=found["records"], size=found["bytes"]):
+            if fits_driver(NEWEST, records=found["records"], size=found["bytes"]):
                 return self._write_few(records.toArrow(), written_by)
             return self._write_many(records, written_by)
         finally:

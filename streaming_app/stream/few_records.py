@@ -34,7 +34,7 @@ from streaming_app.stream.slices import (
     slice_numbers,
 )
 from streaming_app.stream.source import RAW, group_bytes, raw_table
-from streaming_app.tables.which_writer import GROUPS, MOST
+from streaming_app.tables.driver_limits import GROUPS, MOST
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

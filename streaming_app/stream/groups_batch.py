@@ -4,10 +4,8 @@ The order matters. Events and quarantine are written first, marked with the batc
 groups are written last. A crash in between repeats the batch from the checkpoint: nothing is lost, nothing is written
 twice, and rows that were written already skip the records that they contain.
 
-A batch of few records is folded in this process and written by delta-rs, one of many by Spark and its workers. The fold
-is the same code: starting workers and a shuffle takes seconds whatever the size, and most batches of a running cluster
-are small, see `which_writer`. A batch with large records, or one that failed repeatedly, is written slice by slice, see
-`slices`.
+A batch of few records is folded in this process, one of many by Spark's workers, see `driver_limits`: the fold is the
+same code. A batch with large records, or one that failed repeatedly, is written slice by slice, see `slices`.
 """
 
 from __future__ import annotations
@@ -57,9 +55,9 @@ from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.tables.arrow import arrow_schema
 from streaming_app.tables.checkpoint_offsets import BatchOffsets, checkpoint_location
 from streaming_app.tables.definitions import history_tables
+from streaming_app.tables.driver_limits import GROUPS, fits_driver
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.spark_writer import sorted_parts
-from streaming_app.tables.which_writer import GROUPS, by_delta_rs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -185,7 +183,7 @@ class GroupsBatchWriter:
             most = self._offsets.most_records(batch_id)
             # The first batch may be that of a catch-up, in which most groups have few records: Spark reads it once.
             limit = {"read" if self._is_running else "records": most or 0}
-            is_few = most is not None and by_delta_rs(GROUPS, **limit) and self._plans.is_whole
+            is_few = most is not None and fits_driver(GROUPS, **limit) and self._plans.is_whole
             few = self._read(lambda: read_few(records, most or 0)) if is_few else None
         if few is None:
             summary, counts = self._keep_and_write(records, writers, batch_id)
@@ -215,7 +213,7 @@ class GroupsBatchWriter:
             whole = _Batch(writers, WHOLE[0].version(batch_id))
             return Counter(self._write_small(few.table.select(list(RAW)), records, whole, self._keep))
         apart = few.groups_apart(summary)
-        is_divided = by_delta_rs(GROUPS, records=summary.records) or apart
+        is_divided = fits_driver(GROUPS, records=summary.records) or apart
         with self._open_log() if is_divided else nullcontext() as log:
             if log is None:
                 return self._keep_and_write(records, writers, batch_id)[1]
@@ -303,7 +301,7 @@ class GroupsBatchWriter:
         if not few.num_rows:
             return {}
         keys = [key for key in pc.unique(few["group_bytes"]).to_pylist() if key is not None]
-        if not by_delta_rs(GROUPS, groups=len(keys)):
+        if not fits_driver(GROUPS, groups=len(keys)):
             with keep(records) as kept:
                 return self._write_many(kept, few.num_rows, batch)
         return self._write_few(few, [key.decode("utf-8", "replace") for key in keys], batch)

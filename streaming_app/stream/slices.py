@@ -28,8 +28,8 @@ from dataclasses import asdict, dataclass, replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from streaming_app.tables.driver_limits import GROUPS, MOST, fits_driver
 from streaming_app.tables.location import Location
-from streaming_app.tables.which_writer import GROUPS, MOST, by_delta_rs
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -117,13 +117,13 @@ class Summary(NamedTuple):
     @property
     def is_small(self) -> bool:
         """Whether this process folds it, unless it is of very many groups."""
-        return by_delta_rs(GROUPS, records=self.records, size=self.size)
+        return fits_driver(GROUPS, records=self.records, size=self.size)
 
 
 def choose_apart(heavy: Sequence[Mapping[str, int] | Row], summary: Summary) -> list[int]:
     """Return the hashes of these groups, with their `records` and `size`, if what is left without them is little."""
     left = summary.records - sum(row["records"] for row in heavy), summary.size - sum(row["size"] for row in heavy)
-    are_few = left[1] <= SLICE_BYTES and by_delta_rs(GROUPS, records=left[0])
+    are_few = left[1] <= SLICE_BYTES and fits_driver(GROUPS, records=left[0])
     return sorted(row["hash"] for row in heavy) if are_few and len(heavy) <= MOST_APART else []
 
 

@@ -1,4 +1,4 @@
-"""The rows of groups: found by their ids, and replaced by delta-rs or by Spark, see `which_writer`.
+"""The rows of groups: found by their ids, and replaced.
 
 Theory of operation
 -------------------
@@ -29,11 +29,11 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from streaming_app.tables.data_files import CLUSTER, encode_file, write_file
 from streaming_app.tables.definitions import table
+from streaming_app.tables.driver_limits import GROUPS, fits_driver
 from streaming_app.tables.group_files import GroupFile, Span, file_rows, group_files, spans_of
 from streaming_app.tables.object_store import REQUESTS, read_file
 from streaming_app.tables.reader import quote
 from streaming_app.tables.rust_table import Batch, Commit, RustTable
-from streaming_app.tables.which_writer import GROUPS, by_delta_rs
 
 if TYPE_CHECKING:
     from streaming_app.tables.spark_writer import SparkWriter
@@ -92,7 +92,7 @@ class GroupRows:
             spans = _touched(spans_of(files), group_ids)
             touched = [file for span in spans for file in span.files]
             size, count = sum(file.size for file in touched), sum(file.rows for file in touched)
-            left.append(not by_delta_rs(GROUPS, rewritten=size, rewritten_rows=count))
+            left.append(not fits_driver(GROUPS, rewritten=size, rewritten_rows=count))
             if not left[-1]:
                 changes = list(_changes(spans, _conform(rows, _schema(groups)).sort_by("group_id"), group_ids))
                 written = _rewrite(_Files(groups, own, kept), changes, file_rows(files))

@@ -1,12 +1,11 @@
-"""Writes one Delta table by delta-rs, in a small part of the time that Spark takes to plan a write.
+"""Writes one Delta table.
 
 Theory of operation
 -------------------
 A write begins with the table as it is now, see `kept_table`: in the place of one that was deleted meanwhile, a commit
 would leave the remains of a log. It is one commit, which is there as a whole or not at all: in a store by a conditional
-put. Where another process has changed the same rows meanwhile, Delta rejects the commit,
-and the write is done again with what is there now. In this process there is one writer of a table at a time, of Spark
-or of delta-rs, see `writing`.
+put. Where another process has changed the same rows meanwhile, Delta rejects the commit, and the write is done again
+with what is there now. In this process there is one writer of a table at a time: both streams write some of them.
 
 Each commit leaves files that readers of older versions need, until the table's retention has passed. The log says which
 files were replaced, and when (its tombstones), but a checkpoint leaves out those that are older than the retention. So
@@ -20,13 +19,11 @@ Of a job that has a `Fence` each commit carries its term, and none is made once 
 
 from __future__ import annotations
 
-import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple, TypedDict
 
@@ -63,18 +60,6 @@ _COMMITS_PER_CHECKPOINT = 50
 _LISTED = "streams-groups-listed-files"  # the application whose transaction is the hour of the last listing
 _HOUR_SECONDS = 3600
 _UNNAMED_HOURS = 24  # so old is a file that no version names before it is removed
-_MIN_AGE_SECONDS = 60  # of a checksum that is removed: the file of a newer one may just be written
-
-
-@contextmanager
-def writing(table: Location) -> Iterator[None]:
-    """Run the block while nobody else in this process writes the table.
-
-    Both streams write some tables, by Spark or by delta-rs. Each waits for the other anyway where the store lets a
-    commit fail that another one has overtaken; Spark's commits to S3 exclude each other only within the same JVM.
-    """
-    with _LOCKS[str(table)]:
-        yield
 
 
 class Batch(NamedTuple):
@@ -184,7 +169,7 @@ class RustTable:
         It is not called for a batch that is noted as written.
         """
         self._commits += 1
-        with self._errors(), writing(self.location):
+        with self._errors(), _LOCKS[str(self.location)]:
             version = self._attempt(write, batch)
             if version % _COMMITS_PER_CHECKPOINT == 0:
                 with suppress(DeltaError, OSError):  # `maintain` reports it; the rows are written
@@ -199,7 +184,7 @@ class RustTable:
         if not self._is_due():
             return
         self._maintained_at, self._commits = self._clock(), 0
-        with self._errors(), writing(self.location):
+        with self._errors(), _LOCKS[str(self.location)]:
             if expired:
                 self._attempt(lambda target, commit: target.delete(self._own(expired), **commit))
             filters = [("cluster", "=", self.cluster)]
@@ -210,18 +195,16 @@ class RustTable:
 
     def clean_up_log(self) -> None:
         """Remove the log entries of versions that are older than the table's log retention."""
-        with self._errors(), writing(self.location):
+        with self._errors(), _LOCKS[str(self.location)]:
             self._clean_up_log()
 
     def _clean_up_log(self) -> None:
         with table_to_write(self.location) as kept:
             kept.table.cleanup_metadata()
-        if self.location.is_local:
-            remove_orphan_checksums((self.location / "_delta_log").path)
 
     def vacuum(self) -> None:
         """Remove the data files that no version within the table's retention needs."""
-        with self._errors(), writing(self.location):
+        with self._errors(), _LOCKS[str(self.location)]:
             self._checkpoint()
             self._remove_unnamed_files()
 
@@ -287,20 +270,3 @@ class RustTable:
 def older_than(column: str, days: float) -> str:
     """Return the condition that the time in a column is more than `days` ago."""
     return f"{column} < {time_literal(datetime.now(timezone.utc) - timedelta(days=days))}"
-
-
-def remove_orphan_checksums(log: Path) -> None:
-    """Remove the checksums that Hadoop left in the log of a table in a local directory, of files that are gone.
-
-    Its local file system writes a file `.NAME.crc` for each file, and deletes both. delta-rs, which deletes the log of
-    old versions, leaves the checksum files of commits by Spark: they would pile up. Raises OSError.
-    """
-    with os.scandir(log) as entries:
-        files = {entry.name: entry for entry in entries}
-    newest = time.time() - _MIN_AGE_SECONDS
-    for name, entry in files.items():
-        if not (name.startswith(".") and name.endswith(".crc")) or name[1 : -len(".crc")] in files:
-            continue
-        with suppress(FileNotFoundError):  # Hadoop has just removed it
-            if entry.stat().st_mtime < newest:
-                Path(entry).unlink()

@@ -16,11 +16,11 @@ from streaming_app.stream import commits_batch
 from streaming_app.stream.batch_outcome import CommitsOutcome
 from streaming_app.stream.commits_batch import CommitsBatchWriter
 from streaming_app.stream.outcome import FoldOptions
+from streaming_app.tables.driver_limits import NEWEST
 from streaming_app.tables.newest_tables import NAMES, NewestTables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_writer import SparkWriter
-from streaming_app.tables.which_writer import NEWEST
-from tests.support.frames import Pair, batch, limit_delta_rs, write_offset_log
+from tests.support.frames import Pair, batch, limit_driver, write_offset_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,7 +100,7 @@ def _whole(
     write_offset_log(path / "_checkpoints" / "default~offsets", [*cuts, len(list(history()))])
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(commits_batch, "find_newest", lambda _: pytest.fail("the batches are small"))
-        limit_delta_rs(patched, records=0)  # of the streams groups, whose records take much more
+        limit_driver(patched, records=0)  # of the streams groups, whose records take much more
         write(spark, path, cuts)
     return path
 
@@ -139,7 +139,7 @@ def test_the_newest_record_of_each_key_is_in_the_tables(expected: dict[str, list
 def test_batches_that_workers_of_spark_decode_after_a_reset_give_the_same_tables(
     spark: SparkSession, expected: dict[str, list[dict[str, Any]]], written: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limit_delta_rs(monkeypatch, NEWEST, records=0)
+    limit_driver(monkeypatch, NEWEST, records=0)
     NewestTables(SparkWriter(spark, str(written), "default"), "default", 30).delete()
     cuts = [9, 10, 18]  # events and quarantine are there already
     outcomes = write(spark, written, cuts, start=100)

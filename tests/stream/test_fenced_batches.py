@@ -22,13 +22,13 @@ from streaming_app.stream.commits_batch import CommitsBatchWriter
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.tables import rust_table
+from streaming_app.tables.driver_limits import GROUPS, NEWEST
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.newest_tables import NewestTables
 from streaming_app.tables.spark_writer import SparkWriter
-from streaming_app.tables.which_writer import GROUPS, NEWEST
 from tests.stream import test_commits_batch, test_groups_batch
 from tests.support.fencing import CLUSTER, NEW, OLD, assert_fenced, claim, claimed
-from tests.support.frames import batch, limit_delta_rs
+from tests.support.frames import batch, limit_driver
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -97,7 +97,7 @@ def test_wherever_a_batch_is_paused_it_commits_nothing_after_that_of_a_newer_job
     kind: str,
     records: int,
 ) -> None:
-    limit_delta_rs(monkeypatch, kind, records=records)
+    limit_driver(monkeypatch, kind, records=records)
     frame = records_of(spark, module)
 
     def attempt(name: str, pause_at: int) -> tuple[int, bool, Any]:

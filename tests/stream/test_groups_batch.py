@@ -25,7 +25,7 @@ from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_writer import SparkWriter, sorted_parts
 from tests.support.encoded import metadata_record
-from tests.support.frames import batch, limit_delta_rs, write_offset_log
+from tests.support.frames import batch, limit_driver, write_offset_log
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -93,7 +93,7 @@ def few(
 def test_many_records_give_the_same_tables_as_few_and_ask_for_no_topics(
     spark: SparkSession, few: Path, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limit_delta_rs(monkeypatch, records=0)
+    limit_driver(monkeypatch, records=0)
     monkeypatch.setattr(groups_batch, "_SORTED_RECORDS", 5)
     monkeypatch.setattr(spark_writer, "_SORTED_GROUPS", 2)
     write_history(spark, empty_warehouse, [8, 25], topics=lambda names: pytest.fail(str(names)))  # no group is NotReady
@@ -110,7 +110,7 @@ def test_a_batch_whose_reading_an_election_crosses_is_read_again_before_anything
     spark: SparkSession, few: Path, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch, records: int
 ) -> None:
     path = empty_warehouse
-    limit_delta_rs(monkeypatch, records=records)
+    limit_driver(monkeypatch, records=records)
     write_offset_log(path / "_checkpoints" / "default", [100])
 
     class Crossed(NoPositions):
@@ -175,7 +175,7 @@ def test_where_spark_writes_a_batch_that_was_read_as_a_small_one_no_reading_goes
     write_offset_log(path / "_checkpoints" / "default", [2, offsets])
     write = batch_writer(spark, path, positions=positions, open_log=lambda: nullcontext(Log()))
     write(batch(spark, ROWS[:2]), 0)
-    limit_delta_rs(monkeypatch, **limits)
+    limit_driver(monkeypatch, **limits)
     monkeypatch.setattr(slices, "APART_RECORDS", 5)
     monkeypatch.setattr(few_records, "APART_RECORDS", 5)
     write(positions.watch(batch(spark, ROWS[2:offsets])), 1)
@@ -202,7 +202,7 @@ def test_a_batch_that_is_kept_takes_no_memory_of_the_heap_which_is_freed_after_i
     write_offset_log(empty_warehouse / "_checkpoints" / "default", [8, 40])
     write(batch(spark, ROWS[:8]), 0)
     assert not freed
-    limit_delta_rs(monkeypatch, records=0)
+    limit_driver(monkeypatch, records=0)
     write(batch(spark, ROWS[8:]), 1)
     assert len(freed) == 1
     assert kept, "the records and what they amount to"
@@ -238,7 +238,7 @@ def test_a_batch_whose_keys_name_no_group_is_set_aside_and_the_job_goes_on(
 def test_a_batch_of_other_groups_only_changes_nothing(
     spark: SparkSession, few: Path, monkeypatch: pytest.MonkeyPatch, few_records: int
 ) -> None:
-    limit_delta_rs(monkeypatch, records=few_records)
+    limit_driver(monkeypatch, records=few_records)
     before = content(few)
     classic = encode(2, {"group": "classic"}, {"protocol_type": "consumer", "generation": 1})
     gone = encode(17, {"group_id": "never seen"}, None)
@@ -281,7 +281,7 @@ def test_spark_sql_sees_every_table_and_view_as_the_shell_does(spark: SparkSessi
 def test_groups_that_are_not_ready_get_their_reason_on_both_paths(
     spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch, few_records: int
 ) -> None:
-    limit_delta_rs(monkeypatch, records=few_records)
+    limit_driver(monkeypatch, records=few_records)
     write = batch_writer(spark, empty_warehouse, topics=lambda _names: {"other": 1})
     rows = [
         (offset, START, key, value)
@@ -319,7 +319,7 @@ def test_a_batch_that_is_killed_and_repeated_by_spark_writes_the_reason_once(
         patched.setattr(GroupRows, "replace", Mock(side_effect=ConnectionError))
         with pytest.raises(ConnectionError):
             write(lambda _: {"other": 1})
-    limit_delta_rs(monkeypatch, records=0)
+    limit_driver(monkeypatch, records=0)
     write(lambda _: {"another": 1})
     (event,) = WarehouseReader(empty_warehouse).rows("SELECT new FROM group_events WHERE kind = 'not_ready_reason'")
     assert event == {"new": "MISSING_SOURCE_TOPICS: Source topics in are missing."}

@@ -22,7 +22,7 @@ from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_writer import SparkWriter
 from tests.support.encoded import metadata_record
-from tests.support.frames import Pair, assert_leaves_no_session, batch, expect_few_records, limit_delta_rs
+from tests.support.frames import Pair, assert_leaves_no_session, batch, expect_few_records, limit_driver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -158,7 +158,7 @@ def test_large_records_of_a_small_batch_are_read_once_more_each_from_where_it_is
 def test_a_batch_of_few_records_is_divided_as_one_that_spark_keeps(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limit_delta_rs(monkeypatch, records=12)
+    limit_driver(monkeypatch, records=12)
     monkeypatch.setattr(kept_records, "_CONDITIONS", 2)
     for module in (few_records, kept_records):
         monkeypatch.setattr(module, "APART_RECORDS", 9)
@@ -236,6 +236,6 @@ def test_batches_that_spark_writes_leave_no_session_in_the_jvm(
     spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark clones a session for what is persisted; before 4.0.2 it never forgot the clone (SPARK-54753)."""
-    limit_delta_rs(monkeypatch, records=0)
+    limit_driver(monkeypatch, records=0)
     write_all(spark, empty_warehouse)
     assert_leaves_no_session(spark, lambda: write_all(spark, empty_warehouse))

@@ -18,7 +18,7 @@ from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.tables.spark_writer import SparkWriter
 from tests.support.encoded import metadata_record
-from tests.support.frames import batch, limit_delta_rs
+from tests.support.frames import batch, limit_driver
 from tests.support.odd_group_ids import ODD
 
 pytestmark = pytest.mark.slow
@@ -68,7 +68,7 @@ def warehouse(
     offset = 0
     with pytest.MonkeyPatch.context() as patched:
         if request.param == "many":
-            limit_delta_rs(patched, records=0)
+            limit_driver(patched, records=0)
         for number, pairs in enumerate(batches):
             rows = [(offset + n, START + timedelta(seconds=number), *pair) for n, pair in enumerate(pairs)]
             write(batch(session, rows), number)

@@ -22,7 +22,7 @@ from streaming_app.tables.checkpoint_offsets import checkpoint_location, commits
 from streaming_app.tables.newest_tables import NewestTables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_writer import SparkWriter
-from tests.support.frames import batch, limit_delta_rs, write_offset_log
+from tests.support.frames import batch, limit_driver, write_offset_log
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,7 +62,7 @@ def test_nothing_of_a_batch_is_written_if_the_topic_is_another_one_by_then(
         for place in (checkpoint_location, commits_checkpoint_location):
             write_offset_log(place(empty_warehouse, "default").path, [2])
     else:
-        limit_delta_rs(monkeypatch, records=0)
+        limit_driver(monkeypatch, records=0)
     write = stream(SparkWriter(spark, str(empty_warehouse), "default"))
     with pytest.raises(OtherTopicError):
         write(batch(spark, RECORDS), 0)

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streaming_app.tables.which_writer import GROUPS, MOST
+from streaming_app.tables.driver_limits import GROUPS, MOST
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def expect_few_records(warehouse: Path, batches: int = 100) -> None:
     )
 
 
-def limit_delta_rs(monkeypatch: pytest.MonkeyPatch, kind: str = GROUPS, **most: int) -> None:
+def limit_driver(monkeypatch: pytest.MonkeyPatch, kind: str = GROUPS, **most: int) -> None:
     """Let delta-rs write less than usual, and Spark the rest; with `records=0` Spark writes all."""
     monkeypatch.setitem(MOST, kind, MOST[kind]._replace(**most))
 

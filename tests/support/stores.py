@@ -22,12 +22,12 @@ from tests.support.services import accepts_connections
 from tests.support.waiting import wait_until
 
 _START_SECONDS = 60.0
-_MINI_CLUSTER = "org.apache.hadoop:hadoop-client-minicluster:3.4.1"
-_S3A = "org.apache.hadoop:hadoop-aws:3.4.1"
+_MINI_CLUSTER = "org.apache.hadoop:hadoop-client-minicluster:3.5.0"
+_S3A = "org.apache.hadoop:hadoop-aws:3.5.0"
 # The modules that hadoop-aws uses, instead of the SDK's bundle of 600 MB. Their version is newer than that of
 # hadoop-aws, in which the transfer manager is not a separate module.
 _SDK = tuple(
-    f"software.amazon.awssdk:{name}:2.25.53"
+    f"software.amazon.awssdk:{name}:2.35.4"
     for name in ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
 )
 _IN_SPARK = ("io.netty:*", "commons-logging:*", "commons-codec:*")

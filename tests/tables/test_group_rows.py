@@ -20,7 +20,7 @@ from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import Batch, RustTable
 from streaming_app.tables.spark_writer import SparkWriter
-from tests.support.frames import limit_delta_rs
+from tests.support.frames import limit_driver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,7 +79,7 @@ def numbered(numbers: Iterable[int] = NUMBERS, state: str = "Empty") -> dict[str
 
 
 def leave_to_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    limit_delta_rs(monkeypatch, rewritten=0)
+    limit_driver(monkeypatch, rewritten=0)
 
 
 def test_groups_are_replaced_in_one_commit_and_only_their_files_change(few: GroupRows, empty_warehouse: Path) -> None:

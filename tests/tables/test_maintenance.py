@@ -11,7 +11,6 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from deltalake import DeltaTable
 
 from offsets_decoder import encode
 from streaming_app.stream.groups_batch import GroupsBatchWriter
@@ -154,7 +153,7 @@ def test_expired_events_are_kept_if_their_state_still_held(
     )
 
 
-def test_the_log_of_old_versions_and_its_checksums_are_removed_and_the_table_stays_usable(
+def test_the_log_of_old_versions_is_removed_and_the_table_stays_usable(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration"):
@@ -170,10 +169,6 @@ def test_the_log_of_old_versions_and_its_checksums_are_removed_and_the_table_sta
         key, value = encode(17, {"group_id": "g"}, {"epoch": 2 + number})
         write_batch(batch(spark, [(number, datetime.now(timezone.utc), key, value)]), number)
 
-    def orphans() -> set[str]:
-        names = {file.name for file in log.iterdir()}
-        return {name for name in names if name.endswith(".crc") and name[1:-4] not in names and name[0] == "."}
-
     for number in range(8):
         write(number)
         if number < 3:
@@ -185,17 +180,6 @@ def test_the_log_of_old_versions_and_its_checksums_are_removed_and_the_table_sta
     write(8)
     assert WarehouseReader(tmp_path).rows("SELECT group_epoch FROM groups") == [{"group_epoch": 10}]
     assert spark.read.format("delta").load(f"{tmp_path}/groups").count() == 1
-
-    for number in range(3):
-        spark.sql(f"ALTER TABLE delta.`{log.parent}` SET TBLPROPERTIES ('number' = '{number}')")
-    set_back(log.iterdir())
-    stored = DeltaTable(log.parent)
-    stored.create_checkpoint()
-    stored.cleanup_metadata()
-    assert orphans(), "checksums of what delta-rs removed"
-    writer.clean_up_log("groups")
-    assert orphans() == set()
-    assert [file.name for file in log.glob(".*.crc")] != [], "those of files that are there stay"
 
 
 def test_a_task_that_fails_neither_fails_the_batch_nor_keeps_other_tables_from_theirs(

@@ -18,7 +18,7 @@ from streaming_app.tables.definitions import history_tables
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.spark_writer import SparkWriter
-from tests.support.frames import Pair, batch, expect_few_records, limit_delta_rs
+from tests.support.frames import Pair, batch, expect_few_records, limit_driver
 from tests.support.offsets_topic import UNDECODABLE
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def test_each_row_of_a_history_arrives_once_also_after_compaction_retention_and_
             written[one.name] |= stored(empty_warehouse, one.name)
         if number != 1:  # at the last time, the reader was away while all of this happened
             stream(spark, empty_warehouse, seen)
-            limit_delta_rs(monkeypatch, records=0)  # Spark writes what follows
+            limit_driver(monkeypatch, records=0)  # Spark writes what follows
             continue
         for one in history_tables():
             writer.compact(one.name)

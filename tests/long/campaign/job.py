@@ -11,7 +11,7 @@ from tests.support.job_runner import STREAMS_GROUPS
 from tests.support.processes import process_tree, send_signal, spark_jvms, spark_workers
 
 _NO_SMALL_BATCHES = (
-    "from streaming_app.tables.which_writer import GROUPS, MOST; MOST[GROUPS] = MOST[GROUPS]._replace(records=0); "
+    "from streaming_app.tables.driver_limits import GROUPS, MOST; MOST[GROUPS] = MOST[GROUPS]._replace(records=0); "
 )
 _EXIT_SECONDS = 600.0
 

@@ -105,7 +105,7 @@ def test_no_batch_begins_once_the_job_ends_and_a_users_choice_of_how_checkpoints
     spark: SparkSession, tmp_path: Path
 ) -> None:
     spark, setting = spark.newSession(), "spark.sql.streaming.checkpointFileManagerClass"
-    chosen = "org.apache.spark.sql.execution.streaming.FileContextBasedCheckpointFileManager"
+    chosen = "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
     spark.conf.set(setting, chosen)
     stop, numbers = Event(), list[int]()
 

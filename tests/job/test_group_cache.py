@@ -13,8 +13,9 @@ import pytest
 from streaming_app.errors import WarehouseError
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.stream.outputs import EVENTS, RETRACTED
+from streaming_app.tables.arrow import arrow_type
 from tests.support.rows import member_row, task_row
-from tests.support.warehouses import append, arrow_schema, arrow_type, make_warehouse, replace_rows
+from tests.support.warehouses import append, arrow_schema, make_warehouse, replace_rows
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 WINDOW = timedelta(hours=1)

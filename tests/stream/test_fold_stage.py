@@ -17,10 +17,11 @@ from streaming_app.stream import fold_stage
 from streaming_app.stream.fold_stage import fold_stream, sort_for_fold, stored_as_records
 from streaming_app.stream.outcome import FoldOptions, GroupOutcome
 from streaming_app.stream.outputs import APPENDED, COUNTS, EVENTS, FOLDED_DDL, QUARANTINE, take_rows
+from streaming_app.tables.arrow import arrow_type
 from streaming_app.tables.definitions import table
 from tests.support.encoded import metadata_record
 from tests.support.event_chain import gaps
-from tests.support.warehouses import arrow_schema, arrow_type
+from tests.support.warehouses import arrow_schema
 
 START = datetime(2026, 11, 1, tzinfo=timezone.utc)
 FOLDED = pa.schema(

@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 
-from streaming_app.alerts.evaluate import evaluate
 from streaming_app.alerts.problem import Finding, ProblemKey
-from streaming_app.alerts.rule import EvaluationContext
-from streaming_app.alerts.survey import LostDescription, survey_cluster
-from streaming_app.config.alerts import AlertSettings
+from streaming_app.alerts.survey import LostDescription
 from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.health.history import GroupHistory
+from tests.alerts.evaluation import findings_of
+from tests.alerts.examples import make_alert
 from tests.support.healthy_group import healthy_group
 
 NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
@@ -28,12 +26,8 @@ def ago(**duration: float) -> datetime:
     return NOW - timedelta(**duration)
 
 
-def evaluate_groups(
-    *groups: GroupSnapshot, now: datetime = NOW, histories: Mapping[str, GroupHistory] | None = None, **context: Any
-) -> dict[ProblemKey, Finding]:
-    survey = survey_cluster(groups)
-    full = EvaluationContext(now, histories or {}, survey, **{"descriptions_since": LONG_AGO, **context})
-    return evaluate(groups, None, full, AlertSettings().rule_settings_of())
+def evaluate_groups(*groups: GroupSnapshot, **facts: Any) -> Mapping[ProblemKey, Finding]:
+    return findings_of(groups, NOW, **{"descriptions_since": LONG_AGO, **facts})
 
 
 def undescribed(name: str = "old", **fields: Any) -> GroupSnapshot:
@@ -111,8 +105,8 @@ def test_a_description_that_the_plugin_did_not_return_when_it_was_asked_twice_is
         ProblemKey(FAILED, "s1"): ago(minutes=70),
         ProblemKey(FAILED, "s3"): ago(minutes=90),
     }
-    is_open = {ProblemKey(FAILED, "s1")}
-    assert set(evaluate_groups(*STORED, lost_descriptions=[lost(1, 5, "ERROR")], open_problems=is_open)) == is_open
+    is_open = {ProblemKey(FAILED, "s1"): make_alert()}
+    assert evaluate_groups(*STORED, lost_descriptions=[lost(1, 5, "ERROR")], open=is_open).keys() == is_open.keys()
     asked = {"topology_epoch": 3, "asked": ago(minutes=70).isoformat()}
     assert found[ProblemKey(FAILED, "s1")].evidence == {"status": "NOT_STORED", **asked}
     assert "plugin does not have the topology description of epoch 3" in found[ProblemKey(FAILED, "s1")].summary

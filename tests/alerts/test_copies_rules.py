@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 
-from streaming_app.alerts.evaluate import evaluate
 from streaming_app.alerts.problem import Finding, ProblemKey
-from streaming_app.alerts.rule import EvaluationContext
-from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.copies_status import GroupCopies, next_status
 from streaming_app.groups.task_copies import TaskCopy
+from tests.alerts.evaluation import findings_of
 
 START = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
 RULE = "StreamsGroupStandbyBehind"
@@ -43,9 +41,7 @@ def follow(*descriptions: Iterable[TaskCopy], standby_replicas: int | None = 1) 
 
 
 def find(status: GroupCopies) -> Finding | None:
-    context = EvaluationContext(at(60), copies=(status,))
-    every = evaluate([], None, context, AlertSettings().rule_settings_of())
-    found = every.get(ProblemKey(RULE, "g"))
+    found = findings_of([], at(60), copies=(status,)).get(ProblemKey(RULE, "g"))
     if found:
         assert json.loads(json.dumps(found.evidence)) == found.evidence
         assert "\n" not in found.summary
@@ -87,7 +83,7 @@ def test_standbys_that_are_behind_are_named_with_their_hosts() -> None:
     found = find(status)
     assert found
     assert found.summary == (
-        "g: 5 standbys not caught up since 2026-11-22 09:00:00 UTC: 0_0 at host-b, process b; "
+        "g: 5 standbys not caught up since 2026-11-22 09:00:00Z: 0_0 at host-b, process b; "
         "0_1 at host-b, process b; 0_2 at host-b, process b; and 2 more"
     )
     assert [one["task"] for one in found.evidence["standbys"]] == ["0_0", "0_1", "0_2", "0_3", "0_4"]

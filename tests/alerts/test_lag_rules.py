@@ -10,14 +10,12 @@ from typing import Any
 
 import pytest
 
-from streaming_app.alerts.evaluate import evaluate
 from streaming_app.alerts.problem import Finding, ProblemKey
-from streaming_app.alerts.rule import EvaluationContext
-from streaming_app.config.alerts import AlertSettings
 from streaming_app.health.history import GroupHistory, StateChange
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.work import GroupWork, observe_work
 from tests.alerts.engine_rig import Rig, group
+from tests.alerts.evaluation import findings_of
 from tests.support.lag_harness import GROUP, row
 
 START = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
@@ -39,25 +37,15 @@ def owned(status: str, minutes: float | None = None, **fields: Any) -> LagRow:
     return row(**{**OWNED, "status": status, "status_since": since, "lag": 5_432, "lag_seconds": 1_200.0, **fields})
 
 
-def follow(
-    *passes: Iterable[LagRow],
-    before: Mapping[str, GroupWork] | None = None,
-) -> dict[str, GroupWork]:
-    """Return what is known after passes a minute apart, the last of them an hour after the start."""
-    known = dict(before or {})
-    first = 61 - len(passes)
-    for minute, rows in enumerate(passes, first):
-        known = observe_work(rows, {}, known, seconds(minute))
-    return known
+def after(rows: Iterable[LagRow]) -> dict[str, GroupWork]:
+    """Return what is known after a pass an hour after the start."""
+    return observe_work(rows, {}, {}, seconds(60))
 
 
-def find(
-    lag: Mapping[str, GroupWork] | None, rule: str, group_id: str = GROUP, minute: float = 60, **context: Any
-) -> Finding | None:
-    settings = AlertSettings.model_validate(context.pop("settings", {})).rule_settings_of()
-    found = evaluate([], None, EvaluationContext(at(minute), work=lag, **context), settings)
-    assert {key.group_id for key in found} <= {group_id}
-    one = found.get(ProblemKey(rule, group_id))
+def find(lag: Mapping[str, GroupWork], **observed: Any) -> Finding | None:
+    found = findings_of([], at(60), work=lag, **observed)
+    assert {key.group_id for key in found} <= {GROUP}
+    one = found.get(ProblemKey(REWOUND, GROUP))
     if one:
         assert json.loads(json.dumps(one.evidence)) == one.evidence
         assert "\n" not in one.summary
@@ -89,11 +77,11 @@ def test_offsets_that_go_back_are_found_unless_somebody_reset_them(
     history = GroupHistory(
         [StateChange(at(minute), int(minute), old, state) for (old, _), (state, minute) in pairwise(states)]
     )
-    known = follow([owned("REWOUND", 57, rewound_from=1_000, committed_offset=90)])
-    one = find(known, REWOUND, histories={GROUP: history})
+    known = after([owned("REWOUND", 57, rewound_from=1_000, committed_offset=90)])
+    one = find(known, histories={GROUP: history})
     assert (one is not None) == found
     assert one is None or one.summary == (
-        "payments went back in 1 partition while it had members, at 2026-11-22 09:57:00 UTC: orders-0 from 1000"
+        "payments went back in 1 partition while it had members, at 2026-11-22 09:57:00Z: orders-0 from 1000"
     )
 
 
@@ -104,7 +92,7 @@ def rewound(**fields: Any) -> LagRow:
 def open_after(lag: Mapping[str, GroupWork]) -> set[str]:
     """Return the rules of the alerts that are left after a pass with this lag, where an offset had gone back."""
     rig = Rig()
-    rig.cycle(0, group(), work=follow([rewound()]))
+    rig.cycle(0, group(), work=after([rewound()]))
     assert rig.open_rules() == {REWOUND}
     rig.cycle(60, group(), work=lag)
     return rig.open_rules()
@@ -119,4 +107,4 @@ def open_after(lag: Mapping[str, GroupWork]) -> set[str]:
     ],
 )
 def test_an_alert_about_offsets_that_went_back_stays_while_nothing_is_known(rows: list[LagRow], *, stays: bool) -> None:
-    assert open_after(follow(rows)) == ({REWOUND} if stays else set())
+    assert open_after(after(rows)) == ({REWOUND} if stays else set())

@@ -347,7 +347,7 @@ def _nothing(*_: object) -> None:
 class Condition(NamedTuple):
     """When a rule about groups holds: by the records of a group, by what else is observed of it, or by either."""
 
-    by_records: Callable[[GroupSnapshot, Facts], Finding | None] = _nothing
+    by_records: Callable[[GroupSnapshot, Facts], Finding | None] | None = None
     about: Callable[[GroupSnapshot], object] = _nothing
     """What of the records it is about: where that is absent, or zero, it does not hold by them, at any time."""
     statuses: frozenset[str] | None = None
@@ -360,12 +360,13 @@ class Condition(NamedTuple):
 
     def is_about(self, group: GroupSnapshot) -> bool:
         """Tell whether it may hold by the records of a group."""
-        is_of_status = self.statuses is None or group.description_status in self.statuses
-        return bool(is_of_status and self.about(group)) and group.group_type == "streams" and group.state != DEAD
+        if self.statuses is not None and group.description_status not in self.statuses:
+            return False
+        return bool(self.about(group)) and group.group_type == "streams" and group.state != DEAD
 
     def truth(self, group_id: str, group: GroupSnapshot | None, facts: Facts) -> Truth:
         """Return whether it holds for a group, whose records may be gone."""
-        found = self.by_records(group, facts) if group and self.is_about(group) else None
+        found = self.by_records(group, facts) if self.by_records and group and self.is_about(group) else None
         return found or self.by_others(group_id, facts)
 
 

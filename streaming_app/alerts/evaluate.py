@@ -21,7 +21,7 @@ from streaming_app.alerts.conditions import CONDITIONS, SET_ASIDE, UNKNOWN, Cond
 from streaming_app.alerts.job_conditions import JOB_CONDITIONS
 from streaming_app.alerts.problem import Finding, ProblemKey
 from streaming_app.alerts.rule import Facts, RuleSettingsLookup
-from streaming_app.alerts.survey import NO_SURVEY, ClusterSurvey, survey_cluster
+from streaming_app.alerts.survey import NO_SURVEY, ClusterSurvey, survey_cluster, told_by
 from streaming_app.groups.newcomers import ranks
 from streaming_app.groups.snapshot import GroupSnapshot, changed
 
@@ -34,7 +34,7 @@ class Watched:
 
     def __init__(self) -> None:
         self._groups: Mapping[str, GroupSnapshot] = {}
-        self._concerned: dict[str, dict[str, None]] = {name: {} for name in CONDITIONS}
+        self._concerned: dict[str, dict[str, None]] = {name: {} for name, one in CONDITIONS.items() if one.by_records}
         self.survey: ClusterSurvey = NO_SURVEY
 
     def update(self, groups: Mapping[str, GroupSnapshot]) -> None:
@@ -42,20 +42,20 @@ class Watched:
         is_same = True
         for group_id in changed(self._groups, groups):
             old, new = self._groups.get(group_id), groups.get(group_id)
-            is_same = is_same and survey_cluster(filter(None, [old])) == survey_cluster(filter(None, [new]))
-            for name, condition in CONDITIONS.items():
-                if new and condition.is_about(new):
-                    self._concerned[name][group_id] = None
+            is_same = is_same and old is not None and new is not None and told_by(old) == told_by(new)
+            for name, concerned in self._concerned.items():
+                if new and CONDITIONS[name].is_about(new):
+                    concerned[group_id] = None
                 elif old:
-                    self._concerned[name].pop(group_id, None)
+                    concerned.pop(group_id, None)
         if not is_same:
             self.survey = survey_cluster(groups.values())
         self._groups = groups
 
     def candidates(self, name: str, condition: Condition, facts: Facts) -> Iterable[str]:
         """Return the groups of which the condition of a rule may hold."""
-        concerned = () if condition.needs_descriptions and facts.descriptions_since is None else self._concerned[name]
-        return (*concerned, *condition.others(facts))
+        is_needless = condition.needs_descriptions and facts.descriptions_since is None
+        return (*(() if is_needless else self._concerned.get(name, ())), *condition.others(facts))
 
 
 Truths = dict[ProblemKey, Truth]

@@ -51,20 +51,37 @@ class LostDescription(NamedTuple):
     """When the broker first said so."""
 
 
+class Told(NamedTuple):
+    """What the records of one group say: as long as that stays the same for all groups, the survey does."""
+
+    has_members: bool
+    plugin_since: datetime | None = None
+    """None: the group never had a description."""
+    pushed_at: datetime | None = None
+    first_described_at: datetime | None = None
+
+
+def told_by(group: GroupSnapshot) -> Told:
+    """Return what the records of a group say for the survey."""
+    if not had_description(group):
+        return Told(bool(group.member_count))
+    first_at, at, unsolicited_at = group.first_described_at, group.description_since, group.last_unsolicited_push_at
+    pushed_at = at if group.description_status in _PUSHED else None
+    if unsolicited_at is not None:
+        pushed_at = latest(pushed_at, unsolicited_at)
+    return Told(bool(group.member_count), first_at or at or group.first_seen_at or EPOCH, pushed_at, first_at)
+
+
 def survey_cluster(groups: Iterable[GroupSnapshot]) -> ClusterSurvey:
     """Survey all groups of a cluster."""
-    every = list(groups)
-    pushed = [one for one in every if had_description(one)]
-    with_members, described = (sum(bool(one.member_count) for one in some) for some in (every, pushed))
-    stored = (one.description_since for one in pushed if one.description_status in _PUSHED)
-    unsolicited = (one.last_unsolicited_push_at for one in pushed)
-    proven = (one.first_described_at or one.description_since or one.first_seen_at or EPOCH for one in pushed)
+    told = [told_by(group) for group in groups]
+    described = sum(one.has_members for one in told if one.plugin_since)
     return ClusterSurvey(
         described,
-        with_members - described,
-        latest(*stored, *unsolicited),
-        latest(*(one.first_described_at for one in pushed)),
-        min(proven, default=None),
+        sum(one.has_members for one in told) - described,
+        latest(*(one.pushed_at for one in told)),
+        latest(*(one.first_described_at for one in told)),
+        min((one.plugin_since for one in told if one.plugin_since), default=None),
     )
 
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from streaming_app.alerts.catalog import RULE_OF_VERDICT
 from streaming_app.alerts.conditions import UNKNOWN, health_settings, truth_of
-from streaming_app.alerts.evaluate import MAX_NEW_GROUPS, Watched, evaluate
+from streaming_app.alerts.evaluate import Watched, evaluate
 from streaming_app.alerts.outbox import Backoff, IsMuted, Outboxes, SinkTraits
 from streaming_app.alerts.problem import HEALTH, Problem, ProblemKey
 from streaming_app.alerts.problems import Problems
@@ -37,6 +37,9 @@ from streaming_app.time_intervals import TimeInterval
 
 __all__ = ["AlertEngine", "EngineSettings", "Observed", "Unsaved", "UnsavedHealth"]
 
+_LATE = timedelta(minutes=2)
+"""How long ago the records may be read for groups to be judged by them."""
+
 
 @dataclass(frozen=True)
 class EngineSettings:
@@ -49,9 +52,6 @@ class EngineSettings:
     backoff: Backoff = field(default_factory=Backoff)
     """The pauses after a sink has failed."""
     lag_of_all_groups: bool = False
-    max_new_groups: int = MAX_NEW_GROUPS
-    late_seconds: float = 120.0
-    """How long ago the records may be read for groups to be judged by them."""
     running_hours_of: Callable[[str], Sequence[TimeInterval]] = lambda _group_id: ()
     """Returns when a group is meant to run, if that is declared."""
     successors: Mapping[str, str] = field(default_factory=dict)
@@ -118,7 +118,7 @@ class AlertEngine:
     @property
     def calm_ends(self) -> tuple[datetime, ...]:
         """When problems end if their groups go on to process."""
-        return self._problems.calm_ends
+        return tuple(self._problems.calm.values())
 
     @property
     def newcomers_left_out(self) -> Mapping[str, int]:
@@ -156,16 +156,15 @@ class AlertEngine:
 
     def _judge(self, observed: Observed, now: datetime) -> None:
         """Bring the verdicts up to date, and the problems with the health of groups, unless records are read late."""
-        job, settings, work = observed.job, self._settings, observed.work
-        late = timedelta(seconds=settings.late_seconds)
-        if job and not (job.caught_up and job.caught_up_at and now - job.caught_up_at <= late):
+        job, work = observed.job, observed.work
+        if job and not (job.caught_up and job.caught_up_at and now - job.caught_up_at <= _LATE):
             return
         restores = {
             one.group_id: {format_task(task): restore for task, restore in one.restoring.items()}
             for one in observed.copies or ()
             if one.restoring
         }
-        others = work or {} if settings.lag_of_all_groups else {}
+        others = work or {} if self._settings.lag_of_all_groups else {}
         facts = (work, observed.retention, observed.away, restores, others)
         changes = self._board.step(Known(observed.groups, observed.histories, *facts), now)
         self._note_changes(changes)
@@ -196,7 +195,7 @@ class AlertEngine:
         survey, descriptions, settings = self._watched.survey, self._descriptions, self._settings
         since = descriptions.since(survey)
         facts = Facts(now, observed, self._problems.open, survey, since, descriptions.required)
-        truths, left_out = evaluate(facts, self._watched, settings.rule_settings_of, settings.max_new_groups)
+        truths, left_out = evaluate(facts, self._watched, settings.rule_settings_of)
         self._without_alerts = len(left_out)
         for key, truth in truths.items():
             if truth is None:

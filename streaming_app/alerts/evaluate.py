@@ -21,11 +21,11 @@ from streaming_app.alerts.conditions import CONDITIONS, SET_ASIDE, UNKNOWN, Cond
 from streaming_app.alerts.job_conditions import JOB_CONDITIONS
 from streaming_app.alerts.problem import Finding, ProblemKey
 from streaming_app.alerts.rule import Facts, RuleSettingsLookup
-from streaming_app.alerts.survey import NO_SURVEY, ClusterSurvey, survey_cluster, told_by
+from streaming_app.alerts.survey import NO_SURVEY, ClusterSurvey, survey_cluster, survey_group
 from streaming_app.groups.newcomers import ranks
 from streaming_app.groups.snapshot import GroupSnapshot, changed
 
-MAX_NEW_GROUPS = 100
+_MAX_NEW_GROUPS = 100
 _OLD_ROW = "it is set aside: its row is as it was before"
 
 
@@ -42,7 +42,7 @@ class Watched:
         is_same = True
         for group_id in changed(self._groups, groups):
             old, new = self._groups.get(group_id), groups.get(group_id)
-            is_same = is_same and old is not None and new is not None and told_by(old) == told_by(new)
+            is_same = is_same and old is not None and new is not None and survey_group(old) == survey_group(new)
             for name, concerned in self._concerned.items():
                 if new and CONDITIONS[name].is_about(new):
                     concerned[group_id] = None
@@ -62,12 +62,10 @@ Truths = dict[ProblemKey, Truth]
 """Whether each condition holds that may hold, or has a problem."""
 
 
-def evaluate(
-    facts: Facts, watched: Watched, settings_of: RuleSettingsLookup, max_new_groups: int = MAX_NEW_GROUPS
-) -> tuple[Truths, frozenset[str]]:
+def evaluate(facts: Facts, watched: Watched, settings_of: RuleSettingsLookup) -> tuple[Truths, frozenset[str]]:
     """Evaluate the rules, those about groups only once the job has caught up.
 
-    The second value are new groups beyond `max_new_groups`, the newest ones: what holds for them is left out.
+    The second value are new groups beyond `_MAX_NEW_GROUPS`, the newest ones: what holds for them is left out.
     """
     truths, job = Truths(), facts.observed.job
     for name, job_condition in JOB_CONDITIONS.items():
@@ -84,7 +82,7 @@ def evaluate(
             for group_id in groups:
                 if name in settings_of(group_id):
                     _check(ProblemKey(name, group_id), condition, facts, truths)
-    return truths, _leave_out_newcomers(truths, facts, max_new_groups)
+    return truths, _leave_out_newcomers(truths, facts)
 
 
 def _check(key: ProblemKey, condition: Condition, facts: Facts, truths: Truths) -> None:
@@ -103,15 +101,15 @@ def _check(key: ProblemKey, condition: Condition, facts: Facts, truths: Truths) 
     truths[key] = truth
 
 
-def _leave_out_newcomers(truths: Truths, facts: Facts, most: int) -> frozenset[str]:
-    """Leave out what holds for new groups beyond `most`, the newest ones, and return these.
+def _leave_out_newcomers(truths: Truths, facts: Facts) -> frozenset[str]:
+    """Leave out what holds for new groups beyond `_MAX_NEW_GROUPS`, the newest ones, and return these.
 
     Groups with an open problem keep it, so that none ends since others came, and take no place of others.
     """
     holds = [key for key, truth in truths.items() if isinstance(truth, Finding)]
     alerted = {key.group_id for key in holds if key in facts.open}
     places = ranks(facts.observed.groups, {key.group_id for key in holds if key.group_id is not None}, facts.now)
-    left_out = frozenset(one for one, place in places.items() if place > most and one not in alerted)
+    left_out = frozenset(one for one, place in places.items() if place > _MAX_NEW_GROUPS and one not in alerted)
     for key in holds:
         if key.group_id in left_out:
             del truths[key]

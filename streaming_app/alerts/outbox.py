@@ -36,6 +36,7 @@ _MAX_RETRY_AFTER_SECONDS = 3600.0  # for a receiver that asks for a longer pause
 
 IsMuted = Callable[[Problem], bool]
 """Tells whether a problem is muted now."""
+Source = Callable[[], Iterable[Problem]]
 _Key = tuple[str, str]
 """What is sent together: a rule, for people, and an event."""
 
@@ -122,8 +123,8 @@ class Failure(NamedTuple):
 class Outbox:
     """What is due to one sink, which does one thing at a time."""
 
-    def __init__(self, sink: SinkTraits, backoff: Backoff) -> None:
-        self._sink, self._grouping = sink, sink.grouping
+    def __init__(self, sink: SinkTraits, backoff: Backoff, unsent: Source, firing: Source) -> None:
+        self._sink, self._grouping, self._unsent, self._firing = sink, sink.grouping, unsent, firing
         # a sink that gets firing problems again anyway is retried at least as often
         self._backoff = backoff._replace(max_seconds=min(backoff.max_seconds, sink.resend_seconds or math.inf))
         self.status = SinkStatus(sink.name)
@@ -149,13 +150,14 @@ class Outbox:
         self._grouping = self._grouping and Grouping(0, 0)
         self._ready_at = {}
 
-    def take(self, unsent: Iterable[Problem], ranks: Mapping[str, int], seconds: float) -> Notification | None:
+    def take(self, ranks: Mapping[str, int], seconds: float) -> Notification | None:
         """Return what is to be sent now; None if nothing is.
 
-        `unsent` are the problems with a notification that may be sent now. Groups with a rank come after all others,
-        the lowest first.
+        Groups with a rank come after all others, the lowest first. What fires is sent again before anything else.
         """
-        due = list(self._due(unsent, ranks))
+        if again := self._again(seconds):
+            return again
+        due = list(self._due(ranks))
         ready_at = self._ready(due, seconds)
         at = min(ready_at, default=math.inf)
         resend_at = self._resend_at if self._sink.resend_seconds and not self.is_ending else math.inf
@@ -168,15 +170,6 @@ class Outbox:
         most = self._most_together or (None if self._grouping else self._sink.at_once)
         together = [one for one in ready if self._key(*one) == first][:most]
         return Notification(first[1], *zip(*together, strict=True))
-
-    def take_again(self, firing: Callable[[], Iterable[Problem]], seconds: float) -> Notification | None:
-        """Return the problems that fire and were sent before, if it is time for that; None if it is not."""
-        is_time = max(self._resend_at, self._paused_until) <= seconds and not self.is_ending
-        if not self._sink.resend_seconds or not is_time:
-            return None
-        self._resend_at = seconds + self._sink.resend_seconds
-        again = [one for one in firing() if self._was_sent(one)]
-        return Notification(FIRING, again) if again else None
 
     def answered(
         self, sent: Notification, failure: Failure | None, at: datetime, seconds: float
@@ -226,21 +219,28 @@ class Outbox:
         failing = known.failing or FailingSink(self._sink.name, at, failure.text)
         self.status = replace(known, failed=known.failed + 1, error=failure.text, failing=failing)
 
-    def _due(self, unsent: Iterable[Problem], ranks: Mapping[str, int]) -> Iterator[tuple[Problem, Delivery]]:
+    def _again(self, seconds: float) -> Notification | None:
+        """Return the problems that fire and were sent before, if it is time for that; None if it is not."""
+        is_time = max(self._resend_at, self._paused_until) <= seconds and not self.is_ending
+        if not self._sink.resend_seconds or not is_time:
+            return None
+        self._resend_at = seconds + self._sink.resend_seconds
+        own = (
+            (one, [each.sent_at for each in one.deliveries if each.sink == self._sink.name]) for one in self._firing()
+        )
+        again = [one for one, sent_at in own if sent_at and all(sent_at)]
+        return Notification(FIRING, again) if again else None
+
+    def _due(self, ranks: Mapping[str, int]) -> Iterator[tuple[Problem, Delivery]]:
         """Yield what is due; to a sink that takes one at a time, nothing beyond the first that nothing comes before."""
         is_single = self._grouping is None and self._sink.at_once == 1
-        for one in unsent:
+        for one in self._unsent():
             delivery = _next_delivery(one, self._sink.name)
             if delivery is None or (self.is_ending and (self._failures or delivery.attempts)):
                 continue
             yield one, delivery
             if is_single and not delivery.attempts and one.group_id not in ranks:
                 return
-
-    def _was_sent(self, one: Problem) -> bool:
-        """Tell whether the sink accepted a problem before, and nothing more of it is due."""
-        own = [delivery for delivery in one.deliveries if delivery.sink == self._sink.name]
-        return bool(own) and all(delivery.sent_at for delivery in own)
 
     def _key(self, one: Problem, delivery: Delivery) -> _Key:
         return one.rule if self._grouping else "", delivery.event
@@ -272,8 +272,8 @@ class Outboxes:
         self,
         sinks: Iterable[SinkTraits],
         backoff: Backoff,
-        unsent: Callable[[], Iterable[Problem]],
-        firing: Callable[[], Iterable[Problem]],
+        unsent: Source,
+        firing: Source,
         delivered: Callable[[Sequence[tuple[Problem, Delivery]]], None],
     ) -> None:
         """`delivered` takes what came of an attempt.
@@ -281,16 +281,15 @@ class Outboxes:
         `unsent` returns the problems with a notification that is not sent yet, `firing` those that fire, both without
         what may not be sent now.
         """
-        self.by_sink: Mapping[str, Outbox] = {sink.name: Outbox(sink, backoff) for sink in sinks}
+        self.by_sink: Mapping[str, Outbox] = {sink.name: Outbox(sink, backoff, unsent, firing) for sink in sinks}
         """The outbox of each sink, by its name."""
         self.ranks: Mapping[str, int] = {}
         """What is about groups with a rank is sent after everything else, the lowest first; see `groups.newcomers`."""
-        self._unsent, self._firing, self._delivered = unsent, firing, delivered
+        self._unsent, self._delivered = unsent, delivered
 
     def take(self, sink: str, seconds: float) -> Notification | None:
         """Return what is to be sent to a sink now; None if nothing is."""
-        outbox = self.by_sink[sink]
-        return outbox.take_again(self._firing, seconds) or outbox.take(self._unsent(), self.ranks, seconds)
+        return self.by_sink[sink].take(self.ranks, seconds)
 
     def answered(
         self, sink: str, sent: Notification, failure: Failure | None, at: datetime, seconds: float

@@ -76,25 +76,21 @@ class Problems:
         """By id those that are not stored as they are now; True: it never opened, and its row is to be deleted."""
         self.unpublished: dict[str, Problem] = {}
         """By id those that have changed since the last `publish`."""
+        self.calm: dict[ProblemKey, datetime] = {}
+        """When problems end whose groups process again, if they go on to."""
         self._unsent: dict[str, Problem] = {}
         self._ended: OrderedDict[ProblemKey, tuple[datetime, str | None]] = OrderedDict()
-        self._calm: dict[ProblemKey, datetime] = {}
         self._causes = Counter[str]()  # of the open problems
         for one in stored:
             restored = self._by_settings(one)
             if one.ended_at is None:
                 self._put(restored)
                 if one.timeline and one.timeline[-1].verdict in GOOD:
-                    self._calm[one.key] = one.timeline[-1].at + CALM
+                    self.calm[one.key] = one.timeline[-1].at + CALM
             self._note_end(restored)
             self._note_due(restored)
             if restored != one:
                 self.unsaved[one.alert_id] = restored, False
-
-    @property
-    def calm_ends(self) -> tuple[datetime, ...]:
-        """When problems end if their groups go on to process."""
-        return tuple(self._calm.values())
 
     def publish(self) -> None:
         """Let everything be sent that is due."""
@@ -123,7 +119,7 @@ class Problems:
         settings = self._settings_of(key.group_id).get(rule)
         if settings is None:
             return
-        self._calm.pop(key, None)
+        self.calm.pop(key, None)
         before = self.open.get(key) or self._new(key, rule, at)
         severity = _capped(finding.severity or settings.severity, settings)
         cause = before.cause or self._cause_of(finding.causes)
@@ -149,7 +145,7 @@ class Problems:
     def over(self, key: ProblemKey, at: datetime, verdict: str | None = None, why: str = "") -> None:
         """Take in that a condition is over; of the health of a group it is a good verdict that says so."""
         one = self.open.get(key)
-        if one is None or key in self._calm:
+        if one is None or key in self.calm:
             return
         line = Line(at, verdict, one.rule, one.severity, why)
         if one.state == PENDING:
@@ -161,14 +157,14 @@ class Problems:
                 f"until {utc(ends_at)}. {one.timeline[-1].why if one.timeline else ''}"
             )
             self._keep(_with_line(replace(one, summary=shorten(summary, _LONGEST_SUMMARY)), line))
-            self._calm[key] = ends_at
+            self.calm[key] = ends_at
         else:
             self._end(_with_line(one, line), at, BY_EVIDENCE)
 
     def end_calm(self, now: datetime) -> None:
         """End the problems of groups that stood still again and again, and have processed for long enough."""
-        for key in [key for key, at in self._calm.items() if at <= now]:
-            self._end(self.open[key], self._calm[key], BY_EVIDENCE)
+        for key in [key for key, at in self.calm.items() if at <= now]:
+            self._end(self.open[key], self.calm[key], BY_EVIDENCE)
 
     def end(self, reasons: Mapping[str, str], at: datetime) -> list[tuple[str, str]]:
         """End problems with the health of groups as persons asked, by id and reason; return the groups and reasons."""
@@ -256,7 +252,7 @@ class Problems:
 
     def _close(self, one: Problem) -> None:
         del self.open[one.key]
-        self._calm.pop(one.key, None)
+        self.calm.pop(one.key, None)
         if one.cause:
             self._causes[one.cause] -= 1
             if not self._causes[one.cause]:

@@ -10,7 +10,6 @@ records.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple
 
@@ -21,8 +20,7 @@ from streaming_app.text import EPOCH
 _PUSHED = frozenset({"CURRENT", "UNCERTAIN", "FAILED"})
 
 
-@dataclass(frozen=True)
-class ClusterSurvey:
+class ClusterSurvey(NamedTuple):
     """The streams groups of a cluster at one time."""
 
     described: int = 0
@@ -51,38 +49,23 @@ class LostDescription(NamedTuple):
     """When the broker first said so."""
 
 
-class Told(NamedTuple):
-    """What the records of one group say: as long as that stays the same for all groups, the survey does."""
-
-    has_members: bool
-    plugin_since: datetime | None = None
-    """None: the group never had a description."""
-    pushed_at: datetime | None = None
-    first_described_at: datetime | None = None
-
-
-def told_by(group: GroupSnapshot) -> Told:
-    """Return what the records of a group say for the survey."""
+def survey_group(group: GroupSnapshot) -> ClusterSurvey:
+    """Survey a cluster of one group: as long as that stays the same for all groups, the survey of all does."""
+    has_members = bool(group.member_count)
     if not had_description(group):
-        return Told(bool(group.member_count))
+        return ClusterSurvey(undescribed=has_members)
     first_at, at, unsolicited_at = group.first_described_at, group.description_since, group.last_unsolicited_push_at
     pushed_at = at if group.description_status in _PUSHED else None
     if unsolicited_at is not None:
         pushed_at = latest(pushed_at, unsolicited_at)
-    return Told(bool(group.member_count), first_at or at or group.first_seen_at or EPOCH, pushed_at, first_at)
+    return ClusterSurvey(has_members, 0, pushed_at, first_at, first_at or at or group.first_seen_at or EPOCH)
 
 
 def survey_cluster(groups: Iterable[GroupSnapshot]) -> ClusterSurvey:
     """Survey all groups of a cluster."""
-    told = [told_by(group) for group in groups]
-    described = sum(one.has_members for one in told if one.plugin_since)
-    return ClusterSurvey(
-        described,
-        sum(one.has_members for one in told) - described,
-        latest(*(one.pushed_at for one in told)),
-        latest(*(one.first_described_at for one in told)),
-        min((one.plugin_since for one in told if one.plugin_since), default=None),
-    )
+    described, undescribed, pushed, first, since = zip(NO_SURVEY, *map(survey_group, groups), strict=True)
+    plugin_since = min((at for at in since if at), default=None)
+    return ClusterSurvey(sum(described), sum(undescribed), latest(*pushed), latest(*first), plugin_since)
 
 
 def latest(*times: datetime | None) -> datetime | None:

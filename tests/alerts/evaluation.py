@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from streaming_app.alerts.evaluate import MAX_NEW_GROUPS, Truths, Watched, evaluate
+from streaming_app.alerts.evaluate import Truths, Watched, evaluate
 from streaming_app.alerts.problem import Finding, ProblemKey
 from streaming_app.alerts.rule import Facts, Observed, RuleSettingsLookup
 from streaming_app.config.alerts import AlertSettings
@@ -20,14 +20,13 @@ def truths_of(
     groups: Iterable[GroupSnapshot],
     now: datetime,
     settings_of: RuleSettingsLookup = rule_settings_of,
-    most: int = MAX_NEW_GROUPS,
     **facts: Any,
 ) -> tuple[Truths, frozenset[str]]:
     """Return whether each condition holds, and the new groups that are left out; `facts` are observed, or known."""
     watched, by_id = Watched(), {one.group_id: one for one in groups}
     watched.update(by_id)
     known = {"survey": watched.survey, **{name: facts.pop(name) for name in KNOWN if name in facts}}
-    return evaluate(Facts(now, Observed(by_id, **facts), **known), watched, settings_of, most)
+    return evaluate(Facts(now, Observed(by_id, **facts), **known), watched, settings_of)
 
 
 def findings_of(groups: Iterable[GroupSnapshot], now: datetime, **facts: Any) -> Mapping[ProblemKey, Finding]:

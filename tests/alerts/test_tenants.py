@@ -32,26 +32,26 @@ def find(groups: list[GroupSnapshot], **facts: Any) -> Mapping[ProblemKey, Findi
 def test_the_oldest_groups_keep_their_alerts_and_newcomers_beyond_the_limit_are_counted() -> None:
     flood = [stuck(f"!{number:04}", 1) for number in range(990)]
     every = [*flood, stuck("orders", 48), stuck("new-orders", 2), stuck("newer-orders", 0.5)]
-    found, left_out = truths_of(every, NOW, most=50)
+    found, left_out = truths_of(every, NOW)
     alerted = {key.group_id for key in found}
     assert {"orders", "new-orders"} < alerted
     assert "newer-orders" not in alerted
-    assert len(alerted) == 51
-    assert len(left_out) == 942
+    assert len(alerted) == 101
+    assert len(left_out) == 892
     assert not left_out & alerted
 
 
 def test_an_alert_that_is_open_is_not_resolved_since_other_groups_came() -> None:
-    flood = [stuck(f"!{number:04}", 5) for number in range(100)]
-    key = ProblemKey(SET_ASIDE, "!0099")
-    assert key not in find(flood, most=10)
-    assert key in find(flood, most=10, open={key: make_alert()})
+    flood = [stuck(f"!{number:04}", 5) for number in range(200)]
+    key = ProblemKey(SET_ASIDE, "!0199")
+    assert key not in find(flood)
+    assert key in find(flood, open={key: make_alert()})
 
 
 def test_open_alerts_of_a_flood_take_no_place_of_a_group_that_came_before_it() -> None:
-    flood = [stuck(f"!{number:04}", 1) for number in range(100)]
+    flood = [stuck(f"!{number:04}", 1) for number in range(200)]
     opened = {ProblemKey(SET_ASIDE, f"!{number:04}"): make_alert() for number in range(10)}
-    found = find([*flood, stuck("orders", 2)], most=10, open=opened)
+    found = find([*flood, stuck("orders", 2)], open=opened)
     assert ProblemKey(SET_ASIDE, "orders") in found
     assert opened.keys() <= found.keys()
 

@@ -61,8 +61,8 @@ def test_what_is_left_out_changes_no_finding_and_no_survey(history: list[tuple[d
         assert watched.survey == survey_cluster(groups.values())
         for since in (None, OLD):
             facts = Facts(now, Observed(groups), survey=watched.survey, descriptions_since=since)
-            of_all = truths_of(groups.values(), now, most=2, descriptions_since=since)
-            assert evaluate(facts, watched, rule_settings_of, 2) == of_all
+            of_all = truths_of(groups.values(), now, descriptions_since=since)
+            assert evaluate(facts, watched, rule_settings_of) == of_all
 
 
 class Counted(dict[str, GroupSnapshot]):

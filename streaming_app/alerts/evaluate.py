@@ -13,11 +13,11 @@ problems end. The health of groups is judged by `health.board`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from streaming_app.alerts.catalog import HEALTH_RULES
-from streaming_app.alerts.conditions import CONDITIONS, SET_ASIDE, UNKNOWN, Condition, Truth, rule_failed
+from streaming_app.alerts.conditions import CONDITIONS, SET_ASIDE, UNKNOWN, Truth, rule_failed
 from streaming_app.alerts.job_conditions import JOB_CONDITIONS
 from streaming_app.alerts.problem import Finding, ProblemKey
 from streaming_app.alerts.rule import Facts, RuleSettingsLookup
@@ -52,10 +52,12 @@ class Watched:
             self.survey = survey_cluster(groups.values())
         self._groups = groups
 
-    def candidates(self, name: str, condition: Condition, facts: Facts) -> Iterable[str]:
-        """Return the groups of which the condition of a rule may hold."""
-        is_needless = condition.needs_descriptions and facts.descriptions_since is None
-        return (*(() if is_needless else self._concerned.get(name, ())), *condition.others(facts))
+    def candidates(self, facts: Facts) -> Iterator[ProblemKey]:
+        """Yield the conditions that may hold."""
+        for name, condition in CONDITIONS.items():
+            is_needless = condition.needs_descriptions and facts.descriptions_since is None
+            concerned = () if is_needless else self._concerned.get(name, ())
+            yield from (ProblemKey(name, group_id) for group_id in (*concerned, *condition.others(facts)))
 
 
 Truths = dict[ProblemKey, Truth]
@@ -72,33 +74,27 @@ def evaluate(facts: Facts, watched: Watched, settings_of: RuleSettingsLookup) ->
         settings = settings_of(None).get(name)
         if job and settings and (job.caught_up or settings.while_catching_up):
             truths[ProblemKey(name, None)] = job_condition(job, facts.now)
-    if job is None or job.caught_up:
-        with_problem: dict[str, list[str]] = {name: [] for name in CONDITIONS}
-        for subject, group_id in facts.open:
-            if subject in with_problem and group_id is not None:
-                with_problem[subject].append(group_id)
-        for name, condition in CONDITIONS.items():
-            groups = dict.fromkeys((*with_problem[name], *watched.candidates(name, condition, facts)))
-            for group_id in groups:
-                if name in settings_of(group_id):
-                    _check(ProblemKey(name, group_id), condition, facts, truths)
+    if job is not None and not job.caught_up:
+        return truths, frozenset()
+    for key in dict.fromkeys((*watched.candidates(facts), *facts.open)):
+        if key.subject in CONDITIONS and key.subject in settings_of(key.group_id):
+            _check(key, facts, truths)
     return truths, _leave_out_newcomers(truths, facts)
 
 
-def _check(key: ProblemKey, condition: Condition, facts: Facts, truths: Truths) -> None:
+def _check(key: ProblemKey, facts: Facts, truths: Truths) -> None:
     """Note whether a condition holds. Whatever one group causes, the others have their alerts."""
-    group_id = key.group_id or ""
+    subject, group_id = key.subject, key.group_id or ""
     group = facts.observed.groups.get(group_id)
     try:
-        truth = condition.truth(group_id, group, facts)
+        truth = CONDITIONS[subject].truth(group_id, group, facts)
     except Exception as error:  # noqa: BLE001 - see above
-        truths[key], aside = UNKNOWN, ProblemKey(SET_ASIDE, group_id)
-        if not isinstance(truths.get(aside), Finding):
-            truths[aside] = rule_failed(group_id, key.subject, error)
-        return
-    if isinstance(truth, Finding) and group and group.set_aside_reason and key.subject != SET_ASIDE:
+        truth, aside = UNKNOWN, ProblemKey(SET_ASIDE, group_id)
+        truths[aside] = truths.get(aside) or rule_failed(group_id, subject, error)
+    if isinstance(truth, Finding) and group and group.set_aside_reason and subject != SET_ASIDE:
         truth = replace(truth, evidence={**truth.evidence, "cut": _OLD_ROW})
-    truths[key] = truth
+    if not isinstance(truths.get(key), Finding):  # that another rule failed is said already
+        truths[key] = truth
 
 
 def _leave_out_newcomers(truths: Truths, facts: Facts) -> frozenset[str]:

@@ -121,25 +121,35 @@ class Problems:
             return
         self.calm.pop(key, None)
         before = self.open.get(key) or self._new(key, rule, at)
-        severity = _capped(finding.severity or settings.severity, settings)
-        cause = before.cause or self._cause_of(finding.causes)
-        summary = shorten(finding.summary, _LONGEST_SUMMARY)
-        one = replace(before, summary=summary, evidence=finding.evidence, cause=cause)
-        if one.state == FIRING:
-            severity = min(one.severity, severity, key=severity_rank)
-            worst = min(one.rule, rule, key=lambda name: rank(name, HEALTH_RULES))
-            one = replace(one, rule=worst, severity=severity)
+        was_open, opened_at, since = before.state == FIRING, before.opened_at, before.since
+        severity, worst = _capped(finding.severity or settings.severity, settings), before.rule
+        timeline, deliveries = before.timeline, before.deliveries
+        if was_open:
+            severity = min(before.severity, severity, key=severity_rank)
+            worst = rule if rank(rule, HEALTH_RULES) < rank(worst, HEALTH_RULES) else worst
         else:
-            one = replace(one, severity=severity, since=min(finding.since or before.since, at))
-            last_ended_at, _ = self._ended.get(key, (one.since, None))
+            since = min(finding.since or since, at)
+            last_ended_at, _ = self._ended.get(key, (since, None))
             patience = timedelta(seconds=0 if key.subject == HEALTH else settings.for_seconds)
-            one = replace(one, opened_at=at if at - max(one.since, last_ended_at) >= patience else None)
-        if one.state == FIRING:
-            if before.state == PENDING or severity != before.severity:
-                one = replace(one, deliveries=self._due_again(one.deliveries))
-            line = Line(at, finding.verdict, one.rule, severity, summary)
-            if not one.timeline or one.timeline[-1][1:4] != line[1:4]:
-                one = _with_line(one, line)
+            opened_at = at if at - max(since, last_ended_at) >= patience else None
+        summary = shorten(finding.summary, _LONGEST_SUMMARY)
+        if opened_at is not None:
+            if not timeline or timeline[-1][1:4] != (finding.verdict, worst, severity):
+                timeline = _add(timeline, Line(at, finding.verdict, worst, severity, summary))
+            if not was_open or severity != before.severity:
+                deliveries = self._due_again(deliveries)
+        one = replace(
+            before,
+            rule=worst,
+            severity=severity,
+            since=since,
+            opened_at=opened_at,
+            cause=before.cause or (self._cause_of(finding.causes) if finding.causes else None),
+            summary=summary,
+            evidence=finding.evidence,
+            timeline=timeline,
+            deliveries=deliveries,
+        )
         self._keep(one)
 
     def over(self, key: ProblemKey, at: datetime, verdict: str | None = None, why: str = "") -> None:
@@ -156,10 +166,11 @@ class Problems:
                 f"{one.group_id} is {verdict} since {utc(at)}, and was worse again and again; it is over if that lasts "
                 f"until {utc(ends_at)}. {one.timeline[-1].why if one.timeline else ''}"
             )
-            self._keep(_with_line(replace(one, summary=shorten(summary, _LONGEST_SUMMARY)), line))
+            timeline = _add(one.timeline, line)
+            self._keep(replace(one, summary=shorten(summary, _LONGEST_SUMMARY), timeline=timeline))
             self.calm[key] = ends_at
         else:
-            self._end(_with_line(one, line), at, BY_EVIDENCE)
+            self._end(replace(one, timeline=_add(one.timeline, line)), at, BY_EVIDENCE)
 
     def end_calm(self, now: datetime) -> None:
         """End the problems of groups that stood still again and again, and have processed for long enough."""
@@ -202,9 +213,9 @@ class Problems:
             one_id, cluster, key.group_id, rule, "", at, None, None, None, None, labels, "", {}, subject=key.subject
         )
 
-    def _cause_of(self, candidates: Sequence[str]) -> str | None:
+    def _cause_of(self, candidates: Sequence[str]) -> str:
         """Return the cause of a problem that opens: one that an open problem has, or else the first one."""
-        return next((one for one in candidates if one in self._causes), next(iter(candidates), None))
+        return next((one for one in candidates if one in self._causes), candidates[0])
 
     def _is_again(self, one: Problem) -> bool:
         """Tell whether the group had a problem shortly before this one, and may stand still once more."""
@@ -290,7 +301,7 @@ def _capped(severity: str, settings: RuleSettings) -> str:
     return max(settings.severity, severity, key=severity_rank)
 
 
-def _with_line(one: Problem, line: Line) -> Problem:
-    """Return a problem with one more line of its time line; of a long one the first lines say how it began."""
-    lines = (*one.timeline, line)
-    return replace(one, timeline=lines if len(lines) <= _LINES else (*lines[: _LINES // 2], *lines[_LINES // 2 + 1 :]))
+def _add(timeline: tuple[Line, ...], line: Line) -> tuple[Line, ...]:
+    """Return the time line with one more line; of a long one the first lines say how it began."""
+    lines = (*timeline, line)
+    return lines if len(lines) <= _LINES else (*lines[: _LINES // 2], *lines[_LINES // 2 + 1 :])

@@ -31,7 +31,7 @@ from streaming_app.groups.copies_status import BehindCopy, GroupCopies
 from streaming_app.groups.not_ready import missing_sources
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD, EMPTY, NONE
-from streaming_app.groups.task_copies import effective_acceptable_lag, format_task
+from streaming_app.groups.task_copies import TaskCopy, effective_acceptable_lag, format_task
 from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.health.verdict import (
     BEHIND,
@@ -45,6 +45,7 @@ from streaming_app.health.verdict import (
     is_bad,
     to_time,
 )
+from streaming_app.lag.model import LagRow
 from streaming_app.text import count, first_of, round_down, shorten, utc
 
 UNKNOWN: Final = "unknown"
@@ -60,6 +61,11 @@ _REASON = 300  # characters
 def _since(time: datetime | None, group: GroupSnapshot) -> datetime | None:
     """Return `time`, or if the log has none, the best known time that is not earlier, so that nothing fires early."""
     return time or group.updated_at or group.first_seen_at
+
+
+def _owner(one: TaskCopy | LagRow) -> dict[str, str]:
+    """Return where the task is."""
+    return {"member_id": one.member_id or "", "process_id": one.process_id or "", "host": one.client_host or ""}
 
 
 # --- The health of a group --------------------------------------------------------------------------------------------
@@ -255,13 +261,7 @@ def _standbys_behind(group_id: str, copies: Sequence[BehindCopy]) -> Finding:
         for one, *_ in islice(copies, _IN_SUMMARY)
     ]
     named = [
-        {
-            "task": format_task(one.task),
-            "member_id": one.member_id,
-            "host": one.client_host or "",
-            "process_id": one.process_id or "",
-            "least_lag": least_lag,
-        }
+        {"task": format_task(one.task), **_owner(one), "least_lag": least_lag}
         for one, _, least_lag in islice(copies, _IN_DETAILS)
     ]
     return Finding(
@@ -313,9 +313,7 @@ def _rewound(group_id: str, facts: Facts) -> Truth:
             "partition": one.partition,
             "status": one.status,
             "task": one.task_id or "",
-            "member_id": one.member_id or "",
-            "process_id": one.process_id or "",
-            "host": one.client_host or "",
+            **_owner(one),
             **({} if one.committed_offset is None else {"committed_offset": one.committed_offset}),
         }
         for one in wrong.named

@@ -105,7 +105,7 @@ class AlertEngine:
         """What is due to the sinks."""
         self._watched = Watched()
         self._board = Board(self._health_settings, verdicts)
-        self._unsaved_verdicts = {group_id: verdicts[group_id] for group_id in rewrite}
+        self._rewrite = {group_id: verdicts[group_id] for group_id in rewrite}
         self._unsaved_changes: list[Change] = []
         self._without_alerts = 0
         self._has_judged = False
@@ -141,7 +141,7 @@ class AlertEngine:
         """
         self._problems.is_muted = observed.is_muted
         for group_id, reason in self._problems.end(observed.ended, now):
-            self._note_changes(self._board.end([group_id], reason, now))
+            self._unsaved_changes += self._board.end([group_id], reason, now)
         if not self._has_judged:
             self._problems.leave_out(now)
         self._judge(observed, now)
@@ -167,7 +167,7 @@ class AlertEngine:
         others = work or {} if self._settings.lag_of_all_groups else {}
         facts = (work, observed.retention, observed.away, restores, others)
         changes = self._board.step(Known(observed.groups, observed.histories, *facts), now)
-        self._note_changes(changes)
+        self._unsaved_changes += changes
         for group_id, verdict, _ in (*self._bad_without_problem(changes, now), *changes):
             key, truth = ProblemKey(HEALTH, group_id), truth_of(group_id, verdict)
             self._problems.end_calm(verdict.at)
@@ -203,10 +203,6 @@ class AlertEngine:
             elif truth != UNKNOWN:
                 self._problems.found(key, key.subject, truth, now)
 
-    def _note_changes(self, changes: Sequence[Change]) -> None:
-        self._unsaved_changes += changes
-        self._unsaved_verdicts |= {change.group_id: change.verdict for change in changes}
-
     def _health_settings(self, group_id: str) -> HealthSettings:
         settings = health_settings(self._settings.rule_settings_of(group_id))
         hours, successor = self._settings.running_hours_of(group_id), self._settings.successors.get(group_id)
@@ -229,15 +225,11 @@ class AlertEngine:
     @property
     def unsaved_health(self) -> UnsavedHealth:
         """What is not stored yet of verdicts."""
-        return UnsavedHealth(
-            dict(self._unsaved_verdicts),
-            tuple(self._unsaved_changes),
-            frozenset(group_id for group_id in self._unsaved_verdicts if not self._board.knows(group_id)),
-        )
+        changes = tuple(self._unsaved_changes)
+        verdicts = self._rewrite | {change.group_id: change.verdict for change in changes}
+        return UnsavedHealth(verdicts, changes, frozenset(one for one in verdicts if not self._board.knows(one)))
 
     def saved_health(self, stored: UnsavedHealth) -> None:
         """Note that these are stored; what has changed since is still unsaved."""
         del self._unsaved_changes[: len(stored.changes)]
-        for group_id, verdict in stored.verdicts.items():
-            if self._unsaved_verdicts.get(group_id) is verdict:
-                del self._unsaved_verdicts[group_id]
+        self._rewrite = {}

@@ -178,6 +178,15 @@ def test_a_group_that_stands_still_again_within_an_hour_has_one_more_problem_tha
         assert one.open == {}
 
 
+def test_a_problem_ends_at_once_if_a_person_ended_the_last_one() -> None:
+    problems = make()
+    problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(0))
+    problems.end({open_one(problems).alert_id: "planned"}, at(5))
+    problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(20))
+    problems.over(OF_HEALTH, at(25), "Ok", "Offsets advance.")
+    assert problems.open == {}
+
+
 def test_an_application_that_is_off_ends_its_problem_at_once_also_if_it_had_one_shortly_before() -> None:
     problems = make()
     for begin in (0.0, 20.0):

@@ -80,7 +80,7 @@ def test_a_rule_that_fails_for_a_group_sets_it_aside_and_holds_its_alerts(
 
     monkeypatch.setitem(CONDITIONS, FAILED, condition._replace(by_records=fails))
     groups = [replace(stuck(one, 48), description_status="FAILED", set_aside_reason=None) for one in (bad, "orders")]
-    found, _ = truths_of(groups, NOW)
+    found, _ = truths_of(groups, NOW, open={ProblemKey(SET_ASIDE, bad): make_alert()})
     assert isinstance(found[ProblemKey(FAILED, "orders")], Finding)
     assert f"{FAILED} failed: ZeroDivisionError" in found[ProblemKey(SET_ASIDE, bad)].summary
     assert found[ProblemKey(FAILED, bad)] == UNKNOWN

@@ -1,10 +1,11 @@
-"""The rules about copies of tasks, from one description of a group to the next."""
+"""The rules about what is observed beside the records of groups: copies of tasks, and lag from one pass to the next."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta, timezone
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -12,14 +13,33 @@ import pytest
 from streaming_app.alerts.problem import Finding, ProblemKey
 from streaming_app.groups.copies_status import GroupCopies, next_status
 from streaming_app.groups.task_copies import TaskCopy
+from streaming_app.health.history import GroupHistory, StateChange
+from streaming_app.lag.model import LagRow
+from streaming_app.lag.work import GroupWork, observe_work
+from tests.alerts.engine_rig import Rig, group
 from tests.alerts.evaluation import findings_of
+from tests.support.lag_harness import GROUP, row
 
 START = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
-RULE = "StreamsGroupStandbyBehind"
+STANDBYS, REWOUND = "StreamsGroupStandbyBehind", "StreamsGroupOffsetsRewound"
 
 
 def at(minutes: float) -> datetime:
     return START + timedelta(minutes=minutes)
+
+
+def find(rule: str, group_id: str, **observed: Any) -> Finding | None:
+    """Return what a rule finds an hour after the start."""
+    found = findings_of([], at(60), **observed)
+    assert {key.group_id for key in found} <= {group_id}
+    one = found.get(ProblemKey(rule, group_id))
+    if one:
+        assert json.loads(json.dumps(one.evidence)) == one.evidence
+        assert "\n" not in one.summary
+    return one
+
+
+# Copies of tasks
 
 
 def copy(process: str, role: str, partition: int = 0, lag: int | None = None, **values: Any) -> TaskCopy:
@@ -40,16 +60,12 @@ def follow(*descriptions: Iterable[TaskCopy], standby_replicas: int | None = 1) 
     return status
 
 
-def find(status: GroupCopies) -> Finding | None:
-    found = findings_of([], at(60), copies=(status,)).get(ProblemKey(RULE, "g"))
-    if found:
-        assert json.loads(json.dumps(found.evidence)) == found.evidence
-        assert "\n" not in found.summary
-    return found
+def find_standbys(status: GroupCopies) -> Finding | None:
+    return find(STANDBYS, "g", copies=(status,))
 
 
 def since(status: GroupCopies) -> datetime | None:
-    found = find(status)
+    found = find_standbys(status)
     return found and found.since
 
 
@@ -72,15 +88,15 @@ def test_a_standby_is_behind_since_it_last_came_nearer(lags: list[int | None], m
 
 
 def test_the_group_s_acceptable_lag_counts_and_warm_ups_do_not() -> None:
-    assert find(follow(pair(60, acceptable_lag=50)))
-    assert not find(follow(pair(60_000, acceptable_lag=70_000)))
-    assert not find(follow([copy("a", "active"), copy("b", "warmup", lag=60_000)]))
-    assert not find(follow(pair(60_000)[:1], pair(60_000)[:1]))
+    assert find_standbys(follow(pair(60, acceptable_lag=50)))
+    assert not find_standbys(follow(pair(60_000, acceptable_lag=70_000)))
+    assert not find_standbys(follow([copy("a", "active"), copy("b", "warmup", lag=60_000)]))
+    assert not find_standbys(follow(pair(60_000)[:1], pair(60_000)[:1]))
 
 
 def test_standbys_that_are_behind_are_named_with_their_hosts() -> None:
     status = follow([copy("b", "standby", n, 50_000) for n in range(5)])
-    found = find(status)
+    found = find_standbys(status)
     assert found
     assert found.summary == (
         "g: 5 standbys not caught up since 2026-11-22 09:00:00Z: 0_0 at host-b, process b; "
@@ -110,7 +126,7 @@ ALONE = [copy("a", "active"), copy("b", "active", 1), copy("a", "standby", 1, 0)
 def test_a_stateful_task_without_a_copy_in_another_process_is_found_if_the_group_wants_one(
     descriptions: list[list[TaskCopy]], standby_replicas: int | None, minute: int | None
 ) -> None:
-    found = find(follow(*descriptions, standby_replicas=standby_replicas))
+    found = find_standbys(follow(*descriptions, standby_replicas=standby_replicas))
     assert (found and found.since) == (None if minute is None else at(minute))
     if found:
         tasks = "1 task without a copy in another process: 0_0"
@@ -135,8 +151,86 @@ COPIED = [copy(one, "standby", number, 0) for number, one in enumerate("bca")]
 def test_fewer_standbys_than_are_asked_for_while_there_are_processes_for_them_is_an_info(
     standbys: list[TaskCopy], standby_replicas: int, found: tuple[str | None, str] | None
 ) -> None:
-    finding = find(follow([*THREE, *standbys], standby_replicas=standby_replicas))
+    finding = find_standbys(follow([*THREE, *standbys], standby_replicas=standby_replicas))
     assert (finding is None) == (found is None)
     if finding and found:
         assert (finding.since, finding.severity) == (at(0), found[0])
         assert found[1] in finding.summary
+
+
+# Lag; what whole applications do is in `tests/histories`
+
+OWNED = {"subtopology_id": "0", "task_id": "0_0", "member_id": "m", "process_id": "p", "client_host": "10.0.0.1"}
+
+
+def seconds(minutes: float) -> float:
+    return at(minutes).timestamp()
+
+
+def owned(status: str, minutes: float | None = None, **fields: Any) -> LagRow:
+    """Return a row of a task that a member has, with this status since so many minutes after the start."""
+    since = None if minutes is None else seconds(minutes)
+    return row(**{**OWNED, "status": status, "status_since": since, "lag": 5_432, "lag_seconds": 1_200.0, **fields})
+
+
+def after(rows: Iterable[LagRow]) -> dict[str, GroupWork]:
+    """Return what is known after a pass an hour after the start."""
+    return observe_work(rows, {}, {}, seconds(60))
+
+
+@pytest.mark.parametrize(
+    ("states", "found"),
+    [
+        ([], True),
+        ([("Stable", 5), ("Empty", 50), ("Assigning", 55), ("Stable", 56)], False),
+        ([("Stable", 5), ("Empty", 30), ("Assigning", 35), ("Stable", 36)], True),
+        ([("Stable", 5), ("Empty", 30), ("Assigning", 47), ("Stable", 48)], False),
+        ([("Stable", 5), ("Empty", 30), ("Assigning", 46), ("Stable", 48)], True),
+        ([("Stable", 5), ("Assigning", 10), ("Stable", 11), ("Empty", 30)], False),
+    ],
+    ids=[
+        "has run all the time",
+        "was empty just before",
+        "was empty long before",
+        "has members for ten minutes",
+        "has members for eleven minutes",
+        "is empty",
+    ],
+)
+def test_offsets_that_go_back_are_found_unless_somebody_reset_them(
+    states: list[tuple[str, float]], *, found: bool
+) -> None:
+    history = GroupHistory(
+        [StateChange(at(minute), int(minute), old, state) for (old, _), (state, minute) in pairwise(states)]
+    )
+    known = after([owned("REWOUND", 57, rewound_from=1_000, committed_offset=90)])
+    one = find(REWOUND, GROUP, work=known, histories={GROUP: history})
+    assert (one is not None) == found
+    assert one is None or one.summary == (
+        "payments went back in 1 partition while it had members, at 2026-11-22 09:57:00Z: orders-0 from 1000"
+    )
+
+
+def rewound(**fields: Any) -> LagRow:
+    return owned("REWOUND", 57, **{"rewound_from": 1_000, "committed_offset": 90, **fields})
+
+
+def open_after(lag: Mapping[str, GroupWork]) -> set[str]:
+    """Return the rules of the alerts that are left after a pass with this lag, where an offset had gone back."""
+    rig = Rig()
+    rig.cycle(0, group(), work=after([rewound()]))
+    assert rig.open_rules() == {REWOUND}
+    rig.cycle(60, group(), work=lag)
+    return rig.open_rules()
+
+
+@pytest.mark.parametrize(
+    ("rows", "stays"),
+    [
+        pytest.param([owned("OK")], False, id="the old offset is reached"),
+        pytest.param([owned("UNKNOWN", committed_offset=90)], True, id="the broker of the partition is away"),
+        pytest.param([owned("BEHIND", 30, held_since=seconds(59))], True, id="the group rebalances"),
+    ],
+)
+def test_an_alert_about_offsets_that_went_back_stays_while_nothing_is_known(rows: list[LagRow], *, stays: bool) -> None:
+    assert open_after(after(rows)) == ({REWOUND} if stays else set())

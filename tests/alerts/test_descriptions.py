@@ -1,4 +1,4 @@
-"""Rules that look at more than the state of one group: its history, other groups, and findings of other rules."""
+"""Missing and lost descriptions: of a group that had one, or where others have; and whether brokers keep any."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from streaming_app.alerts.problem import Finding, ProblemKey
-from streaming_app.alerts.survey import LostDescription
+from streaming_app.alerts.survey import DescriptionMode, DescriptionSupport, LostDescription, survey_cluster
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.text import EPOCH
 from tests.alerts.evaluation import findings_of
 from tests.alerts.examples import make_alert
 from tests.support.healthy_group import healthy_group
@@ -111,3 +112,44 @@ def test_a_description_that_the_plugin_did_not_return_when_it_was_asked_twice_is
     assert found[ProblemKey(FAILED, "s1")].evidence == {"status": "NOT_STORED", **asked}
     assert "plugin does not have the topology description of epoch 3" in found[ProblemKey(FAILED, "s1")].summary
     assert "plugin fails to return the topology description of epoch 3" in found[ProblemKey(FAILED, "s3")].summary
+
+
+# Whether the cluster keeps descriptions
+
+LATER = LONG_AGO + timedelta(days=1)
+LAST = LONG_AGO + timedelta(days=2)
+NEVER = replace(HEALTHY, stored_description_epoch=-1, description_status="NEVER_STORED", first_described_at=None)
+PUSHED_LAST = replace(HEALTHY, description_since=LAST)
+
+
+@pytest.mark.parametrize(
+    ("known_since", "plugin", "groups", "since"),
+    [
+        pytest.param(None, [], [NEVER], None, id="no evidence"),
+        pytest.param(None, [], [HEALTHY], LONG_AGO, id="a group has one"),
+        pytest.param(LONG_AGO, [], [], LONG_AGO, id="the group with the evidence was deleted"),
+        pytest.param(None, [("found", LATER), ("found", LAST)], [NEVER], LATER, id="configured"),
+        pytest.param(LONG_AGO, [("absent", LATER)], [HEALTHY], None, id="removed"),
+        pytest.param(LONG_AGO, [("absent", LATER)], [PUSHED_LAST], LAST, id="removed, and a push since"),
+        pytest.param(LONG_AGO, [("absent", LATER), ("found", LAST)], [NEVER], LAST, id="configured again"),
+    ],
+)
+def test_a_cluster_keeps_descriptions_since_the_earliest_evidence_of_a_plugin_that_is_there(
+    known_since: datetime | None,
+    plugin: list[tuple[str, datetime]],
+    groups: list[GroupSnapshot],
+    since: datetime | None,
+) -> None:
+    support = DescriptionSupport("auto", known_since=known_since)
+    for what, at in plugin:
+        (support.plugin_found if what == "found" else support.plugin_absent)(at)
+    assert support.since(survey_cluster(groups)) == since
+
+
+@pytest.mark.parametrize(("mode", "since"), [("always", EPOCH), ("never", None)])
+def test_an_explicit_setting_takes_precedence_and_is_not_stored(mode: DescriptionMode, since: datetime | None) -> None:
+    support = DescriptionSupport(mode)
+    support.plugin_found(LATER)
+    assert support.since(survey_cluster([HEALTHY])) == since
+    assert support.known_since is None
+    assert support.required == (mode == "always")

@@ -6,11 +6,13 @@ look-around and no back-references. `.` matches every character, since an id may
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 import re2
 
 _KEPT = 1_000
+_GLOB = re.compile(r"[A-Za-z0-9_-]\*$")
 _OPTIONS = re2.Options()
 _OPTIONS.dot_nl = True
 _OPTIONS.log_errors = False
@@ -41,6 +43,16 @@ class Regex:
 
     def __repr__(self) -> str:
         return f"Regex({self.pattern!r})"
+
+
+def given_regex(text: str) -> Regex:
+    """Return an expression that a person wrote. Raises ValueError, also for one of a shell such as `payments-*`.
+
+    As an expression that one matches no id that begins with `payments-`.
+    """
+    if _GLOB.search(text):
+        raise ValueError(f"is a regular expression, in which {text[-2:]} repeats {text[-2]!r}: write {text[:-1]}.*")
+    return Regex(text)
 
 
 @lru_cache(_KEPT)

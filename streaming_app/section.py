@@ -6,21 +6,106 @@ A value that several sections have, such as a duration or an address, has its ty
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer, PlainValidator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainSerializer,
+    PlainValidator,
+    ValidationError,
+    model_validator,
+)
+from pydantic.functional_validators import ModelWrapValidatorHandler
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+from typing_extensions import Self
 
-from streaming_app.regex import Regex
-from streaming_app.text import DAY, LONGEST_RETENTION, parse_duration, parse_size, split_address
+from streaming_app.regex import Regex, given_regex
+from streaming_app.text import DAY, LONGEST_RETENTION, parse_duration, split_address
+
+_WORDED = "worded"  # the type of an error that a section has described
+_SHOULD = re.compile(r"^\w+ should ")
+OF_CONTAINERS = {
+    **dict.fromkeys(("model", "dict", "mapping"), "must contain keys and values"),
+    "tuple": "must be a list",
+}
+_OF_VALUES = {
+    "missing": "must be given",
+    "string_type": "must be text; write it in quotes",
+    "path_type": "must be a path; write it in quotes",
+    "int": "must be a whole number",
+    "float": "must be a number",
+    "bool": "must be true or false",
+}
+"""By the type of pydantic's error, or the first word of that: for those that it describes in terms of Python."""
+
+
+def closest_name(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that was probably meant; None if none is near."""
+    by_lower_case = {one.lower(): one for one in known}
+    nearest = get_close_matches(name.lower(), by_lower_case, n=1, cutoff=0.7)
+    return by_lower_case[nearest[0]] if nearest else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return `; did you mean topic?` with the closest known name, to follow an error; empty if none is near."""
+    closest = closest_name(name, known)
+    return f"; did you mean {closest}?" if closest else ""
 
 
 class Section(BaseModel):
     """A section: its values do not change, a key that it does not have is an error, and no error shows a secret.
 
-    Durations are seconds, or text such as `90s`, `5m`, `1h30m` or `PT5M`.
+    The message of an error says what the value must be, in one line. Durations are seconds, or text such as `90s`,
+    `5m`, `1h30m` or `PT5M`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    shows_values: ClassVar[bool] = True
+    """Whether an error may show the value: False if it may be a secret."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _describe_errors(cls, given: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:  # noqa: ANN401 - any YAML value
+        try:
+            return validate(given)
+        except ValidationError as error:
+            described = [
+                InitErrorDetails(
+                    type=PydanticCustomError(_WORDED, "{line}", {"line": cls._describe(one)}),
+                    loc=one["loc"],
+                    input=one["input"],
+                )
+                for one in error.errors(include_url=False)
+            ]
+            raise ValidationError.from_exception_data(cls.__name__, described, hide_input=True) from None
+
+    @classmethod
+    def _describe(cls, error: ErrorDetails) -> str:
+        kind, context, value = error["type"], error.get("ctx", {}), error["input"]
+        if kind == _WORDED:
+            return error["msg"]
+        if kind == "value_error":  # of a validator of ours
+            return str(context["error"])
+        if kind == "extra_forbidden":
+            return "is not a known key" + did_you_mean(str(error["loc"][-1]), cls._keys())
+        if kind == "union_tag_invalid":
+            return f"its type must be one of {context['expected_tags'].replace(chr(39), '')}"
+        family = kind.partition("_")[0]
+        if family in OF_CONTAINERS:
+            return OF_CONTAINERS[family]
+        message = _OF_VALUES.get(kind) or _OF_VALUES.get(family) or _SHOULD.sub("must ", error["msg"])
+        return f'{message}, not "{value}"' if cls.shows_values and isinstance(value, str | int | float) else message
+
+    @classmethod
+    def _keys(cls) -> list[str]:
+        return [field.serialization_alias or name for name, field in cls.model_fields.items()]
 
 
 def _positive(value: float) -> float:
@@ -38,12 +123,7 @@ def _compile(given: Any) -> Regex:  # noqa: ANN401 - any YAML value
         return given
     if not isinstance(given, str):
         raise ValueError(f'must be a regular expression, in quotes, not "{given}"')  # noqa: TRY004 - pydantic's way
-    return Regex(given)
-
-
-def _check_regex(text: str) -> str:
-    _compile(text)
-    return text
+    return given_regex(given)
 
 
 def _check_address(text: str) -> str:
@@ -56,17 +136,11 @@ Duration = Annotated[float, BeforeValidator(parse_duration)]
 
 PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
 
-Size = Annotated[int, BeforeValidator(lambda given: parse_size(str(given)))]
-"""In bytes; given as a number of them, or as text such as `64m` or `2g`."""
-
 Days = Annotated[float, BeforeValidator(_parse_days), AfterValidator(_positive)]
 """In days; given as a number of them, or as text such as `12h`, `30d` or `P30D`."""
 
 Pattern = Annotated[Regex, PlainValidator(_compile), PlainSerializer(lambda regex: regex.pattern, return_type=str)]
 """A regular expression of RE2's syntax that a whole text matches, as Prometheus does."""
-
-PatternText = Annotated[str, AfterValidator(_check_regex)]
-"""The same, kept as its text: for settings that are shown or passed on as they were given."""
 
 Address = Annotated[str, AfterValidator(_check_address)]
 """Where to listen: `HOST:PORT` or `[::]:PORT`."""

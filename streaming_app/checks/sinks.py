@@ -60,9 +60,7 @@ def _send(settings: BaseSettings, cluster: str) -> Result:
         for event in (FIRING, RESOLVED):
             ended_at = now if event == RESOLVED else None
             one = Problem("test", cluster, None, TEST_RULE, INFO, now, now, ended_at, None, None, {}, summary, {})
-            sink.send(one, event)
+            sink.send([one], event)
     except SinkError as error:
         return failed(check, str(error))
-    finally:
-        sink.close()
     return ok(check, "accepted a test notification")

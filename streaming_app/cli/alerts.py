@@ -52,8 +52,8 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
 ) -> None:
     """Show the alerts that fire now."""
     from streaming_app.alerts.problem import FIRING, HEALTH, PENDING, RESOLVED  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.config.running_hours import make_mute_times  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.notify.mutes import ActiveMutes  # noqa: PLC0415
+    from streaming_app.config.running_hours import make_times_of  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.notify.mutes import Mutes  # noqa: PLC0415
     from streaming_app.tables.alerts_table import read_problems, to_json  # noqa: PLC0415
     from streaming_app.tables.health_tables import EndedProblems  # noqa: PLC0415
     from streaming_app.tables.reader import quote  # noqa: PLC0415
@@ -66,8 +66,8 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
     ended = () if resolved else EndedProblems(warehouse, cluster).reasons()  # the job may not have noted it yet
     found = [one for one in read_problems(reader, condition) if one.state in states and one.alert_id not in ended]
     found.sort(key=lambda alert: alert.urgency)
-    times_of = make_mute_times(mute_times or (), time_intervals or ())
-    mutes = ActiveMutes(warehouse, cluster, echo_error, times_of=times_of)
+    times_of = make_times_of(mute_times or (), time_intervals or ())
+    mutes = Mutes(warehouse, cluster, echo_error, times_of=times_of)
     mutes.refresh()
     by = {alert.alert_id: mutes.find(alert) for alert in found if alert.state != RESOLVED}
     muted = {name: one for name, one in by.items() if one}
@@ -170,7 +170,7 @@ def mute(warehouse: Location, cluster: str, pattern: str, duration: str | None, 
     They fire, and are shown, all the same. One that still fires at the end is then sent. A later mute of the same
     PATTERN takes the place of this one, so --for 0s ends it.
     """
-    from streaming_app.notify.mutes import MuteStore, new_mute  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.notify.mutes import Mutes, new_mute  # noqa: PLC0415 - not loaded by --help
 
     if duration is None:
         raise _RefusedMute("Give --for, such as --for 2h: every mute ends, after 30d at the latest.")
@@ -179,7 +179,7 @@ def mute(warehouse: Location, cluster: str, pattern: str, duration: str | None, 
         new = new_mute(pattern=pattern, duration=duration, reason=reason, created_by=user_name(), now=now)
     except ValueError as error:
         raise _RefusedMute(escape(" ".join(str(error).split()))) from None
-    MuteStore(warehouse, cluster).add(new)
+    Mutes(warehouse, cluster).add(new)
     if new.ends_at == now:
         echo(f"{pattern} is not muted any more.")
     else:

@@ -1,4 +1,4 @@
-"""The commands around the job: `run`; before it `init`, `check` and `config`; and `demo`, which has its own brokers."""
+"""The commands around the job: `run`; before it `init` and `check`; and `demo`, which has its own brokers."""
 
 from __future__ import annotations
 
@@ -60,25 +60,6 @@ def demo(warehouse: Location, cluster: str, seconds: float, web: bool, listen: s
 
 
 @click.command()
-@job_options
-@click.option("--format", "form", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
-@click.option("--check", is_flag=True, help="Only check for errors.")
-@handle_errors
-def config(loaded: LoadedConfig, form: str, check: bool) -> None:
-    """Print the effective configuration: defaults, file, environment and flags merged. Secrets are redacted.
-
-    In YAML a comment names the source of each value; the output can be used as a file once its secrets are filled in.
-    Takes the options of run. Exits with 1 if the configuration is invalid.
-    """
-    from streaming_app.config.show import as_json, as_yaml  # noqa: PLC0415 - not loaded by --help
-
-    if check:
-        echo(f"{loaded.file or 'The configuration'}: no errors")
-    else:
-        click.echo(as_json(loaded) if form == "json" else as_yaml(loaded), nl=False)
-
-
-@click.command()
 @broker_options
 @click.option(
     "--output",
@@ -120,14 +101,23 @@ def init(bootstrap_server: str | None, command_config: Path | None, output: Path
 @click.command()
 @job_options
 @click.option("--send-test", is_flag=True, help="Send a test notification to every sink.")
-@click.option("--json", "as_json", is_flag=True, help="The results as JSON.")
+@click.option("--show-config", is_flag=True, help="Only print the effective configuration; asks no broker.")
+@click.option("--json", "as_json", is_flag=True, help="The results, or the configuration, as JSON.")
 @handle_errors
-def check(loaded: LoadedConfig, send_test: bool, as_json: bool) -> None:
-    """Check what the job needs before its first start. Exits with 1 if a check fails.
+def check(loaded: LoadedConfig, send_test: bool, show_config: bool, as_json: bool) -> None:
+    """Check what the job needs before its first start. Exits with 1 if a check fails, or the configuration is invalid.
 
     One line for each: Java, memory, jars, the port of the metrics, every broker, the topic, each ACL, the clocks, the
     warehouse, the sinks. Takes the options of run.
+
+    --show-config prints defaults, file, environment and flags merged, without secrets. Comments name what flags, the
+    environment and the file set. The output can be used as a file once its secrets are filled in.
     """
+    if show_config:
+        from streaming_app.config import show  # noqa: PLC0415 - not loaded by --help
+
+        click.echo(show.as_json(loaded) if as_json else show.as_yaml(loaded), nl=False)
+        return
     require_server(loaded.settings.bootstrap_server)
     results = []
     for result in _results(loaded.settings, send_test=send_test):

@@ -11,7 +11,7 @@ from streaming_app.cli.process import open_standard_streams, return_freed_memory
 from streaming_app.cli.removed import CommandGroup
 
 COMMANDS = {
-    "job": ("run", "init", "check", "config", "demo"),
+    "job": ("run", "init", "check", "demo"),
     "groups": ("list_groups", "describe", "history", "diff"),
     "lag": ("lag", "copies"),
     "alerts": ("alerts",),

@@ -6,20 +6,18 @@ and key by key. So put general overrides first; the last one wins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from functools import cache, lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, field_validator
 
-from streaming_app.alerts.catalog import Rule, rules
+from streaming_app.alerts.catalog import rules
 from streaming_app.alerts.rule import RuleSettings, RuleSettingsLookup
 from streaming_app.alerts.survey import DescriptionMode
-from streaming_app.config.key_path import closest_name
 from streaming_app.config.running_hours import as_list
-from streaming_app.section import Duration, Pattern, PositiveDuration, Section
+from streaming_app.section import Duration, Pattern, PositiveDuration, Section, did_you_mean
 
-_Count = Annotated[int, Field(ge=1, strict=True)]
 _CACHED_GROUPS = 1 << 18
 
 
@@ -39,8 +37,7 @@ def _check_rules(given: Mapping[str, RuleSection]) -> Mapping[str, RuleSection]:
     """Return the sections of rules. Raises ValueError for a name that no rule has."""
     for name in given:
         if name not in rules():
-            close = closest_name(name, rules())
-            raise ValueError(f'"{name}" is not the name of a rule' + (f"; did you mean {close}?" if close else ""))
+            raise ValueError(f'"{name}" is not the name of a rule{did_you_mean(name, rules())}')
     return given
 
 
@@ -82,20 +79,16 @@ class AlertSettings(Section):
 
     def rule_settings_of(self) -> RuleSettingsLookup:
         """Return the lookup of a group's rule settings, or the job's for None. Keep it: it caches the groups."""
-        profiles: dict[tuple[int, ...], Mapping[str, RuleSettings]] = {}
+        profile_of = cache(self._make_profile)  # most groups have one of a few
 
         @lru_cache(_CACHED_GROUPS)
         def rule_settings_of(group_id: str | None) -> Mapping[str, RuleSettings]:
-            if group_id is not None and not self._includes(group_id):
+            if group_id is None:
+                return profile_of()
+            if not self._includes(group_id):
                 return {}
-            matching = tuple(
-                index
-                for index, override in enumerate(self.overrides)
-                if group_id is not None and override.groups.matches(group_id)
-            )
-            if matching not in profiles:
-                profiles[matching] = self._make_profile(matching)
-            return profiles[matching]
+            matching = (index for index, one in enumerate(self.overrides) if one.groups.matches(group_id))
+            return profile_of(*matching)
 
         return rule_settings_of
 
@@ -114,18 +107,13 @@ class AlertSettings(Section):
             return False
         return not any(pattern.matches(group_id) for pattern in self.ignore_groups)
 
-    def _make_profile(self, overrides: Iterable[int]) -> Mapping[str, RuleSettings]:
+    def _make_profile(self, *overrides: int) -> Mapping[str, RuleSettings]:
         layers = [self.rules, *(self.overrides[index].rules for index in overrides)]
         profile = {}
         for name, rule in rules().items():
-            values = _defaults(rule)
-            for layer in layers:
-                if section := layer.get(name):
-                    values |= section.model_dump(exclude_none=True)
+            values: dict[str, Any] = {"enabled": True, "severity": rule.severity, "for_": rule.for_seconds}
+            for section in (layer[name] for layer in layers if name in layer):
+                values |= section.model_dump(exclude_none=True)
             if values["enabled"]:
                 profile[name] = RuleSettings(values["severity"], values["for_"], rule.while_catching_up)
         return profile
-
-
-def _defaults(rule: Rule) -> dict[str, Any]:
-    return {"enabled": True, "severity": rule.severity, "for_": rule.for_seconds}

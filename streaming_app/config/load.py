@@ -1,60 +1,30 @@
-"""Merges the sources, and words what is wrong with them. In order of precedence: flags, environment, file, defaults.
+"""Merges the sources, and says what is wrong with them. In order of precedence: flags, environment, file, defaults.
 
 An error is a line for users: the source, the key, what its value must be. No line contains a secret.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from streaming_app.config import environment
-from streaming_app.config.file import REDACTED, ResolvedValues, read_yaml, resolve_references
-from streaming_app.config.key_path import (
-    KeyPath,
-    closest_name,
-    format_path,
-    holds_secrets,
-    keys_at,
-    lookup,
-    path_of_error,
-    types_at,
-)
+from streaming_app.alerts.catalog import rules
+from streaming_app.config.environment import NESTED, PREFIX, read_environment, variable_names, variable_of
+from streaming_app.config.file import Unresolved, read_yaml, resolve_references
 from streaming_app.config.removed import without_removed
 from streaming_app.config.settings import Settings
 from streaming_app.errors import ConfigError, FlagError
+from streaming_app.section import OF_CONTAINERS, Section, closest_name
 
-FLAG, ENVIRONMENT, FILE, DEFAULT = "flag", "environment", "file", "default"
+KeyPath = tuple[str | int, ...]
+"""Keys of mappings and indexes of lists: `("sinks", 0, "url")`."""
 
-_SHOULD = re.compile(r"^\w+ should ")
-
-# For the errors that pydantic describes in terms of Python, by their type.
-_MESSAGES: dict[str, str] = {
-    "missing": "must be given",
-    "model_type": "must contain keys and values",
-    "model_attributes_type": "must contain keys and values",
-    "dict_type": "must contain keys and values",
-    "mapping_type": "must contain keys and values",
-    "list_type": "must be a list",
-    "tuple_type": "must be a list",
-    "string_type": "must be text; write it in quotes",
-    "path_type": "must be a path; write it in quotes",
-    "int_parsing": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "int_type": "must be a whole number",
-    "float_parsing": "must be a number",
-    "float_type": "must be a number",
-    "bool_parsing": "must be true or false",
-    "bool_type": "must be true or false",
-    "finite_number": "must be a finite number",
-}
-_PRINTED = str | int | float | bool
+FLAG, ENVIRONMENT, FILE = "flags", "environment", "file"
 _FLAG_PATHS: dict[str, KeyPath] = {"metrics_listen": ("metrics", "listen"), "offsets": ("offsets", "enabled")}
 """Flags whose key differs from their name."""
 
@@ -67,14 +37,10 @@ class LoadedConfig:
     sources: Mapping[str, Mapping[str, Any]]
     """The values of each source, the one with the highest precedence first."""
     file: Path | None = None
-    references: Mapping[KeyPath, str] = field(default_factory=dict)
-    """The text in the file of each value that contains a reference to a variable or another file."""
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """By each text that came from a reference to a variable or another file: what the file has instead."""
     removed: Sequence[str] = ()
     """A line about each key that is set but does nothing any more."""
-
-    def source_of(self, path: KeyPath) -> str:
-        """Return the source that set the value at a path, or DEFAULT."""
-        return _source_of(self.sources, path)
 
 
 def load(
@@ -85,29 +51,16 @@ def load(
     `only` names the keys that are needed: the others are not read, so their secrets may be missing and their values
     invalid. Raises ConfigError, or FlagError if a flag is invalid.
     """
-    wanted = set(Settings.model_fields) if only is None else set(only) & set(Settings.model_fields)
-    resolved, removed = ResolvedValues({}), list[str]()
-    if file is not None:
-        skipped = Settings.model_fields.keys() - wanted  # unknown keys are not skipped: validation refuses them
-        in_file = {key: value for key, value in read_yaml(file).items() if key not in skipped}
-        in_file, removed = without_removed(in_file)
-        resolved = resolve_references(in_file, file)
-    in_environment, also_removed = without_removed(environment.read_environment(wanted))
-    sources = {
-        FLAG: _nest_flags(flags or {}),
-        ENVIRONMENT: in_environment,
-        FILE: resolved.values,
-    }
-    values: dict[str, Any] = {}
-    for source in reversed(sources.values()):
-        values = _merge(source, values)
-    try:
-        settings = Settings.model_validate(values)
-    except ValidationError as error:
-        raise _to_config_error(error, sources, values, resolved, file) from None
-    if resolved.problems:
-        raise ConfigError(resolved.problems.values())
-    return LoadedConfig(settings, sources, file, resolved.references, [*removed, *also_removed])
+    skipped = set[str]() if only is None else Settings.model_fields.keys() - only  # unknown keys are not: that is wrong
+    in_file, in_environment = (
+        {key: value for key, value in values.items() if key not in skipped}
+        for values in (read_yaml(file) if file else {}, read_environment())
+    )
+    resolved, secrets = resolve_references(in_file, file or Path())
+    kept, removed = without_removed(resolved)
+    kept_in_environment, also_removed = without_removed(in_environment)
+    sources = {FLAG: _nest_flags(flags or {}), ENVIRONMENT: _with_names_of_rules(kept_in_environment), FILE: kept}
+    return LoadedConfig(_validate(sources, str(file), secrets), sources, file, secrets, [*removed, *also_removed])
 
 
 def settings_of(values: Mapping[str, Any], name: str) -> Settings:
@@ -115,47 +68,62 @@ def settings_of(values: Mapping[str, Any], name: str) -> Settings:
 
     Nothing else is read: neither a file nor the environment. Raises ConfigError.
     """
-    try:
-        return Settings.model_validate(values)
-    except ValidationError as error:
-        raise _to_config_error(error, {FILE: values}, values, ResolvedValues(dict(values)), name) from None
+    return _validate({FILE: values}, name, {})
 
 
 def typo_suggestions() -> Iterator[tuple[str, str]]:
-    """Yield each variable that is probably misspelled, with the one that was meant."""
-    names = set(Settings.model_fields)
-    return environment.typo_suggestions(
-        names | {f"{name}{environment.NESTED}{key}" for name in names for key in keys_at(Settings, (name,))}
-    )
+    """Yield each variable that sets nothing but resembles one of a key, with that one."""
+    known = list(Settings.model_fields)
+    for name, one in Settings.model_fields.items():
+        if isinstance(one.annotation, type) and issubclass(one.annotation, Section):
+            known += [f"{name}{NESTED}{key}" for key in one.annotation.model_fields]
+    for name in variable_names():
+        if name.split(NESTED)[0].lower() not in known and (closest := closest_name(name, known)):
+            yield PREFIX + name, PREFIX + closest.upper()
 
 
-def flag_of(path: KeyPath) -> str:
-    """Return the flag that sets the value at a path."""
-    names = {path: name for name, path in _FLAG_PATHS.items()}
-    return "--" + names.get(path, str(path[0])).replace("_", "-")
+def format_path(path: KeyPath) -> str:
+    """Return the path as text: `sinks[0].url`."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 
-def _to_config_error(
-    error: ValidationError,
-    sources: Mapping[str, Mapping[str, Any]],
-    values: Mapping[str, Any],
-    resolved: ResolvedValues,
-    file: Path | str | None,
-) -> ConfigError:
-    def describe(path: KeyPath) -> str:
-        source = _source_at_fault(sources, path)
-        if source == FLAG:
-            return flag_of(path)  # which names the key, too
-        return f"{environment.variable_of(path) if source == ENVIRONMENT else file}: {format_path(path)}"
+def _validate(sources: Mapping[str, Mapping[str, Any]], file: str, secrets: Mapping[str, str]) -> Settings:
+    values: Mapping[str, Any] = {}
+    for source in reversed(tuple(sources.values())):
+        values = _merge(source, values)
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        lines = dict.fromkeys(_line(one, sources, file, secrets) for one in error.errors(include_url=False))
+    flag_lines = [line for source, line in lines if source == FLAG]
+    raise FlagError(flag_lines) if flag_lines else ConfigError(line for _, line in lines)
 
-    lines: dict[str, KeyPath] = {}
-    for detail in error.errors(include_url=False):
-        path, line = format_error(detail, Settings, values, resolved.secrets, describe)
-        # The text of a reference is no valid value of most keys, nor of the section that has it.
-        if not any(unresolved[: len(path)] == path for unresolved in resolved.problems):
-            lines[line] = path
-    flag_lines = [line for line, path in lines.items() if _source_at_fault(sources, path) == FLAG]
-    return FlagError(flag_lines) if flag_lines else ConfigError([*resolved.problems.values(), *lines])
+
+def _line(
+    error: ErrorDetails, sources: Mapping[str, Mapping[str, Any]], file: str, secrets: Mapping[str, str]
+) -> tuple[str, str]:
+    """Return the source of an invalid value, and the line about it."""
+    path = _path_of(error["loc"])
+    # of a missing key, the source of the section that should contain it
+    ends = (path[:end] for end in range(len(path), 0, -1))
+    source = next((name for end in ends for name, values in sources.items() if _sets(values, end)), FILE)
+    message = error["input"].problem if isinstance(error["input"], Unresolved) else error["msg"]
+    if source == ENVIRONMENT and message in OF_CONTAINERS.values():
+        message += ", as JSON"
+    for secret, reference in secrets.items():
+        message = message.replace(secret, reference) if secret else message
+    if source == FLAG:  # which names the key, too
+        names = {path: name for name, path in _FLAG_PATHS.items()}
+        where = "--" + names.get(path, str(path[0])).replace("_", "-")
+    else:
+        where = f"{variable_of(path) if source == ENVIRONMENT else file}: {format_path(path)}"
+    return source, f"{where}: {' '.join(message.split())}"
+
+
+def _path_of(location: KeyPath) -> KeyPath:
+    """Return pydantic's location as a path in the values: without the type of a sink, and that the key is wrong."""
+    path = (*location[:2], *location[3:]) if location[:1] == ("sinks",) else location
+    return tuple(part for part in path if part != "[key]")
 
 
 def _merge(higher: Mapping[str, Any], lower: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,82 +138,26 @@ def _merge(higher: Mapping[str, Any], lower: Mapping[str, Any]) -> dict[str, Any
 def _nest_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
     nested: dict[str, Any] = {}
     for name, value in flags.items():
-        *outer, key = _FLAG_PATHS.get(name, (name,))
-        parent = nested
-        for part in outer:
-            parent = parent.setdefault(str(part), {})
-        parent[str(key)] = value
+        section, *key = _FLAG_PATHS.get(name, (name,))
+        nested[str(section)] = {str(key[0]): value} if key else value
     return nested
 
 
-def _source_of(sources: Mapping[str, Mapping[str, Any]], path: KeyPath) -> str:
-    for source, values in sources.items():
-        here: object = values
-        in_list = False
-        for part in path:
-            exists, inner = lookup(here, (part,))
-            if not exists:
-                break
-            here, in_list = inner, in_list or isinstance(part, int)
-        else:
-            return source
-        if in_list:  # the list replaced that of lower sources: a key which its item does not set has its default
-            return DEFAULT
-        if not isinstance(here, Mapping):  # the short form of a section
-            return source
-    return DEFAULT
+def _with_names_of_rules(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values with the names of rules as the catalogue has them: those of variables are in one case."""
+    alerts = values.get("alerts")
+    if not isinstance(alerts, dict) or not isinstance(given := alerts.get("rules"), dict):
+        return values
+    names = {name.lower(): name for name in rules()}
+    return values | {"alerts": alerts | {"rules": {names.get(name, name): one for name, one in given.items()}}}
 
 
-def _source_at_fault(sources: Mapping[str, Mapping[str, Any]], path: KeyPath) -> str:
-    """Return the source of an invalid value; for a missing key, the source of the section that should contain it."""
-    found = (_source_of(sources, path[:end]) for end in range(len(path), 0, -1))
-    return next((source for source in found if source != DEFAULT), DEFAULT)
-
-
-def format_error(
-    error: ErrorDetails,
-    model: type[BaseModel],
-    values: Mapping[str, Any],
-    secrets: Mapping[str, str],
-    describe: Callable[[KeyPath], str],
-) -> tuple[KeyPath, str]:
-    """Return the path of an error and a line about it, which starts with `describe(path)`: the source and the key.
-
-    `values` was validated; `secrets` maps the values that came from references to the text to print instead.
-    """
-    path = path_of_error(error["loc"], values)
-    context = error.get("ctx", {})
-    if error["type"].startswith("union_tag"):
-        path = (*path, str(context["discriminator"]).strip("'"))
-    message = _message(error, model, path, values)
-    for secret, reference in secrets.items():
-        message = message.replace(secret, reference) if secret else message
-    return path, f"{describe(path)}: {' '.join(message.split())}"
-
-
-def _message(error: ErrorDetails, model: type[BaseModel], path: KeyPath, values: Mapping[str, Any]) -> str:
-    error_type, context = error["type"], error.get("ctx", {})
-    _, value = lookup(values, path)
-    if error_type == "extra_forbidden":
-        known = closest_name(str(path[-1]), keys_at(model, path[:-1]))
-        return "is not a known key" + (f"; did you mean {known}?" if known else "")
-    if error_type.startswith("union_tag"):
-        return (
-            f"must be one of {context['expected_tags'].replace(chr(39), '')}"
-            if "expected_tags" in context
-            else (f"must be given: one of {', '.join(_tags(model, path))}")
-        )
-    is_secret = holds_secrets(model, path)
-    if error_type == "value_error":
-        message = str(context["error"])  # of a validator of ours: it contains the value
-        is_printed = is_secret and isinstance(value, _PRINTED) and str(value)
-        return message.replace(str(value), REDACTED) if is_printed else message
-    message = _MESSAGES.get(error_type) or _SHOULD.sub("must ", error["msg"])
-    if is_secret or error_type == "missing" or not isinstance(value, _PRINTED):
-        return message
-    return f'{message}, not "{value}"'
-
-
-def _tags(model: type[BaseModel], path: KeyPath) -> list[str]:
-    """Return the values that the discriminator at a path may have: one for each member of the union."""
-    return [tag for allowed in types_at(model, path) if get_origin(allowed) is Literal for tag in get_args(allowed)]
+def _sets(values: Any, path: KeyPath) -> bool:  # noqa: ANN401 - any YAML value
+    """Return whether the values have one at the path, or one around it that is no mapping, and so replaces all."""
+    for part in path:
+        if not isinstance(values, Mapping):
+            return True
+        if part not in values:
+            return False
+        values = values[part]
+    return True

@@ -42,6 +42,10 @@ REMOVED: Mapping[tuple[str, ...], str] = {
     ("group_budget", "topology_bytes"): "`group_budget.bytes`, half of which a topology may have",
     ("lag", "history_interval"): "`lag.history_days`; a partition has a row a minute",
     ("metrics", "compatibility"): "the table of names of other exporters in docs/metrics.md",
+    **{
+        ("metrics", "lag_by", by): f"`streams-groups lag --by {by} --json`, or SQL over the table `lag`"
+        for by in ("subtopology", "process", "task")
+    },
     ("metrics", "max_lag_series"): "`metrics.groups` and `metrics.lag_by`; each kind of lag has 10,000 series",
     ("page", "labels"): "the section `labels`, which alerts, metrics and tables have, too",
     ("page", "listen"): "`streams-groups web --listen HOST:PORT`, a process of its own",
@@ -52,63 +56,45 @@ REMOVED: Mapping[tuple[str, ...], str] = {
     ("sinks", "labels"): "the section `labels`, with the pattern `.*` for all groups",
     ("sinks", "resend"): "nothing: Alertmanager is sent what fires each minute",
     ("sinks", "summary"): "`streams-groups status`, or `streams-groups alerts --json` in a cron job",
+    ("sinks", "type: email"): "a sink of type apprise with a URL mailtos://USER:PASSWORD@HOST",
+    ("sinks", "type: log"): "the job's own output, which has a line for each change of an alert",
+    (
+        "sinks",
+        "type: slack",
+    ): "a sink of type apprise with a URL slack://A/B/C, its parts those of the incoming webhook",
     ("task_copies", "interval"): "nothing: the brokers are asked each minute",
     **{(*where, name): instead for where in _OF_RULES for name, instead in _RULES.items()},
     **{(*where, name, key): "`for`" for where in _OF_RULES for name, key in _TIMES.items()},
 }
-"""By path, in which the items of a list have no place: what to use instead."""
-REMOVED_ITEMS: Mapping[tuple[str, ...], Mapping[str, str]] = {
-    ("metrics", "lag_by"): {
-        by: f"`streams-groups lag --by {by} --json`, or SQL over the table `lag`"
-        for by in ("subtopology", "process", "task")
-    },
-}
-"""By the path of a list and the item in it: what to use instead."""
+"""By path, in which a list has no place, but its items of text, and its sections by their type: what to use instead."""
 
 
-def _lower(path: Sequence[Any]) -> tuple[str, ...]:
+def _lower(path: Sequence[object]) -> tuple[str, ...]:
     return tuple(str(part).lower() for part in path)
 
 
 _INSTEAD = {_lower(path): instead for path, instead in REMOVED.items()}  # a variable has no case
-_SINKS = ("sinks",)
-REMOVED_SINKS: Mapping[str, str] = {
-    "email": "a sink of type apprise with a URL mailtos://USER:PASSWORD@HOST",
-    "slack": "a sink of type apprise with a URL slack://A/B/C, its parts those of the incoming webhook",
-    "log": "the job's own output, which has a line for each change of an alert",
-}
-"""By the type of a sink: what to use instead."""
 
 
 def without_removed(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return the values without the keys, items and sinks that went, and a line about each of these."""
     lines: dict[str, None] = {}
-    kept = _without(values, (), lines)
-    return kept, list(lines)
 
+    def is_removed(path: tuple[object, ...]) -> bool:
+        if instead := _INSTEAD.get(_lower(path)):
+            lines[f"{'.'.join(map(str, path))} was removed and does nothing: use {instead}"] = None
+        return instead is not None
 
-def _without(value: Any, path: tuple[str, ...], lines: dict[str, None]) -> Any:  # noqa: ANN401 - any YAML value
-    if path and not any(gone[: len(path)] == _lower(path) for gone in (*_INSTEAD, *REMOVED_ITEMS, _SINKS)):
+    def keep(value: Any, path: tuple[object, ...]) -> Any:  # noqa: ANN401 - any YAML value
+        if isinstance(value, Mapping):
+            inside = {key: (*path, key) for key in value}
+            return {key: keep(value[key], here) for key, here in inside.items() if not is_removed(here)}
+        if isinstance(value, list | tuple):
+            return [keep(one, path) for one in value if not is_removed((*path, _name_of(one)))]
         return value
-    if isinstance(value, Mapping):
-        kept = {}
-        for key, inner in value.items():
-            if instead := _INSTEAD.get(_lower((*path, key))):
-                lines[f"{'.'.join((*path, key))} was removed and does nothing: use {instead}"] = None
-            else:
-                kept[key] = _without(inner, (*path, key), lines)
-        return kept
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return [_without(item, path, lines) for item in value if not _is_removed(item, path, lines)]
-    return value
+
+    return keep(values, ()), list(lines)
 
 
-def _is_removed(item: Any, path: tuple[str, ...], lines: dict[str, None]) -> bool:  # noqa: ANN401 - any YAML value
-    if isinstance(item, str) and (used := REMOVED_ITEMS.get(path, {}).get(item)):
-        lines[f"{'.'.join(path)}: {item} was removed and does nothing: use {used}"] = None
-        return True
-    kind = item.get("type") if path == _SINKS and isinstance(item, Mapping) else None
-    instead = REMOVED_SINKS.get(kind) if isinstance(kind, str) else None
-    if instead:
-        lines[f"sinks of type {kind} were removed, and nothing is sent to them: use {instead}"] = None
-    return instead is not None
+def _name_of(item: object) -> str:
+    return f"type: {item.get('type')}" if isinstance(item, Mapping) else str(item)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
-from streaming_app.config.key_path import closest_name
 from streaming_app.section import Pattern, Section
 from streaming_app.time_intervals import (
     TimeInterval,
@@ -21,14 +21,13 @@ from streaming_app.time_intervals import (
     parse_years,
 )
 
-_FEW = 20
 _CACHED_GROUPS = 1 << 16
 _Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 def as_list(given: Any) -> Any:  # noqa: ANN401 - any YAML value
-    """Return a list of one text, so that a single one needs no list."""
-    return [given] if isinstance(given, str) else given
+    """Return a list of one text or number, so that a single one needs no list."""
+    return [given] if isinstance(given, str | int) else given
 
 
 class TimesSettings(Section):
@@ -43,18 +42,18 @@ class TimesSettings(Section):
         return self
 
 
-def _texts(parse: Callable[[str], object]) -> Any:  # noqa: ANN401 - a type
-    """Return the type of a list of texts of this form; a single one needs no list, and a number no quotes."""
+def _text(parse: Callable[[str], object]) -> Any:  # noqa: ANN401 - a type
+    """Return the type of a text of this form; a number needs no quotes."""
 
     def check(text: str) -> str:
         parse(text)
         return text
 
-    def to_list(given: Any) -> Any:  # noqa: ANN401 - any YAML value
-        items = given if isinstance(given, list | tuple) else [given]
-        return [str(one) if type(one) is int else one for one in items]
+    return Annotated[str, Field(coerce_numbers_to_str=True), AfterValidator(check)]
 
-    return Annotated[tuple[Annotated[str, AfterValidator(check)], ...], BeforeValidator(to_list)]
+
+def _texts(parse: Callable[[str], object]) -> Any:  # noqa: ANN401 - a type
+    return Annotated[tuple[_text(parse), ...], BeforeValidator(as_list)]  # type: ignore[misc] # mypy takes it for a value
 
 
 class IntervalSettings(Section):
@@ -65,14 +64,8 @@ class IntervalSettings(Section):
     days_of_month: _texts(parse_days_of_month) = ()  # type: ignore[valid-type]
     months: _texts(parse_months) = ()  # type: ignore[valid-type]
     years: _texts(parse_years) = ()  # type: ignore[valid-type]
-    location: str = "UTC"
+    location: _text(parse_location) = "UTC"  # type: ignore[valid-type]
     """A name of the time zone database, such as Europe/Berlin."""
-
-    @field_validator("location")
-    @classmethod
-    def _exists(cls, location: str) -> str:
-        parse_location(location)
-        return location
 
     def interval(self) -> TimeInterval:
         """Return the interval."""
@@ -100,35 +93,17 @@ class GroupTimesSettings(Section):
     time_intervals: Annotated[tuple[_Name, ...], BeforeValidator(as_list), Field(min_length=1)]
 
 
-def _intervals(names: Sequence[str], known: Sequence[NamedIntervals]) -> tuple[TimeInterval, ...]:
-    return tuple(one.interval() for named in known if named.name in names for one in named.time_intervals)
-
-
 def make_times_of(
     settings: Sequence[GroupTimesSettings], known: Sequence[NamedIntervals]
 ) -> Callable[[str], tuple[TimeInterval, ...]]:
     """Return the function that returns the times for a group: by the first entry that matches, if any does."""
-    entries = [(one.groups, _intervals(one.time_intervals, known)) for one in settings]
+    intervals = {named.name: tuple(one.interval() for one in named.time_intervals) for named in known}
+    entries = [
+        (one.groups, tuple(chain.from_iterable(intervals[name] for name in one.time_intervals))) for one in settings
+    ]
 
     @lru_cache(_CACHED_GROUPS)
     def times_of(group_id: str) -> tuple[TimeInterval, ...]:
         return next((intervals for groups, intervals in entries if groups.matches(group_id)), ())
 
     return times_of
-
-
-def make_mute_times(
-    settings: Sequence[GroupTimesSettings], known: Sequence[NamedIntervals]
-) -> Callable[[str], tuple[TimeInterval, ...]] | None:
-    """Return what `ActiveMutes` takes: None without entries, so that nothing is looked up for each alert."""
-    return make_times_of(settings, known) if settings else None
-
-
-def check_names(wanted: Collection[str], known: Collection[str], kind: str) -> None:
-    """Raise ValueError, with a line that names the first, unless all `wanted` names are known ones of this kind."""
-    for name in wanted:
-        if name not in known:
-            close = closest_name(name, known)
-            all_known = ", ".join(known) if len(known) <= _FEW else f"one of {len(known)}"
-            meant = f"; did you mean {close}?" if close else f": there is {all_known or 'none'}"
-            raise ValueError(f'"{name}" is not the name of a {kind}{meant}')

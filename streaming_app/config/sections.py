@@ -13,8 +13,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from streaming_app.groups.budget import DEFAULT, Budget
-from streaming_app.regex import compiled
-from streaming_app.section import Address, Days, Duration, PatternText, PositiveDuration, Section
+from streaming_app.regex import Regex
+from streaming_app.section import Address, Days, Duration, Pattern, PositiveDuration, Section
 
 MAX_GROUPS = 1_000
 
@@ -51,12 +51,12 @@ class LagSettings(Section):
     """How many days `lag_history` is kept."""
     allowed: _Offsets = 0
     """A lag of at most so many offsets is OK."""
-    allowed_by_group: Mapping[PatternText, _Offsets] = {}
+    allowed_by_group: Mapping[Pattern, _Offsets] = {}
     """The same for groups whose whole id matches a regular expression; the first one that matches counts."""
 
     def allowed_for(self, group_id: str) -> int:
         """Return the lag that is allowed for a group, in offsets."""
-        matching = (value for regex, value in self.allowed_by_group.items() if compiled(regex).matches(group_id))
+        matching = (value for regex, value in self.allowed_by_group.items() if regex.matches(group_id))
         return next(matching, self.allowed)
 
 
@@ -69,25 +69,10 @@ class SelfCheckSettings(Section):
     """Time between two comparisons of all groups; one also follows each start, once the job has caught up."""
 
 
-class TaskCopiesSettings(Section):
-    """The section `task_copies`."""
+class SwitchSettings(Section):
+    """A section of something that the running job does each minute; never with `--once`."""
 
     enabled: bool = True
-    """Whether the running job asks the brokers for the copies of tasks each minute; never with `--once`."""
-
-
-class BrokerFactsSettings(Section):
-    """The section `broker_facts`."""
-
-    enabled: bool = True
-    """Whether the running job asks the brokers each minute for what the log does not have; never with `--once`."""
-
-
-class DescriptionsSettings(Section):
-    """The section `descriptions`."""
-
-    enabled: bool = True
-    """Whether the running job fetches the stored topology descriptions; never with `--once`."""
 
 
 _Count = Annotated[int, Field(ge=1)]
@@ -112,7 +97,7 @@ class MetricsSettings(Section):
     """The address of `/metrics`, `/health` and `/ready`: `HOST:PORT`; None: not served."""
     allowed_hosts: tuple[str, ...] = ()
     """Names under which they are reached, in addition to `localhost`, IP addresses and the host's own name."""
-    groups: PatternText = ".*"
+    groups: Pattern = Regex(".*")
     """Groups that have series of their own: a regular expression that must match the whole id."""
     max_groups: Annotated[int, Field(ge=0)] = MAX_GROUPS
     """Maximum number of groups with series of their own: those known the longest, and a tenth for new ones."""

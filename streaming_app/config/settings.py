@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -16,28 +16,25 @@ from pydantic import (
     ValidationInfo,
     field_validator,
 )
-from pydantic_core import PydanticCustomError
 
 from streaming_app.config import defaults
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.config.labels import LabelsSettings
-from streaming_app.config.running_hours import GroupTimesSettings, NamedIntervals, check_names
+from streaming_app.config.running_hours import GroupTimesSettings, NamedIntervals
 from streaming_app.config.sections import (
-    BrokerFactsSettings,
-    DescriptionsSettings,
     GroupBudgetSettings,
     LagSettings,
     MetricsSettings,
     OffsetsSettings,
     PageSettings,
     SelfCheckSettings,
-    TaskCopiesSettings,
+    SwitchSettings,
 )
 from streaming_app.notify.alertmanager import AlertmanagerSettings
 from streaming_app.notify.apprise import AppriseSettings
 from streaming_app.notify.watchdog import WatchdogSettings
 from streaming_app.notify.webhook import WebhookSettings
-from streaming_app.section import Days, Duration, Section
+from streaming_app.section import Days, Duration, Section, did_you_mean
 from streaming_app.tables.location import Location
 from streaming_app.text import check_name
 
@@ -54,7 +51,7 @@ def _check_addresses(text: str) -> str:
 
 def _to_location(value: Any) -> Location:  # noqa: ANN401 - any YAML value
     if not isinstance(value, Location | Path | str) or not str(value):
-        raise PydanticCustomError("path_type", "must be a path")
+        raise ValueError("must be a path; write it in quotes")
     return Location.of(value)
 
 
@@ -67,44 +64,36 @@ def _check_dialect(name: str) -> str:
     return name
 
 
-def _to_text(pairs: Any) -> Any:  # noqa: ANN401 - any YAML value
-    """Return Spark's settings as text, so that `true` and `4` need no quotes in YAML."""
-    if not isinstance(pairs, Mapping):
-        return pairs
-    return {
-        key: str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, int | float) else value
-        for key, value in pairs.items()
-    }
+def _to_text(value: Any) -> Any:  # noqa: ANN401 - any YAML value
+    """Return a setting of Spark as text, so that `true` and `4` need no quotes in YAML."""
+    return str(value).lower() if isinstance(value, bool | int | float) else value
+
+
+def _with_type(sink: Any) -> Any:  # noqa: ANN401 - any YAML value
+    """Return a sink without a type as one of no known type: that error names those that there are."""
+    return {"type": None, **sink} if isinstance(sink, Mapping) else sink
 
 
 SinkSettings = Annotated[
     AlertmanagerSettings | AppriseSettings | WatchdogSettings | WebhookSettings,
     Field(discriminator="type"),
+    BeforeValidator(_with_type),
 ]
 """The configuration of one sink; `type` is its kind. Its method `sink()` creates the sink."""
 
 
-class _Named(Protocol):
-    name: str
+def _unique_names(kind: str) -> AfterValidator:
+    def check(named: tuple[Any, ...]) -> tuple[Any, ...]:
+        names = [one.name for one in named]
+        if duplicates := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"two {kind} have the name {', '.join(duplicates)}: give each a different name")
+        return named
+
+    return AfterValidator(check)
 
 
-_SomeNamed = TypeVar("_SomeNamed", bound=Sequence[_Named])
-
-
-def _check_unique_names(named: _SomeNamed, kind: str = "sinks") -> _SomeNamed:
-    names = [one.name for one in named]
-    if duplicates := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"two {kind} have the name {', '.join(duplicates)}: give each a different name")
-    return named
-
-
-SinkList = Annotated[tuple[SinkSettings, ...], AfterValidator(_check_unique_names)]
-"""The sinks of a configuration, with unique names.
-
-A model that contains it must set `hide_input_in_errors`: pydantic uses the setting of the outermost model, and its
-errors would otherwise show secrets.
-"""
-
+SinkList = Annotated[tuple[SinkSettings, ...], _unique_names("sinks")]
+"""The sinks of a configuration, with unique names."""
 BootstrapServer = Annotated[str, AfterValidator(_check_addresses)]
 WarehouseLocation = Annotated[Location, PlainValidator(_to_location), PlainSerializer(str, return_type=str)]
 
@@ -123,11 +112,11 @@ class Settings(Section):
     trigger: Duration = defaults.TRIGGER_SECONDS
     max_offsets_per_trigger: Annotated[int, Field(gt=0)] = defaults.MAX_OFFSETS_PER_TRIGGER
     retention_days: Days = defaults.RETENTION_DAYS
-    conf: Annotated[Mapping[str, str], BeforeValidator(_to_text)] = {}
+    conf: Mapping[str, Annotated[str, BeforeValidator(_to_text)]] = {}
     """Spark settings."""
     alerts: AlertSettings = AlertSettings()
     sinks: SinkList = ()
-    time_intervals: tuple[NamedIntervals, ...] = ()
+    time_intervals: Annotated[tuple[NamedIntervals, ...], _unique_names("time intervals")] = ()
     """Times that recur, by name."""
     running_hours: tuple[GroupTimesSettings, ...] = ()
     """When groups are meant to run; default always."""
@@ -140,24 +129,24 @@ class Settings(Section):
     self_check: SelfCheckSettings = SelfCheckSettings()
     lag: LagSettings = LagSettings()
     offsets: OffsetsSettings = OffsetsSettings()
-    task_copies: TaskCopiesSettings = TaskCopiesSettings()
-    broker_facts: BrokerFactsSettings = BrokerFactsSettings()
-    descriptions: DescriptionsSettings = DescriptionsSettings()
+    task_copies: SwitchSettings = SwitchSettings()
+    """Whether the brokers are asked for the copies of tasks."""
+    broker_facts: SwitchSettings = SwitchSettings()
+    """Whether they are asked for what the log does not have."""
+    descriptions: SwitchSettings = SwitchSettings()
+    """Whether the stored topology descriptions are fetched."""
     page: PageSettings = PageSettings()
-
-    @field_validator("time_intervals")
-    @classmethod
-    def _have_names(cls, given: tuple[NamedIntervals, ...]) -> tuple[NamedIntervals, ...]:
-        return _check_unique_names(given, "time intervals")
 
     @field_validator("running_hours", "mute_times")
     @classmethod
     def _are_at_intervals(
         cls, hours: tuple[GroupTimesSettings, ...], info: ValidationInfo
     ) -> tuple[GroupTimesSettings, ...]:
-        if "time_intervals" in info.data:
-            known = [one.name for one in info.data["time_intervals"]]
-            check_names([name for one in hours for name in one.time_intervals], known, "time interval")
+        known = [one.name for one in info.data.get("time_intervals", ())]
+        for name in (name for one in hours for name in one.time_intervals if "time_intervals" in info.data):
+            if name not in known:
+                meant = did_you_mean(name, known) or ": add it to time_intervals"
+                raise ValueError(f'"{name}" is not the name of a time interval{meant}')
         return hours
 
 

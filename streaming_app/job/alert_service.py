@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
 from streaming_app.alerts.evaluate import watches_any
@@ -25,6 +25,7 @@ from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.service import Service, WakeableEvent, error_text
 from streaming_app.job_status import DiskSpace, JobStatus
 from streaming_app.lag.work import GroupWork
+from streaming_app.notify.mutes import Mutes
 from streaming_app.notify.sender import Sender, jittered, traits_of
 from streaming_app.notify.sink import Sink
 from streaming_app.report import Report
@@ -34,16 +35,6 @@ from streaming_app.tables.health_tables import EndedProblems, HealthRow, HealthT
 from streaming_app.text import count
 
 _RETRY_SAVE_SECONDS = 10.0  # delta-rs logs a lot at each attempt when the disk is full
-
-
-class Mutes(Protocol):
-    """What the service needs of `ActiveMutes`."""
-
-    def refresh(self) -> bool:
-        """Read new mutes, and return whether any is active."""
-
-    def is_muted(self, problem: Problem) -> bool:
-        """Return whether an alert is muted now."""
 
 
 @dataclass(frozen=True)
@@ -202,8 +193,9 @@ class AlertService(Service):
         # stored before they are sent, so that a crash in between loses none
         self._try(self._save, self._save_health, self._publish)
 
-    def _muted(self) -> IsMuted | None:
-        return self._sources.mutes.is_muted if self._sources.mutes.refresh() else None
+    def _muted(self) -> IsMuted:
+        self._sources.mutes.refresh()
+        return self._sources.mutes.is_muted
 
     def _publish(self) -> None:
         with self._sender.changing():

@@ -17,7 +17,7 @@ from streaming_app.alerts.engine import EngineSettings
 from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.defaults import TOPIC
 from streaming_app.config.labels import make_labels
-from streaming_app.config.running_hours import make_mute_times, make_times_of
+from streaming_app.config.running_hours import make_times_of
 from streaming_app.errors import WarehouseError
 from streaming_app.health.history import WINDOW
 from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
@@ -34,7 +34,7 @@ from streaming_app.jvm.class_archive import archive_path, make_archive, reason_f
 from streaming_app.jvm.jar_sets import DIRECTORY_VARIABLE, find_jars, spark_jars
 from streaming_app.kafka.properties import client_properties
 from streaming_app.metrics.collector import MetricSources, make_registry
-from streaming_app.notify.mutes import ActiveMutes
+from streaming_app.notify.mutes import Mutes
 from streaming_app.report import Report
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.health_tables import EndedProblems, HealthTables
@@ -144,8 +144,8 @@ def background_services(
     known_since = earlier.descriptions_since if earlier else None
     descriptions = DescriptionSupport(config.alerts.descriptions, known_since=known_since)
     heartbeat = Heartbeat(config, files, health, descriptions, fence)
-    mute_times = make_mute_times(config.mute_times, config.time_intervals)
-    mutes = ActiveMutes(config.warehouse, config.cluster, report, times_of=mute_times)
+    mute_times = make_times_of(config.mute_times, config.time_intervals)
+    mutes = Mutes(config.warehouse, config.cluster, report, times_of=mute_times)
     wanted = wanted_services(config)
     properties = client_properties(config.bootstrap_server, config.command_config)
 

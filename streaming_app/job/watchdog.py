@@ -45,7 +45,7 @@ class Watchdog(Service):
     ) -> None:
         """Prepare; the first heartbeat follows the first evaluation. `patience` is in seconds: the age of the last one.
 
-        The sink is used by no other thread, and closed at the end.
+        The sink is used by no other thread.
         """
         super().__init__(f"watchdog {sink.name}", report, interval=sink.beat_seconds)
         self._sink, self._cluster, self._status, self._now = sink, cluster, status, now
@@ -66,10 +66,6 @@ class Watchdog(Service):
         except SinkError as error:
             raise UserError(str(error)) from None
 
-    def leave(self) -> None:
-        """Release the sink."""
-        self._sink.close()
-
 
 class Watchdogs(tuple[Watchdog, ...]):
     """Those of all sinks that have one."""
@@ -86,9 +82,9 @@ def make_watchdogs(config: JobConfig, health: Health, report: Report) -> Watchdo
     """Return those of a job; each has its sink to itself."""
     patience = max(_MISSED_EVALUATIONS * config.alerts.interval, _SHORTEST_SECONDS)
     return Watchdogs(
-        Watchdog(one.sink(), config.cluster, lambda: health.status, report, patience=patience)
-        for one in config.sinks
-        if one.has_heartbeats
+        Watchdog(sink, config.cluster, lambda: health.status, report, patience=patience)
+        for sink in (one.sink() for one in config.sinks)
+        if sink.beat_seconds
     )
 
 

@@ -20,6 +20,7 @@ from streaming_app.lag.model import (
 )
 from streaming_app.lag.series import Age, CommitSeries, EndSamples
 from streaming_app.lag.status import (
+    AHEAD,
     CATCHING_UP,
     LOST,
     MARKER,
@@ -110,6 +111,7 @@ class LagTracker:
         series.behind_since, series.rewound_from = row.behind_since, row.rewound_from
         series.rewound_at = row.status_since or row.observed_at
         series.status, series.status_since = row.status, row.status_since or row.observed_at
+        series.is_beyond_end = row.status == AHEAD
         if row.status == STALLED:  # the same offset is committed again and again, and was for a minute before
             series.commits_at_offset = STALLED_COMMITS
             series.offset_since = series.status_since - STALLED_COMMIT_SECONDS

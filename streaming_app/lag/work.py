@@ -188,6 +188,7 @@ def observe_work(  # noqa: PLR0913, PLR0917 - each is one thing it needs
 
 _Found = tuple[LagRow, Progress]
 _SLOW = frozenset({BEHIND, CATCHING_UP})
+_ANOTHER_LOG = frozenset({RECREATED, AHEAD})  # the log does not have the committed offset: what it has is work
 
 
 class _Pass(NamedTuple):
@@ -269,8 +270,7 @@ def _progress(row: LagRow, tasks: GroupTasks, before: Progress | None, seen: _Pa
             committed_at = min(committed_at, row.status_since)
         owner_since = tasks.stable_since or tasks.rebalancing_since or now
         before = Progress(offset, committed_at, None, None, owner, min(now, owner_since), offset, None)
-        arrived_at = now - (row.lag_seconds or 0.0)
-        work_since = arrived_at if row.behind_since is None else min(now, row.behind_since)
+        work_since = _waits_since(row, now)
     else:
         work_since = now if before.work_since is None else before.work_since
     moved = offset is not None and offset != before.offset
@@ -301,6 +301,13 @@ def _progress(row: LagRow, tasks: GroupTasks, before: Progress | None, seen: _Pa
     is_stateful = row.subtopology_id in tasks.stateful
     restores = is_stateful and one.owner_since >= one.moved_at and now - one.owner_since < RESTORE_SECONDS
     return one._replace(work_since=work_since, is_stalled=now - waits_since >= seen.patience, restores=restores)
+
+
+def _waits_since(row: LagRow, now: float) -> float:
+    """Return since when a partition has had work, of which nothing but this row is known."""
+    if row.status in _ANOTHER_LOG:
+        return _status_since(row, now)
+    return now - (row.lag_seconds or 0.0) if row.behind_since is None else min(now, row.behind_since)
 
 
 def _slow_since(row: LagRow, known: SlowSince | None, now: float) -> SlowSince | None:
@@ -338,7 +345,7 @@ def _has_work(row: LagRow, one: Progress, allowed: int, *, rests: bool = True) -
     """Tell whether work waits; None: not known. `rests`: the end of the log did not move."""
     if row.log_end_offset is None:
         return None
-    if row.status in {RECREATED, AHEAD}:
+    if row.status in _ANOTHER_LOG:
         return row.log_end_offset > (row.log_start_offset or 0)
     if row.committed_offset is None:
         if one.offset is not None:

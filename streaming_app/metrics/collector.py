@@ -34,7 +34,6 @@ from streaming_app.metrics.group_metrics import GROUP_METRICS, LABELS_METRIC, Gr
 from streaming_app.metrics.job_metrics import JOB_METRICS, JobScrape
 from streaming_app.metrics.lag_metrics import LAG_METRICS, LagScrape
 from streaming_app.metrics.metric import SUFFIXES, Metric, ScrapeT, has_short_id
-from streaming_app.regex import compiled
 from streaming_app.stream.health import Health
 from streaming_app.text import EPOCH
 
@@ -87,7 +86,7 @@ def make_registry(sources: MetricSources, settings: MetricsSettings) -> Collecto
 class _StreamsGroupsCollector(Collector):
     def __init__(self, sources: MetricSources, settings: MetricsSettings) -> None:
         self._sources = sources
-        self._wanted = compiled(settings.groups)
+        self._wanted = settings.groups
         self._max_groups = settings.max_groups
         self._settings = settings
         self._lag: LagScrape | None = None

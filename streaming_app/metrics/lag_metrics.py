@@ -15,7 +15,6 @@ from streaming_app.config.sections import LagSubject, MetricsSettings
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.sums import LagSum, is_unknown, lag_sums
 from streaming_app.metrics.metric import Metric, Sample, has_short_id
-from streaming_app.regex import compiled
 from streaming_app.text import EPOCH
 
 MAX_LAG_SERIES = 10_000  # of each kind of lag
@@ -37,7 +36,7 @@ class LagScrape:
     @cached_property
     def rows(self) -> list[LagRow]:
         """The rows of groups that have series of their own."""
-        wanted = compiled(self.settings.groups)
+        wanted = self.settings.groups
         ids = {row.group_id for row in self.newest}
         matching = {group_id for group_id in ids if has_short_id(group_id) and wanted.matches(group_id)}
         return [row for row in self.newest if row.group_id in matching]

@@ -11,13 +11,13 @@ the one with the former labels is ended at the same moment. Which they were is i
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from streaming_app.alerts.problem import FIRING, RESOLVED, Identity, Problem
+from streaming_app.alerts.problem import FIRING, RESOLVED, Problem
 from streaming_app.chunks import chunks
 from streaming_app.notify.http_post import AuthSettings, check_url, post, split_url
 from streaming_app.notify.message import dump_json, format_next, format_value
@@ -40,11 +40,6 @@ class AlertmanagerSettings(AuthSettings):
     """Every member of an Alertmanager cluster: alerts are sent to all; one that accepts them is enough."""
     watchdog: bool = False
     """Whether an alert named Watchdog fires there while this job evaluates alerts, for a receiver that misses it."""
-
-    @property
-    def has_heartbeats(self) -> bool:
-        """As `watchdog` says."""
-        return self.watchdog
 
     def sink(self) -> AlertmanagerSink:
         """Return a new sink."""
@@ -78,69 +73,44 @@ class AlertmanagerSink(Sink):
             self.beat_seconds: float | None = resend_seconds
         self._skipped_until: dict[str, float] = {}
 
-    def send(self, alert: Problem, event: str) -> None:
-        """Send to every member. Raises SinkError if none accepted it."""
-        self.send_all([alert], event)
-
-    def send_all(self, alerts: Sequence[Problem], event: str) -> None:
-        """Send many alerts, in batches."""
-        for batch in chunks(alerts, self.at_once):
-            self._post([one for alert in batch for one in self._to_api_alerts(alert, event)])
+    def send(self, problems: Sequence[Problem], event: str) -> None:
+        """Send to every member, in batches. Raises SinkError if none accepted one."""
+        for batch in chunks(problems, self.at_once):
+            self._post([one for problem in batch for one in self._to_api_alerts(problem, event)])
 
     def beat(self, cluster: str, reason: str) -> None:
         """Let the alert Watchdog fire for a while longer. Raises SinkError if no member accepted it."""
         labels = {"alertname": "Watchdog", "severity": "none", "cluster": cluster}
         annotations = {"summary": f"streams-groups evaluates alerts as long as this fires; the job: {reason}"}
         ends_at = self._now() + timedelta(seconds=_RESENDS_AHEAD * self.resend_seconds)
-        self._post([self._api_alert(labels, annotations, self._started_at, ends_at)])
+        self._post([_api_alert(labels, annotations, self._started_at, ends_at)])
 
-    def _api_alert(
-        self,
-        own_labels: Mapping[str, str],
-        annotations: Mapping[str, str | None],
-        starts_at: datetime,
-        ends_at: datetime,
-    ) -> dict[str, Any]:
-        return {
-            "labels": dict(own_labels),
-            "annotations": {name: text for name, text in annotations.items() if text},
-            "startsAt": utc_iso(starts_at),
-            "endsAt": utc_iso(ends_at),
-            "generatorURL": annotations.get("page_url") or "",
-        }
-
-    def _to_api_alerts(self, alert: Problem, event: str) -> list[dict[str, Any]]:
-        """Return the alert as it is, and the end of what it was before."""
+    def _to_api_alerts(self, problem: Problem, event: str) -> Iterator[dict[str, Any]]:
+        """Yield the end of what the problem was before, and the alert as it is."""
         now = self._now()
-        ends_at = (alert.ended_at or now) if event == RESOLVED else now + _ENDS_AFTER
-        return [
-            *(self._to_api_alert(alert, one, min(now, ends_at)) for one in alert.was if one != alert.identity),
-            self._to_api_alert(alert, alert.identity, ends_at),
-        ]
-
-    def _to_api_alert(self, alert: Problem, identity: Identity, ends_at: datetime) -> dict[str, Any]:
-        own_labels = {"alertname": identity.rule, "severity": identity.severity, "cluster": alert.cluster}
-        own_labels = {**alert.labels, **own_labels}
-        if alert.group_id is not None:
-            own_labels["group"] = alert.group_id
-        details = "\n".join(f"{name}: {format_value(value)}" for name, value in alert.evidence.items())
+        ends_at = (problem.ended_at or now) if event == RESOLVED else now + _ENDS_AFTER
+        details = "\n".join(f"{name}: {format_value(value)}" for name, value in problem.evidence.items())
         annotations = {
-            "summary": alert.summary,
-            "description": format_next(alert, FIRING),
+            "summary": problem.summary,
+            "description": format_next(problem, FIRING),
             "details": shorten(details, _MAX_DETAILS),
-            "runbook_url": self._settings.runbook_link(alert),
-            "page_url": self._settings.page_link(alert),
+            "runbook_url": self._settings.runbook_link(problem),
+            "page_url": self._settings.page_link(problem),
         }
-        return self._api_alert(own_labels, annotations, alert.opened_at or alert.since, ends_at)
+        for identity in (*(one for one in problem.was if one != problem.identity), problem.identity):
+            labels = {"alertname": identity.rule, "severity": identity.severity, "cluster": problem.cluster}
+            labels |= {} if problem.group_id is None else {"group": problem.group_id}
+            end = ends_at if identity == problem.identity else min(now, ends_at)
+            yield _api_alert({**problem.labels, **labels}, annotations, problem.opened_at or problem.since, end)
 
     def _post(self, alerts: list[dict[str, Any]]) -> None:
         """Send to all members, but skip one that failed until the next resend: it must not delay the others."""
         body, headers = dump_json(alerts).encode(), self._settings.authorization_header()
-        skipped = [url for url in self._settings.urls if self._skipped_until.get(url, 0) > time.monotonic()]
+        failed = {url for url, until in self._skipped_until.items() if until > time.monotonic()}
         failures: list[SinkError] = []
         accepted = False
-        for url in [*(url for url in self._settings.urls if url not in skipped), *skipped]:
-            if accepted and url in skipped:
+        for url in sorted(self._settings.urls, key=failed.__contains__):
+            if accepted and url in failed:
                 break
             try:
                 post(f"{url.rstrip('/')}/api/v2/alerts", body, headers, self._settings, quotes_answer=True)
@@ -153,3 +123,15 @@ class AlertmanagerSink(Sink):
         if not accepted:
             line = "; ".join(map(str, failures))
             raise SinkError(line, retry=any(error.retry for error in failures))
+
+
+def _api_alert(
+    labels: Mapping[str, str], annotations: Mapping[str, str | None], starts_at: datetime, ends_at: datetime
+) -> dict[str, Any]:
+    return {
+        "labels": labels,
+        "annotations": {name: text for name, text in annotations.items() if text},
+        "startsAt": utc_iso(starts_at),
+        "endsAt": utc_iso(ends_at),
+        "generatorURL": annotations.get("page_url") or "",
+    }

@@ -13,21 +13,18 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 from urllib.parse import unquote, urlencode
 
-from pydantic import PrivateAttr, SecretStr, model_validator
-from typing_extensions import Self
+from pydantic import PrivateAttr, SecretStr
 
 from streaming_app.alerts.problem import CRITICAL, FIRING, RESOLVED, WARNING, Problem
 from streaming_app.notify import apprise_program
 from streaming_app.notify import message as texts
-from streaming_app.notify.connection import CaSettings
-from streaming_app.notify.http_post import SUCCESS, status_error
-from streaming_app.notify.message import AlertGroup
-from streaming_app.notify.sink import Sink, SinkError, TextSink, Timeout, check_setting
+from streaming_app.notify.http_post import SET_CA_FILE, SUCCESS, status_error
+from streaming_app.notify.sink import BaseSettings, Sink, SinkError
 from streaming_app.text import shorten
 
 _MAX_CHARACTERS = 3500  # of a message about several alerts, so that it ends with how many more there are
@@ -41,20 +38,8 @@ _LEFT_SECONDS = 5  # after its deadline the program has ended itself, if the job
 _KEYS = {
     **dict.fromkeys(("opsgenie", "jira"), "alias"),
     **dict.fromkeys(("splunk", "victorops"), "entity_id"),
-    **dict.fromkeys(
-        (
-            "pagerduty",
-            "pagertree",
-            "squadcast",
-            "signl4",
-            "ilert",
-            "incidentio",
-            "firehydrant",
-            "goalert",
-            "goalerts",
-        ),
-        "dedup",
-    ),
+    **dict.fromkeys(("pagerduty", "pagertree", "squadcast", "signl4", "ilert"), "dedup"),
+    **dict.fromkeys(("incidentio", "firehydrant", "goalert", "goalerts"), "dedup"),
 }
 # Of a notification, for its colour, and for what pagers do: `success` resolves.
 _KINDS = {CRITICAL: "failure", WARNING: "warning"}
@@ -63,11 +48,7 @@ _OTHER, _RESOLVED = "info", "success"
 _STATUS = re.compile(r"error=(\d{3})")
 # What the exceptions in apprise's log say, what that means, and whether it may pass.
 _REASONS = (
-    (
-        "CERTIFICATE_VERIFY_FAILED",
-        "its certificate is rejected: set ca_file to the certificate of its authority",
-        False,
-    ),
+    ("CERTIFICATE_VERIFY_FAILED", f"its certificate is rejected: {SET_CA_FILE}", False),
     ("SSLError", "no TLS connection", True),
     (r"NameResolutionError|Name or service not known|getaddrinfo|name resolution", "unknown host name", True),
     ("Connection refused", "cannot be reached: Connection refused", True),
@@ -78,8 +59,8 @@ _REASONS = (
 )
 
 
-class AppriseSettings(CaSettings):
-    """`type: apprise`. The URL is the secret."""
+class AppriseSettings(BaseSettings):
+    """`type: apprise`. The URL is the secret; `timeout` includes the start of the program that sends."""
 
     secrets: ClassVar[tuple[str, ...]] = ("url",)
 
@@ -87,15 +68,13 @@ class AppriseSettings(CaSettings):
     url: SecretStr | None = None
     """One of https://appriseit.com/services/, such as `slack://A/B/C/#channel` or `pagerduty://KEY@TOKEN`."""
     url_file: Path | None = None
-    timeout: Timeout = 10.0
-    """The limit for one attempt, from the start of the program that sends to its end."""
 
     _service: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     def sink(self) -> Sink:
-        """Return a new sink: one of incidents for a pager, else one of messages."""
-        key = self._key
-        return IncidentSink(self, key) if key else MessageSink(self, self._service["limit"])
+        """Return a new sink."""
+        key = next((_KEYS[schema] for schema in self._service["schemas"] if schema in _KEYS), None)
+        return _AppriseSink(self, key, self._service["limit"])
 
     def read_url(self) -> str:
         """Return the URL. Raises SinkError if it is missing."""
@@ -105,83 +84,49 @@ class AppriseSettings(CaSettings):
             raise SinkError(f"{'url_file' if self.url_file else 'url'} {why}", retry=False)
         return url
 
-    @property
-    def _key(self) -> str | None:
-        return next((_KEYS[schema] for schema in self._service["schemas"] if schema in _KEYS), None)
-
-    @model_validator(mode="after")
-    def _url_is_valid(self) -> Self:
-        check_setting(self._find_service)
-        return self
-
-    def _find_service(self) -> None:
+    def check(self) -> None:
+        """Ask apprise which service the URL is for, too."""
+        super().check()
         self._service = _ask(self, self.read_url(), {}, _CHECK_SECONDS)
 
 
-class MessageSink(TextSink):
-    """Messages that people read."""
+class _AppriseSink(Sink):
+    """Messages that people read; for a pager incidents, each of which is resolved by the key it was opened with."""
 
-    def __init__(self, settings: AppriseSettings, limit: int) -> None:
-        """`limit` is how many characters of a message the service takes."""
+    def __init__(self, settings: AppriseSettings, key: str | None, limit: int) -> None:
+        """`key` is the part of a pager's URL; `limit` is how many characters of a message the service takes."""
         super().__init__(settings.name)
-        self._settings, self._most = settings, min(_MAX_CHARACTERS, int(limit * _ESCAPED))
+        self.is_read_by_people = key is None
+        self._settings, self._key, self._most = settings, key, min(_MAX_CHARACTERS, int(limit * _ESCAPED))
 
-    def send(self, alert: Problem, event: str) -> None:
-        """Send a message about one alert. Raises SinkError."""
-        _send(
-            self._settings,
-            texts.format_title(alert, event),
-            _message(alert, event, self._settings),
-            _kind(alert, event),
-        )
+    def send(self, problems: Sequence[Problem], event: str) -> None:
+        """Send one message, or open or resolve the incident of each. Raises SinkError."""
+        kind = _RESOLVED if event == RESOLVED else _KINDS.get(texts.worst_severity(problems), _OTHER)
+        settings = self._settings
+        if self.is_read_by_people and len(problems) > 1:
+            links = settings.runbook_link(problems[0]), settings.page_link
+            text = texts.format_group_message(problems, event, *links, max_characters=self._most)
+            self._send(texts.format_group_title(problems, event), text, kind)
+            return
+        for problem in problems:
+            links_of_one = settings.runbook_link(problem), settings.page_link(problem)
+            text, own = texts.format_message(problem, event, *links_of_one), texts.notification_id(problem, FIRING)
+            incident = {self._key: own, "action": "map"} if self._key else {}  # resolved by a success, else opened
+            close = own if self._key and event == RESOLVED else None
+            self._send(texts.format_title(problem, event), text, kind, incident, close)
 
-    def send_group(self, group: AlertGroup) -> None:
-        """Send one message about several alerts. Raises SinkError."""
-        links = self._settings.runbook_link(group.first), self._settings.page_link
-        text = texts.format_group_message(group, *links, max_characters=self._most)
-        _send(self._settings, texts.format_group_title(group), text, _kind(group, group.event))
-
-
-class IncidentSink(Sink):
-    """Incidents: each alert is one, which is resolved by the key that it was opened with."""
-
-    def __init__(self, settings: AppriseSettings, key: str) -> None:
-        super().__init__(settings.name)
-        self._settings, self._key = settings, key
-
-    def send(self, alert: Problem, event: str) -> None:
-        """Open the incident of an alert, or resolve it. Raises SinkError."""
-        own = texts.notification_id(alert, FIRING)
-        incident = {self._key: own, "action": "map"}  # resolved by a success, else opened
-        close = own if event == RESOLVED else None
-        text = _message(alert, event, self._settings)
-        _send(self._settings, texts.format_title(alert, event), text, _kind(alert, event), incident, close)
-
-
-def _message(alert: Problem, event: str, settings: AppriseSettings) -> str:
-    return texts.format_message(alert, event, settings.runbook_link(alert), settings.page_link(alert))
-
-
-def _kind(about: Problem | AlertGroup, event: str) -> str:
-    return _RESOLVED if event == RESOLVED else _KINDS.get(about.severity, _OTHER)
-
-
-def _send(  # noqa: PLR0913, PLR0917 - what a notification has
-    settings: AppriseSettings,
-    title: str,
-    text: str,
-    kind: str,
-    parameters: Mapping[str, str] | None = None,
-    close: str | None = None,
-) -> None:
-    """Send a notification, with further parameters of the URL. Raises SinkError unless the service accepts it."""
-    url = settings.read_url()
-    seconds = f"{settings.timeout:g}"  # apprise's own limits are 4 s, and each byte begins them again
-    added = urlencode({"cto": seconds, "rto": seconds, "retry": "0", **(parameters or {})})
-    notification = {"title": texts.disarm(title), "text": texts.disarm(text), "kind": kind, "close": close}
-    answer = _ask(settings, f"{url}{'&' if '?' in url else '?'}{added}", notification, settings.timeout)
-    if not answer["sent"]:
-        raise _failure(answer, url)
+    def _send(
+        self, title: str, text: str, kind: str, incident: Mapping[str, str] | None = None, close: str | None = None
+    ) -> None:
+        """Send a notification, with further parameters of the URL. Raises SinkError unless the service accepts it."""
+        url = self._settings.read_url()
+        seconds = f"{self._settings.timeout:g}"  # apprise's own limits are 4 s, and each byte begins them again
+        added = urlencode({"cto": seconds, "rto": seconds, "retry": "0", **(incident or {})})
+        notification = {"title": texts.disarm(title), "text": texts.disarm(text), "kind": kind, "close": close}
+        whole = f"{url}{'&' if '?' in url else '?'}{added}"
+        answer = _ask(self._settings, whole, notification, self._settings.timeout)
+        if not answer["sent"]:
+            raise _failure(answer, url)
 
 
 def _ask(settings: AppriseSettings, url: str, notification: Mapping[str, Any], seconds: float) -> dict[str, Any]:

@@ -1,37 +1,33 @@
-"""One HTTP POST with a strict limit on its total time, for every sink that uses HTTP."""
+"""One HTTP POST with a strict limit on its total time, for every sink that uses HTTP.
+
+http.client of the standard library is enough for one request, and leaves the connection to us. That has to be shut down
+at the deadline: the timeout of a socket begins again with each byte, so a receiver that sends one from time to time
+would block its sink for ever. The name lookup is limited by the system's resolver.
+"""
 
 from __future__ import annotations
 
 import base64
-import contextlib
 import re
 import socket
 import ssl
-from collections.abc import Mapping, Sequence
+import string
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
+from urllib.parse import quote, urlsplit
 
-from pydantic import SecretStr, model_validator
-from typing_extensions import Self
-from urllib3 import BaseHTTPResponse, HTTPConnectionPool, HTTPSConnectionPool, Retry
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import (
-    HTTPError,
-    InvalidHeader,
-    LocationParseError,
-    NameResolutionError,
-    NewConnectionError,
-    SSLError,
-)
-from urllib3.exceptions import (
-    TimeoutError as TimedOutError,
-)
-from urllib3.util import Url, parse_url
+from pydantic import SecretStr
+from urllib3 import Retry
+from urllib3.exceptions import InvalidHeader
 
-from streaming_app.notify.connection import Deadline, TlsSettings, tls_error
-from streaming_app.notify.sink import SinkError, Timeout, check_setting
+from streaming_app.notify.sink import BaseSettings, SinkError, tls_reason
 
-_HTTP_PORT, _HTTPS_PORT = 80, 443
+_PORTS = {"http": 80, "https": 443}
 _MAX_ERROR_BYTES = 1000  # how much of an error response is read for its reason
 SUCCESS = range(200, 300)
 _RETRYABLE = (408, 425, 429, *range(500, 600))
@@ -40,13 +36,40 @@ _HINTS = {
     **dict.fromkeys((401, 403, 407), "check the credentials"),
     **dict.fromkeys((404, 405, 410), "check the URL"),
 }
+SET_CA_FILE = "set ca_file to the certificate of its authority"
+_CERTIFICATE_HINTS = {  # OpenSSL's message for a rejected certificate, and how to fix it
+    "unable to get local issuer certificate": SET_CA_FILE,
+    "self-signed certificate": "set ca_file to this certificate to trust it",
+}
 
 
-class HttpSettings(TlsSettings):
-    """The settings that every sink that uses HTTP has."""
+class HttpSettings(BaseSettings):
+    """The settings that every sink that uses HTTP has: those of a receiver that may require a client's certificate."""
 
-    timeout: Timeout = 10.0
-    """The limit for one attempt, from connecting to the end of the response."""
+    cert_file: Path | None = None
+    """The client's certificate, a PEM file."""
+    key_file: Path | None = None
+    """Its unencrypted key; it may be in `cert_file` instead."""
+
+    def ssl_context(self) -> ssl.SSLContext:
+        """Return a new context, with the client's certificate. Raises SinkError for invalid files."""
+        context = super().ssl_context()
+        if self.cert_file:
+            try:
+                # with a password, OpenSSL does not prompt for one at the terminal
+                context.load_cert_chain(self.cert_file, self.key_file, password="")
+            except OSError as error:
+                key = f", key_file {self.key_file}" if self.key_file else ""
+                raise SinkError(f"cert_file {self.cert_file}{key}: {tls_reason(error)}", retry=False) from None
+        return context
+
+    def check(self) -> None:
+        """Check the client's certificate, too."""
+        super().check()
+        if self.key_file and not self.cert_file:
+            raise SinkError("key_file requires cert_file", retry=False)
+        if self.cert_file:
+            self.ssl_context()
 
 
 class AuthSettings(HttpSettings):
@@ -72,15 +95,15 @@ class AuthSettings(HttpSettings):
             return {"Authorization": f"Basic {base64.b64encode(credentials.encode()).decode()}"}
         return {}
 
-    @model_validator(mode="after")
-    def _one_kind_of_credentials(self) -> Self:
+    def check(self) -> None:
+        """Check that there is one kind of credentials, too."""
+        super().check()
         password, token = (getattr(self, name) or getattr(self, f"{name}_file") for name in ("password", "token"))
         if self.username is not None and token:
-            raise ValueError("set username and password, or a token, not both")
+            raise SinkError("set username and password, or a token, not both", retry=False)
         if (self.username is None) != (password is None):
-            raise ValueError("username and password must be set together")
-        check_setting(self.authorization_header)
-        return self
+            raise SinkError("username and password must be set together", retry=False)
+        self.authorization_header()
 
 
 class SecretUrlSettings(HttpSettings):
@@ -105,27 +128,28 @@ class SecretUrlSettings(HttpSettings):
         """Return host and port of the URL. Raises SinkError if it is missing or invalid."""
         return [split_url(self.read_url())]
 
-    @model_validator(mode="after")
-    def _url_is_valid(self) -> Self:
-        check_setting(self.read_url)
-        return self
+    def check(self) -> None:
+        """Check the URL, too."""
+        super().check()
+        self.read_url()
 
 
 def split_url(url: str) -> tuple[str, int]:
     """Return host and port of a valid URL."""
-    parsed = parse_url(url)
-    return (parsed.host or "").strip("[]"), parsed.port or (_HTTPS_PORT if parsed.scheme == "https" else _HTTP_PORT)
+    parsed = urlsplit(url)
+    return parsed.hostname or "", parsed.port or _PORTS[parsed.scheme]
 
 
 def check_url(url: str) -> str:
     """Return the URL if it is a valid HTTP URL. Raises ValueError, without the URL in it: it may be a secret."""
     try:
-        parsed = parse_url(url)
-    except LocationParseError:
-        parsed = Url()
-    if parsed.scheme not in ("http", "https") or not parsed.host or re.search(r"[\s\x00-\x1f]", url):
+        parsed = urlsplit(url)
+        is_valid = bool(parsed.hostname) and parsed.netloc.isascii() and parsed.port != 0
+    except ValueError:
+        is_valid = False
+    if not is_valid or parsed.scheme not in _PORTS or re.search(r"[\s\x00-\x1f]", url):
         raise ValueError("must be a URL of the form https://host:port/path")
-    if parsed.auth:
+    if "@" in parsed.netloc:
         raise ValueError("must not contain a user and password: set username and password_file")
     return url
 
@@ -143,59 +167,51 @@ def post(
     The body of an error response is part of the error only if it `quotes_answer`: some receivers repeat the path of the
     request, which may be a secret.
     """
-    target = parse_url(url)
-    origin = f"{target.scheme}://{target.netloc}"
-    headers = {"Content-Type": "application/json", "User-Agent": "streams-groups", **headers}
-    with Deadline(settings.timeout) as deadline:
-        pool = _make_pool(target, settings, deadline)
-        try:
-            response = pool.urlopen(
-                "POST", target.request_uri, body, headers, retries=False, redirect=False, preload_content=False
+    target = urlsplit(quote(url, safe=string.punctuation))
+    origin, path = f"{target.scheme}://{target.netloc}", target.path or "/"
+    headers = {"Host": target.netloc, "Content-Type": "application/json", "User-Agent": "streams-groups", **headers}
+    ends_at = time.monotonic() + settings.timeout
+    host, port = split_url(url)
+    try:
+        with (
+            socket.create_connection((host, port), settings.timeout) as connected,
+            _shut_down_at(ends_at, connected),
+            closing(HTTPConnection(host, port)) as connection,
+        ):
+            is_secure = target.scheme == "https"
+            connection.sock = (
+                settings.ssl_context().wrap_socket(connected, server_hostname=host) if is_secure else connected
             )
-            try:
-                if deadline.expired:  # the response may be incomplete
-                    raise TimedOutError
-                if response.status not in SUCCESS:
-                    raise _response_error(origin, response, quotes_answer=quotes_answer)
-            finally:
-                response.close()
-        except (HTTPError, OSError) as error:
-            raise _connection_error(origin, error, deadline) from None
-        finally:
-            pool.close()
+            with suppress(BrokenPipeError):  # it answers before it has read all, such as that this is too large
+                connection.request("POST", f"{path}?{target.query}" if target.query else path, body, headers)
+            response = connection.getresponse()
+            if time.monotonic() >= ends_at:  # the response may be incomplete
+                raise TimeoutError
+            if response.status not in SUCCESS:
+                raise _response_error(origin, response, quotes_answer=quotes_answer)
+    except (OSError, HTTPException, UnicodeError) as error:
+        is_late = time.monotonic() >= ends_at or isinstance(error, TimeoutError)
+        late = SinkError(f"{origin} did not respond within {settings.timeout:g} s", retry=True)
+        raise (late if is_late else _connection_error(origin, error)) from None
 
 
-class _HttpConnection(HTTPConnection):
-    """A connection that is closed at its deadline."""
+@contextmanager
+def _shut_down_at(ends_at: float, connected: socket.socket) -> Iterator[None]:
+    """Shut a connection down when the time is up, which unblocks the thread that reads from it."""
+    watched = connected.dup()  # TLS takes the other one over
 
-    def __init__(self, *arguments: Any, deadline: Deadline, **settings: Any) -> None:  # noqa: ANN401 - urllib3's own
-        super().__init__(*arguments, **settings)
-        self._deadline = deadline
+    def shut_down() -> None:
+        with suppress(OSError):  # the other side has closed it already
+            watched.shutdown(socket.SHUT_RDWR)
 
-    def _new_conn(self) -> socket.socket:
-        connected = super()._new_conn()
-        self._deadline.watch(connected)  # before the TLS handshake, which can block, too
-        return connected
-
-
-class _HttpsConnection(_HttpConnection, HTTPSConnection):
-    pass
-
-
-class _HttpPool(HTTPConnectionPool):
-    ConnectionCls = _HttpConnection
-
-
-class _HttpsPool(HTTPSConnectionPool):
-    ConnectionCls = _HttpsConnection
-
-
-def _make_pool(target: Url, settings: HttpSettings, deadline: Deadline) -> HTTPConnectionPool:
-    """Return a pool for one request: for a few per hour it is not worth keeping a connection open."""
-    host, common = target.hostname or "", {"timeout": settings.timeout, "deadline": deadline}
-    if target.scheme == "https":
-        return _HttpsPool(host, target.port, ssl_context=settings.ssl_context(), **common)  # type: ignore[arg-type]
-    return _HttpPool(host, target.port, **common)  # type: ignore[arg-type]
+    timer = threading.Timer(max(ends_at - time.monotonic(), 0), shut_down)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        watched.close()
 
 
 def status_error(origin: str, status: int, why: str = "", after_seconds: float | None = None) -> SinkError:
@@ -205,33 +221,28 @@ def status_error(origin: str, status: int, why: str = "", after_seconds: float |
     return SinkError(line, retry=status in _RETRYABLE, after_seconds=after_seconds)
 
 
-def _response_error(origin: str, response: BaseHTTPResponse, *, quotes_answer: bool) -> SinkError:
-    body = ""
+def _response_error(origin: str, response: HTTPResponse, *, quotes_answer: bool) -> SinkError:
+    body, after = "", None
     if quotes_answer:
-        with contextlib.suppress(HTTPError, OSError):
+        with suppress(HTTPException, OSError):
             body = " ".join(response.read(_MAX_ERROR_BYTES).decode("utf-8", "replace").split())
-    try:
-        after = Retry().get_retry_after(response)
-    except InvalidHeader:
-        after = None
+    if given := response.getheader("Retry-After"):
+        with suppress(InvalidHeader):
+            after = Retry().parse_retry_after(given)
     return status_error(origin, response.status, f" ({body})" if body else "", after)
 
 
-def _connection_error(origin: str, error: Exception, deadline: Deadline) -> SinkError:
-    """Return the error in one line; urllib3's own messages contain the URL."""
-    cause = error.__cause__ or (error.args[0] if error.args else None)
-    for one in (error, cause):
-        if isinstance(one, ssl.SSLError) and not deadline.expired:
-            return tls_error(origin, one)
-    if isinstance(error, NameResolutionError):
+def _connection_error(origin: str, error: Exception) -> SinkError:
+    """Return the error in one line; those of http.client may contain what was received."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        hint = next((f": {hint}" for words, hint in _CERTIFICATE_HINTS.items() if words in error.verify_message), "")
+        return SinkError(f"{origin}: its certificate is rejected: {error.verify_message}{hint}", retry=False)
+    if isinstance(error, ssl.SSLError):
+        why = f": no TLS connection: {tls_reason(error)}"
+    elif isinstance(error, socket.gaierror | UnicodeError):
         why = ": unknown host name"
-    elif isinstance(error, NewConnectionError):  # a subclass of urllib3's timeout error
-        reason = cause.strerror if isinstance(cause, OSError) else None
-        why = f" cannot be reached: {reason or 'no connection'}"
-    elif deadline.expired or isinstance(error, TimedOutError):
-        why = f" did not respond within {deadline.seconds:g} s"
-    elif isinstance(error, SSLError):
-        why = ": no TLS connection"
-    else:
+    elif isinstance(error, ConnectionResetError | BrokenPipeError | HTTPException):
         why = " closed the connection without a response"
+    else:
+        why = f" cannot be reached: {getattr(error, 'strerror', None) or 'no connection'}"
     return SinkError(f"{origin}{why}", retry=True)

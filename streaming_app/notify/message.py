@@ -8,10 +8,10 @@ links and markup for chats.
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from streaming_app.alerts.problem import BY_EVIDENCE, HEALTH, RESOLVED, Problem, severity_rank
@@ -19,6 +19,7 @@ from streaming_app.text import and_more, count, digest, escape, lasted, shorten,
 
 _MAX_ID, _MAX_SUMMARY, _MAX_VALUE = 200, 500, 10_000  # characters
 _MAX_NAME = 100  # of an id among others
+_MAX_NAMED = 20  # of several alerts
 
 # Of everybody, wherever it is, and of one user or group, where a word could start.
 _MENTION = re.compile(r"@(?=all|channel|here|everyone)|(?<![A-Za-z0-9])@(?=[\w!&])", re.IGNORECASE)
@@ -29,14 +30,11 @@ _NO_WIDTH = "\u200b"
 # --- One alert --------------------------------------------------------------------------------------------------------
 
 
-def format_title(alert: Problem, event: str, show_id: Callable[[str], str] = str) -> str:
-    """Return the title in one line: `[FIRING] StreamsGroupNotReady: payments (cluster default)`.
-
-    `show_id` gets the group id, shortened, and returns what to show for it.
-    """
+def format_title(alert: Problem, event: str) -> str:
+    """Return the title in one line: `[FIRING] StreamsGroupNotReady: payments (cluster default)`."""
     subject = f"cluster {alert.cluster}"
     if alert.group_id is not None:
-        subject = f"{show_id(shorten(one_line(alert.group_id), _MAX_ID))} ({subject})"
+        subject = f"{shorten(one_line(alert.group_id), _MAX_ID)} ({subject})"
     return f"[{event.upper()}] {alert.rule}: {subject}"
 
 
@@ -94,88 +92,43 @@ def format_message(alert: Problem, event: str, runbook: str | None, page: str | 
 # --- Several alerts of one rule, which fire or are resolved at about the same time ------------------------------------
 
 
-@dataclass(frozen=True)
-class AlertGroup:
-    """Two or more alerts of one rule with the same event, in the order in which they became due."""
-
-    alerts: tuple[Problem, ...]
-    event: str
-    """`firing` or `resolved`."""
-    max_named: int = 20
-    """How many of them a message names; of the others it says how many they are."""
-
-    @property
-    def first(self) -> Problem:
-        """The alert that became due first, for what all have in common: the rule and the cluster."""
-        return self.alerts[0]
-
-    @property
-    def severity(self) -> str:
-        """The highest severity."""
-        return min((alert.severity for alert in self.alerts), key=severity_rank)
-
-    @property
-    def since(self) -> datetime:
-        """Since when the first of the conditions has held."""
-        return min(alert.since for alert in self.alerts)
-
-    @property
-    def at(self) -> datetime:
-        """When the last of them fired, or was resolved."""
-        times = ((alert.ended_at if self.event == RESOLVED else alert.opened_at) for alert in self.alerts)
-        return max((time for time in times if time), default=self.since)
-
-    @property
-    def group_ids(self) -> tuple[str, ...]:
-        """The groups, each once."""
-        return tuple(dict.fromkeys(alert.group_id for alert in self.alerts if alert.group_id is not None))
-
-    def notification_id(self, event: str) -> str:
-        """Return an id that is the same for every attempt to send these alerts with this event."""
-        ids = sorted(notification_id(alert, event) for alert in self.alerts)
-        return digest("".join(ids), 32)
-
-
-def format_subject(group: AlertGroup) -> str:
-    """Return what the alerts are about: `300 groups`, or `2 alerts` about the job."""
-    number = len(group.group_ids)
-    return count(number, "group") if number else f"{len(group.alerts):,} alerts"
-
-
-def format_group_title(group: AlertGroup) -> str:
+def format_group_title(alerts: Sequence[Problem], event: str) -> str:
     """Return the title in one line: `[FIRING] StreamsGroupNotReady: 300 groups (cluster default)`."""
-    return f"[{group.event.upper()}] {group.first.rule}: {format_subject(group)} (cluster {group.first.cluster})"
+    groups = len({alert.group_id for alert in alerts} - {None})
+    subject = count(groups, "group") if groups else f"{len(alerts):,} alerts"  # those about the job
+    return f"[{event.upper()}] {alerts[0].rule}: {subject} (cluster {alerts[0].cluster})"
 
 
 def format_group_message(
-    group: AlertGroup,
+    alerts: Sequence[Problem],
+    event: str,
     runbook: str | None = None,
     page_link: Callable[[Problem], str | None] = lambda _alert: None,
-    max_characters: int | None = None,
+    max_characters: float = math.inf,
 ) -> str:
     """Return the message: a line for each alert that is named, how many more there are, and what they have in common.
 
-    With `max_characters` it names only as many as fit.
+    It names as many as fit, 20 at most.
     """
-    common = [f"severity: {group.severity}", f"since: {utc_iso(group.since)}"]
+    common = [f"severity: {worst_severity(alerts)}", f"since: {utc_iso(min(alert.since for alert in alerts))}"]
     common += [f"runbook: {runbook}"] if runbook else []
-    left = None if max_characters is None else max_characters - len("\n".join(common)) - _MAX_NAME
+    left = max_characters - len("\n".join(common)) - _MAX_NAME
     lines: list[str] = []
-    for line in _alert_lines(group, page_link):
-        if left is not None:
-            left -= len(line) + 1
-            if left < 0:
-                break
+    for alert in alerts[:_MAX_NAMED]:
+        link = page_link(alert)
+        line = f"- {format_summary(alert, event)}" + (f" {link}" if link else "")
+        left -= len(line) + 1
+        if left < 0:
+            break
         lines.append(line)
-    if more := and_more(len(group.alerts) - len(lines)):
+    if more := and_more(len(alerts) - len(lines)):
         lines.append(more.strip())
     return "\n".join([*lines, "", *common])
 
 
-def _alert_lines(group: AlertGroup, page_link: Callable[[Problem], str | None]) -> Iterator[str]:
-    for alert in group.alerts[: group.max_named]:
-        link = page_link(alert)
-        yield f"- {format_summary(alert, group.event)}" + (f" {link}" if link else "")
+def worst_severity(alerts: Sequence[Problem]) -> str:
+    """Return the highest severity."""
+    return min((alert.severity for alert in alerts), key=severity_rank)
 
 
 # --- Details, ids, and escapes ----------------------------------------------------------------------------------------

@@ -27,8 +27,7 @@ from streaming_app.alerts.outbox import (
     SinkStatus,
     SinkTraits,
 )
-from streaming_app.notify.message import AlertGroup
-from streaming_app.notify.sink import Sink, SinkError, TextSink
+from streaming_app.notify.sink import Sink, SinkError
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +39,7 @@ def jittered(backoff: Backoff) -> Backoff:
 
 def traits_of(sink: Sink, grouping: Grouping) -> SinkTraits:
     """Return what the outbox of a sink has to know of it."""
-    return SinkTraits(sink.name, grouping if isinstance(sink, TextSink) else None, sink.at_once, sink.resend_seconds)
+    return SinkTraits(sink.name, grouping if sink.is_read_by_people else None, sink.at_once, sink.resend_seconds)
 
 
 class Sender:
@@ -53,14 +52,13 @@ class Sender:
         on_answer: Callable[[], None] = lambda: None,
         report: Callable[[str], None] = _log.warning,
     ) -> None:
-        """Start a thread for each sink, which is closed with the sender.
+        """Start a thread for each sink.
 
         Those threads call `on_answer` after every attempt, with the lock, and `report` with a line for the operator
         when a sink starts to fail and when it works again.
         """
         self._outboxes, self._on_answer, self._report = outboxes, on_answer, report
-        lock = threading.Lock()
-        self._changed, self._waits = threading.Condition(lock), threading.Condition(lock)
+        self._changed = threading.Condition(threading.Lock())
         self._closed = False
         self._active: set[str] = set()  # the sinks whose thread sends, or is to look what is due
         self._threads = [
@@ -73,9 +71,11 @@ class Sender:
     def changing(self) -> Iterator[None]:
         """Run the block with the lock; what is then due is sent."""
         with self._changed:
-            yield
-            self._active |= self._outboxes.by_sink.keys()
-            self._changed.notify_all()
+            try:
+                yield
+            finally:
+                self._active |= self._outboxes.by_sink.keys()
+                self._changed.notify_all()
 
     def status(self) -> tuple[SinkStatus, ...]:
         """Return the current status of each sink."""
@@ -93,8 +93,7 @@ class Sender:
             for outbox in self._outboxes.by_sink.values():
                 outbox.release()
         with self._changed:
-            while (left := deadline - time.monotonic()) > 0 and self._awaits(deadline):
-                self._waits.wait(left)
+            self._changed.wait_for(lambda: not self._awaits(deadline), timeout)
             return not any(sink.waiting for sink in self._outboxes.status())
 
     def close(self, timeout: float) -> None:
@@ -124,11 +123,17 @@ class Sender:
         outbox = self._outboxes.by_sink[sink.name]
         while notification := self._take(sink.name, outbox):
             failure = _attempt(sink, notification)
-            with self.changing():
-                line = None if self._closed else self._answered(sink.name, notification, failure)
-            if line:
-                self._report_line(line)
-        sink.close()
+            try:
+                with self.changing():
+                    if self._closed:
+                        break
+                    at = datetime.now(timezone.utc)
+                    line = self._outboxes.answered(sink.name, notification, failure, at, time.monotonic())
+                    self._on_answer()
+                if line:
+                    self._report(line)
+            except Exception as error:  # noqa: BLE001 - the owner's; the next alert must be sent all the same
+                _log_unexpected(sink.name, error)
 
     def _take(self, name: str, outbox: Outbox) -> Notification | None:
         """Wait until something is due to a sink, and return it; None when nothing more comes."""
@@ -139,37 +144,18 @@ class Sender:
                 if notification:
                     self._active.add(name)
                     return notification
-                self._active.discard(name)
-                self._waits.notify_all()
+                if name in self._active:
+                    self._active.remove(name)
+                    self._changed.notify_all()
                 if outbox.is_ending:
                     break
                 self._changed.wait(None if math.isinf(outbox.wakes_at) else max(outbox.wakes_at - now, 0.0))
         return None
 
-    def _answered(self, name: str, notification: Notification, failure: Failure | None) -> str | None:
-        try:
-            at = datetime.now(timezone.utc)
-            line = self._outboxes.answered(name, notification, failure, at, time.monotonic())
-            self._on_answer()
-        except Exception as error:  # noqa: BLE001 - the owner's; the next alert must be sent all the same
-            _log_unexpected(name, error)
-            return None
-        return line
-
-    def _report_line(self, line: str) -> None:
-        try:
-            self._report(line)
-        except OSError as error:  # a terminal that was closed
-            _log_unexpected("report", error)
-
 
 def _attempt(sink: Sink, notification: Notification) -> Failure | None:
-    event, problems = notification.event, tuple(notification.problems)
     try:
-        if isinstance(sink, TextSink) and len(problems) > 1:
-            sink.send_group(AlertGroup(problems, event))
-        else:
-            sink.send_all(problems, event)
+        sink.send(notification.problems, notification.event)
     except SinkError as error:
         return Failure(str(error), error.retry, error.after_seconds)
     except Exception as error:  # noqa: BLE001 - a bug in a sink must not end its thread

@@ -5,6 +5,7 @@ It gets no alerts. The body is one line of text, which tells whether the tables 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from streaming_app.alerts.problem import Problem
@@ -19,29 +20,22 @@ class WatchdogSettings(SecretUrlSettings):
 
     type: Literal["watchdog"]
 
-    @property
-    def has_heartbeats(self) -> bool:
-        """Always."""
-        return True
-
-    def sink(self) -> WatchdogSink:
+    def sink(self) -> Sink:
         """Return a new sink."""
-        return WatchdogSink(self)
+        return _WatchdogSink(self)
 
 
-class WatchdogSink(Sink):
-    """Requests a URL."""
-
+class _WatchdogSink(Sink):
     beat_seconds = 60.0
 
     def __init__(self, settings: WatchdogSettings) -> None:
         super().__init__(settings.name)
         self._settings = settings
 
-    def send(self, alert: Problem, event: str) -> None:
+    def send(self, problems: Sequence[Problem], event: str) -> None:
         """Take a test notification of `check`: the URL is requested. Raises SinkError."""
         del event
-        self.beat(alert.cluster, alert.summary)
+        self.beat(problems[0].cluster, problems[0].summary)
 
     def beat(self, cluster: str, reason: str) -> None:
         """Request the URL. Raises SinkError if it does not answer with success."""

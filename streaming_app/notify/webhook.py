@@ -23,18 +23,17 @@ import base64
 import binascii
 import hmac
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import SecretStr, field_validator, model_validator
-from typing_extensions import Self
+from pydantic import SecretStr, field_validator
 
 from streaming_app.alerts.problem import Problem
 from streaming_app.notify.http_post import AuthSettings, SecretUrlSettings, post
 from streaming_app.notify.message import dump_json, event_at, notification_id, repeat_number
-from streaming_app.notify.sink import Sink, SinkError, check_setting
+from streaming_app.notify.sink import Sink, SinkError
 from streaming_app.text import utc_iso
 
 VERSION = 1
@@ -74,10 +73,10 @@ class WebhookSettings(AuthSettings, SecretUrlSettings):
                 raise ValueError(f"the value of {name} must be printable ASCII")
         return headers
 
-    @model_validator(mode="after")
-    def _secret_is_valid(self) -> Self:
-        check_setting(self.signing_keys)
-        return self
+    def check(self) -> None:
+        """Check the secret, too."""
+        super().check()
+        self.signing_keys()
 
 
 class WebhookSink(Sink):
@@ -90,21 +89,22 @@ class WebhookSink(Sink):
         self._settings = settings
         self._now = now
 
-    def send(self, alert: Problem, event: str) -> None:
-        """Post the notification. Raises SinkError unless the response status is 2xx."""
-        links = self._settings.runbook_link(alert), self._settings.page_link(alert)
-        body = dump_json(payload(alert, event, *links)).encode()
-        repeat = repeat_number(alert, event, self.name)
-        message_id, sent_at = f"msg_{notification_id(alert, event, repeat)}", int(self._now().timestamp())
-        headers = {
-            **{name: value.get_secret_value() for name, value in self._settings.headers.items()},
-            **self._settings.authorization_header(),
-            "webhook-id": message_id,
-            "webhook-timestamp": str(sent_at),
-        }
-        if keys := self._settings.signing_keys():
-            headers["webhook-signature"] = " ".join(signature(key, message_id, sent_at, body) for key in keys)
-        post(self._settings.read_url(), body, headers, self._settings)
+    def send(self, problems: Sequence[Problem], event: str) -> None:
+        """Post a notification of each. Raises SinkError unless the response status is 2xx."""
+        for problem in problems:
+            links = self._settings.runbook_link(problem), self._settings.page_link(problem)
+            body = dump_json(payload(problem, event, *links)).encode()
+            repeat = repeat_number(problem, event, self.name)
+            message_id, sent_at = f"msg_{notification_id(problem, event, repeat)}", int(self._now().timestamp())
+            headers = {
+                **{name: value.get_secret_value() for name, value in self._settings.headers.items()},
+                **self._settings.authorization_header(),
+                "webhook-id": message_id,
+                "webhook-timestamp": str(sent_at),
+            }
+            if keys := self._settings.signing_keys():
+                headers["webhook-signature"] = " ".join(signature(key, message_id, sent_at, body) for key in keys)
+            post(self._settings.read_url(), body, headers, self._settings)
 
 
 def payload(alert: Problem, event: str, runbook: str | None = None, page: str | None = None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming_app.errors import WarehouseError
-from streaming_app.notify.mutes import MuteReader
+from streaming_app.notify.mutes import Mutes
 from streaming_app.queries.warehouse import find_staleness
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
 from streaming_app.tables.location import Location
@@ -105,7 +105,7 @@ class SnapshotSource:
         self._reading: Reading | None = None
         self._others = OtherGroups(lambda: read_other_groups(self._location, cluster, labels))
         self._number_of_others = 0
-        self._mutes = MuteReader(self._location, cluster)
+        self._mutes = Mutes(self._location, cluster)
         self._checked_at = -CHECK_SECONDS
         self._busy_until = 0.0
         self._versions: _Versions = ()
@@ -136,7 +136,7 @@ class SnapshotSource:
                 self._read(versions, heartbeat, now)
         except WarehouseError as error:
             return self._failed(str(error))
-        mutes = self._mutes.mutes
+        mutes = self._mutes.all
         tag = _digest(_tag(self._versions, heartbeat, self.cluster, now), number, mutes)
         return self._composed({"tag": tag, "heartbeat": heartbeat, "mutes": mutes}, others, number)
 

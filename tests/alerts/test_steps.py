@@ -24,7 +24,6 @@ from streaming_app.alerts.problems import Problems
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.notify import message, webhook
-from streaming_app.notify.message import AlertGroup
 from streaming_app.queries import output
 from tests.alerts.evaluation import findings_of
 from tests.alerts.examples import make_alert
@@ -101,7 +100,7 @@ FORMATTERS: dict[str, Callable[[str], Any]] = {
     "title": lambda text: message.format_title(alert(text), FIRING),
     "summary": lambda text: message.format_summary(alert(text), FIRING),
     "message": lambda text: message.format_message(alert(text), FIRING, text),
-    "message of several": lambda text: message.format_group_message(several(text)),
+    "message of several": lambda text: message.format_group_message(several(text), FIRING),
     "disarmed": message.disarm,
     "webhook": lambda text: message.dump_json(webhook.payload(alert(text), FIRING)),
     "table": lambda text: output.columns([{"GROUP": text, "REASON": text}]),
@@ -114,8 +113,8 @@ def alert(text: str) -> Any:
     return make_alert("sink", group_id=text, summary=text, evidence={"reason": text, "names": [text, text]})
 
 
-def several(text: str) -> AlertGroup:
-    return AlertGroup(tuple(replace(alert(text), group_id=f"{text}{number}") for number in range(5)), FIRING)
+def several(text: str) -> list[Any]:
+    return [replace(alert(text), group_id=f"{text}{number}") for number in range(5)]
 
 
 @pytest.mark.parametrize("name", FORMATTERS)

@@ -68,7 +68,7 @@ def test_init_writes_a_configuration_that_check_accepts_and_does_not_replace_it(
     first = streams_groups("init", "--bootstrap-server", broker.bootstrap_server, cwd=tmp_path)
     assert first.stdout == "Wrote streams-groups.yaml. Next: streams-groups check --config streams-groups.yaml\n"
     assert "may not be read" not in (tmp_path / "streams-groups.yaml").read_text("utf-8")
-    checked = streams_groups("config", "--check", "--config", "streams-groups.yaml", cwd=tmp_path)
+    checked = streams_groups("check", "--show-config", "--config", "streams-groups.yaml", cwd=tmp_path)
     assert checked.returncode == 0, checked.stderr
     again = streams_groups("init", "--bootstrap-server", broker.bootstrap_server, cwd=tmp_path)
     assert again.returncode == 1

@@ -1,4 +1,4 @@
-"""`streams-groups config`, and the option --config of the other commands."""
+"""`check --show-config`, and the option --config of the other commands."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def run_cli(*arguments: object, **variables: str) -> Result:
 
 
 def effective(*arguments: object, **variables: str) -> Any:
-    """Return the effective configuration that `config` prints."""
-    result = run_cli("config", "--format", "json", *arguments, **variables)
+    """Return the effective configuration that `check --show-config` prints."""
+    result = run_cli("check", "--show-config", "--json", *arguments, **variables)
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
@@ -65,12 +65,15 @@ def test_a_flag_overrides_a_variable_and_a_variable_the_file(
     assert str(effective(CONFIG=str(config))[key]) == in_file
 
 
-def test_check_prints_each_error_or_that_there_are_none(file: Path) -> None:
-    valid = run_cli("config", "--check", "--config", file)
+def test_the_configuration_is_printed_or_each_error(file: Path) -> None:
+    valid = run_cli("check", "--show-config", "--config", file)
     file.write_text("topik: a\ntrigger: soon\n")
-    invalid = run_cli("config", "--check", "--config", file)
+    invalid = run_cli("check", "--show-config", "--config", file)
 
-    assert (valid.exit_code, valid.output) == (0, f"{file}: no errors\n")
+    assert (valid.exit_code, valid.stdout.splitlines()[:2]) == (
+        0,
+        [f"# file: {file}", "# set by file: cluster, warehouse"],
+    )
     assert (invalid.exit_code, invalid.stdout) == (1, "")
     assert sorted(invalid.stderr.splitlines()) == [
         f"Error: {file}: topik: is not a known key; did you mean topic?",
@@ -98,10 +101,10 @@ def test_a_read_command_does_not_need_the_secrets_in_the_file(file: Path) -> Non
     file.write_text(file.read_text() + "sinks: [{type: webhook, url: '${env:NO_SUCH_VARIABLE}'}]\n")
 
     assert "No streams-groups warehouse" in run_cli("list", "--config", file).stderr
-    assert "NO_SUCH_VARIABLE is not set" in run_cli("config", "--config", file).stderr
+    assert "NO_SUCH_VARIABLE is not set" in run_cli("check", "--config", file).stderr
 
 
-COMMANDS_WITH_A_CLUSTER = [*READ_COMMANDS, ["verify", "--bootstrap-server", "h:1"], ["run"], ["config"], ["demo"]]
+COMMANDS_WITH_A_CLUSTER = [*READ_COMMANDS, ["verify", "--bootstrap-server", "h:1"], ["run"], ["check"], ["demo"]]
 
 
 @pytest.mark.parametrize("command", COMMANDS_WITH_A_CLUSTER, ids=lambda command: command[0])
@@ -120,7 +123,7 @@ def test_no_command_accepts_a_cluster_name_that_is_not_one_file_name(command: li
 
 
 def test_an_invalid_conf_flag_is_not_printed_because_it_may_contain_a_secret() -> None:
-    result = run_cli("config", "--conf", "spark.password:hunter2")
+    result = run_cli("check", "--conf", "spark.password:hunter2")
 
     assert result.exit_code == 2
     assert "hunter2" not in result.output

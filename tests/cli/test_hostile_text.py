@@ -158,7 +158,7 @@ def test_lines_of_the_job_have_no_such_characters(monkeypatch: pytest.MonkeyPatc
 def test_the_configuration_as_json_has_no_such_characters(tmp_path: Path) -> None:
     conf = {"spark.app.name": STORED}
     (tmp_path / "config.yaml").write_text(json.dumps({"conf": conf}), "utf-8")
-    result = CliRunner().invoke(main, ["config", "--format", "json", "--config", str(tmp_path / "config.yaml")])
+    result = CliRunner().invoke(main, ["check", "--show-config", "--json", "--config", str(tmp_path / "config.yaml")])
     assert effective_characters(result.output) == set()
     assert json.loads(result.stdout)["conf"] == conf
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from streaming_app.groups.not_ready import reason_from_topics
-from streaming_app.regex import Regex
+from streaming_app.regex import Regex, given_regex
 
 SLOW_WITH_BACKTRACKING = "(a+)+b"
 
@@ -52,3 +54,11 @@ def test_what_is_no_expression_says_why(pattern: str, reason: str) -> None:
     with pytest.raises(ValueError, match="is not a valid regular expression") as caught:
         Regex(pattern)
     assert reason in str(caught.value)
+
+
+def test_a_pattern_of_shells_is_refused_with_the_expression_to_write() -> None:
+    for text in ("payments-*", "app*", "team_7*"):
+        with pytest.raises(ValueError, match=r"is a regular expression.*write " + re.escape(f"{text[:-1]}.*")):
+            given_regex(text)
+    assert given_regex("payments-.*").matches("payments-eu")
+    assert given_regex("[a-z]*").matches("ab")

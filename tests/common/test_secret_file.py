@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming_app.config.file import resolve_references
+from streaming_app.config.file import Unresolved, resolve_references
 from streaming_app.notify.sink import SinkError
 from streaming_app.secret_file import read_secret_file
 from streaming_app.web.access import PageError, read_credentials
@@ -31,8 +31,8 @@ def test_the_owner_and_the_group_may_read_it(file: Path, mode: int) -> None:
 
 def test_a_reference_in_the_configuration_is_refused(file: Path) -> None:
     file.chmod(0o644)
-    resolved = resolve_references({"a": f"${{file:{file}}}"}, Path("f.yaml"))
-    assert resolved.problems == {("a",): f"f.yaml: a: cannot read {file}: {REASON}"}
+    values, _ = resolve_references({"a": f"${{file:{file}}}"}, Path("f.yaml"))
+    assert values == {"a": Unresolved(f"cannot read {file}: {REASON}")}
 
 
 def test_a_secret_of_a_sink_is_refused_also_later(file: Path) -> None:

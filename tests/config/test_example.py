@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -12,9 +12,9 @@ import yaml
 from streaming_app.alerts.catalog import rules
 from streaming_app.config import show
 from streaming_app.config.alerts import AlertSettings
-from streaming_app.config.key_path import keys_at, types_at
 from streaming_app.config.load import load
-from streaming_app.config.settings import Settings
+from streaming_app.config.running_hours import GroupTimesSettings, IntervalSettings
+from streaming_app.config.settings import Settings, SinkSettings
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "streams-groups.example.yaml"
 
@@ -52,11 +52,9 @@ def test_the_examples_of_overrides_and_times_are_valid_and_those_have_every_key(
     file.write_text(yaml.safe_dump({**values, "alerts": {"overrides": parse_commented_out("overrides")}}))
     assert len(load(file).settings.alerts.overrides) == 1
     assert len(load(file).settings.running_hours) == len(values["running_hours"])
-    for path in (("running_hours", 0), ("time_intervals", 0, "time_intervals", 0)):
-        examples = values[path[0]]
-        for part in path[2:-1]:
-            examples = [inner for one in examples for inner in one[part]]
-        assert {key for one in examples for key in one} == set(keys_at(Settings, path))
+    intervals = [interval for named in values["time_intervals"] for interval in named["time_intervals"]]
+    for model, examples in ((GroupTimesSettings, values["running_hours"]), (IntervalSettings, intervals)):
+        assert {key for one in examples for key in one} == model.model_fields.keys()
 
 
 def test_the_examples_of_sinks_are_valid_and_have_every_type_and_key(
@@ -75,10 +73,11 @@ def test_the_examples_of_sinks_are_valid_and_have_every_type_and_key(
 
     loaded = load(file)
 
-    types = {model.model_fields["type"].annotation.__args__[0] for model in types_at(Settings, ("sinks", 0))}
-    assert {sink.type for sink in loaded.settings.sinks} == types
+    models = get_args(get_args(SinkSettings)[0])
+    assert {type(sink) for sink in loaded.settings.sinks} == set(models)
     assert {key for example in examples for key in example} == {
         key
-        for key in keys_at(Settings, ("sinks", 0))
+        for model in models
+        for key in model.model_fields
         if not key.endswith("_file") or key.split("_")[0] in {"ca", "cert", "key"}
     }

@@ -64,10 +64,14 @@ def test_references_are_replaced_by_what_they_name_at_any_depth(
     (tmp_path / "secret").write_text("hunter2\n")
     values = {"a": ["x${env:PART}y", {"c": f"${{file:{tmp_path}/secret}}"}], "n": 1}
 
-    resolved = resolve_references(values, Path("f"))
+    resolved, secrets = resolve_references(values, Path("f"))
 
-    assert resolved.values == {"a": ["xby", {"c": "hunter2"}], "n": 1}
-    assert resolved.references == {("a", 0): "x${env:PART}y", ("a", 1, "c"): f"${{file:{tmp_path}/secret}}"}
+    assert resolved == {"a": ["xby", {"c": "hunter2"}], "n": 1}
+    assert secrets == {
+        "b": "${env:PART}",
+        "xby": "x${env:PART}y",
+        "hunter2": f"${{file:{tmp_path}/secret}}",
+    }
 
 
 def test_each_reference_without_a_value_is_a_line_that_names_its_key(
@@ -82,7 +86,7 @@ def test_each_reference_without_a_value_is_a_line_that_names_its_key(
     assert error_lines(write(text)) == [
         "FILE: topic: the environment variable NO_SUCH_VARIABLE is not set",
         "FILE: sinks[0].url: cannot read /nowhere/x: No such file or directory",
-        "FILE: sinks[1].url: the environment variable  is not set",
+        "FILE: sinks[1].url: the environment variable is not set",
         f"FILE: sinks[2].url: cannot read {tmp_path}: Is a directory",
         f"FILE: sinks[3].url: {tmp_path}/binary is not UTF-8 text",
     ]

@@ -21,8 +21,8 @@ NAME_FORM = 'must be letters, digits, ".", "_" and "-" (at most 200, not "." or 
         (
             "sinks: [{type: pigeon}, {name: a}]",
             [
-                "sinks[0].type: must be one of alertmanager, apprise, watchdog, webhook",
-                "sinks[1].type: must be given: one of alertmanager, apprise, watchdog, webhook",
+                "sinks[0]: its type must be one of alertmanager, apprise, watchdog, webhook",
+                "sinks[1]: its type must be one of alertmanager, apprise, watchdog, webhook",
             ],
         ),
         ("sinks: [{type: alertmanager}]", ["sinks[0].urls: must be given"]),
@@ -79,7 +79,8 @@ def test_each_invalid_key_is_a_line_that_names_the_file_and_the_key(
             "loud",
             "alerts.rules.StreamsGroupOffsetsRewound.severity: must be 'info', 'warning' or 'critical', not \"loud\"",
         ),
-        ("ALERTS__IGNORE_GROUPS", "[", 'alerts.ignore_groups: must be JSON, such as ["a", "b"] or {"a": 1}'),
+        ("ALERTS__OVERRIDES", "[", "alerts.overrides: must be a list, as JSON"),
+        ("CONF", "a", "conf: must contain keys and values, as JSON"),
         ("ALERTS__IGNORE_GROUPS", '["("]', "alerts.ignore_groups[0]: is not a valid regular expression"),
     ],
 )  # fmt: skip

@@ -3,160 +3,128 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from functools import reduce
 from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 import pytest
 from pydantic import BaseModel
 
 from streaming_app.config import show
-from streaming_app.config.load import DEFAULT, ENVIRONMENT, FILE, FLAG, load
+from streaming_app.config.load import load
 from streaming_app.config.settings import Settings
 from streaming_app.errors import ConfigError
 
 SECRET = "hunter2"  # noqa: S105 - not a real one
 
 
-class Key(NamedTuple):
-    """A key with a value for each source; `flag` is None if no flag sets the key."""
-
-    path: tuple[str, ...]
-    file: Any
-    variable: str
-    flag: Any = None
-    needs: Mapping[str, Any] = MappingProxyType({})
-    """What else is in the file."""
+_NIGHTS = [{"name": "nights", "time_intervals": []}]
 
 
-_NIGHTS = {"time_intervals": [{"name": "nights", "time_intervals": []}]}
+def nights(location: str) -> list[dict[str, Any]]:
+    return [{"name": "nights", "time_intervals": [{"location": location}]}]
 
-_SINKS = [
-    {
-        "type": "alertmanager",
-        "name": "file",
-        "timeout": 10.0,
-        "urls": ["http://h"],
-        "watchdog": False,
-    }
-]
 
-SECONDS = """
-    alerts.interval
-    alerts.rules.StreamsGroupDescriptionFailed.for offsets.trigger self_check.interval lag.interval
-    lag.history_days
-"""
-COUNTS = """
-    metrics.max_groups
-    group_budget.members group_budget.tasks group_budget.bytes lag.allowed
-"""
-SWITCHES = """
-    alerts.rules.StreamsGroupDown.enabled self_check.enabled lag.enabled task_copies.enabled
-    broker_facts.enabled descriptions.enabled
-"""
+def hours(groups: str) -> list[dict[str, Any]]:
+    return [{"groups": groups, "time_intervals": ["nights"]}]
 
-KEYS = [
-    *(Key(tuple(path.split(".")), 1.0, "2.0") for path in SECONDS.split()),
-    *(Key(tuple(path.split(".")), 1, "2") for path in COUNTS.split()),
-    *(Key(tuple(path.split(".")), json.loads("false"), "true") for path in SWITCHES.split()),
-    Key(("bootstrap_server",), "file:1", "variable:1", "flag:1,flag:2"),
-    Key(("command_config",), "/file", "/variable", "/flag"),
-    Key(("warehouse",), "/file", "/variable", "/flag"),
-    Key(("state_dir",), "/file", "/variable"),
-    Key(("cluster",), "file", "variable", "flag"),
-    Key(("topic",), "file", "variable", "flag"),
-    Key(("dialect",), "kip-1331", "kip-1331", "kip-1331"),
-    Key(("trigger",), 1.0, "2.0", 3.0),
-    Key(("max_offsets_per_trigger",), 1, "2", 3),
-    Key(("retention_days",), 1.0, "2.5", 3.0),
-    Key(("conf", "a"), "file", "variable", "flag"),
-    Key(("alerts", "groups"), "file.*", "variable.*"),
-    Key(("alerts", "ignore_groups"), ["file"], '["variable"]'),
-    Key(("alerts", "descriptions"), "never", "always"),
-    Key(("alerts", "lag_of"), "all", "streams"),
-    Key(("alerts", "successors"), {"file": "other"}, '{"variable": "other"}'),
-    Key(("alerts", "overrides"), [{"groups": "a", "rules": {}}], '[{"groups": "b", "rules": {}}]'),
-    Key(
-        ("sinks",),
-        _SINKS,
-        json.dumps([{**_SINKS[0], "name": "variable"}]),
+
+# Of each key a value in the file, one of a variable, and one of the flag, if there is one.
+KEYS: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(
+        (
+            *("alerts.interval", "alerts.rules.StreamsGroupDescriptionFailed.for", "offsets.trigger"),
+            *("self_check.interval", "lag.interval", "lag.history_days"),
+        ),
+        (1.0, 2.0),
     ),
-    Key(("metrics", "listen"), "file:1", "variable:2", "flag:3"),
-    Key(("metrics", "allowed_hosts"), ["file"], '["variable"]'),
-    Key(("metrics", "groups"), "file", "variable"),
-    Key(("metrics", "lag_by"), ["group"], '["partition"]'),
-    Key(
-        ("time_intervals",),
-        [{"name": "nights", "time_intervals": [{"location": "Europe/Berlin"}]}],
-        '[{"name": "nights", "time_intervals": [{"location": "Europe/Paris"}]}]',
+    **dict.fromkeys(
+        (
+            *("metrics.max_groups", "lag.allowed"),
+            *("group_budget.members", "group_budget.tasks", "group_budget.bytes"),
+        ),
+        (1, 2),
     ),
-    Key(
-        ("running_hours",),
-        [{"groups": "file", "time_intervals": ["nights"]}],
-        '[{"groups": "variable", "time_intervals": ["nights"]}]',
-        needs=_NIGHTS,
+    **dict.fromkeys(
+        (
+            *("alerts.rules.StreamsGroupDown.enabled", "self_check.enabled", "lag.enabled", "task_copies.enabled"),
+            *("broker_facts.enabled", "descriptions.enabled"),
+        ),
+        (False, True),
     ),
-    Key(("offsets", "enabled"), json.loads("false"), "true", json.loads("false")),
-    Key(("lag", "allowed_by_group"), {"file": 1}, '{"variable": 2}'),
-    Key(("page", "base_path"), "/file", "/variable"),
-    Key(("page", "allowed_hosts"), ["file"], '["variable"]'),
-    Key(("page", "auth_file"), "/file", "/variable"),
-    Key(("labels",), [{"groups": "file", "team": "a"}], '[{"groups": "variable", "team": "a"}]'),
-    Key(
-        ("mute_times",),
-        [{"groups": "file", "time_intervals": ["nights"]}],
-        '[{"groups": "variable", "time_intervals": ["nights"]}]',
-        needs=_NIGHTS,
-    ),
-]
+    "offsets.enabled": (False, True, False),
+    "bootstrap_server": ("file:1", "variable:1", "flag:1,flag:2"),
+    "command_config": ("/file", "/variable", "/flag"),
+    "warehouse": ("/file", "/variable", "/flag"),
+    "state_dir": ("/file", "/variable"),
+    "cluster": ("file", "variable", "flag"),
+    "topic": ("file", "variable", "flag"),
+    "dialect": ("kip-1331", "kip-1331", "kip-1331"),
+    "trigger": (1.0, 2.0, 3.0),
+    "max_offsets_per_trigger": (1, 2, 3),
+    "retention_days": (1.0, 2.5, 3.0),
+    "conf.a": ("file", "variable", "flag"),
+    "alerts.groups": ("file.*", "variable.*"),
+    "alerts.ignore_groups": (["file"], ["variable"]),
+    "alerts.descriptions": ("never", "always"),
+    "alerts.lag_of": ("all", "streams"),
+    "alerts.successors.group": ("file", "variable"),
+    "alerts.overrides": ([{"groups": "a", "rules": {}}], [{"groups": "b", "rules": {}}]),
+    "sinks": tuple([{"type": "alertmanager", "urls": [f"http://{one}"]}] for one in ("file", "variable")),
+    "metrics.listen": ("file:1", "variable:2", "flag:3"),
+    "metrics.allowed_hosts": (["file"], ["variable"]),
+    "metrics.groups": ("file", "variable"),
+    "metrics.lag_by": (["group"], ["partition"]),
+    "time_intervals": (nights("Europe/Berlin"), nights("Europe/Paris")),
+    "running_hours": (hours("file"), hours("variable")),
+    "mute_times": (hours("file"), hours("variable")),
+    "lag.allowed_by_group.group": (1, 2),
+    "page.base_path": ("/file", "/variable"),
+    "page.allowed_hosts": (["file"], ["variable"]),
+    "page.auth_file": ("/file", "/variable"),
+    "labels": ([{"groups": "file", "team": "a"}], [{"groups": "variable", "team": "a"}]),
+}
 
 
-def nested(path: tuple[str, ...], value: Any) -> dict[str, Any]:
+def nested(path: list[str], value: Any) -> dict[str, Any]:
     for part in reversed(path):
         value = {part: value}
     return value
 
 
-def effective_value(loaded: Any, path: tuple[str, ...]) -> str:
+def effective_value(loaded: Any, path: list[str]) -> Any:
     value: Any = show.effective_values(loaded)
     for part in path:
         value = value.get(part) if isinstance(value, dict) else value
-    return json.dumps(value)
+    return value
 
 
 def test_the_table_of_keys_is_complete() -> None:
     sections = {"alerts", "metrics", "page"}
-    known = {(name,) for name in Settings.model_fields if name not in sections} | {
-        (name, key) for name in sections for key in Settings.model_fields[name].annotation.model_fields
+    known = {name for name in Settings.model_fields if name not in sections} | {
+        f"{name}.{key}" for name in sections for key in Settings.model_fields[name].annotation.model_fields
     }
+    paths = (key.split(".") for key in KEYS)
+    assert {".".join(path[:2]) if path[0] in sections else path[0] for path in paths} == known
 
-    assert {key.path[:2] if key.path[0] in sections else key.path[:1] for key in KEYS} == known
 
-
-@pytest.mark.parametrize("key", KEYS, ids=lambda key: ".".join(key.path))
+@pytest.mark.parametrize("key", KEYS)
 def test_precedence_is_flags_environment_file_default(
-    key: Key, write: Callable[[Any], Path], monkeypatch: pytest.MonkeyPatch
+    key: str, write: Callable[[Any], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = write({**nested(key.path, key.file), **key.needs})
-    flags = {("metrics", "listen"): "metrics_listen", ("offsets", "enabled"): "offsets"}
-    flag = {flags[key.path]: key.flag} if key.path in flags else nested(key.path, key.flag)
-    from_default, from_file = load(), load(file)
-    monkeypatch.setenv("STREAMS_GROUPS_" + "__".join(key.path).upper(), key.variable)
-    from_variable = load(file)
-    from_flag = load(file, flag) if key.flag else None
-
-    values = [effective_value(one, key.path) for one in (from_default, from_file, from_variable, from_flag) if one]
-    assert (from_default.source_of(key.path), from_file.source_of(key.path), from_variable.source_of(key.path)) == (
-        DEFAULT,
-        FILE,
-        ENVIRONMENT,
-    )
-    assert from_flag is None or from_flag.source_of(key.path) == FLAG
-    assert values[0] != values[1] == json.dumps(key.file)
-    if key.path != ("dialect",):  # there are only two values
-        assert len({*values[1:]}) == len(values) - 1
+    path, (in_file, variable, *flag) = key.split("."), KEYS[key]
+    file = write({"time_intervals": _NIGHTS, **nested(path, in_file)})
+    values = [effective_value(load(), path), effective_value(load(file), path)]
+    text = variable if isinstance(variable, str) else json.dumps(variable)
+    monkeypatch.setenv("STREAMS_GROUPS_" + "__".join(path).upper(), text)
+    values.append(effective_value(load(file), path))
+    for given in flag:
+        flags = {"metrics.listen": "metrics_listen", "offsets.enabled": "offsets"}
+        values.append(effective_value(load(file, {flags[key]: given} if key in flags else nested(path, given)), path))
+    assert values[0] != in_file
+    assert values[1:] == [in_file, variable, *flag]
 
 
 def test_a_variable_of_one_key_does_not_change_other_keys_of_its_section(
@@ -170,6 +138,12 @@ def test_a_variable_of_one_key_does_not_change_other_keys_of_its_section(
 
     assert (settings.alerts.interval, settings.alerts.descriptions) == (9, "always")
     assert settings.conf == {"a": "2", "b": "true", "c": "3"}
+    assert show.as_yaml(load(file, {"conf": {"c": "3"}})).splitlines()[:4] == [
+        f"# file: {file}",
+        "# set by flags: conf.c",
+        "# set by environment: alerts.interval, conf.a",
+        "# set by file: alerts.descriptions, conf.b",
+    ]
 
 
 WITH_SECRETS = f"""
@@ -185,19 +159,19 @@ sinks:
 def test_secrets_are_redacted_and_references_are_printed_as_in_the_file(
     write: Callable[[Any], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOOK", SECRET)
-    monkeypatch.setenv("SECRET_TOPIC", SECRET)
+    monkeypatch.setenv("HOOK", SECRET + "a")
+    monkeypatch.setenv("SECRET_TOPIC", SECRET + "b")
     (tmp_path / "secret").touch(0o600)
-    (tmp_path / "secret").write_text(SECRET)
+    (tmp_path / "secret").write_text(SECRET + "c")
 
     loaded = load(write(WITH_SECRETS.replace("SECRET_FILE", str(tmp_path / "secret"))))
 
-    assert loaded.settings.topic == SECRET
+    assert loaded.settings.topic == SECRET + "b"
     for printed in (show.as_yaml(loaded), show.as_json(loaded)):
         assert SECRET not in printed
-        assert printed.count("**********") == 6
+        assert printed.count("**********") == 5
         assert "${env:SECRET_TOPIC}" in printed
-    assert "url: '**********'  # file, https://example/${env:HOOK}" in show.as_yaml(loaded)
+        assert f"${{file:{tmp_path}/secret}}" in printed
 
 
 @pytest.mark.parametrize(
@@ -224,11 +198,9 @@ def test_the_printed_configuration_can_be_read_back(
 ) -> None:
     monkeypatch.setenv("LETTER", "a")
     whole: dict[str, Any] = {"conf": {"spark.x": "line\nline # two: '\"", "a: b": ""}}
-    for key in KEYS:
-        section = whole
-        for part in key.path[:-1]:
-            section = section.setdefault(part, {})
-        section[key.path[-1]] = key.file
+    for key, (in_file, *_) in KEYS.items():
+        *sections, last = key.split(".")
+        reduce(lambda outer, name: outer.setdefault(name, {}), sections, whole)[last] = in_file
     whole |= {"cluster": "x${env:LETTER}"}
     loaded = load(write(whole))
 

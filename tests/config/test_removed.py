@@ -70,3 +70,18 @@ def test_a_variable_of_a_rule_that_went_is_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("STREAMS_GROUPS_ALERTS__RULES__STREAMSGROUPSFLOOD__GROUPS", "5")
     (line,) = load().removed
     assert line.startswith("alerts.rules.streamsgroupsflood was removed and does nothing: use the metrics ")
+
+
+def test_a_kind_of_sink_and_an_item_that_went_are_named_and_left_out(write: Callable[[Any], Path]) -> None:
+    sinks = [
+        {"type": "slack", "url": "${env:NO_SUCH_VARIABLE}"},
+        {"type": "watchdog", "url": "http://h", "interval": 9},
+    ]
+    loaded = load(write({"sinks": sinks, "metrics": {"lag_by": ["group", "task"]}}))
+    assert {line.partition(" was removed and does nothing: use ")[0] for line in loaded.removed} == {
+        "sinks.type: slack",
+        "sinks.interval",
+        "metrics.lag_by.task",
+    }
+    assert [sink.name for sink in loaded.settings.sinks] == ["watchdog"]
+    assert loaded.settings.metrics.lag_by == ("group",)

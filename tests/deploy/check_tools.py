@@ -98,7 +98,7 @@ def test_the_rendered_chart_is_valid_for_kubernetes_and_for_the_job(
     file = tmp_path / "config.yaml"
     maps = [one for one in documents if one["kind"] == "ConfigMap" and "config.yaml" in one["data"]]
     file.write_text(maps[0]["data"]["config.yaml"], "utf-8")
-    check = streams_groups("config", "--check", "--config", file)
+    check = streams_groups("check", "--show-config", "--config", file)
     assert check.returncode == 0, check.stderr
 
 

@@ -145,5 +145,6 @@ PACED = (
     "The only instance is killed for its memory after a minute each time",
     "Retention of half an hour overtakes an application whose threads hang",
     "More is produced than the application can process",
+    "An unclean election cuts the log of one partition to below what the application has committed",
 )
 """Those that it also plays at every pace."""

@@ -290,7 +290,6 @@ HELD_BACK_INCIDENTS = (
         do(TRAFFIC, "read"),
         stop(names(2), BEGINS, action="kill"),
         watched_from=BEGINS + 2 * HOUR,
-        begins=BEGINS + 2 * HOUR,
         hours=8,
     ),
     incident(

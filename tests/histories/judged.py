@@ -23,6 +23,7 @@ _LEARNT_AGAIN = (
     "Offsets are reset to the beginning by mistake",
     "The only instance crashes, and the clock of its broker is an hour",
     "Rolling restart of 6 static members while the group moves between brokers whose clocks",
+    "Two deployments of the only instance by way of brokers whose clocks",
     "Two copies of two hours die with their host",
     "Two copies of an application have run side by side for more than a day, and both die",
 )

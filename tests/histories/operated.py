@@ -52,6 +52,20 @@ def _brokers_roll(brokers: int, at: float, every: float, away: float) -> Operati
     ]
 
 
+TEN_TRIALS = (
+    steady(2),
+    do(TRAFFIC, "read"),
+    *(
+        [
+            *start([f"t{n}"], BEGINS + n * 240, group=f"test-{n}"),
+            *do(BEGINS + n * 240 + 5, "read", group=f"test-{n}", log_of="app", begins="latest"),
+            *stop([f"t{n}"], BEGINS + n * 240 + 180),
+        ]
+        for n in range(10)
+    ),
+)
+"""Ten developers try an application for three minutes each, under an id of their own; work comes after that, too."""
+
 OPERATED_ORDINARY = (
     # Autoscalers. kedacore/keda#776: 0 to 1 on lag; the defaults are 30 s between polls, and 5 minutes to cool down.
     ordinary("An autoscaler from zero, four bursts a day: 60 s to start", _from_zero(4, 1.5 * HOUR), hours=9),
@@ -217,19 +231,11 @@ OPERATED_ORDINARY = (
         running_hours=hours_of(("00:00", "03:00"), weekdays=["sunday"]),
     ),
     ordinary(
-        "Ten developers try an application for three minutes each, under an id of their own",
-        steady(2),
-        do(TRAFFIC, "read"),
-        *(
-            [
-                *start([f"t{n}"], BEGINS + n * 240, group=f"test-{n}"),
-                *do(BEGINS + n * 240 + 5, "read", group=f"test-{n}", log_of="app", begins="latest"),
-                *stop([f"t{n}"], BEGINS + n * 240 + 180),
-            ]
-            for n in range(10)
-        ),
+        "Ten developers try an application for three minutes each, under ids that the configuration ignores",
+        *TEN_TRIALS,
         hours=4,
         topics=FEW,
+        settings={"ignore_groups": ["test-.*"]},
     ),
     ordinary(
         "The topic gets a record every quarter of an hour",

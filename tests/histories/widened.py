@@ -22,6 +22,7 @@ from tests.histories.history import (
     stop,
     windows,
 )
+from tests.histories.operated import TEN_TRIALS
 
 ONE_HOST = {"host": "10.0.0.1"}
 TEAMS = ("orders", "payments", "search")
@@ -121,6 +122,12 @@ WIDENED_INCIDENTS = (
         do(TRAFFIC, "read"),
         stop(names(2), BEGINS, action="crash"),
         later_settings=_IGNORED,
+    ),
+    incident(
+        "Ten developers try an application for three minutes each, under ids that nobody has declared",
+        DOWN,
+        *TEN_TRIALS,
+        topics=FEW,
     ),
     incident(
         "Five groups lack their descriptions, then one more does, and one gets it",

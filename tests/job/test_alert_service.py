@@ -22,9 +22,8 @@ from streaming_app.health.history import GroupHistory
 from streaming_app.job import alert_service
 from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
 from streaming_app.job_status import JobStatus
-from streaming_app.notify.message import AlertGroup
-from streaming_app.notify.mutes import ActiveMutes, MuteStore, new_mute
-from streaming_app.notify.sink import SinkError, TextSink
+from streaming_app.notify.mutes import Mutes, new_mute
+from streaming_app.notify.sink import Sink, SinkError
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.health_tables import EndedProblems, HealthTables
 from tests.support.waiting import wait_until
@@ -53,8 +52,10 @@ class GroupsOfTest:
         return {}
 
 
-class KeepingSink(TextSink):
+class KeepingSink(Sink):
     """Keeps what it gets, alone or with others; while `open` is not set, it waits, and while `down`, it refuses."""
+
+    is_read_by_people = True
 
     def __init__(self, name: str = "page") -> None:
         super().__init__(name)
@@ -63,17 +64,11 @@ class KeepingSink(TextSink):
         self.open.set()
         self.down = False
 
-    def send(self, alert: Problem, event: str) -> None:
-        self._keep(event, [alert])
-
-    def send_group(self, group: AlertGroup) -> None:
-        self._keep(group.event, list(group.alerts))
-
-    def _keep(self, event: str, alerts: list[Problem]) -> None:
+    def send(self, problems: Sequence[Problem], event: str) -> None:
         self.open.wait()
         if self.down:
             raise SinkError("down", retry=True)
-        self.sent.append((event, alerts))
+        self.sent.append((event, list(problems)))
 
     def events(self) -> list[str]:
         return [event for event, _ in self.sent]
@@ -105,7 +100,7 @@ class Harness:
         groups: Any = self.groups
         self.service = AlertService(
             AlertConfig(engine, 0.05, 30, self.grouping),
-            Sources(groups, lambda: self.job, ActiveMutes(self.path, "default")),
+            Sources(groups, lambda: self.job, Mutes(self.path, "default")),
             AlertsTable(self.path, "default"),
             HealthTables(self.path, "default"),
             EndedProblems(self.path, "default"),
@@ -226,7 +221,7 @@ def test_a_muted_alert_is_stored_and_not_sent_also_by_a_service_that_starts_with
 ) -> None:
     def mute(duration: str) -> None:
         now = datetime.now(timezone.utc)
-        MuteStore(harness.path, "default").add(
+        Mutes(harness.path, "default").add(
             new_mute(pattern="g", duration=duration, reason="deployment", created_by="me", now=now)
         )
 

@@ -6,7 +6,8 @@ import pytest
 
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.tracker import LagTracker
-from tests.support.lag_harness import TASKS, TOPIC, TOPIC_ID, MiniCluster, fall_behind, keep_up
+from streaming_app.lag.work import observe_work
+from tests.support.lag_harness import GROUP, TASKS, TOPIC, TOPIC_ID, MiniCluster, fall_behind, keep_up
 
 
 def restart(cluster: MiniCluster, stored: LagRow, topic_id: str | None = TOPIC_ID) -> None:
@@ -49,6 +50,22 @@ def test_a_commit_that_went_back_while_the_job_did_not_run_is_rewound() -> None:
     found = cluster.step()
 
     assert (found.status, found.rewound_from) == ("REWOUND", before.committed_offset)
+
+
+def test_a_commit_beyond_the_end_of_its_log_stays_ahead_and_has_work_since_then_after_a_restart() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    cluster.produce(100)
+    cluster.commit_offset(200)
+    cluster.step()
+    before = cluster.step()
+    assert before.status == "AHEAD"
+    restart(cluster, before)
+
+    after = cluster.step()
+
+    assert (after.status, after.status_since) == ("AHEAD", before.status_since)
+    work = observe_work([after], {GROUP: TASKS}, {}, cluster.now)[GROUP]
+    assert (work.waiting, work.waits_since) == (1, before.status_since)
 
 
 @pytest.mark.parametrize("status", ["STALLED", "BEHIND"])

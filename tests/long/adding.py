@@ -87,6 +87,7 @@ steps = ["Try."]
 _SINK = '''\
 """A trial."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 from streaming_app.alerts.problem import Problem
@@ -103,7 +104,7 @@ class TrialSettings(BaseSettings):
 
 
 class TrialSink(Sink):
-    def send(self, alert: Problem, event: str) -> None:
+    def send(self, problems: Sequence[Problem], event: str) -> None:
         """Send nothing."""
 '''
 _COMMAND = '''\
@@ -314,8 +315,8 @@ assert sink.sink().name == "trial"
             ),
             Edit(
                 "tests/config/test_load.py",
-                '    Key(("trigger",), 1.0, "2.0", 3.0),\n',
-                '    Key(("trigger",), 1.0, "2.0", 3.0),\n    Key(("trial",), 1.0, "2.0"),\n',
+                '    "trigger": (1.0, 2.0, 3.0),\n',
+                '    "trigger": (1.0, 2.0, 3.0),\n    "trial": (1.0, 2.0),\n',
                 "values of it in",
             ),
         ),

@@ -16,8 +16,8 @@ import pytest
 from streaming_app.alerts.problem import CRITICAL, FIRING, INFO, RESOLVED, WARNING
 from streaming_app.notify import apprise_program
 from streaming_app.notify.apprise_program import fit, make_service
-from streaming_app.notify.message import AlertGroup, notification_id
-from streaming_app.notify.sink import Sink, SinkError, TextSink
+from streaming_app.notify.message import notification_id
+from streaming_app.notify.sink import Sink, SinkError
 from streaming_app.sandbox.process import reserve_port
 from tests.alerts.examples import make_alert
 from tests.long.hostile import HOSTILE, effective_characters
@@ -74,7 +74,7 @@ def make_sink(url: str, **settings: Any) -> Sink:
 def error_of(url: str, **settings: Any) -> SinkError:
     sink = make_sink(url, **settings)
     with pytest.raises(SinkError) as raised:
-        sink.send(make_alert(), FIRING)
+        sink.send([make_alert()], FIRING)
     assert "\n" not in str(raised.value)
     assert SECRET not in f"{raised.value} {raised.value!r}"
     assert raised.value.__context__ is None or raised.value.__suppress_context__
@@ -101,7 +101,7 @@ def services(certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> Ite
 def test_a_service_gets_title_text_and_severity(receiver: HttpReceiver) -> None:
     sink = make_sink(generic(receiver), runbook_url="https://wiki#{rule}", page_url="https://page/{group}")
     for severity, event in ((CRITICAL, FIRING), (WARNING, FIRING), (INFO, FIRING), (CRITICAL, RESOLVED)):
-        sink.send(make_alert(severity=severity, resolved=event == RESOLVED), event)
+        sink.send([make_alert(severity=severity, resolved=event == RESOLVED)], event)
     assert [body["type"] for body in receiver.bodies] == ["failure", "warning", "info", "success"]
     fired, resolved = receiver.bodies[0], receiver.bodies[-1]
     assert receiver.requests[0].path == f"/{SECRET}"
@@ -112,7 +112,7 @@ def test_a_service_gets_title_text_and_severity(receiver: HttpReceiver) -> None:
     )
     assert fired["message"].endswith("runbook: https://wiki#not-ready\npage: https://page/payments")
     assert resolved["title"].startswith("[RESOLVED]")
-    sink.send(make_alert(evidence={"members": ["m" * 100] * 99}), FIRING)
+    sink.send([make_alert(evidence={"members": ["m" * 100] * 99})], FIRING)
     assert len(receiver.bodies[-1]["message"]) == 4000
 
 
@@ -123,7 +123,7 @@ def test_every_pager_ends_an_incident_by_the_key_that_it_was_opened_with(
 ) -> None:
     services.default = Response(OK if UUID in url else 202, body=b'{"ok": true, "requestId": "r1"}')
     for event in (FIRING, RESOLVED):  # as by two runs of the job
-        make_sink(url, ca_file=certificates.authority).send(make_alert(resolved=event == RESOLVED), event)
+        make_sink(url, ca_file=certificates.authority).send([make_alert(resolved=event == RESOLVED)], event)
     fired, resolved = (f"{request.path} {request.body.decode()}" for request in services.requests)
     key = notification_id(make_alert(), FIRING)
     assert key in fired
@@ -137,8 +137,7 @@ def test_several_alerts_are_one_message_that_ends_with_how_many_more_there_are(
     alerts = tuple(make_alert(group_id=f"app-{n}", summary=f"app-{n} is [stuck] in *Reconciling*") for n in range(300))
     for url in (CHATS["discord"], CHATS["teams"]):
         sink = make_sink(url, ca_file=certificates.authority, page_url="https://page/{group}")
-        assert isinstance(sink, TextSink)
-        sink.send_group(AlertGroup(alerts, FIRING))
+        sink.send(alerts, FIRING)
     assert len(services.requests) == 2
     for request in services.requests:
         shown = request.body.decode().replace("\\\\", "")
@@ -151,7 +150,7 @@ def test_several_alerts_are_one_message_that_ends_with_how_many_more_there_are(
 def test_a_mail_is_plain_text() -> None:
     with SmtpReceiver() as server:
         url = f"mailto://{HOST}:{server.port}?mode=insecure&from=us@example.com&to=a@example.com,b@example.com"
-        make_sink(url).send(make_alert(group_id="größer\r\nBcc: x@example.com"), FIRING)
+        make_sink(url).send([make_alert(group_id="größer\r\nBcc: x@example.com")], FIRING)
         envelopes = server.envelopes
     assert sorted(envelope.rcpt_tos[0] for envelope in envelopes) == ["a@example.com", "b@example.com"]
     mail = email.message_from_bytes(envelopes[0].content, policy=email.policy.default)
@@ -177,7 +176,7 @@ def test_chats_show_what_clients_chose_as_text(services: HttpReceiver, certifica
     sink = make_sink(CHATS[chat], ca_file=certificates.authority)
     for hostile in (MARKUP, HOSTILE, f"{MARKUP} " * 700):
         details = {"clients": [hostile], hostile: hostile}
-        sink.send(make_alert(group_id=hostile, summary=f"{hostile} is down", evidence=details), FIRING)
+        sink.send([make_alert(group_id=hostile, summary=f"{hostile} is down", evidence=details)], FIRING)
     texts = ["\n".join(texts_of(request.json)) for request in services.requests]
     longest = max(len(text) for request in services.requests for text in texts_of(request.json))
     assert longest <= LIMITS.get(chat, 6000)
@@ -231,7 +230,7 @@ def test_a_mail_server_is_verified_and_its_errors_say_what_to_do(certificates: C
     login = ("alice", SECRET)
     with SmtpReceiver(certificates.server_context(certificates.server), login) as server:
         url = f"mailtos://alice:{SECRET}@{HOST}:{server.port}?mode=starttls&from=us@example.com&to=a@example.com"
-        make_sink(url, ca_file=certificates.authority).send(make_alert(), FIRING)
+        make_sink(url, ca_file=certificates.authority).send([make_alert()], FIRING)
         assert len(server.envelopes) == 1
         wrong = error_of(url.replace(SECRET, "wrong-password"), ca_file=certificates.authority)
         assert str(wrong) == "E-Mail: rejects the login: check user and password in the URL"

@@ -80,7 +80,7 @@ def test_alertmanager_routes_by_team_inhibits_warnings_and_keeps_what_is_silence
         settings = AlertmanagerSettings(type="alertmanager", urls=(alertmanager.url,), watchdog=True)
         sink = AlertmanagerSink(settings)
         sink.beat("prod", "caught up")
-        sink.send_all([problem("payments-cards"), problem("orders"), problem(None, "StreamsGroupsJobBehind")], FIRING)
+        sink.send([problem("payments-cards"), problem("orders"), problem(None, "StreamsGroupsJobBehind")], FIRING)
         assert wait_until(
             lambda: (
                 notified(receiver)
@@ -93,14 +93,14 @@ def test_alertmanager_routes_by_team_inhibits_warnings_and_keeps_what_is_silence
             )
         ), notified(receiver)
 
-        sink.send(problem("payments-cards", "StreamsGroupDescriptionMissing", "warning"), FIRING)
+        sink.send([problem("payments-cards", "StreamsGroupDescriptionMissing", "warning")], FIRING)
         assert wait_until(lambda: len(alertmanager.alerts()) == 5)
         (inhibited,) = (one for one in alertmanager.alerts() if one["labels"]["severity"] == "warning")
         assert (inhibited["status"]["state"], len(inhibited["status"]["inhibitedBy"])) == ("suppressed", 1)
 
         silence(alertmanager.url)
-        sink.send(problem("payments-fees"), FIRING)
-        sink.send(problem("invoices"), FIRING)
+        sink.send([problem("payments-fees")], FIRING)
+        sink.send([problem("invoices")], FIRING)
         assert wait_until(lambda: ("/platform", "invoices", "firing") in notified(receiver))
         silenced = {one["labels"]["group"]: one["status"] for one in alertmanager.alerts() if "group" in one["labels"]}
         assert silenced["payments-fees"]["silencedBy"]
@@ -118,10 +118,10 @@ def test_an_alert_that_is_over_is_resolved_at_the_team(tmp_path: Path, receiver:
     with start_alertmanager(tmp_path, config_of_test(receiver.url)) as alertmanager:
         sink = AlertmanagerSink(AlertmanagerSettings(type="alertmanager", urls=(alertmanager.url,)))
         one = problem("payments-cards")
-        sink.send(one, FIRING)
+        sink.send([one], FIRING)
         assert wait_until(lambda: notified(receiver) == {("/payments", "payments-cards", "firing")})
         ended = datetime.now(timezone.utc) + timedelta(milliseconds=1)
-        sink.send(problem("payments-cards", opened_at=one.opened_at, resolved=True, ended_at=ended), RESOLVED)
+        sink.send([problem("payments-cards", opened_at=one.opened_at, resolved=True, ended_at=ended)], RESOLVED)
         assert wait_until(lambda: ("/payments", "payments-cards", "resolved") in notified(receiver))
 
 
@@ -135,8 +135,8 @@ def test_the_receiver_of_the_page_handles_each_notification_once(tmp_path: Path)
     try:
         sink = WebhookSettings.model_validate({"type": "webhook", "url": f"http://127.0.0.1:{port}"}).sink()
         assert wait_until(lambda: accepts(sink, problem("payments-cards")))
-        sink.send(problem("payments-cards"), FIRING)  # as after a crash
-        sink.send(problem("payments-cards", resolved=True), RESOLVED)
+        sink.send([problem("payments-cards")], FIRING)  # as after a crash
+        sink.send([problem("payments-cards", resolved=True)], RESOLVED)
     finally:
         process.stop()
     lines = [line for line in log.read_text("utf-8").splitlines() if line.startswith("alert.")]
@@ -146,7 +146,7 @@ def test_the_receiver_of_the_page_handles_each_notification_once(tmp_path: Path)
 def accepts(sink: Any, one: Problem) -> bool:
     """Send a notification, and tell whether the receiver is up and took it."""
     try:
-        sink.send(one, FIRING)
+        sink.send([one], FIRING)
     except SinkError:  # it starts
         return False
     return True
@@ -156,7 +156,7 @@ def test_a_chat_of_the_page_gets_one_message_with_what_is_wrong_and_the_next_ste
     given = yaml.safe_load(block("yaml", "name: team-chat"))["sinks"][0]
     given["url"] = receiver.url.replace("http", "json", 1)
     sink = AppriseSettings.model_validate(given).sink()
-    sink.send(problem("payments-cards"), FIRING)
+    sink.send([problem("payments-cards")], FIRING)
     (body,) = receiver.bodies
     assert body["title"] == "[FIRING] StreamsGroupDown: payments-cards (cluster prod)"
     assert len(body["message"].split("\n\n")[0].splitlines()) == 2

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from streaming_app.cli.main import main
 from streaming_app.config.load import load
 from streaming_app.config.running_hours import make_times_of
-from streaming_app.notify.mutes import ActiveMutes
+from streaming_app.notify.mutes import Mutes
 from streaming_app.tables.alerts_table import AlertsTable
 from tests.alerts.examples import make_alert
 from tests.support.documents import DOCS, code_blocks, program_calls
@@ -35,7 +35,7 @@ def test_the_commands_of_the_page_mute_the_groups_and_end_the_mute(tmp_path: Pat
         return result.output
 
     def muted() -> list[str | None]:
-        mutes = ActiveMutes(tmp_path, "default")  # as the job has them at its next evaluation
+        mutes = Mutes(tmp_path, "default")  # as the job has them at its next evaluation
         mutes.refresh()
         return [alert.group_id for alert in alerts if mutes.is_muted(alert)]
 
@@ -66,6 +66,6 @@ def test_the_mute_times_of_the_page_mute_the_groups_at_night(
     settings = load(file).settings
     times_of = make_times_of(settings.mute_times, settings.time_intervals)
     now = datetime.fromisoformat(at).replace(tzinfo=timezone.utc)
-    mutes = ActiveMutes(make_warehouse(tmp_path), "default", now=lambda: now, times_of=times_of)
+    mutes = Mutes(make_warehouse(tmp_path), "default", now=lambda: now, times_of=times_of)
     mutes.refresh()
     assert mutes.is_muted(make_alert(group_id=group, cluster="default")) is is_muted

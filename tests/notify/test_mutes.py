@@ -17,7 +17,7 @@ from streaming_app.alerts.outbox import Backoff, Failure, Outboxes, SinkTraits
 from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem, without_unknown
 from streaming_app.config.running_hours import GroupTimesSettings, NamedIntervals, make_times_of
 from streaming_app.errors import WarehouseError
-from streaming_app.notify.mutes import ActiveMutes, Mute, MuteStore, new_mute
+from streaming_app.notify.mutes import Mute, Mutes, new_mute
 from tests.alerts.examples import make_alert
 from tests.alerts.kept import KeptProblems
 from tests.support.warehouses import make_warehouse
@@ -33,7 +33,7 @@ class Muted:
         self.now = NOW
         self.lines: list[str] = []
         self.warehouse = warehouse
-        self.store = MuteStore(warehouse, "prod")
+        self.store = Mutes(warehouse, "prod")
         self.sent: list[tuple[str | None, str]] = []
         self.start()
 
@@ -50,16 +50,16 @@ class Muted:
         )
 
     def not_muted(self, problems: Iterable[Problem]) -> list[Problem]:
-        is_muted = self.mutes.is_muted if self.mutes.refresh() else None
-        return [one for one in problems if not (is_muted and is_muted(one))]
+        self.mutes.refresh()
+        return [one for one in problems if not self.mutes.is_muted(one)]
 
     def add(self, pattern: str = "pay.*", duration: str = "1h", now: datetime | None = None) -> Mute:
         mute = new_mute(pattern=pattern, duration=duration, reason="deployment", created_by="me", now=now or self.now)
         self.store.add(mute)
         return mute
 
-    def active(self) -> ActiveMutes:
-        mutes = ActiveMutes(self.warehouse, "prod", self.lines.append, lambda: self.now)
+    def active(self) -> Mutes:
+        mutes = Mutes(self.warehouse, "prod", self.lines.append, lambda: self.now)
         mutes.refresh()
         return mutes
 
@@ -69,7 +69,8 @@ class Muted:
 
     def offer(self, *alerts: Problem, failure: Failure | None = None) -> tuple[Problem, ...]:
         """Do what the job does at each evaluation, and give the sink what is due; return what is stored."""
-        is_muted = self.mutes.is_muted if self.mutes.refresh() else lambda _: False
+        self.mutes.refresh()
+        is_muted = self.mutes.is_muted
         settled = tuple(without_unknown(one) if one.ended_at and is_muted(one) else one for one in alerts)
         self.kept.by_id |= {one.alert_id: one for one in settled}
         second = (self.now - NOW).total_seconds()
@@ -129,7 +130,7 @@ def test_an_alert_is_muted_within_its_mute_times_and_sent_once_they_end(muted: M
     entries = GroupTimesSettings.model_validate({"groups": "pay.*", "time_intervals": "mornings"})
     mornings = NamedIntervals.model_validate({"name": "mornings", "time_intervals": [{"times": [MORNING]}]})
     times_of = make_times_of([entries], [mornings])
-    muted.mutes = ActiveMutes(muted.warehouse, "prod", now=lambda: muted.now, times_of=times_of)
+    muted.mutes = Mutes(muted.warehouse, "prod", now=lambda: muted.now, times_of=times_of)
     muted.offer(make_alert("page"), make_alert("page", group_id="other"), make_alert("page", group_id=None))
     assert muted.sent == [("other", FIRING), (None, FIRING)]
     found = muted.mutes.find(make_alert())
@@ -159,10 +160,12 @@ def test_a_mute_of_a_group_by_its_id_is_of_no_other_group_and_ends_when_it_says(
 
 
 def test_mutes_of_another_cluster_do_not_count(muted: Muted) -> None:
-    MuteStore(muted.warehouse, "test").add(muted.add())
+    Mutes(muted.warehouse, "test").add(muted.add())
     muted.add(duration="0s")
     assert muted.active().find(make_alert()) is None
-    assert ActiveMutes(muted.warehouse, "test", now=lambda: muted.now).refresh()
+    other = Mutes(muted.warehouse, "test", now=lambda: muted.now)
+    other.refresh()
+    assert other.find(make_alert())
 
 
 @pytest.mark.parametrize("ahead", [-240, 0, 240])
@@ -175,13 +178,13 @@ def test_a_later_mute_of_the_same_pattern_replaces_the_one_before_whatever_the_c
     muted.add("other", duration="10h")
     muted.now += timedelta(seconds=1)
     muted.add(duration="2h")
-    assert mutes.refresh()
+    mutes.refresh()
     found = mutes.find(make_alert())
     assert found is not None
     assert found.ends_at == muted.now + timedelta(hours=2)
     muted.now += timedelta(seconds=1)
     muted.add(duration="0s")
-    assert mutes.refresh()
+    mutes.refresh()
     assert mutes.find(make_alert()) is None
     assert mutes.find(make_alert(group_id="other"))
     muted.add(duration="1h")
@@ -213,7 +216,8 @@ def test_a_file_that_is_no_mute_is_reported_once_and_mutes_nothing(muted: Muted,
     endless = json.loads(file.read_text()) | {"ends_at": "9999-01-01T00:00:00Z"}
     file.write_text(json.dumps(endless) if broken is None else broken)
     mutes = muted.active()
-    assert mutes.refresh() is False
+    mutes.refresh()
+    assert mutes.active == ()
     assert mutes.find(make_alert()) is None
     assert muted.lines == [f"mutes: {file} is not a mute that this release can read"]
     with pytest.raises(WarehouseError, match="is not a mute"):
@@ -231,8 +235,8 @@ def test_mutes_stay_while_their_directory_cannot_be_read(muted: Muted, monkeypat
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr("streaming_app.tables.location.Location.names", fail)
-    assert mutes.refresh()
-    assert mutes.refresh()
+    mutes.refresh()
+    mutes.refresh()
     assert mutes.find(make_alert())
     assert len(muted.lines) == 1
     assert muted.lines[0].endswith("prod.silences: Input/output error")
@@ -275,7 +279,8 @@ def test_a_silence_of_0_2_is_a_mute_unless_it_was_of_one_rule_or_ended_early(mut
     ]
     muted.now += timedelta(minutes=1)
     muted.add(duration="0s")
-    assert mutes.refresh() is False
+    mutes.refresh()
+    assert mutes.active == ()
     muted.now += timedelta(days=31)
     muted.add("x")
     assert len(list(muted.directory.iterdir())) == 1

@@ -8,8 +8,7 @@ import pytest
 
 from streaming_app.alerts.outbox import Grouping
 from streaming_app.alerts.problem import Delivery, Problem
-from streaming_app.notify.message import AlertGroup
-from streaming_app.notify.sink import Sink, TextSink
+from streaming_app.notify.sink import Sink
 from streaming_app.notify.webhook import WebhookSettings
 from streaming_app.sandbox.process import reserve_port
 from tests.alerts.examples import make_alert
@@ -18,21 +17,21 @@ from tests.support.receivers import HttpReceiver, Response
 from tests.support.waiting import thread_names, wait_until
 
 
-class Chat(TextSink):
+class Chat(Sink):
     """Raises the errors of its script, then keeps the groups of each message."""
+
+    is_read_by_people = True
 
     def __init__(self, *script: Exception) -> None:
         super().__init__("chat")
         self.script = list(script)
         self.sent: list[list[str]] = []
 
-    def send(self, alert: Problem, event: str) -> None:
-        self.send_group(AlertGroup((alert,), event))
-
-    def send_group(self, group: AlertGroup) -> None:
+    def send(self, problems: Sequence[Problem], event: str) -> None:
+        del event
         if self.script:
             raise self.script.pop(0)
-        self.sent.append(sorted(map(str, group.group_ids)))
+        self.sent.append(sorted(str(one.group_id) for one in problems))
 
 
 def hook(url: str, name: str) -> Sink:

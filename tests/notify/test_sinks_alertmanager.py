@@ -74,17 +74,17 @@ def test_an_alert_that_becomes_worse_takes_the_place_of_what_it_was_also_after_a
     alertmanager: Alertmanager, receiver: HttpReceiver
 ) -> None:
     late = replace(make_alert("alertmanager", opened_at=now()), rule="StreamsGroupBehind", severity="warning")
-    often(alertmanager).send(late, FIRING)
+    often(alertmanager).send([late], FIRING)
     assert wait_until(lambda: notifications(receiver) == [("firing", "payments")])
     begin = Line(late.since, "Behind", late.rule, late.severity, "slow")
     down = replace(late, rule="StreamsGroupDown", severity="critical", timeline=(begin,))
-    often(alertmanager).send_all([down], FIRING)  # of another run
+    often(alertmanager).send([down], FIRING)  # of another run
     assert wait_until(lambda: [one["labels"]["alertname"] for one in alertmanager.alerts()] == ["StreamsGroupDown"])
     assert wait_until(lambda: len(notifications(receiver)) == 3), receiver.bodies
-    often(alertmanager).send_all([down], FIRING)
+    often(alertmanager).send([down], FIRING)
     for resolved in (False, True):  # of another alert, which is sent at the end of its group interval: after `down`
         last = make_alert(group_id="last", opened_at=now(), ended_at=now() if resolved else None, resolved=resolved)
-        often(alertmanager).send(last, RESOLVED if resolved else FIRING)
+        often(alertmanager).send([last], RESOLVED if resolved else FIRING)
         assert wait_until(lambda: (("firing", "resolved")[resolved], "last") in notifications(receiver))  # noqa: B023
     heard = [one for body in receiver.bodies for one in body["alerts"] if one["labels"]["group"] != "last"]
     sent = sorted((one["status"], one["labels"]["alertname"]) for one in heard)
@@ -108,7 +108,7 @@ def test_the_templates_for_chats_let_an_id_mention_nobody_and_hide_no_link(
     with start_alertmanager(tmp_path, settings) as running:
         sink = often(running, runbook_url="https://wiki/a_b#{rule}")
         alert = replace(make_alert("alertmanager", opened_at=now()), group_id=hostile, summary=f"{hostile}: is down")
-        sink.send(alert, FIRING)
+        sink.send([alert], FIRING)
         assert wait_until(lambda: {"/own", "/ours"} <= {one.path for one in receiver.requests})
     sent = {one.path: one.json["attachments"][0] for one in receiver.requests if one.path != "/hook"}
     assert "<!channel>" in sent["/own"]["title"]

@@ -51,7 +51,7 @@ def sink_to(kind: str, url: str, **settings: Any) -> Sink:
 
 def error_of(sink: Sink) -> SinkError:
     with pytest.raises(SinkError) as raised:
-        sink.send(make_alert(sink.name), FIRING)
+        sink.send([make_alert(sink.name)], FIRING)
     assert "\n" not in str(raised.value)
     assert SECRET not in f"{raised.value} {raised.value!r} {raised.value.__cause__}"
     assert raised.value.__context__ is None or raised.value.__suppress_context__
@@ -60,12 +60,13 @@ def error_of(sink: Sink) -> SinkError:
 
 def test_a_webhook_gets_all_fields(receiver: HttpReceiver) -> None:
     links = {"runbook_url": "https://wiki/{rule}.html", "page_url": "https://page/{cluster}/{group}?{rule}"}
-    settings = {"url": f"{receiver.url}/{SECRET}", **links, "headers": {"X-Key": "k"}}
+    settings = {"url": f"{receiver.url}/{SECRET}/größe?a=%20|", **links, "headers": {"X-Key": "k"}}
     hook, alert = make_sink(type="webhook", **settings), make_alert(resolved=True)
-    hook.send(alert, FIRING)
-    hook.send(alert, RESOLVED)
+    hook.send([alert], FIRING)
+    hook.send([alert], RESOLVED)
     fired, resolved = receiver.requests
-    assert fired.path == f"/{SECRET}"
+    assert fired.path == f"/{SECRET}/gr%C3%B6%C3%9Fe?a=%20|"
+    assert fired.headers["Host"] == receiver.url.removeprefix("http://")
     assert fired.headers["Content-Type"] == "application/json"
     assert fired.headers["X-Key"] == "k"
     assert fired.json == {
@@ -98,7 +99,7 @@ def test_every_attempt_has_the_same_id_and_every_notification_a_different_one(re
     hook, alert = make_sink(type="webhook", url=receiver.url), make_alert("webhook", resolved=True)
     repetition = make_alert(deliveries=(Delivery("webhook", FIRING, repeat=1),))
     for sent, event in ((alert, FIRING), (alert, FIRING), (alert, RESOLVED), (repetition, FIRING)):
-        hook.send(sent, event)
+        hook.send([sent], event)
     first, retried, resolved, repeated = (request.headers["webhook-id"] for request in receiver.requests)
     assert first == retried
     assert len({first, resolved, repeated}) == 3
@@ -109,7 +110,7 @@ def test_openssl_confirms_the_signatures_with_the_old_and_the_new_secret(
 ) -> None:
     old, new = KEY, "whsec_" + base64.b64encode(bytes(range(32))).decode()
     settings = WebhookSettings(type="webhook", url=receiver.url, secret=f"{new} {old}")
-    WebhookSink(settings, lambda: NOW).send(make_alert(group_id="größer.\n"), FIRING)
+    WebhookSink(settings, lambda: NOW).send([make_alert(group_id="größer.\n")], FIRING)
     [request] = receiver.requests
     assert request.headers["webhook-timestamp"] == str(int(NOW.timestamp()))
     signed = f"{request.headers['webhook-id']}.{request.headers['webhook-timestamp']}.".encode() + request.body
@@ -130,10 +131,10 @@ def test_secrets_are_read_again_for_each_notification(receiver: HttpReceiver, tm
     token.touch(0o600)
     token.write_text("old\n")
     hook = make_sink(type="webhook", url_file=url, token_file=token)
-    hook.send(make_alert(), FIRING)
+    hook.send([make_alert()], FIRING)
     url.write_text(f"{receiver.url}/new")
     token.write_text("new")
-    hook.send(make_alert(), FIRING)
+    hook.send([make_alert()], FIRING)
     assert [request.path for request in receiver.requests] == ["/old", "/new"]
     assert [request.headers["Authorization"] for request in receiver.requests] == ["Bearer old", "Bearer new"]
     token.unlink()
@@ -194,7 +195,7 @@ def test_a_receiver_that_cannot_be_reached_is_in_the_error(kind: str) -> None:
 
 def test_certificates_are_verified_by_the_given_authority(certificates: Certificates, kind: str) -> None:
     with HttpReceiver(certificates.server_context(certificates.server)) as good:
-        sink_to(kind, good.url, ca_file=certificates.authority).send(make_alert(), FIRING)
+        sink_to(kind, good.url, ca_file=certificates.authority).send([make_alert()], FIRING)
         error = error_of(sink_to(kind, f"{good.url}/{SECRET}"))
         assert "its certificate is rejected" in str(error)
         assert "ca_file" in str(error)
@@ -208,7 +209,7 @@ def test_a_receiver_can_require_a_client_certificate(certificates: Certificates)
     context.verify_mode = ssl.CERT_REQUIRED
     settings = {"type": "webhook", "ca_file": certificates.authority}
     with HttpReceiver(context) as receiver:
-        make_sink(**settings, url=receiver.url, cert_file=certificates.client).send(make_alert(), FIRING)
+        make_sink(**settings, url=receiver.url, cert_file=certificates.client).send([make_alert()], FIRING)
         error_of(make_sink(**settings, url=receiver.url))
         assert len(receiver.requests) == 1
 
@@ -224,7 +225,7 @@ def test_a_receiver_can_require_a_client_certificate(certificates: Certificates)
 def test_alertmanager_gets_the_credentials(
     receiver: HttpReceiver, credentials: dict[str, str], header: str | None
 ) -> None:
-    make_sink(type="alertmanager", urls=[f"{receiver.url}/prefix/"], **credentials).send(make_alert(), FIRING)
+    make_sink(type="alertmanager", urls=[f"{receiver.url}/prefix/"], **credentials).send([make_alert()], FIRING)
     [request] = receiver.requests
     assert request.path == "/prefix/api/v2/alerts"
     assert request.headers.get("Authorization") == header
@@ -239,9 +240,9 @@ def test_alertmanager_gets_labels_annotations_and_an_end_in_the_future(receiver:
     )
     manager, alert = AlertmanagerSink(settings, lambda: NOW), make_alert(resolved=True)
     alert = replace(alert, labels={"team": "payments", "severity": "no"})
-    manager.send(alert, FIRING)
-    manager.send(alert, RESOLVED)
-    manager.send_all([make_alert(group_id=str(number)) for number in range(201)], FIRING)
+    manager.send([alert], FIRING)
+    manager.send([alert], RESOLVED)
+    manager.send([make_alert(group_id=str(number)) for number in range(201)], FIRING)
     [fired], [resolved], *resent = receiver.bodies
     assert fired == {
         "labels": {
@@ -271,7 +272,7 @@ def test_one_of_two_alertmanagers_is_enough_and_the_failing_one_is_skipped_for_a
         other.default = Response(drop=True)
         both = make_sink(type="alertmanager", urls=[other.url, receiver.url])
         for _ in range(3):
-            both.send(make_alert(), FIRING)
+            both.send([make_alert()], FIRING)
         assert (len(other.requests), len(receiver.requests)) == (1, 3)
         receiver.default = Response(400, body=json.dumps("bad label").encode())
         error = error_of(both)
@@ -293,5 +294,5 @@ def test_no_socket_is_left_open(receiver: HttpReceiver) -> None:
         assert connections_to(receiver.port) == 1
     hook = make_sink(type="webhook", url=receiver.url)
     for _ in range(3):
-        hook.send(make_alert(), FIRING)
+        hook.send([make_alert()], FIRING)
     assert wait_until(lambda: connections_to(receiver.port) == 0)

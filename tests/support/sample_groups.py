@@ -9,7 +9,7 @@ from typing import Any
 
 from streaming_app.groups.topology import topology_hash
 from streaming_app.job_status import JobStatus, OffsetsStatus
-from streaming_app.notify.mutes import Mute, MuteStore
+from streaming_app.notify.mutes import Mute, Mutes
 from tests.long.hostile import STORED
 from tests.support.heartbeats import write_heartbeat
 from tests.support.rows import Row, group_row, member_row, subtopology_row, task_row
@@ -45,7 +45,7 @@ def write_sample(path: Path, now: datetime, more: int = 0, *, hostile: bool = Tr
         reason="the deployment is known",
         created_by="ops",
     )
-    MuteStore(path, "default").add(mute)
+    Mutes(path, "default").add(mute)
     append(path, "group_records", *sample_others.group_records(now))
     append(path, "offset_commits", *sample_others.offset_commits(now, hostile=hostile))
     if hostile:

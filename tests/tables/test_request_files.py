@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from streaming_app.notify.mutes import ActiveMutes
+from streaming_app.notify.mutes import Mutes
 from streaming_app.tables.health_tables import EndedProblems
 from streaming_app.tables.location import Location
 from streaming_app.tables.request_files import ReleaseRequests
 
 READERS = [
-    lambda location: ActiveMutes(location, "prod").refresh,
+    lambda location: Mutes(location, "prod").refresh,
     lambda location: EndedProblems(location, "prod").reasons,
     lambda location: ReleaseRequests(location, "prod").group_ids,
 ]

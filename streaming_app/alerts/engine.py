@@ -37,9 +37,6 @@ from streaming_app.time_intervals import TimeInterval
 
 __all__ = ["AlertEngine", "EngineSettings", "Observed", "Unsaved", "UnsavedHealth"]
 
-_LATE = timedelta(minutes=2)
-"""How long ago the records may be read for groups to be judged by them."""
-
 
 @dataclass(frozen=True)
 class EngineSettings:
@@ -52,6 +49,8 @@ class EngineSettings:
     backoff: Backoff = field(default_factory=Backoff)
     """The pauses after a sink has failed."""
     lag_of_all_groups: bool = False
+    late_seconds: float = 120.0
+    """How long ago the records may be read for groups to be judged by them."""
     running_hours_of: Callable[[str], Sequence[TimeInterval]] = lambda _group_id: ()
     """Returns when a group is meant to run, if that is declared."""
     successors: Mapping[str, str] = field(default_factory=dict)
@@ -156,8 +155,8 @@ class AlertEngine:
 
     def _judge(self, observed: Observed, now: datetime) -> None:
         """Bring the verdicts up to date, and the problems with the health of groups, unless records are read late."""
-        job, work = observed.job, observed.work
-        if job and not (job.caught_up and job.caught_up_at and now - job.caught_up_at <= _LATE):
+        job, work, late = observed.job, observed.work, timedelta(seconds=self._settings.late_seconds)
+        if job and not (job.caught_up and job.caught_up_at and now - job.caught_up_at <= late):
             return
         restores = {
             one.group_id: {format_task(task): restore for task, restore in one.restoring.items()}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from streaming_app.alerts.catalog import Rule, rules
-from streaming_app.alerts.evaluate import GROUP_RULES
+from streaming_app.alerts.conditions import CONDITIONS
 from streaming_app.groups.state_rules import DESCRIPTION_STATUS_RULES as STATUS_RULES
 from streaming_app.groups.state_rules import NONE, SOLICITABLE_STATUSES, STATE_RULES, UNCERTAIN, is_unsolicited
 from streaming_app.text import format_duration
@@ -131,7 +131,8 @@ def _statuses() -> str:
 
 
 def _alerts_about(status: str) -> Iterable[str]:
-    return (f"[{r.name}](#{r.name.lower()})" for r in GROUP_RULES if r.statuses and status in r.statuses)
+    found = (name for name, one in CONDITIONS.items() if one.statuses and status in one.statuses)
+    return (f"[{name}](#{name.lower()})" for name in found)
 
 
 def _pushes() -> str:

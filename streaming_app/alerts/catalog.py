@@ -85,15 +85,16 @@ def subject_of(rule: str) -> str:
 
 
 def _rule(name: str, data: Mapping[str, Any]) -> Rule:
+    given = dict(data)
+    seconds, meaning = parse_duration(given.pop("for"), _MAX_SECONDS), _text(given.pop("meaning"))
+    queries = {question: sql.strip() for question, sql in given.pop("queries").items()}
     return Rule(
         name,
-        data["order"],
-        data["severity"],
-        parse_duration(data["for"], _MAX_SECONDS),
-        _text(data["meaning"]),
-        {question: sql.strip() for question, sql in data["queries"].items()},
-        tuple(map(_text, data["steps"])),
-        data.get("while_catching_up", False),
+        for_seconds=seconds,
+        meaning=meaning,
+        queries=queries,
+        steps=tuple(map(_text, given.pop("steps"))),
+        **given,
     )
 
 

@@ -36,6 +36,7 @@ _MAX_RETRY_AFTER_SECONDS = 3600.0  # for a receiver that asks for a longer pause
 
 IsMuted = Callable[[Problem], bool]
 """Tells whether a problem is muted now."""
+Source = Callable[[], Iterable[Problem]]
 _Key = tuple[str, str]
 """What is sent together: a rule, for people, and an event."""
 
@@ -119,20 +120,11 @@ class Failure(NamedTuple):
     """How long the sink asks to wait."""
 
 
-class Answer(NamedTuple):
-    """What came of an attempt."""
-
-    deliveries: Sequence[Delivery]
-    """They replace those of the notification."""
-    line: str | None = None
-    """A line for the operator if the sink starts to fail, or works again."""
-
-
 class Outbox:
     """What is due to one sink, which does one thing at a time."""
 
-    def __init__(self, sink: SinkTraits, backoff: Backoff) -> None:
-        self._sink, self._grouping = sink, sink.grouping
+    def __init__(self, sink: SinkTraits, backoff: Backoff, unsent: Source, firing: Source) -> None:
+        self._sink, self._grouping, self._unsent, self._firing = sink, sink.grouping, unsent, firing
         # a sink that gets firing problems again anyway is retried at least as often
         self._backoff = backoff._replace(max_seconds=min(backoff.max_seconds, sink.resend_seconds or math.inf))
         self.status = SinkStatus(sink.name)
@@ -148,20 +140,24 @@ class Outbox:
         self._resend_at = 0.0
         self._paused_until = 0.0
         self._failures = 0
-        self._failing = False
+
+    @property
+    def _is_failing(self) -> bool:
+        return self.status.failing is not None or bool(self._refused_until)
 
     def release(self) -> None:
         """Let nothing wait for others any longer."""
         self._grouping = self._grouping and Grouping(0, 0)
         self._ready_at = {}
 
-    def take(self, unsent: Iterable[Problem], ranks: Mapping[str, int], seconds: float) -> Notification | None:
+    def take(self, ranks: Mapping[str, int], seconds: float) -> Notification | None:
         """Return what is to be sent now; None if nothing is.
 
-        `unsent` are the problems with a notification that may be sent now. Groups with a rank come after all others,
-        the lowest first.
+        Groups with a rank come after all others, the lowest first. What fires is sent again before anything else.
         """
-        due = list(self._due(unsent, ranks))
+        if again := self._again(seconds):
+            return again
+        due = list(self._due(ranks))
         ready_at = self._ready(due, seconds)
         at = min(ready_at, default=math.inf)
         resend_at = self._resend_at if self._sink.resend_seconds and not self.is_ending else math.inf
@@ -171,42 +167,74 @@ class Outbox:
         ready = [one for one, one_at in zip(due, ready_at, strict=True) if one_at <= seconds]
         ready.sort(key=lambda one: (ranks.get(one[0].group_id or "", 0), one[1].attempts))
         first = self._key(*ready[0])
-        together = [one for one in ready if self._key(*one) == first][: self._most()]
+        most = self._most_together or (None if self._grouping else self._sink.at_once)
+        together = [one for one in ready if self._key(*one) == first][:most]
         return Notification(first[1], *zip(*together, strict=True))
 
-    def take_again(self, firing: Callable[[], Iterable[Problem]], seconds: float) -> Notification | None:
-        """Return the problems that fire and were sent before, if it is time for that; None if it is not."""
-        is_time = max(self._resend_at, self._paused_until) <= seconds and not self.is_ending
-        if not self._sink.resend_seconds or not is_time:
-            return None
-        self._resend_at = seconds + self._sink.resend_seconds
-        again = [one for one in firing() if self._was_sent(one)]
-        return Notification(FIRING, again) if again else None
+    def answered(
+        self, sent: Notification, failure: Failure | None, at: datetime, seconds: float
+    ) -> tuple[list[Delivery], str | None]:
+        """Note what came of what `take` returned, at this time; `failure` is None if the sink accepted it.
 
-    def answered(self, sent: Notification, failure: Failure | None, at: datetime, seconds: float) -> Answer:
-        """Note what came of what `take` returned, at this time; `failure` is None if the sink accepted it."""
+        Returns the deliveries, which replace those of the notification, and a line for the operator if the sink starts
+        to fail, or works again.
+        """
+        was_failing, line, name = self._is_failing, None, self._sink.name
+        if failure:
+            self._refused(sent, failure, at, seconds)
+            action = "Retrying." if failure.retry else "Fix the cause; it is retried every few minutes."
+            line = None if was_failing else f"Alerts cannot be sent to {name}: {failure.text}. {action}"
+        else:
+            self._accepted(sent, at, seconds)
+            line = f"Alerts are sent to {name} again." if was_failing and not self._is_failing else None
         sent_at, error = (None, failure.text) if failure else (at, None)
-        attempted = [replace(one, sent_at=sent_at, attempts=one.attempts + 1, error=error) for one in sent.deliveries]
-        if attempted and failure is None:
+        return [replace(one, sent_at=sent_at, attempts=one.attempts + 1, error=error) for one in sent.deliveries], line
+
+    def _accepted(self, sent: Notification, at: datetime, seconds: float) -> None:
+        if sent.deliveries:
             key = self._key(sent.problems[0], sent.deliveries[0])
             self._sent_at[key] = seconds
             if self._most_together is None:
                 self._ready_at.pop(key, None)
             self._most_together = None
-            self.status = replace(self.status, sent=self.status.sent + len(attempted))
-            for one in sent.problems:
-                self._refused_until.pop((one.alert_id, sent.event), None)
-        elif len(attempted) > 1 and failure and not failure.retry:
-            self._most_together = (len(attempted) + 1) // 2
-        elif attempted and failure and not failure.retry:
+        for one in sent.problems:
+            self._refused_until.pop((one.alert_id, sent.event), None)
+        since = seconds - _MAX_RETRY_AFTER_SECONDS  # those that were not tried again are due no more
+        self._refused_until = {of: until for of, until in self._refused_until.items() if until > since}
+        self._failures, self._paused_until, known = 0, 0.0, self.status
+        count = known.sent + len(sent.deliveries)
+        self.status = replace(known, sent=count, error=None, failing=None, last_success_at=at)
+
+    def _refused(self, sent: Notification, failure: Failure, at: datetime, seconds: float) -> None:
+        """Pause, and note which problem may be to blame."""
+        together = len(sent.deliveries)
+        if together > 1 and not failure.retry:
+            self._most_together = (together + 1) // 2
+        elif together and not failure.retry:
             until = seconds + self._backoff.pause(_MANY_FAILURES)
             self._refused_until[sent.problems[0].alert_id, sent.event] = until
-        return Answer(attempted, self._record(failure, at, seconds))
+        self._failures += 1
+        pause = max(self._backoff.pause(self._failures), min(failure.after_seconds or 0, _MAX_RETRY_AFTER_SECONDS))
+        self._paused_until, known = seconds + pause, self.status
+        failing = known.failing or FailingSink(self._sink.name, at, failure.text)
+        self.status = replace(known, failed=known.failed + 1, error=failure.text, failing=failing)
 
-    def _due(self, unsent: Iterable[Problem], ranks: Mapping[str, int]) -> Iterator[tuple[Problem, Delivery]]:
+    def _again(self, seconds: float) -> Notification | None:
+        """Return the problems that fire and were sent before, if it is time for that; None if it is not."""
+        is_time = max(self._resend_at, self._paused_until) <= seconds and not self.is_ending
+        if not self._sink.resend_seconds or not is_time:
+            return None
+        self._resend_at = seconds + self._sink.resend_seconds
+        own = (
+            (one, [each.sent_at for each in one.deliveries if each.sink == self._sink.name]) for one in self._firing()
+        )
+        again = [one for one, sent_at in own if sent_at and all(sent_at)]
+        return Notification(FIRING, again) if again else None
+
+    def _due(self, ranks: Mapping[str, int]) -> Iterator[tuple[Problem, Delivery]]:
         """Yield what is due; to a sink that takes one at a time, nothing beyond the first that nothing comes before."""
         is_single = self._grouping is None and self._sink.at_once == 1
-        for one in unsent:
+        for one in self._unsent():
             delivery = _next_delivery(one, self._sink.name)
             if delivery is None or (self.is_ending and (self._failures or delivery.attempts)):
                 continue
@@ -214,17 +242,8 @@ class Outbox:
             if is_single and not delivery.attempts and one.group_id not in ranks:
                 return
 
-    def _was_sent(self, one: Problem) -> bool:
-        """Tell whether the sink accepted a problem before, and nothing more of it is due."""
-        own = [delivery for delivery in one.deliveries if delivery.sink == self._sink.name]
-        return bool(own) and all(delivery.sent_at for delivery in own)
-
     def _key(self, one: Problem, delivery: Delivery) -> _Key:
         return one.rule if self._grouping else "", delivery.event
-
-    def _most(self) -> int | None:
-        """Return how many problems may be sent together; None: any number."""
-        return self._most_together or (None if self._grouping else self._sink.at_once)
 
     def _ready(self, due: Sequence[tuple[Problem, Delivery]], seconds: float) -> list[float]:
         """Return when each of these may be sent."""
@@ -238,27 +257,6 @@ class Outbox:
             max(self._ready_at[self._key(*one)], self._refused_until.get((one[0].alert_id, one[1].event), 0.0))
             for one in due
         ]
-
-    def _record(self, failure: Failure | None, at: datetime, seconds: float) -> str | None:
-        """Count the attempt, and pause after a failure; return a line for the operator."""
-        name, status = self._sink.name, self.status
-        if failure:
-            self._failures += 1
-            pause = max(self._backoff.pause(self._failures), min(failure.after_seconds or 0, _MAX_RETRY_AFTER_SECONDS))
-            self._paused_until = seconds + pause
-            failing = status.failing or FailingSink(name, at, failure.text)
-            self.status = replace(status, failed=status.failed + 1, error=failure.text, failing=failing)
-            was_failing, self._failing = self._failing, True
-            action = "Retrying." if failure.retry else "Fix the cause; it is retried every few minutes."
-            return None if was_failing else f"Alerts cannot be sent to {name}: {failure.text}. {action}"
-        self._failures, self._paused_until = 0, 0.0
-        self.status = replace(status, error=None, failing=None, last_success_at=at)
-        since = seconds - _MAX_RETRY_AFTER_SECONDS  # those that were not tried again are due no more
-        self._refused_until = {of: until for of, until in self._refused_until.items() if until > since}
-        if not self._failing or self._refused_until:
-            return None
-        self._failing = False
-        return f"Alerts are sent to {name} again."
 
 
 def _next_delivery(one: Problem, sink: str) -> Delivery | None:
@@ -274,8 +272,8 @@ class Outboxes:
         self,
         sinks: Iterable[SinkTraits],
         backoff: Backoff,
-        unsent: Callable[[], Iterable[Problem]],
-        firing: Callable[[], Iterable[Problem]],
+        unsent: Source,
+        firing: Source,
         delivered: Callable[[Sequence[tuple[Problem, Delivery]]], None],
     ) -> None:
         """`delivered` takes what came of an attempt.
@@ -283,25 +281,24 @@ class Outboxes:
         `unsent` returns the problems with a notification that is not sent yet, `firing` those that fire, both without
         what may not be sent now.
         """
-        self.by_sink: Mapping[str, Outbox] = {sink.name: Outbox(sink, backoff) for sink in sinks}
+        self.by_sink: Mapping[str, Outbox] = {sink.name: Outbox(sink, backoff, unsent, firing) for sink in sinks}
         """The outbox of each sink, by its name."""
         self.ranks: Mapping[str, int] = {}
         """What is about groups with a rank is sent after everything else, the lowest first; see `groups.newcomers`."""
-        self._unsent, self._firing, self._delivered = unsent, firing, delivered
+        self._unsent, self._delivered = unsent, delivered
 
     def take(self, sink: str, seconds: float) -> Notification | None:
         """Return what is to be sent to a sink now; None if nothing is."""
-        outbox = self.by_sink[sink]
-        return outbox.take_again(self._firing, seconds) or outbox.take(self._unsent(), self.ranks, seconds)
+        return self.by_sink[sink].take(self.ranks, seconds)
 
     def answered(
         self, sink: str, sent: Notification, failure: Failure | None, at: datetime, seconds: float
     ) -> str | None:
         """Note what came of what `take` returned; return a line for the operator, or None."""
-        answer = self.by_sink[sink].answered(sent, failure, at, seconds)
-        if answer.deliveries:
-            self._delivered(list(zip(sent.problems, answer.deliveries, strict=True)))
-        return answer.line
+        deliveries, line = self.by_sink[sink].answered(sent, failure, at, seconds)
+        if deliveries:
+            self._delivered(list(zip(sent.problems, deliveries, strict=True)))
+        return line
 
     def status(self) -> tuple[SinkStatus, ...]:
         """Return the status of each sink."""

@@ -5,7 +5,7 @@ A row of the table `alerts` is a problem. The rules, `alerts.problems`, the tabl
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -57,7 +57,7 @@ class Finding:
     """What follows from it for whoever it is about, if that is not always as severe as the rule."""
     verdict: str | None = None
     """The verdict that it comes from."""
-    cause: str | None = None
+    causes: Sequence[str] = ()
     """What is proven to be the cause, and may be that of other problems: `missing_topic:orders`, `broker_away:3`."""
 
 

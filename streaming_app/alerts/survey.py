@@ -9,8 +9,7 @@ records.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Literal, NamedTuple
 
@@ -21,8 +20,7 @@ from streaming_app.text import EPOCH
 _PUSHED = frozenset({"CURRENT", "UNCERTAIN", "FAILED"})
 
 
-@dataclass(frozen=True)
-class ClusterSurvey:
+class ClusterSurvey(NamedTuple):
     """The streams groups of a cluster at one time."""
 
     described: int = 0
@@ -34,7 +32,7 @@ class ClusterSurvey:
     newest_first_description_at: datetime | None = None
     """When a group last got its first description: while clients are upgraded, this goes on."""
     plugin_since: datetime | None = None
-    """The earliest time for which the groups' records prove a plugin."""
+    """The earliest time for which the groups' records prove a plugin; a record without a time counts as 1970."""
 
 
 NO_SURVEY = ClusterSurvey()
@@ -51,44 +49,28 @@ class LostDescription(NamedTuple):
     """When the broker first said so."""
 
 
+def survey_group(group: GroupSnapshot) -> ClusterSurvey:
+    """Survey a cluster of one group: as long as that stays the same for all groups, the survey of all does."""
+    has_members = bool(group.member_count)
+    if not had_description(group):
+        return ClusterSurvey(undescribed=has_members)
+    first_at, at, unsolicited_at = group.first_described_at, group.description_since, group.last_unsolicited_push_at
+    pushed_at = at if group.description_status in _PUSHED else None
+    if unsolicited_at is not None:
+        pushed_at = latest(pushed_at, unsolicited_at)
+    return ClusterSurvey(has_members, 0, pushed_at, first_at, first_at or at or group.first_seen_at or EPOCH)
+
+
 def survey_cluster(groups: Iterable[GroupSnapshot]) -> ClusterSurvey:
     """Survey all groups of a cluster."""
-    described = undescribed = 0
-    pushes: list[datetime] = []
-    first_descriptions: list[datetime] = []
-    evidence: list[datetime] = []
-    for group in groups:
-        if had_description(group):
-            described += bool(group.member_count)
-            evidence.append(_evidence_since(group))
-            if group.first_described_at:
-                first_descriptions.append(group.first_described_at)
-            if group.description_status in _PUSHED and group.description_since:
-                pushes.append(group.description_since)
-            if group.last_unsolicited_push_at:
-                pushes.append(group.last_unsolicited_push_at)
-        else:
-            undescribed += bool(group.member_count)
-    return ClusterSurvey(
-        described,
-        undescribed,
-        max(pushes, default=None),
-        max(first_descriptions, default=None),
-        min(evidence, default=None),
-    )
+    described, undescribed, pushed, first, since = zip(NO_SURVEY, *map(survey_group, groups), strict=True)
+    plugin_since = min((at for at in since if at), default=None)
+    return ClusterSurvey(sum(described), sum(undescribed), latest(*pushed), latest(*first), plugin_since)
 
 
-def counts_as(group: GroupSnapshot) -> Hashable:
-    """Return what `survey_cluster` looks at: as long as that stays the same for all groups, the survey does."""
-    return (
-        bool(group.member_count),
-        had_description(group),
-        group.first_described_at,
-        group.description_since,
-        group.description_status in _PUSHED,
-        group.last_unsolicited_push_at,
-        group.first_seen_at,
-    )
+def latest(*times: datetime | None) -> datetime | None:
+    """Return the latest of the times that are known."""
+    return max((time for time in times if time is not None), default=None)
 
 
 def had_description(group: GroupSnapshot) -> bool:
@@ -102,11 +84,6 @@ def had_description(group: GroupSnapshot) -> bool:
         or group.failed_description_epoch != NONE
         or group.unsolicited_pushes > 0
     )
-
-
-def _evidence_since(group: GroupSnapshot) -> datetime:
-    """Return the time of the proof; a record without a timestamp counts as 1970."""
-    return group.first_described_at or group.description_since or group.first_seen_at or EPOCH
 
 
 DescriptionMode = Literal["auto", "always", "never"]
@@ -143,10 +120,8 @@ class DescriptionSupport:
 
     def since(self, survey: ClusterSurvey) -> datetime | None:
         """Return since when the cluster keeps descriptions; None if it does not, or there is no evidence yet."""
-        if self._mode == "never":
-            return None
-        if self._mode == "always":
-            return EPOCH
+        if self._mode != "auto":
+            return EPOCH if self.required else None
         pushed_at = survey.newest_push_at
         if self._removed_at is None:
             evidence = survey.plugin_since

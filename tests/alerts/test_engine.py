@@ -1,8 +1,8 @@
-"""The engine as a whole: what is observed reaches the rules, and no restart loses or doubles a notification."""
+"""The engine as a whole: what is observed reaches the rules and each owner, no restart loses or doubles a message."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,17 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.alerts.engine import UnsavedHealth
+from streaming_app.alerts.engine import AlertEngine, EngineSettings, UnsavedHealth
 from streaming_app.alerts.outbox import Failure
-from streaming_app.alerts.problem import FIRING, PENDING, RESOLVED, Delivery
-from streaming_app.alerts.survey import LostDescription
+from streaming_app.alerts.problem import FIRING, PENDING, RESOLVED, Delivery, Problem
+from streaming_app.alerts.survey import DescriptionSupport, LostDescription
 from streaming_app.config.removed import REMOVED
 from streaming_app.groups.copies_status import next_status
+from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.health.history import Assignment, GroupHistory
+from streaming_app.health.verdict import Verdict
 from streaming_app.job_status import JobStatus
 from streaming_app.lag.work import observe_work
 from tests.alerts.engine_rig import FAILED, OLD, PAGER, START, Rig, at, group
+from tests.alerts.evaluation import rule_settings_of
 from tests.alerts.examples import make_alert
 from tests.support.lag_harness import row
 
@@ -266,8 +269,69 @@ def test_what_changed_of_health_while_it_was_stored_is_still_unsaved() -> None:
     assert rig.engine.unsaved_health == UnsavedHealth()
 
 
+def test_a_verdict_that_is_to_be_written_again_is_unsaved_until_it_is() -> None:
+    verdicts = {name: Verdict("Ok", OLD, OLD, "") for name in ("payments", "other")}
+    settings = EngineSettings("prod", rule_settings_of)
+    engine = AlertEngine(settings, (), DescriptionSupport("always"), verdicts=verdicts, rewrite=["payments"])
+    assert list(engine.unsaved_health.verdicts) == ["payments"]
+    engine.saved_health(engine.unsaved_health)
+    assert engine.unsaved_health == UnsavedHealth()
+
+
 def test_what_is_about_new_groups_with_alerts_is_sent_after_everything_else() -> None:
     rig = Rig()
     new = [replace(group("FAILED", -3600, name), first_seen_at=at(-age)) for name, age in (("b", 60), ("a", 3600))]
     rig.cycle(0, *new, group("FAILED", -3600, "z"))
     assert [name for _, name in rig.sent] == ["z", "a", "b"]
+
+
+def not_ready(group_id: str, *topics: str) -> GroupSnapshot:
+    reason = f"MISSING_SOURCE_TOPICS: Source topics {', '.join(topics)} are missing."
+    return replace(group(group_id=group_id), state="NotReady", state_since=at(-900), not_ready_reason=reason)
+
+
+def alerts(rig: Rig, team: str, event: str = FIRING) -> list[Problem]:
+    """Return what the pager was told of the groups of a team, whose ids begin with its name."""
+    return [alert for kind, alert in rig.received if kind == event and str(alert.group_id).startswith(team)]
+
+
+def groups(rig: Rig, team: str, event: str = FIRING) -> list[str]:
+    return sorted(str(alert.group_id) for alert in alerts(rig, team, event))
+
+
+def texts(alerts: Iterable[Problem]) -> str:
+    return "\n".join(f"{alert.summary} {dict(alert.evidence)}" for alert in alerts)
+
+
+def test_three_topics_deleted_under_six_groups_of_two_teams_reach_each_owner_about_its_groups_only() -> None:
+    rig = Rig()
+    pairs = [(f"pay-{topic}", f"shop-{topic}", topic) for topic in ("a", "b", "c")]
+    rig.cycle(0, *(not_ready(name, topic) for pay, shop, topic in pairs for name in (pay, shop)), work={})
+    assert groups(rig, "pay-") == ["pay-a", "pay-b", "pay-c"]
+    assert groups(rig, "shop-") == ["shop-a", "shop-b", "shop-c"]
+    assert "shop-" not in texts(alerts(rig, "pay-"))
+    assert "pay-" not in texts(alerts(rig, "shop-"))
+    for alert in alerts(rig, "pay-"):
+        topic = str(alert.group_id).removeprefix("pay-")
+        assert alert.cause == f"missing_topic:{topic}"
+        assert f"Source topics {topic} are missing" in alert.summary
+    assert len(rig.engine.problems) == 6
+
+
+def test_a_group_that_is_mended_is_resolved_for_its_owner_though_others_with_its_cause_are_not() -> None:
+    rig = Rig()
+    broken = [not_ready("pay-a", "a"), not_ready("shop-a", "a")]
+    rig.cycle(0, *broken, work={})
+    rig.cycle(60, group(group_id="pay-a"), broken[1], work={})
+    assert (groups(rig, "pay-", RESOLVED), groups(rig, "shop-", RESOLVED)) == (["pay-a"], [])
+
+
+def test_members_with_an_older_topology_are_one_alert_though_the_broker_asks_none_for_a_description() -> None:
+    stale = replace(group(group_id="g"), stale_member_count=2, stale_members_since=OLD, solicitable=False)
+    stale = replace(stale, description_status="STALE", description_since=OLD, description_stale_since=OLD)
+    rig = Rig()
+    rig.cycle(0, stale)
+    assert rig.open_rules() == {"StreamsGroupMembersStale"}
+    rig.cycle(80, replace(stale, stale_member_count=0, updated_at=at(80)))
+    assert rig.open_rules() == {"StreamsGroupDescriptionMissing"}
+    assert rig.sent == [(FIRING, "g"), (RESOLVED, "g")]

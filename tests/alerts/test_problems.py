@@ -59,9 +59,15 @@ def sent(one: Problem) -> Problem:
 
 def deliver(problems: Problems) -> None:
     """Let everything be sent that is due."""
-    for one in list(problems.unsent.values()):
-        for delivery in sent(one).deliveries:
-            problems.delivered(one.alert_id, delivery)
+    problems.publish()
+    problems.delivered([(one, delivery) for one in problems.unsent() for delivery in sent(one).deliveries])
+
+
+def changes(problems: Problems) -> tuple[list[Problem], list[Problem]]:
+    """Return the problems that are to be stored and to be removed, and let them be."""
+    rows = list(problems.unsaved.values())
+    problems.unsaved.clear()
+    return [one for one, is_gone in rows if not is_gone], [one for one, is_gone in rows if is_gone]
 
 
 def test_a_condition_fires_once_it_has_held_for_long_enough_and_ends_when_it_is_over() -> None:
@@ -73,8 +79,7 @@ def test_a_condition_fires_once_it_has_held_for_long_enough_and_ends_when_it_is_
     assert (one.state, one.since, one.opened_at, one.labels) == (FIRING, at(0), at(1), {"team": "payments"})
     assert due_of(one) == [("pager", FIRING, 0), ("chat", FIRING, 0)]
     problems.over(OF_RULE, at(2))
-    changed, _ = problems.take_changes()
-    (ended,) = changed
+    (ended,), _ = changes(problems)
     assert (ended.state, ended.ended_at, ended.ended_by, problems.open) == (RESOLVED, at(2), "evidence", {})
     assert due_of(ended)[2:] == [("pager", RESOLVED, 0), ("chat", RESOLVED, 0)]
 
@@ -82,16 +87,16 @@ def test_a_condition_fires_once_it_has_held_for_long_enough_and_ends_when_it_is_
 def test_a_condition_that_is_over_before_it_fires_is_forgotten() -> None:
     problems = make()
     problems.found(OF_RULE, OTHER, found(), at(0.5))
-    problems.take_changes()
+    changes(problems)
     problems.over(OF_RULE, at(0.7))
-    changed, removed = problems.take_changes()
-    assert (changed, [one.state for one in removed], problems.open) == ((), ["pending"], {})
+    changed, removed = changes(problems)
+    assert (changed, [one.state for one in removed], problems.open) == ([], ["pending"], {})
 
 
 def test_without_a_time_a_condition_counts_from_when_it_was_first_found_also_after_a_restart() -> None:
     problems = make()
     problems.found(OF_RULE, OTHER, replace(found(), since=None), at(0))
-    (pending,), _ = problems.take_changes()
+    (pending,), _ = changes(problems)
     again = make((pending,))
     again.found(OF_RULE, OTHER, replace(found(), since=None), at(1))
     assert open_one(again, OF_RULE).opened_at == at(1)
@@ -146,7 +151,7 @@ def test_what_the_configuration_leaves_out_ends_and_taking_it_back_opens_what_ho
     problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(0))
     ignoring = make((sent(open_one(problems)),), settings)
     ignoring.leave_out(at(1))
-    (ended,), _ = ignoring.take_changes()
+    (ended,), _ = changes(ignoring)
     assert (ended.ended_by, [event for _, event, _ in due_of(ended)]) == (by, [RESOLVED, RESOLVED])
     back = make((ended,))
     assert back.open == {}
@@ -158,7 +163,7 @@ def test_a_group_that_stands_still_again_within_an_hour_has_one_more_problem_tha
     problems = make()
     problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(0))
     problems.over(OF_HEALTH, at(5), "Ok", "Offsets advance.")
-    ended, _ = problems.take_changes()
+    ended, _ = changes(problems)
     problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(20))
     problems.over(OF_HEALTH, at(25), "Ok", "Offsets advance.")
     restarted = make((*ended, open_one(problems)))
@@ -168,9 +173,18 @@ def test_a_group_that_stands_still_again_within_an_hour_has_one_more_problem_tha
         one.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(54))
         one.over(OF_HEALTH, at(60), "Ok", "Offsets advance.")
         one.end_calm(at(60) + CALM)
-        (last, *_), _ = one.take_changes()
+        (last, *_), _ = changes(one)
         assert (last.state, last.ended_at) == (RESOLVED, at(60) + CALM)
         assert one.open == {}
+
+
+def test_a_problem_ends_at_once_if_a_person_ended_the_last_one() -> None:
+    problems = make()
+    problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(0))
+    problems.end({open_one(problems).alert_id: "planned"}, at(5))
+    problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(20))
+    problems.over(OF_HEALTH, at(25), "Ok", "Offsets advance.")
+    assert problems.open == {}
 
 
 def test_an_application_that_is_off_ends_its_problem_at_once_also_if_it_had_one_shortly_before() -> None:
@@ -203,25 +217,26 @@ def test_a_problem_that_ended_owes_nothing_to_a_sink_that_went() -> None:
     problems = make(sinks=("old", "kept"))
     problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(0))
     problems.over(OF_HEALTH, at(5), "Ok")
-    ended, _ = problems.take_changes()
-    (again,), _ = make(ended, sinks=("kept",)).take_changes()
+    ended, _ = changes(problems)
+    (again,), _ = changes(make(ended, sinks=("kept",)))
     assert due_of(again) == [("kept", FIRING, 0), ("kept", RESOLVED, 0)]
 
 
-def test_a_cause_is_open_no_longer_once_its_problem_ended_also_after_a_restart_with_other_settings() -> None:
-    problems = make()
-    problems.found(OF_HEALTH, DOWN, replace(found(), cause="missing_topic:b"), at(0))
+def cause_of(problems: Problems, *causes: str) -> str | None:
+    """Return the cause that a problem has that opens now."""
+    key = ProblemKey(HEALTH, "other")
+    problems.found(key, DOWN, replace(found(), causes=causes), at(9))
+    cause = open_one(problems, key).cause
+    problems.over(key, at(9))
+    return cause
+
+
+def test_a_cause_is_that_of_an_open_problem_if_one_has_it_also_after_a_restart_with_other_settings() -> None:
+    problems, causes = make(), ("missing_topic:a", "missing_topic:b")
+    assert (cause_of(problems), cause_of(problems, *causes)) == (None, "missing_topic:a")
+    problems.found(OF_HEALTH, DOWN, replace(found(), causes=causes[1:]), at(0))
     restarted = make((open_one(problems),), labels={"team": "payments"})
-    assert restarted.cause_of(["missing_topic:a", "missing_topic:b"]) == "missing_topic:b"
-    restarted.over(OF_HEALTH, at(5), "Ok")
-    assert restarted.cause_of(["missing_topic:a", "missing_topic:b"]) == "missing_topic:a"
-
-
-def test_a_cause_is_that_of_an_open_problem_if_one_has_it() -> None:
-    problems = make()
-    assert problems.cause_of([]) is None
-    assert problems.cause_of(["missing_topic:a", "missing_topic:b"]) == "missing_topic:a"
-    problems.found(OF_HEALTH, DOWN, replace(found(), cause="missing_topic:b"), at(0))
-    assert problems.cause_of(["missing_topic:a", "missing_topic:b"]) == "missing_topic:b"
-    problems.over(OF_HEALTH, at(1), "Ok")
-    assert problems.cause_of(["missing_topic:a", "missing_topic:b"]) == "missing_topic:a"
+    for one in (problems, restarted):
+        assert cause_of(one, *causes) == "missing_topic:b"
+        one.over(OF_HEALTH, at(5), "Ok")
+        assert cause_of(one, *causes) == "missing_topic:a"

@@ -11,21 +11,18 @@ from typing import Any
 import pytest
 
 from streaming_app.alerts.catalog import GROUP_ID, HEALTH_RULES, rules
-from streaming_app.alerts.evaluate import GROUP_RULES, evaluate
-from streaming_app.alerts.job_findings import FINDINGS
+from streaming_app.alerts.conditions import CONDITIONS
+from streaming_app.alerts.job_conditions import JOB_CONDITIONS
 from streaming_app.alerts.problem import Finding, ProblemKey
-from streaming_app.alerts.rule import EvaluationContext
-from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job_status import DiskSpace, FailingSink, JobStatus, OffsetsStatus
+from tests.alerts.evaluation import findings_of, rule_settings_of
 from tests.support.healthy_group import healthy_group
 
 NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
 LONG_AGO = NOW - timedelta(days=30)
-CONTEXT = EvaluationContext(NOW, descriptions_since=LONG_AGO)
 HEALTHY = healthy_group(LONG_AGO)
 GROUP = HEALTHY.group_id
-rule_settings_of = AlertSettings().rule_settings_of()
 RUNNING = JobStatus(started_at=LONG_AGO, caught_up=True, last_success_at=NOW)
 
 
@@ -33,12 +30,11 @@ def ago(**duration: float) -> datetime:
     return NOW - timedelta(**duration)
 
 
-def find(group: GroupSnapshot, context: EvaluationContext = CONTEXT) -> dict[str, Finding]:
-    return {key.subject: finding for key, finding in evaluate([group], None, context, rule_settings_of).items()}
-
-
-def find_in_job(job: JobStatus, context: EvaluationContext = CONTEXT) -> dict[str, Finding]:
-    return {key.subject: finding for key, finding in evaluate([], job, context, rule_settings_of).items()}
+def find(
+    *groups: GroupSnapshot, now: datetime = NOW, since: datetime | None = LONG_AGO, **facts: Any
+) -> dict[str, Finding]:
+    found = findings_of(groups, now, descriptions_since=since, **facts)
+    return {key.subject: finding for key, finding in found.items()}
 
 
 NEVER_STORED = {"description_status": "NEVER_STORED", "stored_description_epoch": -1}
@@ -105,7 +101,7 @@ WRONG_JOB: dict[str, list[tuple[dict[str, Any], datetime, str]]] = {
     "StreamsGroupsJobStopped": [
         ({"brokers_away_since": ago(minutes=3)}, ago(minutes=3), "no broker responds"),
         ({"failing_since": ago(minutes=4), "failure": "disk full"}, ago(minutes=4), "its stream fails: disk full"),
-        ({"last_success_at": ago(minutes=11)}, ago(minutes=1), "no batch has completed since 2026-11-21 03:01:00 UTC"),
+        ({"last_success_at": ago(minutes=11)}, ago(minutes=1), "no batch has completed since 2026-11-21 03:01:00Z"),
         ({"started_at": ago(minutes=30), "last_success_at": None}, ago(minutes=20), "since the start at"),
         (
             {"offsets": OffsetsStatus(last_success_at=NOW, failing_since=ago(minutes=30), failure="disk full")},
@@ -155,23 +151,23 @@ OTHERS = {"StreamsGroupStandbyBehind", "StreamsGroupOffsetsRewound", *HEALTH_RUL
 
 def test_every_rule_has_a_case() -> None:
     assert {*WRONG, *WRONG_JOB, *OTHERS} == {*rules()}
-    assert (WRONG.keys(), WRONG_JOB.keys()) == ({rule.name for rule in GROUP_RULES}, FINDINGS.keys())
+    assert ({*WRONG, *OTHERS}, WRONG_JOB.keys()) == ({*CONDITIONS, *HEALTH_RULES}, JOB_CONDITIONS.keys())
 
 
 @pytest.mark.parametrize("hours", [23, 25])
 def test_what_happened_more_than_a_day_ago_is_no_finding(hours: float) -> None:
     then = ago(hours=hours)
     job = replace(RUNNING, quarantined=1, quarantined_at=then, truncated_at=then)
-    assert len(find_in_job(job)) == (hours < 24)
+    assert len(find(job=job)) == (hours < 24)
 
 
 def test_a_healthy_group_and_a_running_job_have_no_findings() -> None:
-    assert evaluate([HEALTHY], RUNNING, CONTEXT, rule_settings_of) == {}
+    assert find(HEALTHY, job=RUNNING) == {}
 
 
-def check(found: Callable[[EvaluationContext], Finding], since: datetime, words: str) -> None:
+def check(found: Callable[[datetime], Finding], since: datetime, words: str) -> None:
     """Assert what a rule says, and that it says the same while nothing happens."""
-    finding, later = found(CONTEXT), found(replace(CONTEXT, now=NOW + timedelta(seconds=5)))
+    finding, later = found(NOW), found(NOW + timedelta(seconds=5))
     assert finding.since == since
     assert words in finding.summary
     assert "\n" not in finding.summary
@@ -184,14 +180,14 @@ def check(found: Callable[[EvaluationContext], Finding], since: datetime, words:
 def test_a_rule_finds_its_condition_with_its_time_and_the_reason(
     rule: str, wrong: dict[str, Any], since: datetime, words: str
 ) -> None:
-    check(lambda context: find(replace(HEALTHY, **wrong), context)[rule], since, words)
+    check(lambda now: find(replace(HEALTHY, **wrong), now=now)[rule], since, words)
 
 
 @pytest.mark.parametrize(("rule", "wrong", "since", "words"), JOB_CASES)
 def test_a_rule_about_the_job_finds_its_condition_with_its_time_and_the_reason(
     rule: str, wrong: dict[str, Any], since: datetime, words: str
 ) -> None:
-    check(lambda context: find_in_job(replace(RUNNING, **wrong), context)[rule], since, words)
+    check(lambda now: find(job=replace(RUNNING, **wrong), now=now)[rule], since, words)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +227,7 @@ def test_a_similar_but_normal_group_has_no_findings(normal: dict[str, Any]) -> N
 def test_what_stops_the_whole_job_is_one_alert(wrong: dict[str, Any], evidence: dict[str, Any]) -> None:
     failing = OffsetsStatus(last_success_at=NOW, failing_since=ago(minutes=30), failure="disk full")
     job = replace(RUNNING, offsets=failing, lag_failing_since=ago(minutes=9), **wrong)
-    (one,) = find_in_job(job).items()
+    (one,) = find(job=job).items()
     assert (one[0], one[1].evidence) == ("StreamsGroupsJobStopped", evidence)
 
 
@@ -244,22 +240,20 @@ MIB, GIB = 1 << 20, 1 << 30
     ids=["5 percent", "10 GiB of a large one", "256 MiB of a small one"],
 )
 def test_a_disk_is_almost_full_below_a_part_of_it_but_not_while_ten_gibibytes_are_free(size: int, least: int) -> None:
-    full = [bool(find_in_job(replace(RUNNING, disks=[DiskSpace("/d", free, size)]))) for free in (least, least - 1)]
+    full = [bool(find(job=replace(RUNNING, disks=[DiskSpace("/d", free, size)]))) for free in (least, least - 1)]
     assert full == [False, True]
 
 
 def test_without_a_plugin_no_description_is_missing() -> None:
     wrong = [case for rule in WRONG if "Missing" in rule for case in WRONG[rule]]
-    without = replace(CONTEXT, descriptions_since=None)
     assert len(wrong) > 2
-    found = {name for difference, _, _ in wrong for name in find(replace(HEALTHY, **difference), without)}
+    found = {name for difference, _, _ in wrong for name in find(replace(HEALTHY, **difference), since=None)}
     assert found == set()
 
 
 def test_for_an_old_group_a_new_plugin_counts_from_its_configuration() -> None:
     group = replace(HEALTHY, **NEVER_STORED, solicitable=True)
-    just_now = replace(CONTEXT, descriptions_since=ago(minutes=1))
-    assert find(group, just_now)["StreamsGroupDescriptionMissing"].since == ago(minutes=1)
+    assert find(group, since=ago(minutes=1))["StreamsGroupDescriptionMissing"].since == ago(minutes=1)
 
 
 def test_exactly_one_rule_fires_for_a_description_that_is_not_stored() -> None:
@@ -277,8 +271,10 @@ def test_a_disabled_rule_and_an_ignored_group_have_no_findings() -> None:
         "c": {},
         None: {},
     }
-    findings = evaluate(wrong, replace(RUNNING, failing_since=NOW), CONTEXT, lambda group_id: enabled[group_id])
-    assert list(findings) == [ProblemKey("StreamsGroupDescriptionFailed", "a")]
+    job, settings_of = replace(RUNNING, failing_since=NOW), enabled.__getitem__
+    assert list(findings_of(wrong, NOW, job=job, settings_of=settings_of)) == [
+        ProblemKey("StreamsGroupDescriptionFailed", "a")
+    ]
 
 
 def test_a_broker_whose_clock_is_ahead_causes_no_error() -> None:

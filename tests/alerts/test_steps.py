@@ -19,15 +19,13 @@ from typing import Any
 import pytest
 
 import streaming_app
-from streaming_app.alerts.evaluate import evaluate
 from streaming_app.alerts.problem import FIRING, HEALTH, Finding, ProblemKey
 from streaming_app.alerts.problems import Problems
-from streaming_app.alerts.rule import EvaluationContext
-from streaming_app.alerts.survey import survey_cluster
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.notify import message, webhook
 from streaming_app.queries import output
+from tests.alerts.evaluation import findings_of
 from tests.alerts.examples import make_alert
 from tests.alerts.test_rules import WRONG
 from tests.long.hostile import STORED
@@ -92,7 +90,7 @@ def test_rules_take_steps_in_proportion_to_the_text(part: str) -> None:
         groups = [replace(one, set_aside_reason=text) for one in groups]
         rivals = [replace(one, group_id=f"{text}-v{n}", first_seen_at=NOW) for n, one in enumerate(groups)]
         every: list[GroupSnapshot] = [*groups, *rivals]
-        found = evaluate(every, None, EvaluationContext(NOW, survey=survey_cluster(every)), SETTINGS)
+        found = findings_of(every, NOW, settings_of=SETTINGS)
         assert {key.group_id for key in found} == {one.group_id for one in every}
 
     assert grows_too_fast(call, part) is None
@@ -141,8 +139,7 @@ def test_problems_take_steps_in_proportion_to_the_groups(cause: str) -> None:
         problems = Problems("prod", SETTINGS)
         keys = [ProblemKey(HEALTH, Name(str(number))) for number in range(groups)]
         for number, key in enumerate(keys):
-            found = problems.cause_of([cause.format(number)])
-            problems.found(key, "StreamsGroupDown", Finding(NOW, "stuck", cause=found), NOW)
+            problems.found(key, "StreamsGroupDown", Finding(NOW, "stuck", causes=[cause.format(number)]), NOW)
         for key in keys:
             problems.over(key, NOW, "Ok")
         assert problems.open == {}

@@ -2,60 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
-from streaming_app.alerts import evaluate as evaluation
-from streaming_app.alerts.evaluate import evaluate, is_unknown
-from streaming_app.alerts.problem import ProblemKey
-from streaming_app.alerts.rule import EvaluationContext
-from streaming_app.config.alerts import AlertSettings
+from streaming_app.alerts.conditions import CONDITIONS, UNKNOWN
+from streaming_app.alerts.problem import Finding, ProblemKey
 from streaming_app.groups.snapshot import GroupSnapshot
+from tests.alerts.evaluation import findings_of, truths_of
+from tests.alerts.examples import make_alert
 from tests.support.failed_rules import FailedRule
 from tests.support.healthy_group import healthy_group
 
 NOW = datetime(2026, 11, 24, 9, tzinfo=timezone.utc)
 FAILED, SET_ASIDE = "StreamsGroupDescriptionFailed", "StreamsGroupSetAside"
-SETTINGS = AlertSettings().rule_settings_of()
 
 
 def stuck(group_id: str, hours: float) -> GroupSnapshot:
     return replace(healthy_group(NOW - timedelta(hours=hours)), group_id=group_id, set_aside_reason="x")
 
 
-def find(groups: list[GroupSnapshot], **context: Any) -> dict[ProblemKey, Any]:
-    return evaluate(groups, None, EvaluationContext(NOW, **context), SETTINGS)
+def find(groups: list[GroupSnapshot], **facts: Any) -> Mapping[ProblemKey, Finding]:
+    return findings_of(groups, NOW, **facts)
 
 
 def test_the_oldest_groups_keep_their_alerts_and_newcomers_beyond_the_limit_are_counted() -> None:
     flood = [stuck(f"!{number:04}", 1) for number in range(990)]
-    context = EvaluationContext(NOW, max_new_groups=50)
     every = [*flood, stuck("orders", 48), stuck("new-orders", 2), stuck("newer-orders", 0.5)]
-    found = evaluate(every, None, context, SETTINGS)
+    found, left_out = truths_of(every, NOW)
     alerted = {key.group_id for key in found}
     assert {"orders", "new-orders"} < alerted
     assert "newer-orders" not in alerted
-    assert len(alerted) == 51
-    assert len(context.left_out) == 942
-    assert not context.left_out & alerted
+    assert len(alerted) == 101
+    assert len(left_out) == 892
+    assert not left_out & alerted
 
 
 def test_an_alert_that_is_open_is_not_resolved_since_other_groups_came() -> None:
-    flood = [stuck(f"!{number:04}", 5) for number in range(100)]
-    key = ProblemKey(SET_ASIDE, "!0099")
-    assert key not in find(flood, max_new_groups=10)
-    assert key in find(flood, max_new_groups=10, open_problems={key})
+    flood = [stuck(f"!{number:04}", 5) for number in range(200)]
+    key = ProblemKey(SET_ASIDE, "!0199")
+    assert key not in find(flood)
+    assert key in find(flood, open={key: make_alert()})
 
 
 def test_open_alerts_of_a_flood_take_no_place_of_a_group_that_came_before_it() -> None:
-    flood = [stuck(f"!{number:04}", 1) for number in range(100)]
-    opened = {ProblemKey(SET_ASIDE, f"!{number:04}") for number in range(10)}
-    found = find([*flood, stuck("orders", 2)], max_new_groups=10, open_problems=opened)
+    flood = [stuck(f"!{number:04}", 1) for number in range(200)]
+    opened = {ProblemKey(SET_ASIDE, f"!{number:04}"): make_alert() for number in range(10)}
+    found = find([*flood, stuck("orders", 2)], open=opened)
     assert ProblemKey(SET_ASIDE, "orders") in found
-    assert opened <= found.keys()
+    assert opened.keys() <= found.keys()
 
 
 def test_an_alert_about_a_group_that_is_set_aside_says_so() -> None:
@@ -73,27 +71,18 @@ def test_an_alert_about_a_group_that_is_set_aside_says_so() -> None:
 def test_a_rule_that_fails_for_a_group_sets_it_aside_and_holds_its_alerts(
     monkeypatch: pytest.MonkeyPatch, length: int, failed_rules: list[FailedRule]
 ) -> None:
-    bad = "b" * length
-    rule = next(one for one in evaluation.GROUP_RULES if one.name == FAILED)
+    bad, condition = "b" * length, CONDITIONS[FAILED]
 
     def fails(group: GroupSnapshot, *rest: Any) -> Any:
         if group.group_id == bad:
             raise ZeroDivisionError("b" * length)
-        return find_failed(group, *rest)
+        return condition.by_records(group, *rest)
 
-    find_failed = rule.find
-    monkeypatch.setattr(evaluation, "GROUP_RULES", (rule._replace(find=fails),))
-    evaluation._applicable_rules.cache_clear()
-    try:
-        context = EvaluationContext(NOW)
-        failed = {"description_status": "FAILED", "set_aside_reason": None}
-        groups = [replace(stuck(one, 48), **failed) for one in (bad, "orders")]
-        found = evaluate(groups, None, context, SETTINGS)
-    finally:
-        evaluation._applicable_rules.cache_clear()
-    assert ProblemKey(FAILED, "orders") in found
+    monkeypatch.setitem(CONDITIONS, FAILED, condition._replace(by_records=fails))
+    groups = [replace(stuck(one, 48), description_status="FAILED", set_aside_reason=None) for one in (bad, "orders")]
+    found, _ = truths_of(groups, NOW, open={ProblemKey(SET_ASIDE, bad): make_alert()})
+    assert isinstance(found[ProblemKey(FAILED, "orders")], Finding)
     assert f"{FAILED} failed: ZeroDivisionError" in found[ProblemKey(SET_ASIDE, bad)].summary
-    assert is_unknown(ProblemKey(FAILED, bad), None, context)
-    assert not is_unknown(ProblemKey(FAILED, "orders"), None, context)
+    assert found[ProblemKey(FAILED, bad)] == UNKNOWN
     assert failed_rules == [(FAILED, bad)]
     failed_rules.clear()

@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
-from streaming_app.alerts.evaluate import evaluate
-from streaming_app.alerts.rule import EvaluationContext
+from streaming_app.alerts.evaluate import Watched, evaluate
+from streaming_app.alerts.rule import Facts
 from streaming_app.alerts.survey import DescriptionSupport, survey_cluster
-from streaming_app.alerts.watched import WatchedGroups
-from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import GroupSnapshot
+from tests.alerts.evaluation import rule_settings_of, truths_of
 from tests.support.healthy_group import healthy_group
 
 NOW = datetime(2026, 11, 25, 9, tzinfo=timezone.utc)
@@ -51,24 +50,19 @@ steps = st.lists(
 )
 
 
-settings_of = AlertSettings().rule_settings_of()
-
-
 @given(steps)
 def test_what_is_left_out_changes_no_finding_and_no_survey(history: list[tuple[dict[str, Any], float]]) -> None:
-    watched, groups, now = WatchedGroups(), dict[str, GroupSnapshot](), NOW
+    watched, groups, now = Watched(), dict[str, GroupSnapshot](), NOW
     for changes, seconds in history:
         now += timedelta(seconds=seconds)
         changed = {name: one and replace(one, group_id=name) for name, one in changes.items()}
         groups = {name: one for name, one in {**groups, **changed}.items() if one}
-        watched.update(groups, now)
-        survey = survey_cluster(groups.values())
-        assert watched.survey == survey
+        watched.update(groups)
+        assert watched.survey == survey_cluster(groups.values())
         for since in (None, OLD):
-            context = EvaluationContext(now, survey=survey, descriptions_since=since, max_new_groups=2)
-            of_all = evaluate(groups.values(), None, context, settings_of)
-            left = watched.groups(with_descriptions=since is not None)
-            assert evaluate(left, None, context, settings_of) == of_all
+            facts = Facts(now, Observed(groups), survey=watched.survey, descriptions_since=since)
+            of_all = truths_of(groups.values(), now, descriptions_since=since)
+            assert evaluate(facts, watched, rule_settings_of) == of_all
 
 
 class Counted(dict[str, GroupSnapshot]):
@@ -95,7 +89,7 @@ class Counted(dict[str, GroupSnapshot]):
 
 @pytest.mark.parametrize("status", ["CURRENT", "NEVER_STORED"])
 def test_a_step_looks_at_no_group_that_has_not_changed(status: str) -> None:
-    engine = AlertEngine(EngineSettings("c", settings_of), (), DescriptionSupport("never"))
+    engine = AlertEngine(EngineSettings("c", rule_settings_of), (), DescriptionSupport("never"))
     groups = Counted(
         (name, replace(healthy_group(OLD), group_id=name, description_status=status))
         for name in (f"app-{n}" for n in range(1_000))

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from offsets_decoder import decode
 from streaming_app.alerts.catalog import RULE_OF_VERDICT
-from streaming_app.alerts.health_findings import finding_of
+from streaming_app.alerts.conditions import truth_of
 from streaming_app.alerts.problem import FIRING, HEALTH, ProblemKey
 from streaming_app.alerts.problems import Problems
 from streaming_app.cli.main import main
@@ -118,7 +118,7 @@ def test_the_rule_and_the_message_are_those_that_the_page_shows(folded: Fold) ->
     at = (group.state_since or NOW) + timedelta(minutes=5)
     (change,) = Board(lambda _group_id: DEFAULTS).step(Known({GROUP: group}), at)
     problems = Problems("default", AlertSettings().rule_settings_of())
-    found = finding_of(GROUP, change.verdict)
+    found = truth_of(GROUP, change.verdict)
     problems.found(ProblemKey(HEALTH, GROUP), RULE_OF_VERDICT[change.verdict.verdict], found, change.verdict.at)
     (alert,) = problems.open.values()
     assert alert.summary == block_with("processes nothing").strip()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from streaming_app.alerts import evaluate as evaluation
+from streaming_app.alerts.conditions import CONDITIONS
 from streaming_app.health.verdict import VERDICTS
 from tests.histories.bed import run
 from tests.histories.chosen import CHOSEN, PACED
@@ -120,13 +119,11 @@ def crash(*_: Any) -> Any:
 
 
 @pytest.fixture
-def crashing_rule(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def crashing_rule(monkeypatch: pytest.MonkeyPatch) -> str:
     """A rule that raises an error for every group."""
-    rule = evaluation.GroupRule(evaluation.GROUP_RULES[0].name, crash, evaluation._EXISTS)
-    monkeypatch.setattr(evaluation, "GROUP_RULES", (rule,))
-    evaluation._applicable_rules.cache_clear()
-    yield rule.name
-    evaluation._applicable_rules.cache_clear()
+    name = "StreamsGroupDescriptionFailed"
+    monkeypatch.setitem(CONDITIONS, name, CONDITIONS[name]._replace(by_records=crash))
+    return name
 
 
 def test_a_rule_that_crashes_is_found_in_a_history(crashing_rule: str, failed_rules: list[FailedRule]) -> None:

@@ -226,9 +226,9 @@ assert "trials array<struct<at:timestamp,source_partition:int,offset:bigint>>" i
         (
             Edit("streaming_app/alerts/catalog/StreamsGroupTrial.toml", "", _RULE, "its entry"),
             Edit(
-                "streaming_app/alerts/evaluate.py",
-                "GROUP_RULES = (\n",
-                'GROUP_RULES = (\n    GroupRule("StreamsGroupTrial", lambda *_: None, frozenset({"NotReady"})),\n',
+                "streaming_app/alerts/conditions.py",
+                "CONDITIONS: dict[str, Condition] = {\n",
+                'CONDITIONS: dict[str, Condition] = {\n    "StreamsGroupTrial": Condition(),\n',
                 "its condition in",
             ),
             Edit(

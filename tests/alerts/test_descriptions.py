@@ -1,4 +1,4 @@
-"""Rules that look at more than the state of one group: its history, other groups, and findings of other rules."""
+"""Missing and lost descriptions: of a group that had one, or where others have; and whether brokers keep any."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from streaming_app.alerts.evaluate import evaluate
 from streaming_app.alerts.problem import Finding, ProblemKey
-from streaming_app.alerts.rule import EvaluationContext
-from streaming_app.alerts.survey import LostDescription, survey_cluster
-from streaming_app.config.alerts import AlertSettings
+from streaming_app.alerts.survey import DescriptionMode, DescriptionSupport, LostDescription, survey_cluster
 from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.health.history import GroupHistory
+from streaming_app.text import EPOCH
+from tests.alerts.evaluation import findings_of
+from tests.alerts.examples import make_alert
 from tests.support.healthy_group import healthy_group
 
 NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
@@ -28,12 +27,8 @@ def ago(**duration: float) -> datetime:
     return NOW - timedelta(**duration)
 
 
-def evaluate_groups(
-    *groups: GroupSnapshot, now: datetime = NOW, histories: Mapping[str, GroupHistory] | None = None, **context: Any
-) -> dict[ProblemKey, Finding]:
-    survey = survey_cluster(groups)
-    full = EvaluationContext(now, histories or {}, survey, **{"descriptions_since": LONG_AGO, **context})
-    return evaluate(groups, None, full, AlertSettings().rule_settings_of())
+def evaluate_groups(*groups: GroupSnapshot, **facts: Any) -> Mapping[ProblemKey, Finding]:
+    return findings_of(groups, NOW, **{"descriptions_since": LONG_AGO, **facts})
 
 
 def undescribed(name: str = "old", **fields: Any) -> GroupSnapshot:
@@ -111,9 +106,50 @@ def test_a_description_that_the_plugin_did_not_return_when_it_was_asked_twice_is
         ProblemKey(FAILED, "s1"): ago(minutes=70),
         ProblemKey(FAILED, "s3"): ago(minutes=90),
     }
-    is_open = {ProblemKey(FAILED, "s1")}
-    assert set(evaluate_groups(*STORED, lost_descriptions=[lost(1, 5, "ERROR")], open_problems=is_open)) == is_open
+    is_open = {ProblemKey(FAILED, "s1"): make_alert()}
+    assert evaluate_groups(*STORED, lost_descriptions=[lost(1, 5, "ERROR")], open=is_open).keys() == is_open.keys()
     asked = {"topology_epoch": 3, "asked": ago(minutes=70).isoformat()}
     assert found[ProblemKey(FAILED, "s1")].evidence == {"status": "NOT_STORED", **asked}
     assert "plugin does not have the topology description of epoch 3" in found[ProblemKey(FAILED, "s1")].summary
     assert "plugin fails to return the topology description of epoch 3" in found[ProblemKey(FAILED, "s3")].summary
+
+
+# Whether the cluster keeps descriptions
+
+LATER = LONG_AGO + timedelta(days=1)
+LAST = LONG_AGO + timedelta(days=2)
+NEVER = replace(HEALTHY, stored_description_epoch=-1, description_status="NEVER_STORED", first_described_at=None)
+PUSHED_LAST = replace(HEALTHY, description_since=LAST)
+
+
+@pytest.mark.parametrize(
+    ("known_since", "plugin", "groups", "since"),
+    [
+        pytest.param(None, [], [NEVER], None, id="no evidence"),
+        pytest.param(None, [], [HEALTHY], LONG_AGO, id="a group has one"),
+        pytest.param(LONG_AGO, [], [], LONG_AGO, id="the group with the evidence was deleted"),
+        pytest.param(None, [("found", LATER), ("found", LAST)], [NEVER], LATER, id="configured"),
+        pytest.param(LONG_AGO, [("absent", LATER)], [HEALTHY], None, id="removed"),
+        pytest.param(LONG_AGO, [("absent", LATER)], [PUSHED_LAST], LAST, id="removed, and a push since"),
+        pytest.param(LONG_AGO, [("absent", LATER), ("found", LAST)], [NEVER], LAST, id="configured again"),
+    ],
+)
+def test_a_cluster_keeps_descriptions_since_the_earliest_evidence_of_a_plugin_that_is_there(
+    known_since: datetime | None,
+    plugin: list[tuple[str, datetime]],
+    groups: list[GroupSnapshot],
+    since: datetime | None,
+) -> None:
+    support = DescriptionSupport("auto", known_since=known_since)
+    for what, at in plugin:
+        (support.plugin_found if what == "found" else support.plugin_absent)(at)
+    assert support.since(survey_cluster(groups)) == since
+
+
+@pytest.mark.parametrize(("mode", "since"), [("always", EPOCH), ("never", None)])
+def test_an_explicit_setting_takes_precedence_and_is_not_stored(mode: DescriptionMode, since: datetime | None) -> None:
+    support = DescriptionSupport(mode)
+    support.plugin_found(LATER)
+    assert support.since(survey_cluster([HEALTHY])) == since
+    assert support.known_since is None
+    assert support.required == (mode == "always")

@@ -1,0 +1,394 @@
+"""The conditions of the rules about groups: when each holds, since when, and what it says to the owner of the group.
+
+Topology descriptions (KIP-1331): if that of a group with members is not stored, at most one rule fires:
+
+| | the broker would ask a member | it would ask none |
+|---|---|---|
+| NEVER_STORED, STALE | StreamsGroupDescriptionMissing | StreamsGroupDescriptionMissing, unless members are stale |
+| UNCERTAIN | StreamsGroupDescriptionFailed | as above |
+| FAILED | | StreamsGroupDescriptionFailed |
+
+Clients before Kafka 4.4 are never asked, and the log does not contain the version of a client. So a group that never
+had a description is not expected to have one while clients are being upgraded, one application after the other. It is
+once nearly all others have theirs, none got its first for a week, and a broker was still asking after this group needed
+one. `descriptions: always` expects one of every group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import islice
+from operator import attrgetter
+from typing import Any, Final, Literal, NamedTuple
+
+from streaming_app.alerts.catalog import RULE_OF_VERDICT
+from streaming_app.alerts.problem import INFO, Finding, ProblemKey
+from streaming_app.alerts.rule import Facts, RuleSettings
+from streaming_app.alerts.survey import had_description, latest
+from streaming_app.groups.copies_status import BehindCopy, GroupCopies
+from streaming_app.groups.not_ready import missing_sources
+from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.groups.state_rules import DEAD, EMPTY, NONE
+from streaming_app.groups.task_copies import TaskCopy, effective_acceptable_lag, format_task
+from streaming_app.health.history import NO_HISTORY, GroupHistory
+from streaming_app.health.verdict import (
+    BEHIND,
+    BROKER_AWAY,
+    DOWN,
+    GOOD,
+    LOSING,
+    PLANNED,
+    HealthSettings,
+    Verdict,
+    is_bad,
+    to_time,
+)
+from streaming_app.lag.model import LagRow
+from streaming_app.text import count, first_of, round_down, shorten, utc
+
+UNKNOWN: Final = "unknown"
+Truth = Finding | Literal["unknown"] | None
+"""A condition holds, or nothing is known of it at present, or it is over."""
+SET_ASIDE, DESCRIPTION_FAILED = "StreamsGroupSetAside", "StreamsGroupDescriptionFailed"
+_STANDBYS, _REWOUND = "StreamsGroupStandbyBehind", "StreamsGroupOffsetsRewound"
+
+_IN_SUMMARY, _IN_DETAILS = 3, 20  # partitions, tasks and copies that are named
+_REASON = 300  # characters
+
+
+def _since(time: datetime | None, group: GroupSnapshot) -> datetime | None:
+    """Return `time`, or if the log has none, the best known time that is not earlier, so that nothing fires early."""
+    return time or group.updated_at or group.first_seen_at
+
+
+def _owner(one: TaskCopy | LagRow) -> dict[str, str]:
+    """Return where the task is."""
+    return {"member_id": one.member_id or "", "process_id": one.process_id or "", "host": one.client_host or ""}
+
+
+# --- The health of a group --------------------------------------------------------------------------------------------
+
+_FIELDS = {LOSING: ("lost_after",), DOWN: ("down_after", "not_ready_after"), BEHIND: ("behind_for",)}
+"""By verdict: what the `for` of its rule sets."""
+
+
+def truth_of(group_id: str, verdict: Verdict) -> Truth:
+    """Return what a verdict says of the health of a group. One that says nothing for sure leaves it as it is."""
+    if verdict.verdict in GOOD:
+        return None
+    if not is_bad(verdict) or verdict.evidence.get(PLANNED):
+        return UNKNOWN
+    summary = f"{group_id} is {verdict.verdict}: {verdict.why}"
+    evidence = {"verdict": verdict.verdict, **verdict.evidence}
+    return Finding(verdict.since, summary, evidence, verdict.severity, verdict.verdict, _causes_of(verdict))
+
+
+def _causes_of(verdict: Verdict) -> Sequence[str]:
+    if missing := missing_sources(str(verdict.evidence.get("reason", ""))):
+        return [f"missing_topic:{topic}" for topic in missing]
+    broker = verdict.evidence.get(BROKER_AWAY)
+    return [f"{BROKER_AWAY}:{broker}"] if broker else []
+
+
+def health_settings(settings: Mapping[str, RuleSettings]) -> HealthSettings:
+    """Return the settings of the verdicts from those of the rules; of a rule that is disabled, the defaults."""
+    seconds: dict[str, Any] = {
+        field: settings[rule].for_seconds
+        for verdict, fields in _FIELDS.items()
+        if (rule := RULE_OF_VERDICT[verdict]) in settings
+        for field in fields
+    }
+    known = HealthSettings(**seconds)
+    return replace(known, down_unknown_after=max(known.down_unknown_after, known.down_after))
+
+
+# --- A group that is set aside ----------------------------------------------------------------------------------------
+
+
+def _set_aside(group: GroupSnapshot, _facts: Facts) -> Finding:
+    """The records of the group are not folded any more."""
+    reason = shorten(group.set_aside_reason or "", _REASON)
+    return Finding(
+        _since(group.set_aside_at, group),
+        f"{group.group_id} is set aside, and its row stays as it was: {reason}",
+        {"reason": reason},
+    )
+
+
+def rule_failed(group_id: str, rule: str, error: Exception) -> Finding:
+    """Return the finding about a group for which a rule cannot be evaluated."""
+    reason = shorten(f"the rule {rule} failed: {type(error).__name__}: {error}", _REASON)
+    return Finding(None, f"{group_id} is set aside for a rule: {reason}", {"reason": reason, "rule": rule})
+
+
+# --- Topology descriptions --------------------------------------------------------------------------------------------
+
+_NEARLY_ALL = 0.9  # of the groups
+_PUSH_SHOWN = timedelta(hours=1)  # after an unsolicited push
+_UPGRADED_FOR = timedelta(days=7)  # since a group of the cluster got its first description
+_ASKED_TWICE = timedelta(minutes=70)  # the plugin is asked again once an hour
+_NOT_RETURNED = {"NOT_STORED": "does not have", "ERROR": "fails to return"}
+
+
+def _unsolicited(group: GroupSnapshot, facts: Facts) -> Finding | None:
+    """A member pushed a description within the window that the broker had not asked for."""
+    at = group.last_unsolicited_push_at
+    if at is None or facts.now - at >= _PUSH_SHOWN:
+        return None
+    descriptions = count(group.unsolicited_pushes, "description")
+    return Finding(
+        at,
+        f"{group.group_id}: a member pushed a topology description that the broker did not ask for; "
+        f"{descriptions} in total, the latest at {utc(at)}",
+        {"pushes": group.unsolicited_pushes, "newest": at.isoformat(), "topology_epoch": group.topology_epoch or 0},
+    )
+
+
+def _failed(group: GroupSnapshot, facts: Facts) -> Finding | None:
+    """The broker's plugin rejected the description for good, or a call of it was announced and never ended."""
+    epoch = group.topology_epoch
+    if group.description_status == "FAILED":
+        what = f"the broker's plugin rejected the topology description of epoch {epoch}"
+        return _about_description(group, group.description_since, what)
+    if group.solicitable and group.member_count and facts.descriptions_since is not None:
+        what = f"storing the topology description of epoch {epoch} does not complete"
+        return _about_description(group, _asked_since(group, facts), what)
+    return None
+
+
+def _missing(group: GroupSnapshot, facts: Facts) -> Finding | None:
+    """The description is expected and not stored: the broker asks a member and gets none, or it asks no member."""
+    if group.stale_member_count or facts.descriptions_since is None or not _is_expected(group, facts):
+        return None  # of stale members StreamsGroupMembersStale says why none is asked
+    if not group.solicitable:
+        # The records have no time for the cause; it has held at least since the newest record.
+        what = "the broker will ask no member for the topology description: every member is offline"
+        return _about_description(group, group.updated_at, what)
+    if group.description_status == "UNCERTAIN":
+        return None
+    stored = group.stored_description_epoch
+    has = "none" if stored == NONE else f"only the one of epoch {stored}"
+    what = f"no topology description of epoch {group.topology_epoch} arrives; the broker has {has}"
+    return _about_description(group, _asked_since(group, facts), what)
+
+
+def _about_description(group: GroupSnapshot, since: datetime | None, what: str) -> Finding:
+    details = {
+        "description_status": group.description_status,
+        "topology_epoch": group.topology_epoch,
+        "stored_description_epoch": group.stored_description_epoch,
+        "failed_description_epoch": group.failed_description_epoch,
+        "members": group.member_count,
+        "stale_members": group.stale_member_count,
+    }
+    known = {name: value for name, value in details.items() if value is not None}
+    return Finding(_since(since, group), f"{group.group_id}: {what}", known)
+
+
+def _is_expected(group: GroupSnapshot, facts: Facts) -> bool:
+    """Tell whether the group's clients are known, or can be expected, to send a description when they are asked."""
+    if facts.descriptions_required or had_description(group):
+        return True
+    survey = facts.survey
+    pushed_at, upgraded_at = survey.newest_push_at, survey.newest_first_description_at
+    others = survey.described + survey.undescribed - 1
+    return (
+        pushed_at is not None
+        and upgraded_at is not None
+        and (asked_since := _asked_since(group, facts)) is not None
+        and pushed_at > asked_since
+        and survey.described >= others * _NEARLY_ALL
+        and facts.now - upgraded_at >= _UPGRADED_FOR
+    )
+
+
+def _asked_since(group: GroupSnapshot, facts: Facts) -> datetime | None:
+    """Return since when the broker has had a reason and a member to ask.
+
+    Rebalances do not change it; a group that was empty starts again.
+    """
+    return _since(latest(group.description_since, group.members_since, facts.descriptions_since), group)
+
+
+def _lost(group_id: str, facts: Facts) -> Truth:
+    """The log says that a description is stored, and the plugin did not return it when it was asked twice."""
+    lost, problem = facts.lost.get(group_id), facts.open.get(ProblemKey(DESCRIPTION_FAILED, group_id))
+    if lost is None:
+        is_asked = facts.observed.lost_descriptions is not None
+        return None if is_asked or not problem or problem.evidence.get("status") not in _NOT_RETURNED else UNKNOWN
+    if facts.now - lost.since < _ASKED_TWICE and not problem:  # `since` begins again with another answer
+        return None
+    return Finding(
+        lost.since,
+        f"{group_id}: the brokers' plugin {_NOT_RETURNED[lost.status]} the topology description of epoch "
+        f"{lost.topology_epoch}, which the log says is stored",
+        {"status": lost.status, "topology_epoch": lost.topology_epoch or 0, "asked": lost.since.isoformat()},
+    )
+
+
+def _stale_members(group: GroupSnapshot, _facts: Facts) -> Finding:
+    """Members run a topology that is older than the group's."""
+    epoch, stale = group.topology_epoch or 0, group.stale_member_count
+    return Finding(
+        _since(group.stale_members_since, group),
+        f"{group.group_id}: {count(stale, 'member')} of {group.member_count:,} with a topology older than the group's, "
+        f"epoch {epoch}: they get no tasks",
+        {"stale_members": stale, "members": group.member_count, "topology_epoch": epoch},
+    )
+
+
+# --- Copies of tasks --------------------------------------------------------------------------------------------------
+
+
+def _standbys(group_id: str, facts: Facts) -> Truth:
+    """Standbys do not catch up, or tasks have no copy in another process although standbys are configured."""
+    if facts.observed.copies is None:
+        return UNKNOWN
+    group = facts.copies.get(group_id)
+    if group is None:
+        return None
+    if group.behind:
+        return _standbys_behind(group_id, group.behind)
+    return _without_copy(group) if group.uncopied else None
+
+
+def _standbys_behind(group_id: str, copies: Sequence[BehindCopy]) -> Finding:
+    since = copies[0].since
+    places = [
+        f"{format_task(one.task)} at {one.client_host or 'unknown host'}, process {one.process_id}"
+        for one, *_ in islice(copies, _IN_SUMMARY)
+    ]
+    named = [
+        {"task": format_task(one.task), **_owner(one), "least_lag": least_lag}
+        for one, _, least_lag in islice(copies, _IN_DETAILS)
+    ]
+    return Finding(
+        since,
+        f"{group_id}: {count(len(copies), 'standby')} not caught up since {utc(since)}: "
+        f"{first_of(places, _IN_SUMMARY, len(copies), separator='; ')}",
+        {"standbys": named, "acceptable_lag": effective_acceptable_lag(copies[0].copy.acceptable_lag)},
+    )
+
+
+def _without_copy(group: GroupCopies) -> Finding:
+    alone = {task: one for task, one in group.uncopied.items() if one.processes == 1}
+    which = alone or group.uncopied
+    tasks = [format_task(task) for task in which]
+    wrong = "without a copy in another process" if alone else "with fewer, though there are processes for them"
+    return Finding(
+        min(one.since for one in which.values()),
+        f"{group.group_id} has streams.num.standby.replicas {group.standby_replicas}, but "
+        f"{count(len(tasks), 'task')} {wrong}: {first_of(tasks, _IN_SUMMARY)}",
+        {"tasks": tasks[:_IN_DETAILS], "task_count": len(tasks), "num_standby_replicas": group.standby_replicas},
+        severity=None if alone else INFO,
+    )
+
+
+# --- Offsets that went back -------------------------------------------------------------------------------------------
+
+_RESET_MINUTES = timedelta(minutes=10)  # from when a group has members again until its first commit
+
+
+def _rewound(group_id: str, facts: Facts) -> Truth:
+    """Offsets went back while the group had members."""
+    if facts.observed.work is None:
+        return UNKNOWN
+    work = facts.observed.work.get(group_id)
+    if work is None:
+        return None
+    wrong, history = work.rewound, facts.observed.histories.get(group_id, NO_HISTORY)
+    # whether a group of another type was reset is not known
+    if wrong is None or wrong.tasks <= {None} or _was_reset(history, to_time(wrong.since)):
+        problem = facts.open.get(ProblemKey(_REWOUND, group_id))
+        places = problem.evidence.get("partitions", ()) if problem else ()
+        is_hidden = any((one["topic"], one["partition"]) in work.without_status for one in places)
+        return UNKNOWN if work.is_held or work.is_blind or is_hidden else None
+    since = to_time(wrong.since)
+    offsets = (f"{one.topic}-{one.partition} from {one.rewound_from}" for one in islice(wrong.named, _IN_SUMMARY))
+    named = [
+        {
+            "topic": one.topic,
+            "partition": one.partition,
+            "status": one.status,
+            "task": one.task_id or "",
+            **_owner(one),
+            **({} if one.committed_offset is None else {"committed_offset": one.committed_offset}),
+        }
+        for one in wrong.named
+    ]
+    return Finding(
+        since,
+        f"{group_id} went back in {count(wrong.count, 'partition')} while it had members, at {utc(since)}: "
+        f"{'; '.join(offsets)}",
+        # no numbers that change at every pass
+        {"partition_count": wrong.count, "lag_at_least": round_down(wrong.offsets), "partitions": named},
+    )
+
+
+def _was_reset(history: GroupHistory, at: datetime) -> bool:
+    """Tell whether the group had no members shortly before: only then Kafka's tools let somebody reset offsets."""
+    changes = history.states
+    if changes and changes[-1].state == EMPTY:
+        return True
+    return any(change.old == EMPTY and at - change.at <= _RESET_MINUTES for change in changes)
+
+
+# --- Rules and their conditions ---------------------------------------------------------------------------------------
+
+
+def _nothing(*_: object) -> None:
+    return None
+
+
+class Condition(NamedTuple):
+    """When a rule about groups holds: by the records of a group, by what else is observed of it, or by either."""
+
+    by_records: Callable[[GroupSnapshot, Facts], Finding | None] | None = None
+    about: Callable[[GroupSnapshot], object] = _nothing
+    """What of the records it is about: where that is absent, or zero, it does not hold by them, at any time."""
+    statuses: frozenset[str] | None = None
+    """The statuses of descriptions that it is about; None: any."""
+    needs_descriptions: bool = False
+    """It holds only on a cluster that keeps topology descriptions."""
+    by_others: Callable[[str, Facts], Truth] = _nothing
+    others: Callable[[Facts], Iterable[str]] = lambda _facts: ()
+    """The groups for which it may hold by what else is observed."""
+
+    def is_about(self, group: GroupSnapshot) -> bool:
+        """Tell whether it may hold by the records of a group."""
+        if self.statuses is not None and group.description_status not in self.statuses:
+            return False
+        return bool(self.about(group)) and group.group_type == "streams" and group.state != DEAD
+
+    def truth(self, group_id: str, group: GroupSnapshot | None, facts: Facts) -> Truth:
+        """Return whether it holds for a group, whose records may be gone."""
+        found = self.by_records(group, facts) if self.by_records and group and self.is_about(group) else None
+        return found or self.by_others(group_id, facts)
+
+
+CONDITIONS: dict[str, Condition] = {
+    SET_ASIDE: Condition(_set_aside, attrgetter("set_aside_reason")),
+    "StreamsGroupUnsolicitedDescription": Condition(_unsolicited, attrgetter("last_unsolicited_push_at")),
+    DESCRIPTION_FAILED: Condition(
+        _failed,
+        attrgetter("description_status"),
+        frozenset({"FAILED", "UNCERTAIN"}),
+        by_others=_lost,
+        others=attrgetter("lost"),
+    ),
+    "StreamsGroupDescriptionMissing": Condition(
+        _missing,
+        attrgetter("member_count"),
+        frozenset({"NEVER_STORED", "STALE", "UNCERTAIN"}),
+        needs_descriptions=True,
+    ),
+    "StreamsGroupMembersStale": Condition(_stale_members, attrgetter("stale_member_count")),
+    _STANDBYS: Condition(by_others=_standbys, others=attrgetter("copies")),
+    _REWOUND: Condition(
+        by_others=_rewound,
+        others=lambda facts: [one for one, work in (facts.observed.work or {}).items() if work.rewound],
+    ),
+}
+"""By rule. The first one is what is said of a group for which another one cannot be evaluated."""

@@ -24,7 +24,7 @@ coordinator's memory. A record 17 with a lower epoch is such a new group. Other 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -68,8 +68,8 @@ class PassedNotReady(NamedTuple):
 
     at: datetime | None
     offset: int
-    columns: Mapping[str, Any]
-    """Those of the row that say why."""
+    group: Group
+    """Its own values; its members may have changed since."""
 
 
 @dataclass(slots=True)
@@ -171,19 +171,8 @@ class Fold:
         group_state.not_ready_reason = reason
         self.touched = True
 
-    def not_ready_columns(self) -> Mapping[str, Any]:
-        """Return the columns of the row that say why the group is NotReady."""
-        group = self.group_state.group
-        return {
-            "state": group.state,
-            "topology_epoch": group.topology_epoch,
-            "validated_topology_epoch": group.validated_topology_epoch,
-            "metadata_hash": group.metadata_hash,
-            "subtopologies": group.subtopologies,
-        }
-
     def _not_ready_now(self, since: datetime | None) -> PassedNotReady:
-        return PassedNotReady(since, self.group_state.last_offset, self.not_ready_columns())
+        return PassedNotReady(since, self.group_state.last_offset, copy(self.group_state.group))
 
     def add_passed_reason(self, passed: PassedNotReady, reason: str) -> None:
         """Add the event that says why the group was NotReady."""

@@ -11,9 +11,9 @@ from streaming_app.alerts.rule import (
     format_time,
     since_or_fallback,
 )
-from streaming_app.groups.copies_status import BehindCopy, GroupCopies
+from streaming_app.groups.copies_status import GroupCopies, Progress
 from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.groups.task_copies import effective_acceptable_lag, format_task
+from streaming_app.groups.task_copies import format_task
 from streaming_app.text import count, first_of
 
 _IN_SUMMARY, _IN_DETAILS = 3, 20
@@ -28,7 +28,7 @@ def _standby_behind(group: GroupCopies, _context: EvaluationContext) -> Finding 
     copies = group.behind
     if not copies:
         return None
-    since = copies[0].since
+    since = copies[0].fell_at
     return Finding(
         since,
         f"{group.group_id}: {count(len(copies), 'standby')} not caught up since {format_time(since)}: "
@@ -37,7 +37,7 @@ def _standby_behind(group: GroupCopies, _context: EvaluationContext) -> Finding 
     )
 
 
-def _copies_in_text(copies: Sequence[BehindCopy]) -> str:
+def _copies_in_text(copies: Sequence[Progress]) -> str:
     places = [
         f"{format_task(one.copy.task)} at {one.copy.client_host or 'unknown host'}, process {one.copy.process_id}"
         for one in islice(copies, _IN_SUMMARY)
@@ -45,7 +45,7 @@ def _copies_in_text(copies: Sequence[BehindCopy]) -> str:
     return first_of(places, _IN_SUMMARY, len(copies), separator="; ")
 
 
-def _copies_in_details(copies: Sequence[BehindCopy]) -> dict[str, object]:
+def _copies_in_details(copies: Sequence[Progress]) -> dict[str, object]:
     return {
         "standbys": [
             {
@@ -53,11 +53,11 @@ def _copies_in_details(copies: Sequence[BehindCopy]) -> dict[str, object]:
                 "member_id": one.copy.member_id,
                 "host": one.copy.client_host or "",
                 "process_id": one.copy.process_id or "",
-                "least_lag": one.least_lag,
+                "least_lag": one.lag,
             }
             for one in islice(copies, _IN_DETAILS)
         ],
-        "acceptable_lag": effective_acceptable_lag(copies[0].copy.acceptable_lag),
+        "acceptable_lag": copies[0].copy.known_acceptable_lag,
     }
 
 

@@ -64,7 +64,7 @@ class MetricSources:
     sinks: Callable[[], Sequence[SinkStatus]] = tuple
     lag: Callable[[], Sequence[LagRow] | None] = lambda: None
     """Returns the rows of the newest pass over the lag; None before the first one, and without."""
-    copies: Callable[[], Mapping[str, CopiesSum]] = dict
+    copies: Callable[[], Mapping[str, Mapping[str, CopiesSum]]] = dict
     """Returns the sums of the copies of tasks, by group."""
     disks: Callable[[], Sequence[DiskSpace]] = tuple
     verdicts: Callable[[], Mapping[str, Verdict]] = dict

@@ -1,17 +1,13 @@
-"""Copies of tasks: how far behind, since when, and which process may be stopped."""
+"""Copies of tasks: which there are, how far behind, and since when."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-import pytest
-
 from streaming_app.groups.copies_status import next_status
 from streaming_app.groups.task_copies import (
     TaskCopy,
-    away_members,
-    check_stops,
     copies_of_description,
     copies_of_row,
     with_offsets,
@@ -77,15 +73,6 @@ def test_an_active_task_below_the_end_of_its_changelogs_restores_and_state_witho
     assert set(status.uncopied) == {("0", 0), ("0", 1)}  # nobody keeps the dormant copy up to date
 
 
-def test_a_dormant_copy_takes_over_if_it_is_near_enough_and_needs_nobody_itself() -> None:
-    restoring = copy("a", "restoring", lag=60)
-    for lag, may_stop in ((50, True), (51, False)):
-        checks = check_stops([restoring, copy("b", "dormant", lag=lag)], 50)
-        assert [one.may_stop for one in checks] == [may_stop, True]
-    assert [one.may_stop for one in check_stops([restoring, copy("b", "standby", lag=0)], 50)] == [True, True]
-    assert check_stops([copy("b", "dormant", lag=0)], 50)[0].may_stop
-
-
 def test_roles_follow_the_log_where_it_is_newer_than_the_offsets() -> None:
     known = [copy("a", "restoring", 0, 60), copy("b", "dormant", 0, 30), copy("gone", "dormant", 0, 10)]
     held = [copy("a", "active", 0), copy("b", "active", 1)]
@@ -136,39 +123,5 @@ def test_the_log_has_the_copies_and_the_brokers_their_offsets() -> None:
     }
     copies = copies_of_row(row)
     assert copies == [copy("a", "active"), copy("b", "standby")]
-    assert away_members(row) == {"m-b"}
     stored = [copy("b", "warmup", lag=7, task_offset=1, task_end_offset=8)]
     assert with_offsets(copies, stored) == [copy("a", "active"), stored[0]._replace(role="standby")]
-
-
-@pytest.mark.parametrize(
-    ("copies", "obstacles"),
-    [
-        ([copy("a", "active")], {"a": ["0_0 has no other copy"]}),
-        ([copy("a", "active"), copy("a", "standby", lag=0)], {"a": ["0_0 has no other copy"]}),
-        ([copy("a", "active"), copy("b", "standby", lag=10)], {"a": [], "b": []}),
-        (
-            [copy("a", "active"), copy("b", "standby", lag=11)],
-            {"a": ["0_0: the best other copy is 11 behind, more than 10"], "b": []},
-        ),
-        (
-            [copy("a", "active"), copy("b", "standby"), copy("c", "warmup")],
-            {"a": ["0_0: how far behind the other copies are is not known"], "b": [], "c": []},
-        ),
-        ([copy("a", "active"), copy("b", "standby"), copy("c", "warmup", lag=1)], {"a": [], "b": [], "c": []}),
-        ([copy("a", "active", stateful=False)], {"a": []}),
-        ([copy("a", "standby", lag=0)], {"a": ["0_0 has no other copy"]}),
-    ],
-    ids=["alone", "same process", "near", "far", "unknown", "one is near", "stateless", "no active"],
-)
-def test_a_process_may_stop_if_every_stateful_task_goes_on_elsewhere_without_a_restore(
-    copies: list[TaskCopy], obstacles: dict[str, list[str]]
-) -> None:
-    found = {check.process_id: list(check.obstacles) for check in check_stops(copies, 10)}
-    assert found == obstacles
-
-
-def test_a_copy_of_a_member_that_left_temporarily_does_not_count() -> None:
-    copies = [copy("a", "active"), copy("b", "standby", lag=0)]
-    first, second = check_stops(copies, 10, away={"m-b"})
-    assert (first.may_stop, second.may_stop) == (False, True)

@@ -78,9 +78,6 @@ class Group:
     subtopologies: list[dict[str, Any]] = field(default_factory=list)
     topology_epochs: dict[int, dict[str, Any]] = field(default_factory=dict)
     readiness_recorded: bool = False
-    causes_since_assignment: str | None = None
-    replacing: str | None = None
-    """Members that left lately, see `deployments`."""
     client_host: str | None = None
     """Of its first member, as the broker saw it: ids are a tenant's choice, and its address is not."""
     deleted: bool = False
@@ -281,6 +278,9 @@ class GroupState:
     description_status: str | None = None
     description_since: datetime | None = None
     not_ready_reason: str | None = None
+    causes_since_assignment: str | None = None
+    replacing: str | None = None
+    """Members that left lately, see `deployments`."""
     topology_hash: str | None = None
     """Of the newest topology known under this group id; it stays when the group is deleted and created again."""
     unsolicited_pushes: int = 0

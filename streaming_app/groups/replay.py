@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from typing import Any
 
-from streaming_app.groups.group import LEFT_EPOCH, ROLES, Group, TaskId, Tasks
+from streaming_app.groups.group import LEFT_EPOCH, ROLES, STORED_AT, Group, TaskId, Tasks
 from streaming_app.groups.state_rules import MEMBER_STATES, NONE
 
 REACHED = {
     "validated_at": "validated_topology_epoch",
-    "description_stored_at": "stored_description_epoch",
+    STORED_AT: "stored_description_epoch",
     "description_failed_at": "failed_description_epoch",
 }
 """Step of a topology epoch -> the group's value that is the epoch which has reached it."""
@@ -36,7 +36,7 @@ def _metadata(group: Group, _key: dict[str, Any], value: dict[str, Any] | None, 
         group.deleted = True
         return
     configs = value["last_assignment_configs"]
-    before = [getattr(group, name) for name in REACHED.values()]
+    before = {name: getattr(group, name) for name in REACHED.values()}
     group.group_epoch = value["epoch"]
     group.metadata_hash = value["metadata_hash"]
     group.validated_topology_epoch = value["validated_topology_epoch"]
@@ -44,12 +44,12 @@ def _metadata(group: Group, _key: dict[str, Any], value: dict[str, Any] | None, 
     group.failed_description_epoch = value["failed_description_topology_epoch"]
     group.assignment_configs = _pairs(configs or [])
     # A 4.1 broker writes no tagged field at all; later releases write at least the number of standby replicas.
-    group.readiness_recorded = bool(configs) or any(
-        epoch != NONE
-        for epoch in (group.validated_topology_epoch, group.stored_description_epoch, group.failed_description_epoch)
-    )
-    for (step, name), epoch in zip(REACHED.items(), before, strict=True):
-        group.set_topology_epoch_reached(step, epoch, getattr(group, name), at)
+    group.readiness_recorded = bool(configs) or any(getattr(group, name) != NONE for name in REACHED.values())
+    for step, name in REACHED.items():
+        if 0 <= (epoch := getattr(group, name)) != before[name]:  # the group has reached it only now
+            kept = group.see_topology_epoch(epoch, at)
+            if at is not None or step == STORED_AT:  # that it was stored is kept, too, where its time is not known
+                kept.setdefault(step, at)
 
 
 def _member(group: Group, key: dict[str, Any], value: dict[str, Any] | None, at: datetime | None) -> None:
@@ -110,7 +110,7 @@ def _topology(group: Group, _key: dict[str, Any], value: dict[str, Any] | None, 
         return
     group.topology_epoch = value["epoch"]
     group.subtopologies = [_subtopology(value["epoch"], subtopology) for subtopology in value["subtopologies"]]
-    group.set_topology_epoch_seen(value["epoch"], at)
+    group.see_topology_epoch(value["epoch"], at)
 
 
 _APPLY: dict[int, Callable[[Group, dict[str, Any], dict[str, Any] | None, datetime | None], None]] = {

@@ -31,8 +31,7 @@ from streaming_app.alerts.rule import MAX_NEW_GROUPS, EvaluationContext, RuleSet
 from streaming_app.alerts.survey import DescriptionSupport, LostDescription
 from streaming_app.alerts.watched import WatchedGroups
 from streaming_app.groups.copies_status import GroupCopies
-from streaming_app.groups.newcomers import ranks
-from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.groups.snapshot import GroupSnapshot, ranks
 from streaming_app.groups.task_copies import format_task
 from streaming_app.health.board import Board, Change, Known
 from streaming_app.health.history import GroupHistory

@@ -31,8 +31,7 @@ from streaming_app.alerts.lag_findings import find_rewound
 from streaming_app.alerts.problem import Finding, Problem, ProblemKey
 from streaming_app.alerts.rule import EvaluationContext, RuleSettingsLookup
 from streaming_app.alerts.tenant_findings import SET_ASIDE, find_set_aside, rule_failed, say_which_rows_are_old
-from streaming_app.groups.newcomers import is_newcomer, ranks
-from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.groups.snapshot import GroupSnapshot, is_newcomer, ranks
 from streaming_app.groups.state_rules import DEAD, EMPTY, STATES
 from streaming_app.job_status import JobStatus
 

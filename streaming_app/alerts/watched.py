@@ -16,8 +16,7 @@ from types import MappingProxyType
 
 from streaming_app.alerts.evaluate import may_concern
 from streaming_app.alerts.survey import NO_SURVEY, ClusterSurvey, counts_as, survey_cluster
-from streaming_app.groups.newcomers import is_newcomer
-from streaming_app.groups.snapshot import GroupSnapshot, changed
+from streaming_app.groups.snapshot import GroupSnapshot, changed, is_newcomer
 
 
 class WatchedGroups:

@@ -23,8 +23,7 @@ from prometheus_client.registry import Collector
 from streaming_app.alerts.outbox import SinkStatus
 from streaming_app.alerts.problem import FIRING, Problem
 from streaming_app.config.sections import MetricsSettings
-from streaming_app.groups.newcomers import NEW_FOR, is_newcomer, select
-from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.groups.snapshot import NEW_FOR, GroupSnapshot, is_newcomer, select
 from streaming_app.groups.state_rules import DEAD
 from streaming_app.groups.task_copies import CopiesSum
 from streaming_app.health.verdict import Verdict

@@ -6,11 +6,11 @@ creates the group or the member that it names, and a tombstone for an unknown gr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
-from streaming_app.groups.group import LEFT_EPOCH, ROLES, STORED_AT, Group, TaskId, Tasks
+from streaming_app.groups.group import LEFT_EPOCH, ROLES, STORED_AT, Group, Tasks
 from streaming_app.groups.state_rules import MEMBER_STATES, NONE
 
 REACHED = {
@@ -19,6 +19,16 @@ REACHED = {
     "description_failed_at": "failed_description_epoch",
 }
 """Step of a topology epoch -> the group's value that is the epoch which has reached it."""
+_OF_MEMBER = (
+    "instance_id",
+    "rack_id",
+    "client_id",
+    "client_host",
+    "process_id",
+    "rebalance_timeout_ms",
+    "topology_epoch",
+)
+"""What record 19 says as a row has it."""
 
 
 def apply(
@@ -59,15 +69,7 @@ def _member(group: Group, key: dict[str, Any], value: dict[str, Any] | None, at:
     group.client_host = group.client_host or value["client_host"]
     member = group.get_or_add_member(key["member_id"], at)
     member.updated_at = at
-    for name in (
-        "instance_id",
-        "rack_id",
-        "client_id",
-        "client_host",
-        "rebalance_timeout_ms",
-        "topology_epoch",
-        "process_id",
-    ):
+    for name in _OF_MEMBER:
         setattr(member, name, value[name])
     endpoint = value["user_endpoint"]
     member.user_endpoint = endpoint and f"{endpoint['host']}:{endpoint['port']}"
@@ -86,7 +88,7 @@ def _target(group: Group, key: dict[str, Any], value: dict[str, Any] | None, _at
     if value is None:
         group.targets.pop(key["member_id"], None)
     else:
-        group.targets[key["member_id"]] = _tasks(value, "{}_tasks")
+        group.targets[key["member_id"]] = _tasks(value)
 
 
 def _current(group: Group, key: dict[str, Any], value: dict[str, Any] | None, at: datetime | None) -> None:
@@ -95,8 +97,8 @@ def _current(group: Group, key: dict[str, Any], value: dict[str, Any] | None, at
         group.set_member_state(member, MEMBER_STATES.get(value["state"], "UNKNOWN"), value["member_epoch"])
         member.updated_at = at
         member.previous_member_epoch = value["previous_member_epoch"]
-        member.current = _tasks(value, "{}_tasks")
-        member.pending_revocation = _tasks(value, "{}_tasks_pending_revocation")
+        member.current = _tasks(value)
+        member.pending_revocation = _tasks(value, "tasks_pending_revocation")
     elif known := group.members.get(key["member_id"]):
         group.set_member_state(known, known.member_state, LEFT_EPOCH)
         known.updated_at = at
@@ -128,17 +130,15 @@ def _pairs(entries: list[dict[str, str]]) -> dict[str, str]:
     return {entry["key"]: entry["value"] for entry in entries}
 
 
-def _tasks(value: dict[str, Any], field_name: str) -> Tasks:
-    return {task: epoch for role in ROLES for task, epoch in _role_tasks(role, value[field_name.format(role)], value)}
-
-
-def _role_tasks(role: str, task_ids: list[dict[str, Any]], value: dict[str, Any]) -> Iterator[tuple[TaskId, int]]:
-    for ids in task_ids:
-        partitions, epochs = ids["partitions"], ids.get("assignment_epochs")
-        if epochs is None or len(epochs) != len(partitions):  # as in the broker: the member's epoch
-            epochs = [value.get("member_epoch", 0)] * len(partitions)
-        for partition, epoch in zip(partitions, epochs, strict=True):
-            yield (role, ids["subtopology_id"], partition), epoch
+def _tasks(value: dict[str, Any], suffix: str = "tasks") -> Tasks:
+    tasks: Tasks = {}
+    for role in ROLES:
+        for ids in value[f"{role}_{suffix}"]:
+            partitions, epochs = ids["partitions"], ids.get("assignment_epochs")
+            if epochs is None or len(epochs) != len(partitions):  # as in the broker: the member's epoch
+                epochs = [value.get("member_epoch", 0)] * len(partitions)
+            tasks.update(((role, ids["subtopology_id"], p), epoch) for p, epoch in zip(partitions, epochs, strict=True))
+    return tasks
 
 
 def _subtopology(epoch: int, value: dict[str, Any]) -> dict[str, Any]:

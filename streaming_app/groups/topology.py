@@ -77,7 +77,7 @@ def sources_hash(subtopologies: Iterable[Mapping[str, Any]]) -> str | None:
     Topics that the topology writes itself do not count, as their names contain the application id: an application under
     another id has the same hash.
     """
-    names = {f"{fact.column} {fact.name}" for fact in _facts(subtopologies) if fact.column in _READ}
+    names = {f"{column} {name}" for part in subtopologies for column in _READ for name in part[column] or ()}
     return content_hash(sorted(names)) if names else None
 
 

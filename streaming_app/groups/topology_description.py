@@ -82,11 +82,8 @@ def _global_store(store: Mapping[str, Any], number: int) -> str:
 
 
 def _node(node: Node, successors: Iterable[str], predecessors: Iterable[str]) -> str:
-    name, after, before = (
-        escape(node["name"]),
-        f"\n      --> {_names(successors)}",
-        f"\n      <-- {_names(predecessors)}",
-    )
+    name = escape(node["name"])
+    after, before = f"\n      --> {_names(successors)}", f"\n      <-- {_names(predecessors)}"
     if node["node_type"] == _SOURCE:
         return f"Source: {name} (topics: {_set(node['source_topics'])}){after}"
     if node["node_type"] == _SINK:
@@ -101,7 +98,7 @@ def _names(names: Iterable[str]) -> str:
 
 def _set(names: Sequence[str]) -> str:
     table = max(int(len(names) / _LOAD_FACTOR) + 1, _SMALLEST_TABLE)
-    return f"[{', '.join(map(escape, _hash_order(sorted(names, key=_creation), table)))}]"
+    return f"[{', '.join(map(escape, _hash_order(names, table)))}]"
 
 
 def _connect(nodes: Mapping[str, Node]) -> tuple[Neighbours, Neighbours, dict[str, int]]:
@@ -124,7 +121,7 @@ def _connect(nodes: Mapping[str, Node]) -> tuple[Neighbours, Neighbours, dict[st
     sizes = dict.fromkeys(nodes, 1)
     successors = {name: _JavaTreeSet(lambda one: _rank(one, sizes)) for name in nodes}
     predecessors = {name: _JavaTreeSet(lambda one: _rank(one, sizes)) for name in nodes}
-    for name in _hash_order(sorted(nodes, key=_creation), _grown_table(len(nodes))):
+    for name in _hash_order(nodes, _grown_table(len(nodes))):
         for before in comes_from[name]:
             predecessors[name].add(before)
             successors[before].add(name)
@@ -168,11 +165,11 @@ def _hash_order(names: Iterable[str], capacity: int) -> list[str]:
     """Return texts in the order of a Java hash table of this capacity, rounded up to a power of two."""
     mask = (1 << (capacity - 1).bit_length()) - 1
 
-    def bucket(name: str) -> int:
+    def place(name: str) -> tuple[int, float, bytes]:
         code = hash_code(name) & 0xFFFFFFFF
-        return (code ^ (code >> 16)) & mask
+        return (code ^ (code >> 16)) & mask, *_creation(name)
 
-    return sorted(names, key=bucket)
+    return sorted(names, key=place)
 
 
 class _Entry:

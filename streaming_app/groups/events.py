@@ -31,8 +31,8 @@ JOINED, LEFT = "member_joined", "member_left"
 EVENTS_LEFT_OUT = "events_left_out"
 """The kind of the event that says in `new` how many events of a batch are left out, see `budget`."""
 NOT_READY_REASON = "not_ready_reason"
-CAUSES, REPLACING = "causes", "replacing"
-"""The `what` of the changes of `causes_since_assignment` and `replacing`."""
+OF_OPERATION = ("causes_since_assignment", "replacing")
+"""What the comparison of an operation gives for later ones: no event tells that it changed."""
 _MOST_CHARACTERS = 200  # of a value that is kept to be compared: the tenant chooses it
 
 # Until record 17 is read, these hold defaults and not what the group has.
@@ -52,7 +52,7 @@ _VALUES = attrgetter("group_epoch", "reported_assignment_epoch", "topology_epoch
 _KINDS = {"group": ("created", "deleted"), "member": (JOINED, LEFT)}
 _KIND_OF = {"assignment_configs": "config_changed"}
 _IDENTITY = ("client_host", "instance_id", "rack", "tags", "process")
-_WITHOUT_EVENT = frozenset({"metadata_hash", TOPOLOGY_CONTENT, CAUSES, REPLACING, "joined_at", *_IDENTITY})
+_WITHOUT_EVENT = frozenset({"metadata_hash", TOPOLOGY_CONTENT, *OF_OPERATION, "joined_at", *_IDENTITY})
 """Compared only for the causes and deployments, and to describe a member that joined or left."""
 
 _CAUSE_OF_VALUE = {

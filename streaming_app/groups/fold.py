@@ -34,10 +34,9 @@ from streaming_app.groups import budget as budgets
 from streaming_app.groups.budget import Budget, OverBudgetError, check_size
 from streaming_app.groups.deployments import DEPLOYMENT, note_deployment
 from streaming_app.groups.events import (
-    CAUSES,
     EVENTS_LEFT_OUT,
     NOT_READY_REASON,
-    REPLACING,
+    OF_OPERATION,
     UNKNOWN_STATE,
     Changes,
     MemberValues,
@@ -59,17 +58,9 @@ CLASSIC = "classic"
 GROUP_METADATA, MEMBER_METADATA, MEMBER_ASSIGNMENT, TOPOLOGY = 17, 19, 22, 23
 _TOPOLOGIES = 20  # of a group in one batch: each may have a megabyte
 
-_KEPT = {
-    "state": "state",
-    "description_status": "description_status",
-    NOT_READY_REASON: "not_ready_reason",
-    CAUSES: "causes_since_assignment",
-    REPLACING: "replacing",
-}
-"""`what` of a change to the field of `GroupState` that the second part of an operation begins with as it was before."""
 _SINCE = {"state": "state_since", "description_status": "description_since"}
-_OF_OPERATION = (CAUSES, REPLACING)
-"""Of these the ones that are made of the comparison of an operation, so that no event tells their change."""
+_KEPT = (*_SINCE, NOT_READY_REASON, *OF_OPERATION)
+"""Fields of `GroupState` that the second part of an operation begins with as they were before the first."""
 
 
 class PassedNotReady(NamedTuple):
@@ -87,9 +78,9 @@ class _Operation:
 
     group: Values
     kept: Values
-    """By `what` of `_OF_OPERATION`."""
+    """What is in `OF_OPERATION`."""
     since: dict[str, datetime | None]
-    """By `what` of `_SINCE`."""
+    """Of what is in `_SINCE`."""
     is_continuation: bool
     """The batch before ended within the operation, or within its millisecond."""
     members: dict[str, MemberValues] = field(default_factory=dict)
@@ -290,7 +281,7 @@ class Fold:
         if not same_time and state.group.group_epoch is None:
             state.first_seen_at = None  # an operation without record 17 is not the creation
         before = dict(self._values or group_values(state.group, state.topology_hash, exists=self.exists))
-        kept = {what: getattr(state, _KEPT[what]) for what in _OF_OPERATION}
+        kept = {what: getattr(state, what) for what in OF_OPERATION}
         self._operation = operation = _Operation(before, kept, {}, same_time)
         if same_time:
             for what, member_id, old, *_ in state.last_changes:
@@ -395,7 +386,7 @@ class Fold:
             self._add_events([deployment])
             state.last_changes.append(Change(DEPLOYMENT, None, deployment.old, offset))
         for what, old in operation.kept.items():
-            if old != getattr(state, _KEPT[what]):
+            if old != getattr(state, what):
                 state.last_changes.append(Change(what, None, old, offset))
         _update_times(state)
         was, now = changes.group.get("state", (None, None))
@@ -433,7 +424,7 @@ def _revert_last_changes(state: GroupState) -> None:
     if is_new := state.first_seen_at == state.updated_at:  # the group was created in the first part
         changes = [Change(what, None, None, state.last_offset) for what in _KEPT]
     for change in changes:
-        setattr(state, _KEPT[change.what], change.old)
+        setattr(state, change.what, change.old)
         if change.what in _SINCE:
             setattr(state, _SINCE[change.what], change.since)
     if state.state is None and not is_new:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from streaming_app.groups.state_rules import NONE, STABLE_MEMBER, description_status, state_of
 
 ROLES = ("active", "standby", "warmup")
-"""What one record brings again after it was left out of a group, see `budget`."""
+"""In which a member has a task."""
 STORED_AT = "description_stored_at"
 LEFT_EPOCH = -1  # member epoch after the tombstone of record 22
 

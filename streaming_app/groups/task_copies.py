@@ -13,7 +13,7 @@ keeps it up to date, but a process with it needs less of a restore.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -95,48 +95,28 @@ def lag_of(offset: int | None, end_offset: int | None) -> int | None:
 
 def copies_of_description(described: Mapping[str, Any], acceptable_lag: int | None = None) -> list[TaskCopy]:
     """Return the copies in a group of a StreamsGroupDescribe response."""
-    topology = described["topology"] or {}
-    stateful = {one["subtopology_id"] for one in topology.get("subtopologies") or () if one["state_changelog_topics"]}
-    copies = []
+    stateful = _stateful(described["topology"] or {})
+    held, reported = [], []
     for member in described["members"]:
-        offsets, ends = _by_task(member["task_offsets"]), _by_task(member["task_end_offsets"])
-        owned = {
-            (tasks["subtopology_id"], partition): role
+        own = described["group_id"], member["member_id"], member["process_id"], host_of(member["client_host"])
+        held += [
+            TaskCopy(*own, role, tasks["subtopology_id"], one, tasks["subtopology_id"] in stateful)
             for role in ROLES
             for tasks in member["assignment"][f"{role}_tasks"]
-            for partition in tasks["partitions"]
-        }
-        dormant = {task: DORMANT for task in offsets if task not in owned and known_offset(offsets[task]) is not None}
-        for task, role in (owned | dormant).items():
+            for one in tasks["partitions"]
+        ]
+        offsets, ends = _by_task(member["task_offsets"]), _by_task(member["task_end_offsets"])
+        for task in {**offsets, **ends}:
             offset, end = known_offset(offsets.get(task)), known_offset(ends.get(task))
-            lag = lag_of(offset, end)
-            copies.append(
-                TaskCopy(
-                    described["group_id"],
-                    member["member_id"],
-                    member["process_id"],
-                    host_of(member["client_host"]),
-                    _role(role, lag),
-                    *task,
-                    task[0] in stateful or offset is not None,
-                    offset,
-                    end,
-                    lag,
-                    acceptable_lag,
-                )
-            )
-    return _with_state_of_tasks(copies)
-
-
-def _role(owned: str, lag: int | None) -> str:
-    """Return the role of a copy whose member owns the task in that role, or not at all."""
-    return RESTORING if owned == ACTIVE and lag else owned
+            reported.append(TaskCopy(*own, DORMANT, *task, offset is not None, offset, end, lag_of(offset, end)))
+    copies = with_offsets(held, reported, {member["member_id"] for member in described["members"]})
+    return [copy._replace(acceptable_lag=acceptable_lag) for copy in copies]
 
 
 def copies_of_row(row: Mapping[str, Any]) -> list[TaskCopy]:
     """Return the copies in a row of `groups`, of which the log has everything but the offsets."""
     members = {member["member_id"]: member for member in row["members"] or ()}
-    stateful = {one["subtopology_id"] for one in row["subtopologies"] or () if one["state_changelog_topics"]}
+    stateful = _stateful(row)
     return [
         TaskCopy(
             row["group_id"],
@@ -153,20 +133,30 @@ def copies_of_row(row: Mapping[str, Any]) -> list[TaskCopy]:
     ]
 
 
-def with_offsets(copies: Iterable[TaskCopy], known: Iterable[TaskCopy]) -> list[TaskCopy]:
+def with_offsets(copies: Iterable[TaskCopy], known: Iterable[TaskCopy], members: Collection[str]) -> list[TaskCopy]:
     """Return the copies with the offsets that are known of the same tasks of the same members, in whatever role.
 
-    And the dormant ones that are known of members which have a copy.
+    And the dormant ones that are known of `members`. All copies of a task are stateful if one is, as only some clients
+    may have reported offsets.
     """
     by_place = {one.place: one for one in known}
-    found, members = [], set()
+    found = []
     for copy in copies:
-        members.add((copy.group_id, copy.member_id))
-        one = by_place.pop(copy.place, None)
-        role = _role(copy.role, one.lag if one else None)
-        found.append(one._replace(role=role, process_id=copy.process_id, client_host=copy.client_host) if one else copy)
-    left = [one for one in by_place.values() if one.role == DORMANT and (one.group_id, one.member_id) in members]
-    return _with_state_of_tasks([*found, *left])
+        if one := by_place.pop(copy.place, None):
+            role = RESTORING if copy.role == ACTIVE and one.lag else copy.role
+            one = one._replace(process_id=copy.process_id, client_host=copy.client_host, role=role)
+            found.append(one._replace(stateful=copy.stateful or one.stateful))
+        else:
+            found.append(copy)
+    left = (one for one in by_place.values() if one.role == DORMANT and one.stateful)
+    found += [one for one in left if one.member_id in members]
+    of_tasks = {(copy.group_id, copy.task) for copy in found if copy.stateful}
+    return [copy._replace(stateful=(copy.group_id, copy.task) in of_tasks) for copy in found]
+
+
+def _stateful(topology: Mapping[str, Any]) -> set[str]:
+    """Return the subtopologies that have changelogs."""
+    return {one["subtopology_id"] for one in topology.get("subtopologies") or () if one["state_changelog_topics"]}
 
 
 def with_report_times(copies: Iterable[TaskCopy], before: Iterable[TaskCopy], now: datetime) -> list[TaskCopy]:
@@ -180,12 +170,6 @@ def _reported_at(copy: TaskCopy, before: TaskCopy | None, now: datetime) -> date
     if offsets == (None, None):
         return None
     return before.reported_at if before and offsets == (before.task_offset, before.task_end_offset) else now
-
-
-def _with_state_of_tasks(copies: list[TaskCopy]) -> list[TaskCopy]:
-    """Return the copies, all of a task stateful if one is: only some clients may have reported offsets."""
-    stateful = {(copy.group_id, copy.task) for copy in copies if copy.stateful}
-    return [copy._replace(stateful=(copy.group_id, copy.task) in stateful) for copy in copies]
 
 
 def _by_task(offsets: Iterable[Mapping[str, Any]]) -> dict[TaskId, int]:

@@ -162,10 +162,11 @@ def read_report(warehouse: WarehouseReader, cluster: str, group_id: str) -> Copi
     """Return the report about a group. Raises WarehouseError if there is no such group."""
     (group,) = find_groups(warehouse, cluster, [group_id])
     known = read_copies(warehouse, of_group(cluster, group_id))
-    copies = with_offsets(copies_of_row(group), known)
+    members = group["members"] or ()
+    copies = with_offsets(copies_of_row(group), known, {member["member_id"] for member in members})
     own = next((copy.acceptable_lag for copy in known if copy.acceptable_lag is not None), None)
     acceptable = DEFAULT_ACCEPTABLE_LAG if own is None else own
-    away = {member["member_id"] for member in group["members"] or () if member["member_epoch"] == AWAY_EPOCH}
+    away = {member["member_id"] for member in members if member["member_epoch"] == AWAY_EPOCH}
     checks = check_stops(copies, acceptable, away)
     brokers = read_brokers(warehouse, cluster)
     return CopiesReport(group_id, group["state"], acceptable, own is None, copies, checks, brokers)

@@ -68,7 +68,7 @@ def test_the_lags_of_a_group_are_summed_by_role_and_those_that_are_not_known_cou
 
 def test_of_what_is_known_of_tasks_that_a_member_has_no_longer_only_the_state_on_its_disk_stays() -> None:
     known = [copy("a", "standby", 1, 5), copy("a", "dormant", 2, 6)]
-    assert [(one.partition, one.role) for one in with_offsets([copy("a", "active", 0)], known)] == [
+    assert [(one.partition, one.role) for one in with_offsets([copy("a", "active", 0)], known, {"m-a"})] == [
         (0, "active"),
         (2, "dormant"),
     ]

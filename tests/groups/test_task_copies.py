@@ -76,13 +76,13 @@ def test_an_active_task_below_the_end_of_its_changelogs_restores_and_state_witho
 def test_roles_follow_the_log_where_it_is_newer_than_the_offsets() -> None:
     known = [copy("a", "restoring", 0, 60), copy("b", "dormant", 0, 30), copy("gone", "dormant", 0, 10)]
     held = [copy("a", "active", 0), copy("b", "active", 1)]
-    assert [(one.process_id, one.role, one.lag) for one in with_offsets(held, known)] == [
+    assert [(one.process_id, one.role, one.lag) for one in with_offsets(held, known, {"m-a", "m-b"})] == [
         ("a", "restoring", 60),
         ("b", "active", None),
         ("b", "dormant", 30),
     ]
     moved = [copy("a", "standby", 0), copy("b", "active", 0)]
-    assert [(one.process_id, one.role, one.lag) for one in with_offsets(moved, known)] == [
+    assert [(one.process_id, one.role, one.lag) for one in with_offsets(moved, known, {"m-a", "m-b"})] == [
         ("a", "standby", 60),
         ("b", "restoring", 30),
     ]
@@ -124,4 +124,4 @@ def test_the_log_has_the_copies_and_the_brokers_their_offsets() -> None:
     copies = copies_of_row(row)
     assert copies == [copy("a", "active"), copy("b", "standby")]
     stored = [copy("b", "warmup", lag=7, task_offset=1, task_end_offset=8)]
-    assert with_offsets(copies, stored) == [copy("a", "active"), stored[0]._replace(role="standby")]
+    assert with_offsets(copies, stored, {"m-a"}) == [copy("a", "active"), stored[0]._replace(role="standby")]

@@ -97,8 +97,8 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _set(names: Sequence[str]) -> str:
-    table = max(int(len(names) / _LOAD_FACTOR) + 1, _SMALLEST_TABLE)
-    return f"[{', '.join(map(escape, _hash_order(names, table)))}]"
+    capacity = int(len(names) / _LOAD_FACTOR) + 1  # of a HashSet that is made of a collection
+    return f"[{', '.join(map(escape, _hash_order(names, capacity)))}]"
 
 
 def _connect(nodes: Mapping[str, Node]) -> tuple[Neighbours, Neighbours, dict[str, int]]:
@@ -121,7 +121,7 @@ def _connect(nodes: Mapping[str, Node]) -> tuple[Neighbours, Neighbours, dict[st
     sizes = dict.fromkeys(nodes, 1)
     successors = {name: _JavaTreeSet(lambda one: _rank(one, sizes)) for name in nodes}
     predecessors = {name: _JavaTreeSet(lambda one: _rank(one, sizes)) for name in nodes}
-    for name in _hash_order(nodes, _grown_table(len(nodes))):
+    for name in _hash_order(nodes, math.ceil(len(nodes) / _LOAD_FACTOR)):
         for before in comes_from[name]:
             predecessors[name].add(before)
             successors[before].add(name)
@@ -153,17 +153,9 @@ def _utf_16(text: str) -> bytes:
     return text.encode("utf-16-be", "surrogatepass")
 
 
-def _grown_table(entries: int) -> int:
-    """Return the size of the table of a HashMap that was created empty."""
-    size = _SMALLEST_TABLE
-    while entries > size * _LOAD_FACTOR:
-        size *= 2
-    return size
-
-
 def _hash_order(names: Iterable[str], capacity: int) -> list[str]:
     """Return texts in the order of a Java hash table of this capacity, rounded up to a power of two."""
-    mask = (1 << (capacity - 1).bit_length()) - 1
+    mask = (1 << (max(capacity, _SMALLEST_TABLE) - 1).bit_length()) - 1
 
     def place(name: str) -> tuple[int, float, bytes]:
         code = hash_code(name) & 0xFFFFFFFF

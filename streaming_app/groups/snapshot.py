@@ -79,7 +79,6 @@ class GroupSnapshot:
     assignment_epoch: int | None
     assigned_at: datetime | None
     topology_epoch: int | None
-    sources_hash: str | None
     validated_topology_epoch: int
     stored_description_epoch: int
     failed_description_epoch: int

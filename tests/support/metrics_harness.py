@@ -29,7 +29,6 @@ def group(group_id: str, state: str = "Stable", **fields: Any) -> GroupSnapshot:
         "state": state,
         "assignment_epoch": 6,
         "topology_epoch": 3,
-        "sources_hash": None,
         "validated_topology_epoch": 3,
         "stored_description_epoch": 3,
         "description_stale_since": SINCE,

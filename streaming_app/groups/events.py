@@ -48,9 +48,8 @@ _NAMES = ("group_epoch", "assignment_epoch", "topology_epoch", *_OF_METADATA, "s
 _VALUES = attrgetter("group_epoch", "reported_assignment_epoch", "topology_epoch", *_OF_METADATA, "state")
 """The attributes of a group that are compared before and after an operation."""
 
-# What was added and removed has a kind of its own; the kind of any other event is the name of what changed.
-_KINDS = {"group": ("created", "deleted"), "member": (JOINED, LEFT)}
-_KIND_OF = {"assignment_configs": "config_changed"}
+# The kinds of events of what was added, and of what was not; that of any other event is the name of what changed.
+_KINDS = {"group": ("created", "deleted"), "member": (JOINED, LEFT), "assignment_configs": ("config_changed",) * 2}
 _IDENTITY = ("client_host", "instance_id", "rack", "tags", "process")
 _WITHOUT_EVENT = frozenset({"metadata_hash", TOPOLOGY_CONTENT, *OF_OPERATION, "joined_at", *_IDENTITY})
 """Compared only for the causes and deployments, and to describe a member that joined or left."""
@@ -167,7 +166,7 @@ def make_events(
             continue  # that a member's client id was read later is no event
         if what == "assignment_configs" and not (old and new):
             continue  # they were read for the first time
-        event = Event(at, _event_kind(what, old, new), member_id, old, new, offset, cause_of.get(what))
+        event = Event(at, _event_kind(what, old), member_id, old, new, offset, cause_of.get(what))
         if what == "member" and member_id is not None:
             before, after = changes.members[member_id]
             host, instance = before.client_host or after.client_host, before.instance_id or after.instance_id
@@ -178,7 +177,7 @@ def make_events(
 def retract(at: datetime | None, changes: Iterable[Change]) -> list[Event]:
     """Return the events that were emitted for these changes; of their values only those that identify them are set."""
     return [
-        Event(at, _event_kind(change.what, change.old, None), change.member_id, change.old, None, change.offset)
+        Event(at, _event_kind(change.what, change.old), change.member_id, change.old, None, change.offset)
         for change in changes
         if change.what not in _WITHOUT_EVENT
     ]
@@ -201,10 +200,8 @@ def _shortened(value: str | None) -> str | None:
     return value if value is None or len(value) <= _MOST_CHARACTERS else digest(value)
 
 
-def _event_kind(what: str, old: str | None, new: str | None) -> str:
-    if what in _KINDS and None in (old, new):
-        return _KINDS[what][old is not None]
-    return _KIND_OF.get(what, what)
+def _event_kind(what: str, old: str | None) -> str:
+    return _KINDS.get(what, (what, what))[old is not None]
 
 
 def _causes_of(changes: Changes) -> set[str]:

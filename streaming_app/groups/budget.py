@@ -44,19 +44,9 @@ class Budget:
     """Of one batch: records, and members looked at because of them. A group that needs more is set aside."""
 
     @property
-    def topology_bytes(self) -> int:
-        """Bytes of text of the topology."""
-        return self.bytes // 2
-
-    @property
-    def event_bytes(self) -> int:
-        """Bytes of text in the events of one batch."""
-        return 8 * self.bytes
-
-    @property
     def operation_bytes(self) -> int:
         """Bytes of records between two moments at which the size of a group is looked at."""
-        return 32 * (self.bytes + self.topology_bytes)
+        return 48 * self.bytes
 
 
 DEFAULT = Budget()
@@ -81,7 +71,7 @@ def check_size(group: Group, budget: Budget) -> int:
             (len(members), budget.members, "{:,} members", "`group_budget.members`"),
             (tasks, budget.tasks, "{:,} tasks", "`group_budget.tasks`"),
             (text, budget.bytes, "{:,} bytes of text", "`group_budget.bytes`"),
-            (topology, budget.topology_bytes, "a topology of {:,} bytes", "half of `group_budget.bytes`"),
+            (topology, budget.bytes // 2, "a topology of {:,} bytes", "half of `group_budget.bytes`"),
         )
         if size > most
     )

@@ -400,7 +400,7 @@ class Fold:
         """Add events as far as the budget goes, and count the others."""
         for event in events:
             self._event_bytes += len(event.old or "") + len(event.new or "")
-            if len(self.events) < self.budget.events and self._event_bytes <= self.budget.event_bytes:
+            if len(self.events) < self.budget.events and self._event_bytes <= 8 * self.budget.bytes:
                 self.events.append(event)
             else:
                 self._events_left_out += 1

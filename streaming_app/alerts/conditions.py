@@ -27,11 +27,11 @@ from streaming_app.alerts.catalog import RULE_OF_VERDICT
 from streaming_app.alerts.problem import INFO, Finding, ProblemKey
 from streaming_app.alerts.rule import Facts, RuleSettings
 from streaming_app.alerts.survey import had_description, latest
-from streaming_app.groups.copies_status import BehindCopy, GroupCopies
+from streaming_app.groups.copies_status import GroupCopies, Progress
 from streaming_app.groups.not_ready import missing_sources
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD, EMPTY, NONE
-from streaming_app.groups.task_copies import TaskCopy, effective_acceptable_lag, format_task
+from streaming_app.groups.task_copies import TaskCopy, format_task
 from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.health.verdict import (
     BEHIND,
@@ -254,21 +254,21 @@ def _standbys(group_id: str, facts: Facts) -> Truth:
     return _without_copy(group) if group.uncopied else None
 
 
-def _standbys_behind(group_id: str, copies: Sequence[BehindCopy]) -> Finding:
-    since = copies[0].since
+def _standbys_behind(group_id: str, copies: Sequence[Progress]) -> Finding:
+    since = copies[0].fell_at
     places = [
         f"{format_task(one.task)} at {one.client_host or 'unknown host'}, process {one.process_id}"
         for one, *_ in islice(copies, _IN_SUMMARY)
     ]
     named = [
-        {"task": format_task(one.task), **_owner(one), "least_lag": least_lag}
-        for one, _, least_lag in islice(copies, _IN_DETAILS)
+        {"task": format_task(one.copy.task), **_owner(one.copy), "least_lag": one.lag}
+        for one in islice(copies, _IN_DETAILS)
     ]
     return Finding(
         since,
         f"{group_id}: {count(len(copies), 'standby')} not caught up since {utc(since)}: "
         f"{first_of(places, _IN_SUMMARY, len(copies), separator='; ')}",
-        {"standbys": named, "acceptable_lag": effective_acceptable_lag(copies[0].copy.acceptable_lag)},
+        {"standbys": named, "acceptable_lag": copies[0].copy.known_acceptable_lag},
     )
 
 

@@ -29,7 +29,7 @@ from streaming_app.alerts.problem import HEALTH, Problem, ProblemKey
 from streaming_app.alerts.problems import Problems
 from streaming_app.alerts.rule import Facts, Observed, RuleSettingsLookup
 from streaming_app.alerts.survey import DescriptionSupport
-from streaming_app.groups.newcomers import ranks
+from streaming_app.groups.snapshot import ranks
 from streaming_app.groups.task_copies import format_task
 from streaming_app.health.board import Board, Change, Known
 from streaming_app.health.verdict import HealthSettings, Verdict, is_bad

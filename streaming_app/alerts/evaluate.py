@@ -22,8 +22,7 @@ from streaming_app.alerts.job_conditions import JOB_CONDITIONS
 from streaming_app.alerts.problem import Finding, ProblemKey
 from streaming_app.alerts.rule import Facts, RuleSettingsLookup
 from streaming_app.alerts.survey import NO_SURVEY, ClusterSurvey, survey_cluster, survey_group
-from streaming_app.groups.newcomers import ranks
-from streaming_app.groups.snapshot import GroupSnapshot, changed
+from streaming_app.groups.snapshot import GroupSnapshot, changed, ranks
 
 _MAX_NEW_GROUPS = 100
 _OLD_ROW = "it is set aside: its row is as it was before"

@@ -284,7 +284,7 @@ class Outboxes:
         self.by_sink: Mapping[str, Outbox] = {sink.name: Outbox(sink, backoff, unsent, firing) for sink in sinks}
         """The outbox of each sink, by its name."""
         self.ranks: Mapping[str, int] = {}
-        """What is about groups with a rank is sent after everything else, the lowest first; see `groups.newcomers`."""
+        """What is about groups with a rank is sent after everything else, the lowest first; see `groups.snapshot`."""
         self._unsent, self._delivered = unsent, delivered
 
     def take(self, sink: str, seconds: float) -> Notification | None:

@@ -16,12 +16,12 @@ from operator import attrgetter
 from typing import Any
 
 from streaming_app.groups.group import Group, Member
-from streaming_app.text import count
 
 _TEXTS = attrgetter("member_id", "instance_id", "rack_id", "client_id", "client_host", "process_id", "user_endpoint")
 """All text of a member but its tags and tasks."""
 _TASK_BYTES = 40  # of a task in a row, besides the id of its subtopology
 _VALUE_BYTES = 30  # of what is no text
+_MEMBER_BYTES = 4 * _VALUE_BYTES  # of a member, besides its text and tasks
 _EPOCHS = 100  # topology epochs whose times are kept, the newest
 
 
@@ -44,19 +44,9 @@ class Budget:
     """Of one batch: records, and members looked at because of them. A group that needs more is set aside."""
 
     @property
-    def topology_bytes(self) -> int:
-        """Bytes of text of the topology."""
-        return self.bytes // 2
-
-    @property
-    def event_bytes(self) -> int:
-        """Bytes of text in the events of one batch."""
-        return 8 * self.bytes
-
-    @property
     def operation_bytes(self) -> int:
         """Bytes of records between two moments at which the size of a group is looked at."""
-        return 32 * (self.bytes + self.topology_bytes)
+        return 48 * self.bytes
 
 
 DEFAULT = Budget()
@@ -66,41 +56,28 @@ def check_size(group: Group, budget: Budget) -> int:
     """Return how many bytes the group has, roughly, and forget the oldest topology epochs. Raises OverBudgetError."""
     for epoch in sorted(group.topology_epochs)[:-_EPOCHS]:
         del group.topology_epochs[epoch]
-    strangers = [Member(one) for one in group.targets.keys() - group.members.keys()]  # targets may come first
-    members = [*group.members.values(), *strangers]
-    tasks = sum(_task_count(group, one) for one in members)
-    own = sum(_all_bytes(group, one) for one in group.members.values())
-    text = own + sum(_all_bytes(group, one) for one in strangers) + _size(group.assignment_configs)
+    members = {**group.members, **{one: Member(one) for one in group.targets.keys() - group.members.keys()}}
+    tasks = text = 0
+    for member_id, member in members.items():  # targets may come first
+        own = (*group.targets.get(member_id, ()), *member.current, *member.pending_revocation)
+        tasks += len(own)
+        text += _MEMBER_BYTES + sum(map(len, filter(None, _TEXTS(member)))) + _size(member.client_tags)
+        text += _TASK_BYTES * len(own) + sum(len(subtopology_id) for _, subtopology_id, _ in own)
+    text += _size(group.assignment_configs)
     topology = _size(group.subtopologies)
-    sizes = {"members": len(members), "tasks": tasks, "bytes": text, "topology_bytes": topology}
-    if over := [key for key, size in sizes.items() if size > getattr(budget, key)]:
-        has = {
-            "members": count(len(members), "member"),
-            "tasks": count(tasks, "task"),
-            "bytes": f"{text:,} bytes of text",
-            "topology_bytes": f"a topology of {topology:,} bytes in {len(group.subtopologies):,} parts",
-        }
-        limits = {key: f"`group_budget.{key}`" for key in has} | {"topology_bytes": "half of `group_budget.bytes`"}
-        allowed = (f"{has[key]}, where {limits[key]} allows {getattr(budget, key):,}" for key in over)
-        raise OverBudgetError(f"it has {'; '.join(allowed)}")
-    return topology + own
-
-
-def _all_bytes(group: Group, member: Member) -> int:
-    return _member_bytes(member) + _task_bytes(group, member) + _size(member.client_tags)
-
-
-def _member_bytes(member: Member) -> int:
-    return _VALUE_BYTES * 4 + sum(map(len, filter(None, _TEXTS(member))))
-
-
-def _task_bytes(group: Group, member: Member) -> int:
-    own = group.targets.get(member.member_id, {}), member.current, member.pending_revocation
-    return sum(_TASK_BYTES + len(subtopology_id) for tasks in own for _, subtopology_id, _ in tasks)
-
-
-def _task_count(group: Group, member: Member) -> int:
-    return len(group.targets.get(member.member_id, {})) + len(member.current) + len(member.pending_revocation)
+    over = (
+        f"{has.format(size)}, where {key} allows {most:,}"
+        for size, most, has, key in (
+            (len(members), budget.members, "{:,} members", "`group_budget.members`"),
+            (tasks, budget.tasks, "{:,} tasks", "`group_budget.tasks`"),
+            (text, budget.bytes, "{:,} bytes of text", "`group_budget.bytes`"),
+            (topology, budget.bytes // 2, "a topology of {:,} bytes", "half of `group_budget.bytes`"),
+        )
+        if size > most
+    )
+    if reason := "; ".join(over):
+        raise OverBudgetError(f"it has {reason}")
+    return topology + text
 
 
 def _size(value: Any) -> int:  # noqa: ANN401 - values of a record: text, numbers, and lists and dicts of them

@@ -11,16 +11,18 @@ wrong.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any, NamedTuple
 
-from streaming_app.groups.snapshot import GroupSnapshot, UnsettledMember
+from streaming_app.groups.snapshot import GroupSnapshot
 
 _TOLERANCE = timedelta(minutes=2)  # for batches that take long, and clocks that are a little off: nobody notices
 
-_TIMES = tuple(field.name for field in fields(GroupSnapshot) if "datetime" in str(field.type))
+_NAMES = tuple(field.name for field in fields(GroupSnapshot) if str(field.type).startswith("datetime"))
+_TIMES = attrgetter(*_NAMES)
 
 
 class WrittenBetween(NamedTuple):
@@ -38,48 +40,21 @@ class WrittenBetween(NamedTuple):
         return time
 
 
-class CorrectedSnapshot(NamedTuple):
-    """A snapshot as it was written, and with corrected times."""
-
-    written: GroupSnapshot
-    corrected: GroupSnapshot
-
-
-def correct_snapshot(
-    written: GroupSnapshot, before: CorrectedSnapshot | None, bounds: WrittenBetween
-) -> CorrectedSnapshot:
-    """Correct the times that are new since the snapshot before; those that are not keep their correction."""
-    changes: dict[str, Any] = {}
-    for name in _TIMES:
-        time = getattr(written, name)
-        if time is None:
-            continue
-        is_old = before is not None and getattr(before.written, name) == time
-        corrected = getattr(before.corrected, name) if before and is_old else bounds.correct(time)
-        if corrected != time:
-            changes[name] = corrected
-    members = _correct_members(written, before, bounds)
-    if members != written.unsettled:
-        changes["unsettled"] = members
-    return CorrectedSnapshot(written, replace(written, **changes) if changes else written)
-
-
-def _correct_members(
-    written: GroupSnapshot, before: CorrectedSnapshot | None, bounds: WrittenBetween
-) -> tuple[UnsettledMember, ...]:
-    known = _by_id(before.written) if before else {}
-    corrected = _by_id(before.corrected) if before else {}
-    return tuple(
-        member
-        if member.updated_at is None
-        else member._replace(
-            updated_at=corrected[member.member_id].updated_at
-            if member.member_id in known and known[member.member_id].updated_at == member.updated_at
-            else bounds.correct(member.updated_at)
-        )
-        for member in written.unsettled
+def correct_snapshot(written: GroupSnapshot, before: GroupSnapshot | None, bounds: WrittenBetween) -> GroupSnapshot:
+    """Correct the times that are new since the corrected snapshot before; the others keep their correction."""
+    known = {**{time: time for time in _times(before)}, **dict(before.moved_times)} if before else {}
+    moved = {time: new for time in _times(written) if (new := known.get(time) or bounds.correct(time)) != time}
+    if not moved:
+        return written
+    changes: dict[str, Any] = {
+        name: moved[time] for name, time in zip(_NAMES, _TIMES(written), strict=True) if time in moved
+    }
+    members = (
+        one._replace(updated_at=one.updated_at and moved.get(one.updated_at, one.updated_at))
+        for one in written.unsettled
     )
+    return replace(written, **changes, unsettled=tuple(members), moved_times=tuple(moved.items()))
 
 
-def _by_id(snapshot: GroupSnapshot) -> Mapping[str, UnsettledMember]:
-    return {member.member_id: member for member in snapshot.unsettled}
+def _times(snapshot: GroupSnapshot) -> Iterator[datetime]:
+    return filter(None, (*_TIMES(snapshot), *(member.updated_at for member in snapshot.unsettled)))

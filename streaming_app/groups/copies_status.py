@@ -7,7 +7,7 @@ it is so, and no status is made while a group rebalances: tasks and their copies
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
@@ -15,27 +15,18 @@ from typing import NamedTuple
 from streaming_app.groups.task_copies import DORMANT, RESTORING, STANDBY, TaskCopy, TaskId
 
 
-class BehindCopy(NamedTuple):
-    """A standby that is further behind than acceptable and does not catch up."""
+class Progress(NamedTuple):
+    """How a copy that restores, or a standby that is further behind than acceptable, has come on by its reports."""
 
     copy: TaskCopy
     since: datetime
-    """Since when it has not been nearer to the end."""
-    least_lag: int
-    """The smallest lag since it was last within the acceptable one."""
-
-
-class Restore(NamedTuple):
-    """A task that its owner restores, by its reports."""
-
-    member_id: str
-    since: datetime
+    """When it was first seen like that."""
     first_lag: int
-    """How many offsets were left at the first report."""
+    """How many offsets were left then."""
     lag: int
-    """How many are."""
+    """The fewest that were left since."""
     fell_at: datetime
-    """When the newest report came by which fewer were left than before."""
+    """When the report of these came: it has not come nearer to the end after it."""
 
     @property
     def ends_at(self) -> datetime | None:
@@ -59,11 +50,11 @@ class GroupCopies:
     group_id: str
     standby_replicas: int | None = None
     """The group's `num.standby.replicas`; None if it is not known."""
-    behind: tuple[BehindCopy, ...] = ()
-    """Those that have been behind for the longest time first."""
+    behind: tuple[Progress, ...] = ()
+    """Standbys; those that have not come nearer to the end for the longest time first."""
     uncopied: Mapping[TaskId, TooFew] = field(default_factory=dict)
     """Stateful tasks with fewer copies than are asked for."""
-    restoring: Mapping[TaskId, Restore] = field(default_factory=dict)
+    restoring: Mapping[TaskId, Progress] = field(default_factory=dict)
 
 
 def next_status(
@@ -72,60 +63,41 @@ def next_status(
     """Return the status of a group that does not rebalance; `copies` are all that it has."""
     known = [copy for copy in copies if copy.role != DORMANT]  # nobody keeps those up to date
     before = before or GroupCopies(known[0].group_id if known else "")
+    earlier = {one.copy.key: one for one in (*before.behind, *before.restoring.values())}
+    progress = [_next_progress(copy, earlier.get(copy.key), now) for copy in known]
+    late = [one for one in progress if one and one.copy.role == STANDBY]
     return GroupCopies(
         known[0].group_id if known else before.group_id,
         standby_replicas,
-        _behind(known, before.behind, now),
+        tuple(sorted(late, key=lambda one: (one.fell_at, one.copy.key))),
         _uncopied(known, standby_replicas or 0, before, now),
-        _restoring(known, before, now),
+        {one.copy.task: one for one in progress if one and one.copy.role == RESTORING},
     )
 
 
-def _behind(copies: Iterable[TaskCopy], before: Iterable[BehindCopy], now: datetime) -> tuple[BehindCopy, ...]:
-    """Return the standbys that are behind and do not advance."""
-    earlier = {one.copy.key: one for one in before}
-    found = []
-    for copy in copies:
-        old = earlier.get(copy.key)
-        if copy.role != STANDBY:
-            continue
-        if copy.lag is None:
-            found += [old] if old else []  # its client has not reported since the coordinator moved
-            continue
-        if not copy.is_behind:
-            continue
-        advances = old is None or copy.lag < old.least_lag
-        found.append(BehindCopy(copy, now, copy.lag) if old is None or advances else old._replace(copy=copy))
-    return tuple(sorted(found, key=lambda one: (one.since, one.copy.key)))
-
-
-def _restoring(copies: Iterable[TaskCopy], before: GroupCopies, now: datetime) -> dict[TaskId, Restore]:
-    found = {}
-    for copy in copies:
-        if copy.role != RESTORING or copy.lag is None:
-            continue
-        old = before.restoring.get(copy.task)
-        if old is None or old.member_id != copy.member_id or copy.lag > old.first_lag:
-            found[copy.task] = Restore(copy.member_id, now, copy.lag, copy.lag, now)
-        else:
-            found[copy.task] = old._replace(lag=copy.lag, fell_at=now) if copy.lag < old.lag else old
-    return found
+def _next_progress(copy: TaskCopy, old: Progress | None, now: datetime) -> Progress | None:
+    """Return how a copy has come on; None if nothing is to be said of it."""
+    if copy.lag is None:
+        return old  # its client has not reported since the coordinator moved
+    if copy.role != RESTORING and not (copy.role == STANDBY and copy.is_behind):
+        return None
+    if old is None or (copy.role == RESTORING and copy.lag > old.first_lag):
+        return Progress(copy, now, copy.lag, copy.lag, now)
+    if copy.lag < old.lag:
+        return old._replace(copy=copy, lag=copy.lag, fell_at=now)
+    return old._replace(copy=copy)
 
 
 def _uncopied(
-    copies: Iterable[TaskCopy], standby_replicas: int, before: GroupCopies, now: datetime
+    copies: Sequence[TaskCopy], standby_replicas: int, before: GroupCopies, now: datetime
 ) -> dict[TaskId, TooFew]:
     places: defaultdict[TaskId, set[str | None]] = defaultdict(set)
-    processes = set()
-    stateful = set()
     for copy in copies:
         places[copy.task].add(copy.process_id)
-        processes.add(copy.process_id)
-        if copy.stateful:
-            stateful.add(copy.task)
+    processes = {process for own in places.values() for process in own}
     wanted = min(1 + standby_replicas, len(processes))  # of more there is nowhere to put another copy
     return {
         task: TooFew(old.since if (old := before.uncopied.get(task)) else now, len(places[task]))
-        for task in sorted(stateful)
+        for task in sorted({copy.task for copy in copies if copy.stateful})
         if len(places[task]) < wanted
     }

@@ -11,73 +11,56 @@ the ids of members that left since, as hashes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta
 from hashlib import sha256
 
-from streaming_app.groups.group import Event, Group
+from streaming_app.groups.events import TOPOLOGY_CONTENT, Changes
+from streaming_app.groups.group import Event, GroupState
 
 WITHIN = timedelta(minutes=15)
 DEPLOYMENT = "deployment"
 """The kind of the event, and the `what` of its change. `old` is when it began, `new` what was replaced."""
-PROCESSES, TOPOLOGY_CONTENT = "processes", "topology"
-JOINED_AT = "joined_at"
+PROCESSES = "processes"
 _IDS = 100  # of members that left; a group with more of them than that is one of many hosts
 _ID_CHARACTERS = 8
 
 
-def note_deployment(
-    group: Group,
-    changes: Mapping[tuple[str, str | None], tuple[str | None, str | None]],
-    at: datetime | None,
-    offset: int,
-) -> Event | None:
-    """Return the event of the deployment that ended with an operation, if one did; and keep what the next one needs.
-
-    `changes` are all that the operation changed, as values before and after, by name and member.
-    """
-    if group.deleted or at is None:
-        group.replacing = None
+def note_deployment(state: GroupState, changes: Changes) -> Event | None:
+    """Return the event of the deployment that ended with an operation, if one did; and keep what the next one needs."""
+    at = state.updated_at
+    if state.group.deleted or at is None:
+        state.replacing = None
         return None
-    began = _processes_replaced_since(group, changes, at)
-    before, after = changes.get((TOPOLOGY_CONTENT, None), (None, None))
-    is_other_topology = None not in (before, after)
-    if began is None and not is_other_topology:
-        return None
-    replaced = ", ".join(name for name, is_so in ((PROCESSES, began), (TOPOLOGY_CONTENT, is_other_topology)) if is_so)
-    return Event(at, DEPLOYMENT, None, (began or at).isoformat(), replaced, offset)
+    began = _processes_replaced_since(state, changes, at)
+    is_other_topology = None not in changes.group.get(TOPOLOGY_CONTENT, (None,))
+    replaced = [name for name, is_so in ((PROCESSES, began), (TOPOLOGY_CONTENT, is_other_topology)) if is_so]
+    began_at = (began or at).isoformat()
+    return Event(at, DEPLOYMENT, None, began_at, ", ".join(replaced), state.last_offset) if replaced else None
 
 
-def _processes_replaced_since(
-    group: Group, changes: Mapping[tuple[str, str | None], tuple[str | None, str | None]], at: datetime
-) -> datetime | None:
-    members = [(member_id, *values) for (what, member_id), values in changes.items() if what == "member"]
-    left = [str(member_id) for member_id, _, new in members if new is None]
-    joined = {_hash(str(member_id)) for member_id, old, _ in members if old is None}
-    since, ids = _parse(group.replacing)
-    if since is not None and (at - since > WITHIN or joined & set(ids)):
-        since, ids = None, []
-    replaced = [one for one in left if _stayed(changes.get((JOINED_AT, one), (None, None))[0], at)]
+def _processes_replaced_since(state: GroupState, changes: Changes, at: datetime) -> datetime | None:
+    joined = {_hash(one) for one, (old, new) in changes.members.items() if new.exists and not old.exists}
+    replaced = {
+        _hash(one)
+        for one, (old, new) in changes.members.items()
+        if old.joined_at and not new.exists and at - datetime.fromisoformat(old.joined_at) >= WITHIN
+    }
+    since, ids = _parse(state.replacing)
+    if since is not None and (at - since > WITHIN or joined & ids):
+        since, ids = None, set()
     if replaced:
-        since = since or at
-        ids = sorted({*ids, *map(_hash, replaced)})[:_IDS]
-    oldest = next(iter(group.members.values()), None)  # they are in the order in which they joined
+        since, ids = since or at, ids | replaced
+    oldest = next(iter(state.group.members.values()), None)  # they are in the order in which they joined
     began = None
     if since is not None and oldest and oldest.joined_at and timedelta(0) <= at - oldest.joined_at < WITHIN:
         began, since = min(since, oldest.joined_at), None
-    group.replacing = None if since is None else " ".join((since.isoformat(), *ids))
+    state.replacing = None if since is None else " ".join((since.isoformat(), *sorted(ids)[:_IDS]))
     return began
 
 
-def _stayed(joined_at: str | None, at: datetime) -> bool:
-    return joined_at is not None and at - datetime.fromisoformat(joined_at) >= WITHIN
-
-
-def _parse(text: str | None) -> tuple[datetime | None, list[str]]:
-    if not text:
-        return None, []
-    since, *ids = text.split(" ")
-    return datetime.fromisoformat(since), ids
+def _parse(text: str | None) -> tuple[datetime | None, set[str]]:
+    since, *ids = (text or "").split(" ")
+    return datetime.fromisoformat(since) if since else None, set(ids)
 
 
 def _hash(member_id: str) -> str:

@@ -55,54 +55,46 @@ class DescriptionGraph(NamedTuple):
 
 def graph_of(description: Mapping[str, Any]) -> DescriptionGraph:
     """Return the nodes and edges of a description; of one that is too large, those of the first names."""
-    nodes_of_parts = ((part, node) for part, nodes in parts_of(description) for node in nodes)
-    every = sorted(nodes_of_parts, key=lambda one: (one[0] or "", one[1]["name"]))
+    parts = [(part["subtopology_id"], part["nodes"]) for part in description.get("subtopologies") or ()]
+    # A global store belongs to no subtopology.
+    parts += [(None, [store["source"], store["processor"]]) for store in description.get("global_stores") or ()]
+    every = [(part, node) for part, nodes in parts for node in nodes]
+    every.sort(key=lambda one: (one[0] or "", one[1]["name"]))
     digest = content_hash(sorted(json.dumps([part, node], sort_keys=True) for part, node in every))
-    kept = every[: _fitting(every)]
-    kinds = {(part, node["name"]): NODE_KINDS.get(node["node_type"], PROCESSOR) for part, node in kept}
-    edges = {edge for part, node in kept for edge in _edges_of(part, node, kinds)}
-    nodes = {Node(name, kind, part) for (part, name), kind in kinds.items()}
-    nodes |= {one for edge in edges for one in _ends(edge) if one.kind in {STORE, TOPIC}}
+    kept = every[: _fitting([node for _, node in every])]
+    own = {(part, node["name"]): _node(part, node) for part, node in kept}
+    nodes, edges = set(own.values()), set()
+    for part, node in kept:
+        for begin, end in _connections(part, node, own):
+            nodes |= {begin, end}
+            edges.add(Edge(*begin[:2], *end[:2], part))
     return DescriptionGraph(_sorted(nodes), _sorted(edges), len(every), len(kept) < len(every), digest)
 
 
-def _fitting(nodes: Sequence[tuple[str | None, Mapping[str, Any]]]) -> int:
+def _node(part: str | None, node: Mapping[str, Any]) -> Node:
+    return Node(node["name"], NODE_KINDS.get(node["node_type"], PROCESSOR), part)
+
+
+def _connections(
+    part: str | None, node: Mapping[str, Any], known: Mapping[tuple[str | None, str], Node]
+) -> Iterator[tuple[Node, Node]]:
+    own = known[part, node["name"]]
+    yield from ((Node(topic, TOPIC), own) for topic in node["source_topics"] or ())
+    yield from ((own, Node(topic, TOPIC)) for topic in (node["sink_topic"],) if topic)
+    yield from ((own, Node(store, STORE, part)) for store in node["stores"] or ())
+    yield from ((own, known[part, one]) for one in node["successors"] or () if (part, one) in known)
+
+
+def _fitting(nodes: Sequence[Mapping[str, Any]]) -> int:
     """Return how many of the nodes are kept, from the first one on."""
     left = MAX_CHARACTERS
-    for number, (_, node) in enumerate(nodes[:MAX_NODES]):
+    for number, node in enumerate(nodes[:MAX_NODES]):
         own = len(node["name"]) + _EDGE_CHARACTERS
         ends = (*(node["source_topics"] or ()), *(node["stores"] or ()), *(node["successors"] or ()))
         left -= own + sum(len(name) + own for name in (*ends, node["sink_topic"] or ""))
         if left < 0:
             return number
     return min(len(nodes), MAX_NODES)
-
-
-def parts_of(description: Mapping[str, Any]) -> Iterator[tuple[str | None, Sequence[Mapping[str, Any]]]]:
-    """Yield the subtopologies and their nodes; a global store, which belongs to none, comes with None."""
-    for part in description.get("subtopologies") or ():
-        yield part["subtopology_id"], part["nodes"]
-    for store in description.get("global_stores") or ():
-        yield None, [store["source"], store["processor"]]
-
-
-def _edges_of(part: str | None, node: Mapping[str, Any], kinds: Mapping[tuple[str | None, str], str]) -> Iterator[Edge]:
-    name = node["name"]
-    kind = kinds[part, name]
-    for topic in node["source_topics"] or ():
-        yield Edge(topic, TOPIC, name, kind, part)
-    if node["sink_topic"]:
-        yield Edge(name, kind, node["sink_topic"], TOPIC, part)
-    for store in node["stores"] or ():
-        yield Edge(name, kind, store, STORE, part)
-    for successor in node["successors"] or ():
-        if (part, successor) in kinds:
-            yield Edge(name, kind, successor, kinds[part, successor], part)
-
-
-def _ends(edge: Edge) -> Iterator[Node]:
-    for name, kind in ((edge.from_node, edge.from_kind), (edge.to_node, edge.to_kind)):
-        yield Node(name, kind, None if kind == TOPIC else edge.subtopology_id)
 
 
 def _sorted(rows: Iterable[Any]) -> list[Any]:

@@ -16,122 +16,116 @@ caught up (4.4.0 does nothing then).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from operator import attrgetter
+from typing import NamedTuple
 
-from streaming_app.groups.deployments import DEPLOYMENT, JOINED_AT, TOPOLOGY_CONTENT
-from streaming_app.groups.group import ROLES, Change, Event, Group, Member, Tasks
+from streaming_app.groups.group import ROLES, Change, Event, Group, GroupState, Member, Tasks
 from streaming_app.text import digest
-
-Subject = tuple[str, str | None]
-"""The name of a value that can change, and the member that it belongs to, if any."""
-Values = dict[Subject, str | None]
-ValueChanges = Mapping[Subject, tuple[str | None, str | None]]
-"""The values before and after an operation, for what it changed."""
 
 UNKNOWN_STATE = "Unknown"
 """Never in an event: the records that determine the state have not been read yet."""
-CLIENT_HOST, INSTANCE_ID = "client_host", "instance_id"
-RACK, TAGS, PROCESS = "rack", "tags", "process"
-_MOVED = (RACK, TAGS, PROCESS)
-"""Of a member that stays, what may have changed; it is then also the cause."""
-_MOST_CHARACTERS = 200  # of a value that is kept to be compared: the tenant chooses it
-CAUSES, REPLACING = "causes", "replacing"
-"""The `what` of the changes of `causes_since_assignment` and `replacing`."""
+TOPOLOGY_CONTENT = "topology"
+JOINED, LEFT = "member_joined", "member_left"
 EVENTS_LEFT_OUT = "events_left_out"
 """The kind of the event that says in `new` how many events of a batch are left out, see `budget`."""
 NOT_READY_REASON = "not_ready_reason"
-"""The `what` of the change of `not_ready_reason`."""
+OF_OPERATION = ("causes_since_assignment", "replacing")
+"""What the comparison of an operation gives for later ones: no event tells that it changed."""
+_MOST_CHARACTERS = 200  # of a value that is kept to be compared: the tenant chooses it
 
-# The attributes compared before and after an operation, besides the members.
-_GROUP_VALUES: Mapping[str, Callable[[Group], object]] = {
-    "group_epoch": attrgetter("group_epoch"),
-    "assignment_epoch": attrgetter("reported_assignment_epoch"),
-    "topology_epoch": attrgetter("topology_epoch"),
-    "validated_topology_epoch": attrgetter("validated_topology_epoch"),
-    "stored_description_epoch": attrgetter("stored_description_epoch"),
-    "failed_description_epoch": attrgetter("failed_description_epoch"),
-    "description_status": attrgetter("description_status"),
-    "state": attrgetter("state"),
-    "metadata_hash": attrgetter("metadata_hash"),
-    "assignment_configs": lambda group: ",".join(f"{k}={v}" for k, v in sorted(group.assignment_configs.items())),
-}
-# Of these the ones that come from record 17: until it is read, they hold defaults and not what the group has.
-_OF_METADATA = frozenset(
-    {
-        "validated_topology_epoch",
-        "stored_description_epoch",
-        "failed_description_epoch",
-        "description_status",
-        "metadata_hash",
-        "assignment_configs",
-    }
+# Until record 17 is read, these hold defaults and not what the group has.
+_OF_METADATA = (
+    "validated_topology_epoch",
+    "stored_description_epoch",
+    "failed_description_epoch",
+    "description_status",
+    "metadata_hash",
+    "assignment_configs",
 )
-_OF_IDENTITY: Mapping[str, Callable[[Member], str | None]] = {
-    CLIENT_HOST: attrgetter("client_host"),
-    INSTANCE_ID: attrgetter("instance_id"),
-    RACK: lambda member: _shortened(member.rack_id),
-    TAGS: lambda member: _shortened(str(sorted(member.client_tags.items())) if member.client_tags else None),
-    PROCESS: lambda member: _shortened(member.process_id),
-}
-"""The values of a member that only record 19 changes."""
-_WITHOUT_EVENT = frozenset({"metadata_hash", TOPOLOGY_CONTENT, JOINED_AT, CAUSES, REPLACING, *_OF_IDENTITY})
+_NAMES = ("group_epoch", "assignment_epoch", "topology_epoch", *_OF_METADATA, "state")
+_VALUES = attrgetter("group_epoch", "reported_assignment_epoch", "topology_epoch", *_OF_METADATA, "state")
+"""The attributes of a group that are compared before and after an operation."""
+
+# The kinds of events of what was added, and of what was not; that of any other event is the name of what changed.
+_KINDS = {"group": ("created", "deleted"), "member": (JOINED, LEFT), "assignment_configs": ("config_changed",) * 2}
+_IDENTITY = ("client_host", "instance_id", "rack", "tags", "process")
+_WITHOUT_EVENT = frozenset({"metadata_hash", TOPOLOGY_CONTENT, *OF_OPERATION, "joined_at", *_IDENTITY})
 """Compared only for the causes and deployments, and to describe a member that joined or left."""
-NOT_COMPARED = frozenset({NOT_READY_REASON, DEPLOYMENT, CAUSES, REPLACING})
-"""The `what` of changes that are made of the comparison, or after it."""
 
-# (what changed, how) -> kind of event; the kind of any other event is the name of what changed
-_EVENT_KINDS = {
-    ("group", "added"): "created",
-    ("group", "removed"): "deleted",
-    ("member", "added"): "member_joined",
-    ("member", "removed"): "member_left",
-}
-_CONFIGS = "assignment_configs"
-MEMBER_JOINED, MEMBER_LEFT, MEMBER_REPLACED = "member_joined", "member_left", "member_replaced"
-TOPICS_CHANGED, CONFIG_CHANGED, TOPOLOGY_CHANGED = "topics_changed", "config_changed", "topology_changed"
-UNKNOWN_CAUSE = "unknown"
-_CAUSES = (
-    *(MEMBER_JOINED, MEMBER_LEFT, MEMBER_REPLACED, *_MOVED),
-    *(TOPICS_CHANGED, CONFIG_CHANGED, TOPOLOGY_CHANGED, UNKNOWN_CAUSE),
-)
-"""In the order in which they are written, joined by commas."""
-OF_MEMBERS = frozenset({MEMBER_JOINED, MEMBER_LEFT, MEMBER_REPLACED, *_MOVED})
-
-# value of the group that changed -> cause
 _CAUSE_OF_VALUE = {
-    "metadata_hash": TOPICS_CHANGED,
-    "assignment_configs": CONFIG_CHANGED,
-    "topology_epoch": TOPOLOGY_CHANGED,
+    "metadata_hash": "topics_changed",
+    "assignment_configs": "config_changed",
+    "topology_epoch": "topology_changed",
 }
+_MOVED = ("rack", "tags", "process")
+"""Of a member that stays, what may have changed; it is then also the cause."""
+REPLACED, UNKNOWN_CAUSE = "member_replaced", "unknown"
+_CAUSES = (JOINED, LEFT, REPLACED, *_MOVED, *_CAUSE_OF_VALUE.values(), UNKNOWN_CAUSE)
+"""In the order in which they are written, joined by commas."""
+OF_MEMBERS = frozenset({JOINED, LEFT, REPLACED, *_MOVED})
+
+Values = dict[str, str | None]
+
+
+class MemberValues(NamedTuple):
+    """What is compared of a member; all None for one that is not in the group."""
+
+    member: str | None = None
+    """Its client id; empty where that is not known."""
+    assignment: str | None = None
+    joined_at: str | None = None
+    client_host: str | None = None
+    instance_id: str | None = None
+    rack: str | None = None
+    tags: str | None = None
+    process: str | None = None
+
+    @property
+    def exists(self) -> bool:
+        """Whether the member is in the group."""
+        return self.member is not None
+
+
+class Changes(NamedTuple):
+    """The values before and after an operation: of the group, by name, and all of each member that it changed."""
+
+    group: Mapping[str, tuple[str | None, str | None]]
+    members: Mapping[str, tuple[MemberValues, MemberValues]]
+
+    def each(self) -> Iterator[tuple[str, str | None, str | None, str | None]]:
+        """Yield the name of each value that changed, the member that it belongs to, if any, and both values."""
+        for what, (old, new) in self.group.items():
+            yield what, None, old, new
+        for member_id, pair in self.members.items():
+            for what, old, new in zip(MemberValues._fields, *pair, strict=True):
+                if old != new:
+                    yield what, member_id, old, new
 
 
 def group_values(group: Group, topology_hash: str | None, *, exists: bool) -> Values:
     """Return the values of the group; None where no record has been read."""
-    values: Values = {("group", None): group.group_type if exists and not group.deleted else None}
-    values[TOPOLOGY_CONTENT, None] = topology_hash
-    for name, value_of in _GROUP_VALUES.items():
-        is_read = group.group_epoch is not None or name not in _OF_METADATA
-        values[name, None] = _to_text(value_of(group)) if is_read else None
-    return values
+    values: Values = {"group": group.group_type if exists and not group.deleted else None}
+    values[TOPOLOGY_CONTENT] = topology_hash
+    values.update(zip(_NAMES, map(_to_text, _VALUES(group)), strict=True))
+    return values if group.group_epoch is not None else values | dict.fromkeys(_OF_METADATA)
 
 
-def member_values(member_id: str, member: Member | None, *, with_identity: bool) -> Values:
-    """Return the values of a member, which may not exist; `with_identity` also those that only record 19 changes."""
-    values: Values = {
-        ("member", member_id): (member.client_id or "") if member else None,
-        ("assignment", member_id): _format_tasks(member.current) if member and member.current else None,
-        (JOINED_AT, member_id): member.joined_at.isoformat() if member and member.joined_at else None,
-    }
-    if with_identity:
-        values |= {(name, member_id): value_of(member) if member else None for name, value_of in _OF_IDENTITY.items()}
-    return values
-
-
-def values_changed(before: Mapping[Subject, str | None], after: Mapping[Subject, str | None]) -> ValueChanges:
-    """Return what differs, as values before and after."""
-    return {subject: (old, after[subject]) for subject, old in before.items() if old != after[subject]}
+def member_values(member: Member | None) -> MemberValues:
+    """Return the values of a member, which may not exist."""
+    if member is None:
+        return MemberValues()
+    return MemberValues(
+        member.client_id or "",
+        _format_tasks(member.current) if member.current else None,
+        member.joined_at.isoformat() if member.joined_at else None,
+        member.client_host,
+        member.instance_id,
+        _shortened(member.rack_id),
+        _shortened(str(sorted(member.client_tags.items()))) if member.client_tags else None,
+        _shortened(member.process_id),
+    )
 
 
 def split_causes(text: str | None) -> frozenset[str]:
@@ -139,57 +133,59 @@ def split_causes(text: str | None) -> frozenset[str]:
     return frozenset(text.split(",")) if text else frozenset()
 
 
-def collect_causes(group: Group, changes: ValueChanges) -> tuple[str | None, str | None]:
+def collect_causes(state: GroupState, changes: Changes) -> tuple[str | None, str | None]:
     """Return the causes of the operation's new group epoch, and those of its new assignment; None for no new one.
 
-    It also updates the causes that the group keeps for the next assignment.
+    It also updates the causes that are kept for the next assignment.
     """
-    _, epoch = changes.get(("group_epoch", None), (None, None))
-    was_assigned, assigned = changes.get(("assignment_epoch", None), (None, None))
+    group = state.group
     if group.deleted:
-        group.causes_since_assignment = None
+        state.causes_since_assignment = None
         return None, None
+    old_epoch, epoch = changes.group.get("group_epoch", (None, None))
     of_epoch: str | None = None
     if epoch is not None:
-        was_known = changes["group_epoch", None][0] is not None
-        of_epoch = _join_causes(_causes_of(changes)) or (UNKNOWN_CAUSE if was_known else None)
-        pending = split_causes(group.causes_since_assignment) | split_causes(of_epoch)
-        group.causes_since_assignment = _join_causes(pending)
-    if None in (was_assigned, assigned):
+        of_epoch = _join_causes(_causes_of(changes)) or (UNKNOWN_CAUSE if old_epoch is not None else None)
+        pending = split_causes(state.causes_since_assignment) | split_causes(of_epoch)
+        state.causes_since_assignment = _join_causes(pending)
+    if None in changes.group.get("assignment_epoch", (None,)):
         return of_epoch, None
-    of_assignment = group.causes_since_assignment or UNKNOWN_CAUSE
+    of_assignment = state.causes_since_assignment or UNKNOWN_CAUSE
     if group.assignment_epoch_or_first >= (group.group_epoch or 0):
-        group.causes_since_assignment = None
+        state.causes_since_assignment = None
     return of_epoch, of_assignment
 
 
 def make_events(
-    at: datetime | None, offset: int, changes: ValueChanges, causes: tuple[str | None, str | None]
+    at: datetime | None, offset: int, changes: Changes, causes: tuple[str | None, str | None]
 ) -> Iterator[Event]:
     """Yield an event for each change that has one; `causes` as `collect_causes` returns them."""
     cause_of = dict(zip(("group_epoch", "assignment_epoch"), causes, strict=True))
-    for (what, member_id), (old, new) in changes.items():
+    for what, member_id, old, new in changes.each():
         if what in _WITHOUT_EVENT or (what == "member" and None not in (old, new)):
             continue  # that a member's client id was read later is no event
-        if what == _CONFIGS and not (old and new):
+        if what == "assignment_configs" and not (old and new):
             continue  # they were read for the first time
-        event = Event(at, _event_kind(what, old, new), member_id, old, new, offset, cause_of.get(what))
-        if what == "member":
-            host, instance = (changes.get((name, member_id), (None, None)) for name in (CLIENT_HOST, INSTANCE_ID))
-            event = event._replace(client_host=host[0] or host[1], instance_id=instance[0] or instance[1])
+        event = Event(at, _event_kind(what, old), member_id, old, new, offset, cause_of.get(what))
+        if what == "member" and member_id is not None:
+            before, after = changes.members[member_id]
+            host, instance = before.client_host or after.client_host, before.instance_id or after.instance_id
+            event = event._replace(client_host=host, instance_id=instance)
         yield event
 
 
 def retract(at: datetime | None, changes: Iterable[Change]) -> list[Event]:
     """Return the events that were emitted for these changes; of their values only those that identify them are set."""
     return [
-        Event(at, _event_kind(change.what, change.old, None), change.member_id, change.old, None, change.offset)
+        Event(at, _event_kind(change.what, change.old), change.member_id, change.old, None, change.offset)
         for change in changes
         if change.what not in _WITHOUT_EVENT
     ]
 
 
 def _to_text(value: object) -> str | None:
+    if isinstance(value, dict):
+        return ",".join(f"{k}={v}" for k, v in sorted(value.items()))
     return None if value in (None, UNKNOWN_STATE) else str(value)
 
 
@@ -201,56 +197,30 @@ def _format_tasks(tasks: Tasks) -> str:
 
 def _shortened(value: str | None) -> str | None:
     """Return a value that is only compared: itself, or a hash where it is long."""
-    if value is None or len(value) <= _MOST_CHARACTERS:
-        return value
-    return digest(value)
+    return value if value is None or len(value) <= _MOST_CHARACTERS else digest(value)
 
 
-def _event_kind(what: str, old: str | None, new: str | None) -> str:
-    if what == _CONFIGS:
-        return CONFIG_CHANGED
-    how = "added" if old is None else "removed" if new is None else "changed"
-    return _EVENT_KINDS.get((what, how), what)
+def _event_kind(what: str, old: str | None) -> str:
+    return _KINDS.get(what, (what, what))[old is not None]
 
 
-def _causes_of(changes: ValueChanges) -> set[str]:
+def _causes_of(changes: Changes) -> set[str]:
     """Return the causes that the changes of one operation prove; empty if they prove none."""
-    is_created = changes.get(("group", None), ("", ""))[0] is None
-    if is_created:  # it has all values for the first time, and members that left were those of an earlier group
-        return {MEMBER_JOINED} if _joined(changes) else set()
-    changed = {
-        cause for value, cause in _CAUSE_OF_VALUE.items() if None not in changes.get((value, None), (None, None))
-    }
-    return changed.union(_member_causes(changes))
-
-
-def _joined(changes: ValueChanges) -> set[str | None]:
-    """Return the members that joined: their record 19 was read, which always has a host."""
-    return {
-        member_id
-        for (what, member_id), (old, new) in changes.items()
-        if what == "member" and old is None and new is not None
-        if changes.get(("client_host", member_id), (None, None))[1] is not None
-    }
-
-
-def _member_causes(changes: ValueChanges) -> Iterator[str]:
-    joined = _joined(changes)
-    left = {member_id for (what, member_id), (_, new) in changes.items() if what == "member" and new is None}
-    instances_left = {changes.get(("instance_id", member_id), (None, None))[0] for member_id in left} - {None}
-    replaced = {
-        member_id for member_id in joined if changes.get(("instance_id", member_id), (None, None))[1] in instances_left
-    }
-    if joined - replaced:
-        yield MEMBER_JOINED
-    if len(left) > len(replaced):
-        yield MEMBER_LEFT
-    if replaced:
-        yield MEMBER_REPLACED
-    stay = {member_id for (what, member_id) in changes if what in _MOVED} - left - joined
+    pairs = changes.members.values()
+    # That a member joined is known once its record 19 was read, which always has a host.
+    joined = [new for old, new in pairs if new.client_host is not None and not old.exists]
+    if changes.group.get("group", ("", ""))[0] is None:  # it is created: members that left were those of another group
+        return {JOINED} if joined else set()
+    left = [old for old, new in pairs if old.exists and not new.exists]
+    instances_left = {old.instance_id for old in left} - {None}
+    replaced = sum(new.instance_id in instances_left for new in joined)
+    found = {cause for name, cause in _CAUSE_OF_VALUE.items() if None not in changes.group.get(name, (None,))}
+    found |= {JOINED} if len(joined) > replaced else set()
+    found |= {LEFT} if len(left) > replaced else set()
+    found |= {REPLACED} if replaced else set()
     # A member whose host was not known before is read for the first time.
-    known = {one for one in stay if changes.get((CLIENT_HOST, one), ("", ""))[0] is not None}
-    yield from (name for name in _MOVED if any((name, one) in changes for one in known))
+    stay = [(old, new) for old, new in pairs if old.client_host is not None and new.exists]
+    return found | {name for name in _MOVED if any(getattr(old, name) != getattr(new, name) for old, new in stay)}
 
 
 def _join_causes(causes: Iterable[str]) -> str | None:

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from streaming_app.groups.state_rules import NONE, STABLE_MEMBER, description_status, state_of
 
 ROLES = ("active", "standby", "warmup")
-"""What one record brings again after it was left out of a group, see `budget`."""
+"""In which a member has a task."""
+STORED_AT = "description_stored_at"
 LEFT_EPOCH = -1  # member epoch after the tombstone of record 22
 
 TaskId = tuple[str, str, int]  # role, subtopology id, partition
@@ -76,11 +77,9 @@ class Group:
     failed_description_epoch: int = NONE
     assignment_configs: dict[str, str] = field(default_factory=dict)
     subtopologies: list[dict[str, Any]] = field(default_factory=list)
-    topology_epochs: dict[int, dict[str, Any]] = field(default_factory=dict)
+    topology_epochs: dict[int, dict[str, datetime | None]] = field(default_factory=dict)
+    """When each was first seen, and reached what, see `replay.REACHED`; None where the log does not prove the time."""
     readiness_recorded: bool = False
-    causes_since_assignment: str | None = None
-    replacing: str | None = None
-    """Members that left lately, see `deployments`."""
     client_host: str | None = None
     """Of its first member, as the broker saw it: ids are a tenant's choice, and its address is not."""
     deleted: bool = False
@@ -165,16 +164,9 @@ class Group:
         group = Group(self.group_id, topology_epoch=self.topology_epoch, subtopologies=self.subtopologies)
         for member in self.members.values():
             if member.member_id in joined:
-                group.add_member(
-                    replace(
-                        member,
-                        member_epoch=None,
-                        previous_member_epoch=None,
-                        member_state=None,
-                        current={},
-                        pending_revocation={},
-                    )
-                )
+                own = replace(member, member_epoch=None, previous_member_epoch=None, member_state=None)
+                own.current, own.pending_revocation = {}, {}
+                group.add_member(own)
             elif self._is_newer(member.joined_at):
                 group.add_member(member)
                 if target := self.targets.get(member.member_id):
@@ -190,26 +182,11 @@ class Group:
 
     def was_description_stored(self, topology_epoch: int | None) -> bool:
         """Return whether the description of a topology epoch was stored before, whatever became of it since."""
-        return topology_epoch is not None and self.topology_epochs.get(topology_epoch, {}).get(
-            "description_stored", False
-        )
+        return topology_epoch is not None and STORED_AT in self.topology_epochs.get(topology_epoch, {})
 
-    def set_topology_epoch_seen(self, epoch: int, at: datetime | None) -> dict[str, Any]:
-        """Set when a topology epoch was first seen, unless that is set; return what is kept of it."""
-        return self.topology_epochs.setdefault(epoch, {"first_seen_at": at, "description_stored": False})
-
-    def set_topology_epoch_reached(self, step: str, before: int, epoch: int, at: datetime | None) -> None:
-        """Set when a topology epoch was validated, stored or failed, if the group reached it only now.
-
-        `at` is None where the log does not prove the time. That a description was stored is kept then, too.
-        """
-        if epoch < 0 or epoch == before:
-            return
-        kept = self.set_topology_epoch_seen(epoch, at)
-        is_stored = step == "description_stored_at"
-        if at is not None and not (is_stored and kept["description_stored"]):
-            kept.setdefault(step, at)
-        kept["description_stored"] |= is_stored
+    def see_topology_epoch(self, epoch: int, at: datetime | None) -> dict[str, datetime | None]:
+        """Keep when a topology epoch was first seen; return what is kept of it."""
+        return self.topology_epochs.setdefault(epoch, {"first_seen_at": at})
 
 
 class LogRecord(NamedTuple):
@@ -281,6 +258,9 @@ class GroupState:
     description_status: str | None = None
     description_since: datetime | None = None
     not_ready_reason: str | None = None
+    causes_since_assignment: str | None = None
+    replacing: str | None = None
+    """Members that left lately, see `deployments`."""
     topology_hash: str | None = None
     """Of the newest topology known under this group id; it stays when the group is deleted and created again."""
     unsolicited_pushes: int = 0

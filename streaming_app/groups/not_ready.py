@@ -15,25 +15,27 @@ Kafka 4.4.0); so do we:
 6. Every repartition and changelog topic must exist. The broker tries to create them: this reason remains only when it
    is not authorized to or fails.
 
+A subtopology's patterns match no topic: released brokers refuse them, and load one in a record as such (4.4.0).
+
 Where several topics fail the same check, the broker names the first in the order of its hash table; we name the first
 in alphabetical order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from streaming_app.groups.fold import Fold
+from streaming_app.groups.group import Group
 from streaming_app.groups.state_rules import NONE, NOT_READY
-from streaming_app.regex import compiled
 
 Subtopology = Mapping[str, Any]
 """As in the column `subtopologies` of `groups`."""
 PartitionCounts = Mapping[str, int]
 """Topic to number of partitions."""
-TopicLookup = Callable[[Sequence[str] | None], PartitionCounts | None]
-"""Partition counts by topic, of these topics, or of all for None; None where they cannot be known."""
+TopicLookup = Callable[[Sequence[str]], PartitionCounts | None]
+"""Partition counts by topic, of those of these topics that exist; None where they cannot be known."""
 
 MISSING_SOURCE_TOPICS = "MISSING_SOURCE_TOPICS"
 INCORRECTLY_PARTITIONED_TOPICS = "INCORRECTLY_PARTITIONED_TOPICS"
@@ -43,6 +45,8 @@ NOT_VALIDATED = "TOPICS_NOT_VALIDATED"  # ours: a check failed, and the log does
 
 _MAX_NAMED_TOPICS = 3  # in one message of the broker
 _MISSING_SOURCES = "Source topics ", " are missing."  # what is before and after their names
+_INTERNAL = ("repartition_source_topics", "state_changelog_topics")
+_NAMED = ("source_topics", "repartition_sink_topics", *_INTERNAL)
 
 
 class Reason(NamedTuple):
@@ -52,13 +56,8 @@ class Reason(NamedTuple):
     detail: str
     topics: tuple[str, ...] = ()
 
-
-class _TopicConfigurationError(Exception):
-    """A check of the topics failed. Never leaves this module."""
-
-    def __init__(self, reason: Reason) -> None:
-        super().__init__(reason.detail)
-        self.reason = reason
+    def __str__(self) -> str:
+        return f"{self.status}: {self.detail}"
 
 
 def set_reasons(fold: Fold, topics: TopicLookup | None) -> None:
@@ -67,210 +66,123 @@ def set_reasons(fold: Fold, topics: TopicLookup | None) -> None:
     Without `topics`, as in a worker, which cannot ask the brokers, the row stays as it is.
     """
     for passed in fold.passed_not_ready:
-        parts, counts = passed.columns["subtopologies"], _counts_of(passed.columns, topics)
+        parts, counts = passed.group.subtopologies, _counts_of(passed.group, topics)
         found = reason_from_topics(parts, counts) if counts is not None else None
-        fold.add_passed_reason(passed, _text(found or not_ready_reason(passed.columns)))
+        fold.add_passed_reason(passed, str(found or not_ready_reason(passed.group)))
     fold.passed_not_ready.clear()
     state = fold.group_state
     if state.state != NOT_READY:
         fold.set_not_ready_reason(None)
     elif topics is not None:
-        columns = fold.not_ready_columns()
-        counts = _counts_of(columns, topics)
+        counts = _counts_of(state.group, topics)
         if counts is not None or not state.not_ready_reason:  # one that was found in the topics says more than the log
-            fold.set_not_ready_reason(_text(not_ready_reason(columns, counts)))
+            fold.set_not_ready_reason(str(not_ready_reason(state.group, counts)))
 
 
-def _counts_of(columns: Mapping[str, Any], topics: TopicLookup | None) -> PartitionCounts | None:
-    parts = columns["subtopologies"]
-    has_patterns = any(part["source_topic_regex"] for part in parts)
-    return topics(None if has_patterns else required_topics(parts)) if topics else None
+def _counts_of(group: Group, topics: TopicLookup | None) -> PartitionCounts | None:
+    return topics(required_topics(group.subtopologies)) if topics else None
 
 
-def _text(reason: Reason | None) -> str:
-    return f"{reason.status}: {reason.detail}" if reason else ""
+def not_ready_reason(group: Group, topics: PartitionCounts | None = None) -> Reason:
+    """Return why this group is NotReady, by its topics, or, without them, by the log alone.
 
-
-def not_ready_reason(row: Mapping[str, Any], topics: PartitionCounts | None = None) -> Reason | None:
-    """Return why the group of this row is NotReady; None for a group in any other state.
-
-    `topics` are the cluster's topics with their partition counts: at least those that `required_topics` returns, and
-    all of them for topologies with patterns. Without `topics` the reason is derived from the log alone.
+    `topics` are those of the cluster with their partition counts: at least what `required_topics` returns of them.
     """
-    if row["state"] != NOT_READY:
-        return None
-    if row["topology_epoch"] is None:
+    if group.topology_epoch is None:
         return Reason(NOT_VALIDATED, "The group has no topology.")
     if topics is not None:
-        return reason_from_topics(row["subtopologies"], topics) or Reason(
+        return reason_from_topics(group.subtopologies, topics) or Reason(
             NOT_VALIDATED, "The topics are valid by now; the broker has not checked them again."
         )
-    return _reason_from_log(row)
-
-
-def _reason_from_log(row: Mapping[str, Any]) -> Reason:
-    sources = _names(row["subtopologies"], "source_topics")
-    if row["metadata_hash"] == 0 and sources:  # the hash is over those of the required topics that exist
+    sources = _names(group.subtopologies, "source_topics")
+    if group.metadata_hash == 0 and sources:  # the hash is over those of the required topics that exist
         return _missing_sources(sources)
-    validated = row["validated_topology_epoch"]
+    validated = group.validated_topology_epoch
     before = "no epoch" if validated == NONE else f"epoch {validated}"
     return Reason(
         NOT_VALIDATED,
-        f"Topics of topology epoch {row['topology_epoch']} are missing or wrongly partitioned; {before} was validated.",
+        f"Topics of topology epoch {group.topology_epoch} are missing or wrongly partitioned; {before} was validated.",
     )
 
 
 def required_topics(subtopologies: Iterable[Subtopology]) -> list[str]:
     """Return every topic that these subtopologies name, in alphabetical order."""
-    listed = list(subtopologies)
-    return sorted(
-        {
-            *_names(listed, "source_topics"),
-            *_names(listed, "repartition_source_topics"),
-            *_names(listed, "state_changelog_topics"),
-            *_names(listed, "repartition_sink_topics"),
-        }
-    )
+    return sorted({name for part in subtopologies for column in _NAMED for name in _names([part], column)})
 
 
 def reason_from_topics(subtopologies: Iterable[Subtopology], topics: PartitionCounts) -> Reason | None:
     """Return why a topology's topics are invalid, as the broker would report it; None if they are valid."""
-    try:
-        parts = [_with_patterns(part, topics) for part in sorted(subtopologies, key=lambda s: str(s["subtopology_id"]))]
-        _check_source_topics(parts, topics)
-        computed = _repartition_counts(parts, topics)
-        for part in parts:
-            for group in part["copartition_groups"]:
-                computed |= _copartition_counts(set(group), parts, {**computed, **topics})
-        computed |= _changelog_counts(parts, {**computed, **topics})
-        _check_internal_topics(parts, computed, topics)
-    except _TopicConfigurationError as error:
-        return error.reason
-    return None
+    return next(_failed_checks(sorted(subtopologies, key=lambda part: str(part["subtopology_id"])), topics), None)
 
 
-def _with_patterns(part: Subtopology, topics: PartitionCounts) -> Subtopology:
-    """Return the subtopology with its patterns resolved to source topics; a pattern without a match is kept as a name.
-
-    Released brokers reject patterns (4.4.0), so these rules are our own.
-    """
-    patterns = part["source_topic_regex"]
-    if not patterns:
-        return part
-    matches = {pattern: _matches(pattern, topics) or [pattern] for pattern in patterns}
-    matching = {topic for topics_of_pattern in matches.values() for topic in topics_of_pattern}
-    groups = [[topic for name in group for topic in matches.get(name, [name])] for group in part["copartition_groups"]]
-    return {**part, "source_topics": sorted({*part["source_topics"], *matching}), "copartition_groups": groups}
-
-
-def _matches(pattern: str, topics: Iterable[str]) -> list[str]:
-    try:
-        regex = compiled(pattern)
-    except ValueError:  # not every Java pattern is valid in RE2
-        return []
-    return [topic for topic in topics if regex.matches(topic)]
-
-
-def _check_source_topics(parts: Sequence[Subtopology], topics: PartitionCounts) -> None:
-    missing = [topic for topic in _names(parts, "source_topics") if topic not in topics]
-    if missing:
-        raise _TopicConfigurationError(_missing_sources(missing))
-
-
-def _repartition_counts(parts: Sequence[Subtopology], topics: PartitionCounts) -> dict[str, int]:
-    counts = {topic["name"]: topic["partitions"] for topic in _internal_topics(parts, "repartition_source_topics")}
-    counts = {name: partitions for name, partitions in counts.items() if partitions}
-    while True:
-        progress = incomplete = False
-        for part in parts:
-            for sink in part["repartition_sink_topics"]:
-                if sink not in counts:
-                    count = max(_counts_read(part, counts, topics), default=None)
-                    if count is None:
-                        incomplete = True
-                    else:
-                        counts[sink], progress = count, True
-        if not incomplete:
-            break
-        if not progress:
-            raise _TopicConfigurationError(_invalid("There may be loops in the topology that cannot be resolved."))
-    never_written = [name for name in _names(parts, "repartition_source_topics") if name not in counts]
-    if never_written:
-        raise _TopicConfigurationError(
-            _invalid("A repartition source topic is never used as a sink topic.", never_written)
-        )
-    return counts
-
-
-def _counts_read(part: Subtopology, computed: PartitionCounts, topics: PartitionCounts) -> Iterable[int]:
-    """Yield the known partition counts of the topics that a subtopology reads."""
-    yield from (computed[topic["name"]] for topic in part["repartition_source_topics"] if topic["name"] in computed)
-    yield from (topics[topic] for topic in part["source_topics"] if topic in topics)
-
-
-def _copartition_counts(group: set[str], parts: Sequence[Subtopology], counts: PartitionCounts) -> dict[str, int]:
-    """Return the partition counts that a copartition group's repartition topics must have."""
-    declared = {topic["name"]: topic["partitions"] for topic in _internal_topics(parts, "repartition_source_topics")}
-    fixed = sorted(name for name, partitions in declared.items() if partitions)
-    known = {name: counts[name] for name in group if name in counts}
-    repartition = {name: count for name, count in known.items() if name in declared}
-    if repartition.keys() == group:
-        # The broker compares the fixed topics of the whole topology here, not only those of the group.
-        decisive = {name: counts[name] for name in fixed} or {"": max(repartition.values(), default=0)}
-        reported = repartition
-    else:
-        decisive = reported = {name: count for name, count in known.items() if name not in declared}
-    if len(set(decisive.values())) > 1:
-        pairs = ", ".join(f"{name}={count}" for name, count in sorted(reported.items()))
-        raise _TopicConfigurationError(
-            Reason(
-                INCORRECTLY_PARTITIONED_TOPICS,
-                f"Following topics do not have the same number of partitions: [{{{pairs}}}]",
-                tuple(sorted(reported)),
-            )
-        )
-    (required,) = set(decisive.values()) or {0}
-    for name in sorted(repartition.keys() & set(fixed)):
-        if repartition[name] != required:
-            raise _TopicConfigurationError(
-                Reason(
-                    INCORRECTLY_PARTITIONED_TOPICS,
-                    f"Number of partitions [{repartition[name]}] of repartition topic [{name}] doesn't match number of "
-                    f"partitions [{required}] of the source topic.",
-                    (name,),
+def _failed_checks(parts: Sequence[Subtopology], topics: PartitionCounts) -> Iterator[Reason]:
+    """Yield the checks that fail, in order; the broker stops at the first, and what follows builds on its success."""
+    if missing := [topic for topic in _names(parts, "source_topics") if topic not in topics]:
+        yield _missing_sources(missing)
+    declared = {topic["name"]: topic["partitions"] for part in parts for topic in part["repartition_source_topics"]}
+    counts = {name: partitions for name, partitions in declared.items() if partitions}
+    fixed = frozenset(counts)
+    yield from _compute_repartition_counts(counts, parts, topics)
+    if never_written := sorted(declared.keys() - counts.keys()):
+        yield _invalid("A repartition source topic is never used as a sink topic.", *never_written)
+    for names in (set(names) for part in parts for names in part["copartition_groups"]):
+        known = {**counts, **topics}
+        of_group = {name: known[name] for name in sorted(names) if name in known}
+        repartition = of_group.keys() & declared.keys()
+        decisive = {name: count for name, count in of_group.items() if name not in declared}
+        if repartition == names:
+            # The broker compares the fixed topics of the whole topology here, not only those of the group.
+            decisive = {name: known[name] for name in fixed} or {"": max(of_group.values(), default=0)}
+        counts |= dict.fromkeys(repartition, max(decisive.values(), default=0))
+        if len(set(decisive.values())) > 1:
+            named = of_group if repartition == names else decisive
+            pairs = ", ".join(f"{name}={count}" for name, count in named.items())
+            yield _wrong(f"Following topics do not have the same number of partitions: [{{{pairs}}}]", *named)
+        for name in sorted(repartition & fixed):
+            if of_group[name] != counts[name]:
+                yield _wrong(
+                    f"Number of partitions [{of_group[name]}] of repartition topic [{name}] doesn't match number of "
+                    f"partitions [{counts[name]}] of the source topic.",
+                    name,
                 )
-            )
-    return dict.fromkeys(repartition, required)
+    yield from _check_internal_topics(counts, parts, topics)
 
 
-def _changelog_counts(parts: Sequence[Subtopology], counts: PartitionCounts) -> dict[str, int]:
-    computed: dict[str, int] = {}
+def _compute_repartition_counts(
+    counts: dict[str, int], parts: Sequence[Subtopology], topics: PartitionCounts
+) -> Iterator[Reason]:
+    sinks = [(sink, part) for part in parts for sink in part["repartition_sink_topics"]]
+    while unknown := [(sink, part) for sink, part in sinks if sink not in counts]:
+        known = len(counts)
+        for sink, part in unknown:
+            if read := _counts_read(part, counts, topics):
+                counts.setdefault(sink, max(read))
+        if len(counts) == known:
+            yield _invalid("There may be loops in the topology that cannot be resolved.")
+            return
+
+
+def _check_internal_topics(
+    counts: dict[str, int], parts: Sequence[Subtopology], topics: PartitionCounts
+) -> Iterator[Reason]:
+    known = {**counts, **topics}
     for part in parts:
-        read = [*part["source_topics"], *(topic["name"] for topic in part["repartition_source_topics"])]
-        largest = max((counts[topic] for topic in read if topic in counts), default=0)
-        computed |= {topic["name"]: largest for topic in part["state_changelog_topics"]}
-    return computed
-
-
-def _check_internal_topics(parts: Sequence[Subtopology], computed: PartitionCounts, topics: PartitionCounts) -> None:
-    expected = {
-        topic["name"]: topic["partitions"] or computed[topic["name"]]
-        for kind in ("repartition_source_topics", "state_changelog_topics")
-        for topic in _internal_topics(parts, kind)
-    }
+        largest = max(_counts_read(part, known, known), default=0)
+        counts |= dict.fromkeys(_names([part], "state_changelog_topics"), largest)
+    internal = (topic for part in parts for kind in _INTERNAL for topic in part[kind])
+    expected = {topic["name"]: topic["partitions"] or counts[topic["name"]] for topic in internal}
     for name, count in sorted(expected.items()):
-        if topics.get(name, count) != count:
-            raise _TopicConfigurationError(
-                Reason(
-                    INCORRECTLY_PARTITIONED_TOPICS,
-                    f"Existing topic {name} has different number of partitions: expected {count}, found {topics[name]}",
-                    (name,),
-                )
-            )
-    missing = sorted(expected.keys() - topics.keys())
-    if missing:
-        detail = f"Internal topics are missing: {_summary(missing)}"
-        raise _TopicConfigurationError(Reason(MISSING_INTERNAL_TOPICS, detail, tuple(missing)))
+        if (found := topics.get(name, count)) != count:
+            what = f"Existing topic {name} has different number of partitions: expected {count}, found {found}"
+            yield _wrong(what, name)
+    if missing := sorted(expected.keys() - topics.keys()):
+        yield Reason(MISSING_INTERNAL_TOPICS, f"Internal topics are missing: {_summary(missing)}", tuple(missing))
+
+
+def _counts_read(part: Subtopology, internal: PartitionCounts, topics: PartitionCounts) -> list[int]:
+    """Return the known partition counts of the topics that a subtopology reads."""
+    named = ((internal, "repartition_source_topics"), (topics, "source_topics"))
+    return [counts[name] for counts, column in named for name in _names([part], column) if name in counts]
 
 
 def _missing_sources(missing: Iterable[str]) -> Reason:
@@ -291,9 +203,13 @@ def missing_sources(reason: str) -> tuple[str, ...]:
     return tuple(detail[len(begin) : -len(end)].partition(" and ")[0].split(", "))
 
 
-def _invalid(cause: str, topics: Iterable[str] = ()) -> Reason:
+def _wrong(detail: str, *topics: str) -> Reason:
+    return Reason(INCORRECTLY_PARTITIONED_TOPICS, detail, topics)
+
+
+def _invalid(cause: str, *topics: str) -> Reason:
     detail = f"Failed to compute number of partitions for all repartition topics: {cause}"
-    return Reason(INVALID_TOPOLOGY, detail, tuple(sorted(set(topics))))
+    return Reason(INVALID_TOPOLOGY, detail, topics)
 
 
 def _summary(topics: Sequence[str]) -> str:
@@ -301,9 +217,5 @@ def _summary(topics: Sequence[str]) -> str:
     return ", ".join(topics[:_MAX_NAMED_TOPICS]) + (f" and {more} additional topics" if more > 0 else "")
 
 
-def _internal_topics(parts: Iterable[Subtopology], kind: str) -> Iterable[Mapping[str, Any]]:
-    return (topic for part in parts for topic in part[kind])
-
-
-def _names(parts: Iterable[Subtopology], kind: str) -> list[str]:
-    return [topic if isinstance(topic, str) else topic["name"] for part in parts for topic in part[kind]]
+def _names(parts: Iterable[Subtopology], column: str) -> list[str]:
+    return [topic if isinstance(topic, str) else topic["name"] for part in parts for topic in part[column]]

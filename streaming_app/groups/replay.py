@@ -6,19 +6,29 @@ creates the group or the member that it names, and a tombstone for an unknown gr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
-from streaming_app.groups.group import LEFT_EPOCH, ROLES, Group, TaskId, Tasks
+from streaming_app.groups.group import LEFT_EPOCH, ROLES, STORED_AT, Group, Tasks
 from streaming_app.groups.state_rules import MEMBER_STATES, NONE
 
 REACHED = {
     "validated_at": "validated_topology_epoch",
-    "description_stored_at": "stored_description_epoch",
+    STORED_AT: "stored_description_epoch",
     "description_failed_at": "failed_description_epoch",
 }
 """Step of a topology epoch -> the group's value that is the epoch which has reached it."""
+_OF_MEMBER = (
+    "instance_id",
+    "rack_id",
+    "client_id",
+    "client_host",
+    "process_id",
+    "rebalance_timeout_ms",
+    "topology_epoch",
+)
+"""What record 19 says as a row has it."""
 
 
 def apply(
@@ -36,7 +46,7 @@ def _metadata(group: Group, _key: dict[str, Any], value: dict[str, Any] | None, 
         group.deleted = True
         return
     configs = value["last_assignment_configs"]
-    before = [getattr(group, name) for name in REACHED.values()]
+    before = {name: getattr(group, name) for name in REACHED.values()}
     group.group_epoch = value["epoch"]
     group.metadata_hash = value["metadata_hash"]
     group.validated_topology_epoch = value["validated_topology_epoch"]
@@ -44,12 +54,12 @@ def _metadata(group: Group, _key: dict[str, Any], value: dict[str, Any] | None, 
     group.failed_description_epoch = value["failed_description_topology_epoch"]
     group.assignment_configs = _pairs(configs or [])
     # A 4.1 broker writes no tagged field at all; later releases write at least the number of standby replicas.
-    group.readiness_recorded = bool(configs) or any(
-        epoch != NONE
-        for epoch in (group.validated_topology_epoch, group.stored_description_epoch, group.failed_description_epoch)
-    )
-    for (step, name), epoch in zip(REACHED.items(), before, strict=True):
-        group.set_topology_epoch_reached(step, epoch, getattr(group, name), at)
+    group.readiness_recorded = bool(configs) or any(getattr(group, name) != NONE for name in REACHED.values())
+    for step, name in REACHED.items():
+        if 0 <= (epoch := getattr(group, name)) != before[name]:  # the group has reached it only now
+            kept = group.see_topology_epoch(epoch, at)
+            if at is not None or step == STORED_AT:  # that it was stored is kept, too, where its time is not known
+                kept.setdefault(step, at)
 
 
 def _member(group: Group, key: dict[str, Any], value: dict[str, Any] | None, at: datetime | None) -> None:
@@ -59,15 +69,7 @@ def _member(group: Group, key: dict[str, Any], value: dict[str, Any] | None, at:
     group.client_host = group.client_host or value["client_host"]
     member = group.get_or_add_member(key["member_id"], at)
     member.updated_at = at
-    for name in (
-        "instance_id",
-        "rack_id",
-        "client_id",
-        "client_host",
-        "rebalance_timeout_ms",
-        "topology_epoch",
-        "process_id",
-    ):
+    for name in _OF_MEMBER:
         setattr(member, name, value[name])
     endpoint = value["user_endpoint"]
     member.user_endpoint = endpoint and f"{endpoint['host']}:{endpoint['port']}"
@@ -86,7 +88,7 @@ def _target(group: Group, key: dict[str, Any], value: dict[str, Any] | None, _at
     if value is None:
         group.targets.pop(key["member_id"], None)
     else:
-        group.targets[key["member_id"]] = _tasks(value, "{}_tasks")
+        group.targets[key["member_id"]] = _tasks(value)
 
 
 def _current(group: Group, key: dict[str, Any], value: dict[str, Any] | None, at: datetime | None) -> None:
@@ -95,8 +97,8 @@ def _current(group: Group, key: dict[str, Any], value: dict[str, Any] | None, at
         group.set_member_state(member, MEMBER_STATES.get(value["state"], "UNKNOWN"), value["member_epoch"])
         member.updated_at = at
         member.previous_member_epoch = value["previous_member_epoch"]
-        member.current = _tasks(value, "{}_tasks")
-        member.pending_revocation = _tasks(value, "{}_tasks_pending_revocation")
+        member.current = _tasks(value)
+        member.pending_revocation = _tasks(value, "tasks_pending_revocation")
     elif known := group.members.get(key["member_id"]):
         group.set_member_state(known, known.member_state, LEFT_EPOCH)
         known.updated_at = at
@@ -110,7 +112,7 @@ def _topology(group: Group, _key: dict[str, Any], value: dict[str, Any] | None, 
         return
     group.topology_epoch = value["epoch"]
     group.subtopologies = [_subtopology(value["epoch"], subtopology) for subtopology in value["subtopologies"]]
-    group.set_topology_epoch_seen(value["epoch"], at)
+    group.see_topology_epoch(value["epoch"], at)
 
 
 _APPLY: dict[int, Callable[[Group, dict[str, Any], dict[str, Any] | None, datetime | None], None]] = {
@@ -128,17 +130,15 @@ def _pairs(entries: list[dict[str, str]]) -> dict[str, str]:
     return {entry["key"]: entry["value"] for entry in entries}
 
 
-def _tasks(value: dict[str, Any], field_name: str) -> Tasks:
-    return {task: epoch for role in ROLES for task, epoch in _role_tasks(role, value[field_name.format(role)], value)}
-
-
-def _role_tasks(role: str, task_ids: list[dict[str, Any]], value: dict[str, Any]) -> Iterator[tuple[TaskId, int]]:
-    for ids in task_ids:
-        partitions, epochs = ids["partitions"], ids.get("assignment_epochs")
-        if epochs is None or len(epochs) != len(partitions):  # as in the broker: the member's epoch
-            epochs = [value.get("member_epoch", 0)] * len(partitions)
-        for partition, epoch in zip(partitions, epochs, strict=True):
-            yield (role, ids["subtopology_id"], partition), epoch
+def _tasks(value: dict[str, Any], suffix: str = "tasks") -> Tasks:
+    tasks: Tasks = {}
+    for role in ROLES:
+        for ids in value[f"{role}_{suffix}"]:
+            partitions, epochs = ids["partitions"], ids.get("assignment_epochs")
+            if epochs is None or len(epochs) != len(partitions):  # as in the broker: the member's epoch
+                epochs = [value.get("member_epoch", 0)] * len(partitions)
+            tasks.update(((role, ids["subtopology_id"], p), epoch) for p, epoch in zip(partitions, epochs, strict=True))
+    return tasks
 
 
 def _subtopology(epoch: int, value: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
-from streaming_app.groups.group import Change, Group, GroupState, Member, TaskId
+from streaming_app.groups.group import STORED_AT, Change, Group, GroupState, Member, TaskId
 from streaming_app.groups.replay import REACHED
 from streaming_app.groups.state_rules import DEAD, SOLICITABLE_STATUSES
 from streaming_app.groups.topology import sources_hash
@@ -22,7 +22,7 @@ _STATE_SCALARS = tuple(f.name for f in fields(GroupState) if f.name not in ("gro
 _MEMBER_SCALARS = tuple(
     f.name for f in fields(Member) if f.name not in ("client_tags", "current", "pending_revocation")
 )
-_EPOCH_STEPS = ("first_seen_at", *REACHED)
+_EPOCH_STEPS, _STORED = ("first_seen_at", *REACHED), "description_stored"
 
 
 def to_row(cluster: str, state: GroupState) -> dict[str, Any]:
@@ -32,14 +32,14 @@ def to_row(cluster: str, state: GroupState) -> dict[str, Any]:
     row.update({name: getattr(state, name) for name in _STATE_SCALARS})
     stale = {m.member_id: m.joined_at for m in group.members.values() if is_stale(group, m)}
     epochs = [
-        {"topology_epoch": epoch, **{step: kept.get(step) for step in (*_EPOCH_STEPS, "description_stored")}}
+        {"topology_epoch": epoch, **{step: kept.get(step) for step in _EPOCH_STEPS}, _STORED: STORED_AT in kept}
         for epoch, kept in sorted(group.topology_epochs.items())
     ]
     row |= {
         "cluster": cluster,
         "assignment_epoch": group.reported_assignment_epoch,
         "description_stale_since": description_stale_since(state),
-        "first_described_at": min(filter(None, map(itemgetter("description_stored_at"), epochs)), default=None),
+        "first_described_at": min(filter(None, map(itemgetter(STORED_AT), epochs)), default=None),
         "sources_hash": sources_hash(group.subtopologies),
         "solicitable": is_solicitable(group),
         "member_count": len(group.members),
@@ -68,9 +68,9 @@ def from_row(row: dict[str, Any]) -> GroupState:
         _add_task(group, task)
     for step in row["topology_epochs"]:
         epoch = step["topology_epoch"]
-        kept = {name: step[name] for name in _EPOCH_STEPS if step[name] is not None}
-        is_stored = kept.get("description_stored_at") is not None or group.stored_description_epoch == epoch
-        group.topology_epochs[epoch] = kept | {"description_stored": step.get("description_stored") or is_stored}
+        kept = group.topology_epochs[epoch] = _present(step, _EPOCH_STEPS)
+        if step.get(_STORED) or group.stored_description_epoch == epoch:
+            kept.setdefault(STORED_AT, None)
     state = GroupState(group, **_present(row, _STATE_SCALARS))
     state.last_changes = [Change(**change) for change in row["last_changes"]]
     return state

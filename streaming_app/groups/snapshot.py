@@ -1,17 +1,25 @@
 """A compact form of a group's row, for the alert rules and the metrics, and whom its rebalance waits for.
 
 Only data, and the functions that read it from a row of `groups`. No clock: callers pass the time.
+
+Newcomers
+---------
+Everything that has a limit, such as series of metrics and notifications, is a place where a flood of groups could push
+out others. A tenant chooses the ids of its groups and the text in them, but not when they were first seen. So the
+oldest groups keep their places, and newcomers beyond the limits are counted. A group whose creation the log does not
+prove was there before, and counts as old.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from datetime import datetime
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from streaming_app.text import EPOCH, first_of, host_of
 
+NEW_FOR = timedelta(days=1)
 REBALANCING = ("Assigning", "Reconciling")
 AWAY_EPOCH = -2
 NOT_REVOKING, AWAY, BEHIND, WAITING = "UNREVOKED_TASKS", "AWAY", "BEHIND", "UNRELEASED_TASKS"
@@ -19,12 +27,22 @@ _NAMED_MEMBERS = 20  # at most, those with the oldest records
 _NAMED_TASKS = 50  # of one member
 _TASKS_IN_TEXT = 5
 
-_WHAT = {
-    NOT_REVOKING: "has not revoked {tasks}",
-    AWAY: "left temporarily and still owns {tasks}",
-    BEHIND: "has not taken the newest assignment, which concerns {tasks}",
-    WAITING: "waits for {tasks}, which no unsettled member owns",
+_OBLIGATIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], bool]]] = {
+    NOT_REVOKING: ("has not revoked {}", lambda task: task["pending_revocation"]),
+    AWAY: ("left temporarily and still owns {}", lambda task: task["current"]),
+    BEHIND: (
+        "has not taken the newest assignment, which concerns {}",
+        lambda task: task["current"] != task["target"],
+    ),
+    WAITING: (
+        "waits for {}, which no unsettled member owns",
+        lambda task: task["target"] and not task["current"],
+    ),
 }
+"""State of an unsettled member -> what it has not done, and whether it holds up, or waits for, this task of its.
+
+In the order in which members are named.
+"""
 
 
 class UnsettledMember(NamedTuple):
@@ -61,7 +79,6 @@ class GroupSnapshot:
     assignment_epoch: int | None
     assigned_at: datetime | None
     topology_epoch: int | None
-    sources_hash: str | None
     validated_topology_epoch: int
     stored_description_epoch: int
     failed_description_epoch: int
@@ -88,23 +105,15 @@ class GroupSnapshot:
     """The members that are not settled: those that others wait for first, those with the oldest records first."""
     unsettled_count: int = 0
     """How many there are: `unsettled` has at most 20."""
+    moved_times: tuple[tuple[datetime, datetime], ...] = field(default=(), compare=False)
+    """Of times that a wrong clock wrote, what was written and what it is here, see `clock`."""
 
 
-_FROM_MEMBERS = ("unsettled", "unsettled_count")
-COLUMNS = tuple(f.name for f in fields(GroupSnapshot) if f.name not in _FROM_MEMBERS)
+COLUMNS = tuple(f.name for f in fields(GroupSnapshot) if f.name not in ("unsettled", "unsettled_count", "moved_times"))
 """The columns of `groups` that `group_snapshot` needs; also `members` and `assignments`, for groups in a `REBALANCING`
 state: the fields `MEMBER_FIELDS` of unsettled members are enough, and the assignments of those."""
-MEMBER_FIELDS = (
-    "member_id",
-    "member_state",
-    "member_epoch",
-    "client_id",
-    "client_host",
-    "process_id",
-    "instance_id",
-    "updated_at",
-    "rebalance_timeout_ms",
-)
+_KEPT_FIELDS = tuple(name for name in UnsettledMember._fields if name not in ("state", "tasks", "task_count"))
+MEMBER_FIELDS = (*_KEPT_FIELDS, "member_state", "member_epoch")
 
 
 def changed(before: Mapping[str, object], now: Mapping[str, object]) -> Iterator[str]:
@@ -119,6 +128,29 @@ def changed(before: Mapping[str, object], now: Mapping[str, object]) -> Iterator
     yield from found
     if len(now) - sum(key not in before for key in found) < len(before):
         yield from sorted(before.keys() - now.keys())
+
+
+def is_newcomer(group: GroupSnapshot, now: datetime) -> bool:
+    """Return whether a group is known for less than a day."""
+    return group.first_seen_at is not None and now - group.first_seen_at < NEW_FOR
+
+
+def age(group: GroupSnapshot) -> tuple[datetime, str]:
+    """Return the key of the order in which groups come: the oldest first."""
+    return group.first_seen_at or EPOCH, group.group_id
+
+
+def select(groups: Iterable[GroupSnapshot], most: int) -> list[GroupSnapshot]:
+    """Return so many of the groups at most: the oldest."""
+    chosen = list(groups)
+    return chosen if len(chosen) <= most else sorted(chosen, key=age)[:most]
+
+
+def ranks(groups: Mapping[str, GroupSnapshot], group_ids: Iterable[str], now: datetime) -> dict[str, int]:
+    """Return the place of each newcomer among these groups, from 1 on; older groups have none."""
+    wanted = (groups[one] for one in group_ids if one in groups)
+    new = sorted((group for group in wanted if is_newcomer(group, now)), key=age)
+    return {group.group_id: place for place, group in enumerate(new, 1)}
 
 
 def group_snapshot(row: Mapping[str, Any]) -> GroupSnapshot:
@@ -151,35 +183,28 @@ def awaited_members(group: GroupSnapshot) -> tuple[UnsettledMember, ...]:
 def describe_obligation(member: UnsettledMember) -> str:
     """Return what the member has not done: `has not revoked tasks 0_1, 0_2`."""
     names = first_of(member.tasks, _TASKS_IN_TEXT, member.task_count)
-    return _WHAT[member.state].format(tasks=f"{'task' if member.task_count == 1 else 'tasks'} {names or 'none'}")
+    text, _ = _OBLIGATIONS[member.state]
+    return text.format(f"{'task' if member.task_count == 1 else 'tasks'} {names or 'none'}")
 
 
 def member_details(member: UnsettledMember) -> dict[str, object]:
     """Return everything known of the member, for the details of a finding and for JSON; nothing is null."""
-    details = {
-        "member_id": member.member_id,
-        "state": member.state,
-        "client_id": member.client_id,
-        "host": member.client_host,
-        "process_id": member.process_id,
-        "instance_id": member.instance_id,
-        "newest_record": member.updated_at and member.updated_at.isoformat(),
-        "rebalance_timeout_ms": member.rebalance_timeout_ms,
-        "tasks": list(member.tasks),
-        "task_count": member.task_count,
-    }
+    details = member._asdict() | {"tasks": list(member.tasks)}
+    details["host"], updated_at = details.pop("client_host"), details.pop("updated_at")
+    details["newest_record"] = updated_at and updated_at.isoformat()
     return {name: value for name, value in details.items() if value is not None}
 
 
 def _describe(
     members: Iterable[Mapping[str, Any]], assignments: Sequence[Mapping[str, Any]]
 ) -> tuple[UnsettledMember, ...]:
-    chosen = sorted(((_state(member), member) for member in members), key=_order)[:_NAMED_MEMBERS]
-    tasks: dict[str, list[Mapping[str, Any]]] = {member["member_id"]: [] for _, member in chosen}
+    order = list(_OBLIGATIONS)
+    chosen = sorted(members, key=lambda one: (order.index(_state(one)), one["updated_at"] or EPOCH, one["member_id"]))
+    tasks: dict[str, list[Mapping[str, Any]]] = {member["member_id"]: [] for member in chosen[:_NAMED_MEMBERS]}
     for task in assignments:
         if task["member_id"] in tasks:
             tasks[task["member_id"]].append(task)
-    return tuple(_unsettled_member(state, member, tasks[member["member_id"]]) for state, member in chosen)
+    return tuple(_unsettled_member(member, tasks[member["member_id"]]) for member in chosen[:_NAMED_MEMBERS])
 
 
 def _state(member: Mapping[str, Any]) -> str:
@@ -189,35 +214,10 @@ def _state(member: Mapping[str, Any]) -> str:
     return state if state in {NOT_REVOKING, WAITING} else BEHIND
 
 
-_ORDER = (NOT_REVOKING, AWAY, BEHIND, WAITING)
-
-
-def _order(stated: tuple[str, Mapping[str, Any]]) -> tuple[Any, ...]:
-    state, member = stated
-    return _ORDER.index(state), member.get("updated_at") or EPOCH, member["member_id"]
-
-
-# state of a member -> whether it holds up, or waits for, this task of its
-_HOLDS_UP: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
-    NOT_REVOKING: lambda task: task["pending_revocation"],
-    AWAY: lambda task: task["current"],
-    BEHIND: lambda task: task["current"] != task["target"],
-    WAITING: lambda task: task["target"] and not task["current"],
-}
-
-
-def _unsettled_member(state: str, member: Mapping[str, Any], tasks: Iterable[Mapping[str, Any]]) -> UnsettledMember:
-    ids = sorted((task["subtopology_id"], task["partition"]) for task in tasks if _HOLDS_UP[state](task))
-    host = member["client_host"]
-    return UnsettledMember(
-        member["member_id"],
-        state,
-        member["client_id"],
-        host_of(host),
-        member["process_id"],
-        member["instance_id"],
-        member.get("updated_at"),
-        member["rebalance_timeout_ms"],
-        tuple(f"{subtopology_id}_{partition}" for subtopology_id, partition in ids[:_NAMED_TASKS]),
-        len(ids),
-    )
+def _unsettled_member(member: Mapping[str, Any], tasks: Iterable[Mapping[str, Any]]) -> UnsettledMember:
+    state = _state(member)
+    _, holds_up = _OBLIGATIONS[state]
+    ids = sorted((task["subtopology_id"], task["partition"]) for task in tasks if holds_up(task))
+    names = tuple(f"{subtopology_id}_{partition}" for subtopology_id, partition in ids[:_NAMED_TASKS])
+    kept = {name: member[name] for name in _KEPT_FIELDS} | {"client_host": host_of(member["client_host"])}
+    return UnsettledMember(**kept, state=state, tasks=names, task_count=len(ids))

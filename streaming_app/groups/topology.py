@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from streaming_app.text import digest
 
 _HASH_CHARACTERS = 16  # 64 bits: what is compared are the few topologies of one group
-_TOPICS = ("source_topics", "source_topic_regex", "repartition_sink_topics")
+_READ = ("source_topics", "source_topic_regex")
+_TOPICS = (*_READ, "repartition_sink_topics")
 _INTERNAL_TOPICS = ("repartition_source_topics", "state_changelog_topics")
 ADDED, REMOVED, CHANGED = "added", "removed", "changed"
 
@@ -76,12 +77,7 @@ def sources_hash(subtopologies: Iterable[Mapping[str, Any]]) -> str | None:
     Topics that the topology writes itself do not count, as their names contain the application id: an application under
     another id has the same hash.
     """
-    names = {
-        f"{column} {name}"
-        for subtopology in subtopologies
-        for column in ("source_topics", "source_topic_regex")
-        for name in subtopology[column] or ()
-    }
+    names = {f"{column} {name}" for part in subtopologies for column in _READ for name in part[column] or ()}
     return content_hash(sorted(names)) if names else None
 
 
@@ -92,16 +88,17 @@ def changes_between(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping
     instead where several entries of this name make it impossible to say which became which.
     """
     old, new = _facts(before), _facts(after)
-    removed, added = old - new, new - old
+    by_name: defaultdict[tuple[str, str], tuple[list[Fact], list[Fact]]] = defaultdict(lambda: ([], []))
+    for side, facts in enumerate((old - new, new - old)):
+        for fact in facts:
+            by_name[fact.column, fact.name][side].append(fact)
     changes: list[Change] = []
-    for key in (_in_subtopology, _anywhere):
-        pairs = list(_pairs(removed, added, key))
-        for one, other in pairs:
-            changes += _attribute_changes(one, other)
-        removed -= {one for one, _ in pairs}
-        added -= {other for _, other in pairs}
-    changes += [_change(REMOVED, fact) for fact in removed]
-    changes += [_change(ADDED, fact) for fact in added]
+    for gone, come in by_name.values():
+        if len(gone) == len(come) == 1 and gone[0].column != "copartition_groups":
+            changes += _attribute_changes(gone[0], come[0])
+        else:
+            changes += [_change(REMOVED, fact) for fact in gone]
+            changes += [_change(ADDED, fact) for fact in come]
     kinds = list(KINDS.values())
     return sorted(changes, key=lambda one: (kinds.index(one.kind), one.name, *map(str, one)))
 
@@ -131,25 +128,6 @@ def _attributes(topic: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     configs = dict(topic["topic_configs"] or ())  # a mapping, or its pairs
     sizes = ((name, str(topic[name])) for name in ("partitions", "replication_factor") if topic[name])
     return (*sizes, *sorted((f"config {name}", str(value)) for name, value in configs.items()))
-
-
-def _in_subtopology(fact: Fact) -> tuple[str, ...]:
-    return fact[:3]
-
-
-def _anywhere(fact: Fact) -> tuple[str, ...]:
-    return fact.column, fact.name
-
-
-def _pairs(removed: set[Fact], added: set[Fact], key: Callable[[Fact], tuple[str, ...]]) -> Iterator[tuple[Fact, Fact]]:
-    """Yield each entry of `removed` with the one of `added` that has the same key, where both are the only ones."""
-    by_key: defaultdict[tuple[str, ...], tuple[list[Fact], list[Fact]]] = defaultdict(lambda: ([], []))
-    for side, facts in enumerate((removed, added)):
-        for fact in facts:
-            by_key[key(fact)][side].append(fact)
-    for gone, come in by_key.values():
-        if len(gone) == len(come) == 1 and gone[0].column != "copartition_groups":
-            yield gone[0], come[0]
 
 
 def _attribute_changes(old: Fact, new: Fact) -> Iterator[Change]:

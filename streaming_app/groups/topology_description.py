@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from streaming_app.groups.partition import hash_code
@@ -82,11 +82,8 @@ def _global_store(store: Mapping[str, Any], number: int) -> str:
 
 
 def _node(node: Node, successors: Iterable[str], predecessors: Iterable[str]) -> str:
-    name, after, before = (
-        escape(node["name"]),
-        f"\n      --> {_names(successors)}",
-        f"\n      <-- {_names(predecessors)}",
-    )
+    name = escape(node["name"])
+    after, before = f"\n      --> {_names(successors)}", f"\n      <-- {_names(predecessors)}"
     if node["node_type"] == _SOURCE:
         return f"Source: {name} (topics: {_set(node['source_topics'])}){after}"
     if node["node_type"] == _SINK:
@@ -100,25 +97,41 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _set(names: Sequence[str]) -> str:
-    table = max(int(len(names) / _LOAD_FACTOR) + 1, _SMALLEST_TABLE)
-    return f"[{', '.join(map(escape, _hash_order(sorted(names, key=_creation), table)))}]"
+    capacity = int(len(names) / _LOAD_FACTOR) + 1  # of a HashSet that is made of a collection
+    return f"[{', '.join(map(escape, _hash_order(names, capacity)))}]"
 
 
 def _connect(nodes: Mapping[str, Node]) -> tuple[Neighbours, Neighbours, dict[str, int]]:
-    """Return the successors and predecessors of each node, in order, and how many paths begin at it."""
-    edges: dict[str, list[str]] = {name: [] for name in nodes}
-    for name, node in nodes.items():
-        for successor in dict.fromkeys(node["successors"]):
-            if successor in edges:
-                edges[successor].append(name)
+    """Return the successors and predecessors of each node, in order, and how many paths begin at it.
+
+    Kafka's descriptions have no cycles; in one that has, one path begins at each node.
+    """
+    leads_to = {
+        name: [one for one in dict.fromkeys(node["successors"]) if one in nodes] for name, node in nodes.items()
+    }
+    comes_from: dict[str, list[str]] = {name: [] for name in nodes}
+    for name, following in leads_to.items():
+        for one in following:
+            comes_from[one].append(name)
+    try:
+        backwards = list(TopologicalSorter(leads_to).static_order())
+    except CycleError:
+        backwards = []
+    place = {name: number for number, name in enumerate(backwards)}
     sizes = dict.fromkeys(nodes, 1)
     successors = {name: _JavaTreeSet(lambda one: _rank(one, sizes)) for name in nodes}
     predecessors = {name: _JavaTreeSet(lambda one: _rank(one, sizes)) for name in nodes}
-    for name in _hash_order(sorted(nodes, key=_creation), _grown_table(len(nodes))):
-        for before in edges[name]:
+    for name in _hash_order(nodes, math.ceil(len(nodes) / _LOAD_FACTOR)):
+        for before in comes_from[name]:
             predecessors[name].add(before)
             successors[before].add(name)
-            _grow(before, sizes[name], predecessors, sizes)
+            # What can be reached from `before`, and from each node before it, grows once for each path.
+            grows = {before: sizes[name]}
+            for one in backwards[place.get(before, 0) :]:
+                if by := grows.get(one):
+                    sizes[one] += by
+                    for earlier in predecessors[one]:
+                        grows[earlier] = grows.get(earlier, 0) + by
     return successors, predecessors, sizes
 
 
@@ -131,41 +144,6 @@ def _creation(name: str) -> tuple[float, bytes]:
     return float(digits) if digits else math.inf, _utf_16(name)
 
 
-def _grow(name: str, by: int, predecessors: Neighbours, sizes: dict[str, int]) -> None:
-    """Add to the size of a node, and of each from which it can be reached, once for each path.
-
-    Kafka's descriptions have no cycles; in one that has, each node counts once.
-    """
-    paths = _paths_to(name, predecessors)
-    for one, number in paths.items():
-        sizes[one] += by * number
-
-
-def _paths_to(name: str, predecessors: Neighbours) -> dict[str, int]:
-    order, paths = list(_ancestors(name, predecessors)), {name: 1}
-    for one in order:
-        for before in predecessors[one]:
-            paths[before] = paths.get(before, 0) + paths[one]
-    return paths
-
-
-def _ancestors(name: str, predecessors: Neighbours) -> Iterator[str]:
-    """Return a node and those before it, each after all that it leads to: reverse postorder of a depth-first walk."""
-    done: list[str] = []
-    seen = {name}
-    stack = [(name, iter(predecessors[name]))]
-    while stack:
-        one, rest = stack[-1]
-        following = next((before for before in rest if before not in seen), None)
-        if following is None:
-            done.append(one)
-            stack.pop()
-        else:
-            seen.add(following)
-            stack.append((following, iter(predecessors[following])))
-    return reversed(done)
-
-
 def _rank(name: str, sizes: Mapping[str, int]) -> tuple[int, bytes]:
     return -sizes[name], _utf_16(name)
 
@@ -175,32 +153,29 @@ def _utf_16(text: str) -> bytes:
     return text.encode("utf-16-be", "surrogatepass")
 
 
-def _grown_table(entries: int) -> int:
-    """Return the size of the table of a HashMap that was created empty."""
-    size = _SMALLEST_TABLE
-    while entries > size * _LOAD_FACTOR:
-        size *= 2
-    return size
-
-
 def _hash_order(names: Iterable[str], capacity: int) -> list[str]:
     """Return texts in the order of a Java hash table of this capacity, rounded up to a power of two."""
-    mask = (1 << (capacity - 1).bit_length()) - 1
+    mask = (1 << (max(capacity, _SMALLEST_TABLE) - 1).bit_length()) - 1
 
-    def bucket(name: str) -> int:
+    def place(name: str) -> tuple[int, float, bytes]:
         code = hash_code(name) & 0xFFFFFFFF
-        return (code ^ (code >> 16)) & mask
+        return (code ^ (code >> 16)) & mask, *_creation(name)
 
-    return sorted(names, key=bucket)
+    return sorted(names, key=place)
 
 
-@dataclass(eq=False)
 class _Entry:
-    value: str
-    parent: _Entry | None = None
-    left: _Entry | None = None
-    right: _Entry | None = None
-    is_red: bool = True
+    """A node of a tree; what is below it is at its sides, the lesser at 0."""
+
+    def __init__(self, value: str, parent: _Entry | None = None) -> None:
+        self.value, self.parent, self.is_red = value, parent, parent is not None
+        self.sides: list[_Entry | None] = [None, None]
+
+    def __iter__(self) -> Iterator[str]:
+        less, greater = self.sides
+        yield from less or ()
+        yield self.value
+        yield from greater or ()
 
 
 class _JavaTreeSet:
@@ -213,67 +188,40 @@ class _JavaTreeSet:
 
     def __init__(self, key: Callable[[str], Any]) -> None:
         self._key = key
-        self._root: _Entry | None = None
+        self._top = _Entry("")  # the root is at its side 0
 
     def __iter__(self) -> Iterator[str]:
-        stack: list[_Entry] = []
-        entry = self._root
-        while stack or entry:
-            while entry:
-                stack.append(entry)
-                entry = entry.left
-            entry = stack.pop()
-            yield entry.value
-            entry = entry.right
+        yield from self._top.sides[0] or ()
 
     def add(self, value: str) -> None:
         """Add an element that is not in the set yet."""
-        key, parent, below = self._key(value), None, self._root
-        is_less = False
-        while below:
-            parent, is_less = below, key < self._key(below.value)
-            below = below.left if is_less else below.right
-        entry = _Entry(value, parent)
-        if parent is None:
-            self._root = entry
-        elif is_less:
-            parent.left = entry
-        else:
-            parent.right = entry
-        self._balance(entry)
-
-    def _balance(self, entry: _Entry) -> None:
-        """Rotate and colour the tree after a new entry. The root may stay red: nothing asks for its colour."""
-        while (parent := entry.parent) and parent.is_red and (grandparent := parent.parent):
-            is_left = parent is grandparent.left
-            uncle = grandparent.right if is_left else grandparent.left
+        key, parent, side = self._key(value), self._top, 0
+        while below := parent.sides[side]:
+            parent, side = below, int(key >= self._key(below.value))
+        entry = parent.sides[side] = _Entry(value, parent)
+        while (parent := entry.parent or self._top).is_red and (grandparent := parent.parent):
+            side = grandparent.sides.index(parent)
+            uncle = grandparent.sides[1 - side]
             if uncle and uncle.is_red:
                 parent.is_red = uncle.is_red = False
-                grandparent.is_red = True
-                entry = grandparent
+                grandparent.is_red, entry = True, grandparent
                 continue
-            if entry is (parent.right if is_left else parent.left):
-                self._rotate(parent, to_left=is_left)
+            if entry is parent.sides[1 - side]:
+                _rotate(parent, side)
                 entry, parent = parent, entry
             parent.is_red, grandparent.is_red = False, True
-            self._rotate(grandparent, to_left=not is_left)
+            _rotate(grandparent, 1 - side)
+        if root := self._top.sides[0]:
+            root.is_red = False
 
-    def _rotate(self, entry: _Entry, *, to_left: bool) -> None:
-        """Put a child of the entry, the right one if `to_left`, in its place, and the entry below it."""
-        child = entry.right if to_left else entry.left
-        assert child is not None  # noqa: S101 - by the cases of `_balance`
-        inner = child.left if to_left else child.right
-        if to_left:
-            entry.right, child.left = inner, entry
-        else:
-            entry.left, child.right = inner, entry
-        if inner:
-            inner.parent = entry
-        child.parent = entry.parent
-        if entry.parent is None:
-            self._root = child
-        elif entry is entry.parent.left:
-            entry.parent.left = child
-        else:
-            entry.parent.right = child
-        entry.parent = child
+
+def _rotate(entry: _Entry, side: int) -> None:
+    """Put the child at the other side in the place of the entry, and the entry below it at this side."""
+    child, parent = entry.sides[1 - side], entry.parent
+    assert child is not None and parent is not None  # noqa: S101, PT018 - by the cases of `add`
+    inner = entry.sides[1 - side] = child.sides[side]
+    if inner:
+        inner.parent = entry
+    parent.sides[parent.sides.index(entry)] = child
+    child.sides[side] = entry
+    child.parent, entry.parent = parent, child

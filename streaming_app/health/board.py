@@ -11,7 +11,7 @@ verdict is bad stays bad.
 
 While the records are not read up to now, nothing is judged: every verdict stays as it was.
 
-Newcomers are judged after all others, the oldest first (see `groups.newcomers`), until they have taken
+Newcomers are judged after all others, the oldest first (see `groups.snapshot`), until they have taken
 `NEWCOMER_STEPS`. The rest of them is put off to the next step, where those come first that wait the longest. What was
 known of them before counts until they were put off, and no longer.
 """
@@ -26,8 +26,7 @@ from operator import is_
 from types import MappingProxyType
 from typing import NamedTuple
 
-from streaming_app.groups.newcomers import age, is_newcomer
-from streaming_app.groups.snapshot import GroupSnapshot, changed
+from streaming_app.groups.snapshot import GroupSnapshot, age, changed, is_newcomer
 from streaming_app.groups.state_rules import DEAD
 from streaming_app.health.activity import activity
 from streaming_app.health.checks import CHECKS

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
-from streaming_app.groups.copies_status import Restore
+from streaming_app.groups.copies_status import Progress
 from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import ASSIGNING, EMPTY
@@ -77,7 +77,7 @@ class HealthSettings:
 
 
 DEFAULTS = HealthSettings()
-Restores = Mapping[str, Restore]
+Restores = Mapping[str, Progress]
 Away = Mapping[str, Collection[str]]
 BROKER_AWAY = "broker_away"
 """Key of evidence: the broker that led partitions which the group reads."""

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_app.groups.clock import CorrectedSnapshot, WrittenBetween, correct_snapshot
+from streaming_app.groups.clock import WrittenBetween, correct_snapshot
 from streaming_app.groups.snapshot import COLUMNS, MEMBER_FIELDS, REBALANCING, GroupSnapshot, group_snapshot
 from streaming_app.groups.state_rules import DEAD, EMPTY, NOT_READY
 from streaming_app.health import history
@@ -80,7 +80,6 @@ class GroupCache:
         self._queue: list[_Batch] = []
         self._reload = True
         self._groups: Mapping[str, GroupSnapshot] = MappingProxyType({})  # replaced, never modified
-        self._written: dict[str, GroupSnapshot] = {}  # of groups whose times were corrected
         self._some_dead = False
         self._histories = GroupHistories(window)
         self._rebalances: dict[str, int] = {}
@@ -124,36 +123,25 @@ class GroupCache:
         groups = {name: group for name, group in self._groups.items() if group.state != DEAD}
         unbounded = WrittenBetween(None, now)
         if reload:
-            groups = {one.group_id: self._correct(one, self._groups, unbounded) for one in self._read(groups)}
+            known = self._groups
+            groups = {
+                one.group_id: correct_snapshot(one, known.get(one.group_id), unbounded) for one in self._read(groups)
+            }
         replaces = operator.gt if reload else operator.ge
         for rows, bounds in queue:
             rows = rows.filter(pc.is_valid(rows["group_id"]))  # noqa: PLW2901 - without a group: undecodable records
             for group in _snapshots(rows, _rebalancing_members(rows.filter(_is_in(rows["state"], REBALANCING)))):
                 cached = groups.get(group.group_id)
                 if cached is None or replaces(group.last_offset, cached.last_offset):
-                    groups[group.group_id] = self._correct(group, groups, bounds)
+                    groups[group.group_id] = correct_snapshot(group, cached, bounds)
         self._groups = MappingProxyType(groups)
         self._some_dead = any(group.state == DEAD for group in groups.values())
-        self._written = {group_id: group for group_id, group in self._written.items() if group_id in groups}
         if reload:
             self._add_events(self._read_events(now), unbounded)
         for rows, bounds in queue:
             for group_id, event in _events(rows, RETRACTED):
                 self._histories.retract(group_id, event)
             self._add_events(_events(rows, EVENTS.column), bounds)
-
-    def _correct(
-        self, written: GroupSnapshot, known: Mapping[str, GroupSnapshot], bounds: WrittenBetween
-    ) -> GroupSnapshot:
-        """Correct the times of a group; `known` has it as it was corrected before, which may be in the same refresh."""
-        group_id, corrected = written.group_id, known.get(written.group_id)
-        before = CorrectedSnapshot(self._written.get(group_id, corrected), corrected) if corrected else None
-        result = correct_snapshot(written, before, bounds)
-        if result.corrected is written:
-            self._written.pop(group_id, None)
-        else:
-            self._written[group_id] = written
-        return result.corrected
 
     def _add_events(self, events: Iterable[tuple[str, dict[str, Any]]], bounds: WrittenBetween) -> None:
         new: dict[str, list[dict[str, Any]]] = {}

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from streaming_app.groups.copies_status import GroupCopies, next_status
 from streaming_app.groups.snapshot import REBALANCING, GroupSnapshot
@@ -46,9 +46,6 @@ from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.tables.task_copies_table import TaskCopiesTable
 from streaming_app.text import count
-
-if TYPE_CHECKING:
-    pass
 
 _NEEDS = "task copies need Describe on the groups and on their topics"
 _GROUPS_PER_QUERY = 1_000
@@ -121,13 +118,13 @@ class TaskCopies(Poller):
         self._stored: list[TaskCopy] | None = None
         self._report_denial = ReportOnce(polling.report)
         self._statuses: tuple[GroupCopies, ...] | None = None
-        self._sums: Mapping[str, CopiesSum] = {}
+        self._sums: Mapping[str, Mapping[str, CopiesSum]] = {}
 
     def statuses(self) -> tuple[GroupCopies, ...] | None:
         """Return the status of each group that runs, as of the last pass; None before the first one."""
         return self._statuses
 
-    def sums(self) -> Mapping[str, CopiesSum]:
+    def sums(self) -> Mapping[str, Mapping[str, CopiesSum]]:
         """Return the sums of each group that runs, as of the last pass."""
         return self._sums
 

@@ -33,8 +33,8 @@ class TopicMetadata:
         self._cache: dict[str, int | None] = {}
         self._cached_until = 0.0
 
-    def __call__(self, names: Sequence[str] | None) -> PartitionCounts | None:
-        """Return the partition counts of those of the topics that exist; of all topics if `names` is None.
+    def __call__(self, names: Sequence[str]) -> PartitionCounts | None:
+        """Return the partition counts of those of the topics that exist.
 
         None if the cluster does not answer or the principal may not describe the topics.
         """
@@ -63,16 +63,13 @@ class TopicMetadata:
             self._last_warning = cause
             self._warn(f"NotReady reasons are derived from the log alone, because topics cannot be described: {cause}")
 
-    def _partition_counts(self, names: Sequence[str] | None) -> PartitionCounts | None:
+    def _partition_counts(self, names: Sequence[str]) -> PartitionCounts | None:
         if time.monotonic() > self._cached_until:
             self._cache, self._cached_until = {}, time.monotonic() + _CACHE_SECONDS
-        missing = None if names is None else [name for name in names if name not in self._cache]
-        if missing is None or missing:
+        if missing := [name for name in names if name not in self._cache]:
             topics = {topic["name"]: topic for topic in self._connection.get().describe_topics(missing)}
             if any(topic["error_code"] not in (0, _UNKNOWN_TOPIC_OR_PARTITION) for topic in topics.values()):
                 return None  # not authorized to describe it, which does not mean that it does not exist
-            if names is None:
-                return {name: len(topic["partitions"]) for name, topic in topics.items()}
-            for name in missing or ():
+            for name in missing:
                 self._cache[name] = len(topics[name]["partitions"]) or None if name in topics else None
-        return {name: count for name in names or () if (count := self._cache[name])}
+        return {name: count for name in names if (count := self._cache[name])}

@@ -23,8 +23,7 @@ from prometheus_client.registry import Collector
 from streaming_app.alerts.outbox import SinkStatus
 from streaming_app.alerts.problem import FIRING, Problem
 from streaming_app.config.sections import MetricsSettings
-from streaming_app.groups.newcomers import NEW_FOR, is_newcomer, select
-from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.groups.snapshot import NEW_FOR, GroupSnapshot, is_newcomer, select
 from streaming_app.groups.state_rules import DEAD
 from streaming_app.groups.task_copies import CopiesSum
 from streaming_app.health.verdict import Verdict
@@ -63,7 +62,7 @@ class MetricSources:
     sinks: Callable[[], Sequence[SinkStatus]] = tuple
     lag: Callable[[], Sequence[LagRow] | None] = lambda: None
     """Returns the rows of the newest pass over the lag; None before the first one, and without."""
-    copies: Callable[[], Mapping[str, CopiesSum]] = dict
+    copies: Callable[[], Mapping[str, Mapping[str, CopiesSum]]] = dict
     """Returns the sums of the copies of tasks, by group."""
     disks: Callable[[], Sequence[DiskSpace]] = tuple
     verdicts: Callable[[], Mapping[str, Verdict]] = dict

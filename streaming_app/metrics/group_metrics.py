@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.groups.task_copies import CopiesSum
+from streaming_app.groups.task_copies import STANDBY, WARMUP, CopiesSum
 from streaming_app.health.verdict import Verdict
 from streaming_app.metrics.metric import Metric, Sample, unix_seconds
 
@@ -19,13 +19,13 @@ class GroupScrape(NamedTuple):
     snapshot: GroupSnapshot
     rebalances: int
     now: float
-    copies: CopiesSum | None = None
+    copies: Mapping[str, CopiesSum] | None = None
     """None if they are not known."""
     verdict: Verdict | None = None
     """None before the first one."""
 
 
-def _of_copies(value: Callable[[CopiesSum], float | None]) -> Callable[[GroupScrape], float | None]:
+def _of_copies(value: Callable[[Mapping[str, CopiesSum]], float | None]) -> Callable[[GroupScrape], float | None]:
     return lambda group: None if group.copies is None else value(group.copies)
 
 
@@ -118,39 +118,39 @@ GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
     Metric(
         "streams_group_standby_tasks",
         "Standby tasks of the group, as the brokers said last; absent until they were asked.",
-        _of_copies(lambda copies: copies.standbys),
+        _of_copies(lambda copies: copies[STANDBY].copies),
     ),
     Metric(
         "streams_group_standby_lag_offsets",
         "Offsets between the standby tasks and the ends of their changelogs, summed, as clients last reported them; "
         "absent where none has.",
-        _of_copies(lambda copies: copies.standby_lag),
+        _of_copies(lambda copies: copies[STANDBY].lag),
     ),
     Metric(
         "streams_group_standby_lag_unknown_tasks",
         "Standby tasks of which no client has reported a lag: what `streams_group_standby_lag_offsets` says is a lower "
         "bound unless this is 0.",
-        _of_copies(lambda copies: copies.standbys_unknown),
+        _of_copies(lambda copies: copies[STANDBY].unknown),
     ),
     Metric(
         "streams_group_standby_tasks_behind",
         "Standby tasks that are further behind than `acceptable.recovery.lag`.",
-        _of_copies(lambda copies: copies.standbys_behind),
+        _of_copies(lambda copies: copies[STANDBY].behind),
     ),
     Metric(
         "streams_group_warmup_tasks",
         "Warm-up tasks of the group, as the brokers said last; absent until they were asked.",
-        _of_copies(lambda copies: copies.warmups),
+        _of_copies(lambda copies: copies[WARMUP].copies),
     ),
     Metric(
         "streams_group_warmup_lag_offsets",
         "The same as `streams_group_standby_lag_offsets` for warm-up tasks.",
-        _of_copies(lambda copies: copies.warmup_lag),
+        _of_copies(lambda copies: copies[WARMUP].lag),
     ),
     Metric(
         "streams_group_warmup_lag_unknown_tasks",
         "The same as `streams_group_standby_lag_unknown_tasks` for warm-up tasks.",
-        _of_copies(lambda copies: copies.warmups_unknown),
+        _of_copies(lambda copies: copies[WARMUP].unknown),
     ),
     Metric(
         "streams_group_description_status",

@@ -1,19 +1,28 @@
-"""What `copies` prints: the copies of a group's tasks, and which of its processes may be stopped without a restore."""
+"""What `copies` prints: the copies of a group's tasks, and which of its processes may be stopped without a restore.
+
+A process may be stopped if every stateful task that it has would go on elsewhere without a restore: another process has
+the task active, or has a copy that is at most `acceptable.recovery.lag` behind. Copies of static members that left
+temporarily do not count: nobody runs them.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from streaming_app.groups.snapshot import AWAY_EPOCH
 from streaming_app.groups.state_rules import STABLE
 from streaming_app.groups.task_copies import (
+    ACTIVE,
+    DEFAULT_ACCEPTABLE_LAG,
+    DORMANT,
+    RESTORING,
     ROLE_ORDER,
-    StopCheck,
     TaskCopy,
-    away_members,
-    check_stops,
+    TaskId,
     copies_of_row,
-    effective_acceptable_lag,
     format_task,
     with_offsets,
 )
@@ -21,9 +30,50 @@ from streaming_app.queries.brokers import Brokers, read_brokers
 from streaming_app.queries.groups import find_groups
 from streaming_app.tables.reader import Row, WarehouseReader, of_group
 from streaming_app.tables.task_copies_table import read_copies
-from streaming_app.text import first_of
+from streaming_app.text import first_of, rank
 
 _OBSTACLES = 3  # named; of more, the number is printed
+
+
+class StopCheck(NamedTuple):
+    """Whether a process may be stopped now without a restore."""
+
+    process_id: str | None
+    client_host: str | None
+    copies: int
+    """How many copies of tasks it has."""
+    obstacles: tuple[str, ...]
+    """Why not, one for each task that would be restored; none if it may."""
+
+
+def check_stops(
+    copies: Iterable[TaskCopy], acceptable_lag: int = DEFAULT_ACCEPTABLE_LAG, away: Collection[str] = ()
+) -> list[StopCheck]:
+    """Return a check for each process of a group, by host and process; `away` are members that left temporarily."""
+    by_process: defaultdict[tuple[str, str], list[TaskCopy]] = defaultdict(list)
+    by_task: defaultdict[TaskId, list[TaskCopy]] = defaultdict(list)
+    for copy in copies:
+        by_process[copy.client_host or "", copy.process_id or ""].append(copy)
+        if copy.member_id not in away:
+            by_task[copy.task].append(copy)
+    return [
+        StopCheck(own[0].process_id, own[0].client_host, len(own), tuple(_obstacles(own, by_task, acceptable_lag)))
+        for _, own in sorted(by_process.items())
+    ]
+
+
+def _obstacles(own: Iterable[TaskCopy], by_task: Mapping[TaskId, list[TaskCopy]], acceptable: int) -> Iterator[str]:
+    for task, copy in sorted({copy.task: copy for copy in own if copy.stateful and copy.role != DORMANT}.items()):
+        others = [one for one in by_task.get(task, ()) if one.process_id != copy.process_id]
+        name, lags = format_task(task), [one.lag for one in others if one.lag is not None]
+        if any(one.role in {ACTIVE, RESTORING} for one in others) or min(lags, default=acceptable + 1) <= acceptable:
+            continue
+        if not others:
+            yield f"{name} has no other copy"
+        elif lags:
+            yield f"{name}: the best other copy is {min(lags):,} behind, more than {acceptable:,}"
+        else:
+            yield f"{name}: how far behind the other {'copies are' if len(others) > 1 else 'copy is'} is not known"
 
 
 @dataclass(frozen=True)
@@ -52,7 +102,7 @@ class CopiesReport:
 
     def copy_rows(self) -> list[Row]:
         """Return a row for each copy: by task, the active one first."""
-        ordered = sorted(self.copies, key=lambda one: (one.task, _role_order(one.role), one.process_id or ""))
+        ordered = sorted(self.copies, key=lambda one: (one.task, rank(one.role, ROLE_ORDER), one.process_id or ""))
         return [
             {
                 "GROUP": copy.group_id,
@@ -75,8 +125,8 @@ class CopiesReport:
             {
                 "PROCESS": check.process_id,
                 "HOST": check.client_host,
-                "COPIES": check.tasks,
-                "MAY-STOP": ("yes" if check.may_stop else "no") if self.is_settled else "not now",
+                "COPIES": check.copies,
+                "MAY-STOP": ("no" if check.obstacles else "yes") if self.is_settled else "not now",
                 "WHY": self._why_not(check),
             }
             for check in self.checks
@@ -99,8 +149,8 @@ class CopiesReport:
                 {
                     "process_id": check.process_id,
                     "client_host": check.client_host,
-                    "copies": check.tasks,
-                    "may_stop": check.may_stop if self.is_settled else None,
+                    "copies": check.copies,
+                    "may_stop": not check.obstacles if self.is_settled else None,
                     "obstacles": list(check.obstacles),
                 }
                 for check in self.checks
@@ -108,18 +158,15 @@ class CopiesReport:
         }
 
 
-def _role_order(role: str) -> int:
-    """Return the place of a role in the list; of one of a later release after the others."""
-    return ROLE_ORDER.index(role) if role in ROLE_ORDER else len(ROLE_ORDER)
-
-
 def read_report(warehouse: WarehouseReader, cluster: str, group_id: str) -> CopiesReport:
     """Return the report about a group. Raises WarehouseError if there is no such group."""
     (group,) = find_groups(warehouse, cluster, [group_id])
     known = read_copies(warehouse, of_group(cluster, group_id))
-    copies = with_offsets(copies_of_row(group), known)
+    members = group["members"] or ()
+    copies = with_offsets(copies_of_row(group), known, {member["member_id"] for member in members})
     own = next((copy.acceptable_lag for copy in known if copy.acceptable_lag is not None), None)
-    acceptable = effective_acceptable_lag(own)
-    checks = check_stops(copies, acceptable, away_members(group))
+    acceptable = DEFAULT_ACCEPTABLE_LAG if own is None else own
+    away = {member["member_id"] for member in members if member["member_epoch"] == AWAY_EPOCH}
+    checks = check_stops(copies, acceptable, away)
     brokers = read_brokers(warehouse, cluster)
     return CopiesReport(group_id, group["state"], acceptable, own is None, copies, checks, brokers)

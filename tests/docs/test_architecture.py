@@ -20,7 +20,7 @@ from streaming_app.cli.main import main
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.fold import Fold
 from streaming_app.groups.group import LogRecord
-from streaming_app.groups.not_ready import not_ready_reason
+from streaming_app.groups.not_ready import set_reasons
 from streaming_app.groups.row import to_row
 from streaming_app.groups.snapshot import group_snapshot
 from streaming_app.health.board import Board, Known
@@ -66,9 +66,7 @@ def folded(records: list[Recorded]) -> Fold:
     fold = Fold.of(GROUP, 1, None)
     fold.add([record.log_record for record in records])
     fold.close()
-    reason = not_ready_reason(to_row("default", fold.group_state), TOPICS)
-    assert reason
-    fold.set_not_ready_reason(f"{reason.status}: {reason.detail}")
+    set_reasons(fold, lambda _names: TOPICS)
     return fold
 
 

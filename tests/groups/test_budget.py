@@ -81,7 +81,7 @@ LARGE = {
     "topology": (
         [(at(1), 23, GROUP, parts(50))],
         {"bytes": 20_000},
-        " bytes in 50 parts, where half of `group_budget.bytes` allows 10,000",
+        " bytes, where half of `group_budget.bytes` allows 10,000",
     ),
 }
 

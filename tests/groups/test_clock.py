@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from streaming_app.groups.clock import CorrectedSnapshot, WrittenBetween, correct_snapshot
+from streaming_app.groups.clock import WrittenBetween, correct_snapshot
 from tests.support.healthy_group import healthy_group
 
 NOW = datetime(2026, 11, 21, 3, tzinfo=timezone.utc)
@@ -38,11 +38,11 @@ def test_without_an_earliest_time_only_times_ahead_are_corrected() -> None:
 
 
 def test_a_time_keeps_its_correction_until_the_broker_writes_another_one() -> None:
-    before = CorrectedSnapshot(healthy_group(NOW - 30 * HOUR), healthy_group(NOW - 30 * HOUR))
-    emptied = replace(before.written, state="Empty", state_since=NOW - HOUR, updated_at=NOW - HOUR)
+    before = healthy_group(NOW - 30 * HOUR)
+    emptied = replace(before, state="Empty", state_since=NOW - HOUR, updated_at=NOW - HOUR)
     first = correct_snapshot(emptied, before, BOUNDS)
-    assert first.corrected.state_since == NOW - timedelta(seconds=5)
-    assert first.corrected.description_since == NOW - 30 * HOUR  # not written now, so not corrected
+    assert first.state_since == NOW - timedelta(seconds=5)
+    assert first.description_since == NOW - 30 * HOUR  # not written now, so not corrected
     later = WrittenBetween(NOW + HOUR, NOW + HOUR)
     again = correct_snapshot(replace(emptied, updated_at=NOW), first, later)
-    assert (again.corrected.state_since, again.corrected.updated_at) == (NOW - timedelta(seconds=5), NOW + HOUR)
+    assert (again.state_since, again.updated_at) == (NOW - timedelta(seconds=5), NOW + HOUR)

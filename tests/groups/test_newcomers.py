@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
-from streaming_app.groups.newcomers import ranks, select
-from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.groups.snapshot import GroupSnapshot, ranks, select
 from tests.support.healthy_group import healthy_group
 
 NOW = datetime(2026, 11, 24, 12, tzinfo=timezone.utc)

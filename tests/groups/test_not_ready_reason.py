@@ -9,7 +9,7 @@ import pytest
 from streaming_app.groups.group import Event, GroupState
 from streaming_app.groups.not_ready import TopicLookup, set_reasons
 from streaming_app.groups.row import from_row, to_row
-from tests.groups.records import FIRST_JOIN, GROUP, M1, TOPOLOGY, at, fold, log, metadata
+from tests.groups.records import FIRST_JOIN, GROUP, M1, at, fold, log, metadata
 
 NOT_READY = [*FIRST_JOIN[:2], (at(0), 17, GROUP, metadata(validated=-1)), FIRST_JOIN[3]]
 
@@ -44,7 +44,7 @@ def test_a_reason_that_changes_without_a_record_updates_the_row_and_adds_no_seco
 
 
 GIVES_UP = [(at(5), 22, M1, None), (at(5), 21, M1, None), (at(5), 19, M1, None), (at(5), 17, GROUP, metadata(epoch=3))]
-MISSING = "MISSING_SOURCE_TOPICS: Source topics a, b, c.* are missing."
+MISSING = "MISSING_SOURCE_TOPICS: Source topics a, b are missing."
 
 
 def test_a_reason_is_kept_although_the_group_was_not_ready_and_empty_within_one_batch() -> None:
@@ -101,16 +101,12 @@ def test_while_the_topics_cannot_be_known_a_reason_that_was_found_in_them_stays(
     assert first.group_state.not_ready_reason == MISSING
 
 
-def test_topics_are_asked_for_by_name_and_all_of_them_only_for_a_pattern() -> None:
+def test_topics_are_asked_for_by_name_and_not_for_a_pattern() -> None:
     asked: list[object] = []
 
-    def topics(names: Sequence[str] | None) -> dict[str, int]:
+    def topics(names: Sequence[str]) -> dict[str, int]:
         asked.append(names)
         return {}
 
-    (part,) = TOPOLOGY["subtopologies"]
-    exact = {**TOPOLOGY, "subtopologies": [{**part, "source_topic_regex": [], "copartition_groups": []}]}
-    for topology in (TOPOLOGY, exact):
-        records = [(when, kind, key, topology if kind == 23 else value) for when, kind, key, value in NOT_READY]
-        set_reasons(fold(log(*records)), topics)
-    assert asked == [None, ["a", "b", "r"]]
+    set_reasons(fold(log(*NOT_READY)), topics)
+    assert asked == [["a", "b", "r"]]

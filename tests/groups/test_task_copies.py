@@ -1,4 +1,4 @@
-"""Copies of tasks: how far behind, since when, and which process may be stopped."""
+"""Copies of tasks: which there are, how far behind, since when, and when a restore ends."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from streaming_app.groups.copies_status import next_status
+from streaming_app.groups.copies_status import GroupCopies, next_status
 from streaming_app.groups.task_copies import (
+    CopiesSum,
     TaskCopy,
-    away_members,
-    check_stops,
     copies_of_description,
     copies_of_row,
+    sum_copies,
     with_offsets,
     with_report_times,
 )
@@ -77,25 +77,16 @@ def test_an_active_task_below_the_end_of_its_changelogs_restores_and_state_witho
     assert set(status.uncopied) == {("0", 0), ("0", 1)}  # nobody keeps the dormant copy up to date
 
 
-def test_a_dormant_copy_takes_over_if_it_is_near_enough_and_needs_nobody_itself() -> None:
-    restoring = copy("a", "restoring", lag=60)
-    for lag, may_stop in ((50, True), (51, False)):
-        checks = check_stops([restoring, copy("b", "dormant", lag=lag)], 50)
-        assert [one.may_stop for one in checks] == [may_stop, True]
-    assert [one.may_stop for one in check_stops([restoring, copy("b", "standby", lag=0)], 50)] == [True, True]
-    assert check_stops([copy("b", "dormant", lag=0)], 50)[0].may_stop
-
-
 def test_roles_follow_the_log_where_it_is_newer_than_the_offsets() -> None:
     known = [copy("a", "restoring", 0, 60), copy("b", "dormant", 0, 30), copy("gone", "dormant", 0, 10)]
     held = [copy("a", "active", 0), copy("b", "active", 1)]
-    assert [(one.process_id, one.role, one.lag) for one in with_offsets(held, known)] == [
+    assert [(one.process_id, one.role, one.lag) for one in with_offsets(held, known, {"m-a", "m-b"})] == [
         ("a", "restoring", 60),
         ("b", "active", None),
         ("b", "dormant", 30),
     ]
     moved = [copy("a", "standby", 0), copy("b", "active", 0)]
-    assert [(one.process_id, one.role, one.lag) for one in with_offsets(moved, known)] == [
+    assert [(one.process_id, one.role, one.lag) for one in with_offsets(moved, known, {"m-a", "m-b"})] == [
         ("a", "standby", 60),
         ("b", "restoring", 30),
     ]
@@ -136,39 +127,68 @@ def test_the_log_has_the_copies_and_the_brokers_their_offsets() -> None:
     }
     copies = copies_of_row(row)
     assert copies == [copy("a", "active"), copy("b", "standby")]
-    assert away_members(row) == {"m-b"}
     stored = [copy("b", "warmup", lag=7, task_offset=1, task_end_offset=8)]
-    assert with_offsets(copies, stored) == [copy("a", "active"), stored[0]._replace(role="standby")]
+    assert with_offsets(copies, stored, {"m-a"}) == [copy("a", "active"), stored[0]._replace(role="standby")]
+
+
+MINUTE = timedelta(minutes=1)
+
+
+def statuses(*descriptions: list[TaskCopy]) -> GroupCopies:
+    """Return the status after these descriptions, a minute apart."""
+    status = None
+    for number, copies in enumerate(descriptions):
+        status = next_status(copies, 1, status, NOW + number * MINUTE)
+    assert status is not None
+    return status
 
 
 @pytest.mark.parametrize(
-    ("copies", "obstacles"),
+    ("lags", "ends"),
     [
-        ([copy("a", "active")], {"a": ["0_0 has no other copy"]}),
-        ([copy("a", "active"), copy("a", "standby", lag=0)], {"a": ["0_0 has no other copy"]}),
-        ([copy("a", "active"), copy("b", "standby", lag=10)], {"a": [], "b": []}),
-        (
-            [copy("a", "active"), copy("b", "standby", lag=11)],
-            {"a": ["0_0: the best other copy is 11 behind, more than 10"], "b": []},
-        ),
-        (
-            [copy("a", "active"), copy("b", "standby"), copy("c", "warmup")],
-            {"a": ["0_0: how far behind the other copies are is not known"], "b": [], "c": []},
-        ),
-        ([copy("a", "active"), copy("b", "standby"), copy("c", "warmup", lag=1)], {"a": [], "b": [], "c": []}),
-        ([copy("a", "active", stateful=False)], {"a": []}),
-        ([copy("a", "standby", lag=0)], {"a": ["0_0 has no other copy"]}),
+        ([100], None),
+        ([100, 100], None),
+        ([100, 100, 60], NOW + 5 * MINUTE),
+        ([100, 99], NOW + 100 * MINUTE),
+        ([100, 60], NOW + 2.5 * MINUTE),
+        ([100, 60, 60], NOW + 2.5 * MINUTE),
+        ([100, 120], None),
+        ([100, 120, 60], NOW + 3 * MINUTE),
+        ([100, 60, None, 20], NOW + 3.75 * MINUTE),
     ],
-    ids=["alone", "same process", "near", "far", "unknown", "one is near", "stateless", "no active"],
 )
-def test_a_process_may_stop_if_every_stateful_task_goes_on_elsewhere_without_a_restore(
-    copies: list[TaskCopy], obstacles: dict[str, list[str]]
+def test_a_restore_ends_when_its_pace_says_and_begins_again_where_more_is_left_than_at_first(
+    lags: list[int | None], ends: Any
 ) -> None:
-    found = {check.process_id: list(check.obstacles) for check in check_stops(copies, 10)}
-    assert found == obstacles
+    status = statuses(*([copy("a", "restoring", lag=lag)] for lag in lags))
+    restore = status.restoring["0", 0]
+    assert restore.ends_at == ends
+    assert restore.lag == lags[-1]
 
 
-def test_a_copy_of_a_member_that_left_temporarily_does_not_count() -> None:
-    copies = [copy("a", "active"), copy("b", "standby", lag=0)]
-    first, second = check_stops(copies, 10, away={"m-b"})
-    assert (first.may_stop, second.may_stop) == (False, True)
+def test_every_copy_that_is_behind_is_found_whatever_stands_before_it() -> None:
+    far, near, silent, active = 20_000, 5, None, copy("a", "active", 9)
+    copies = [active, *(copy("b", "standby", n, lag) for n, lag in enumerate((near, silent, far, near, silent, far)))]
+    assert [one.copy.partition for one in statuses(copies).behind] == [2, 5]
+    warm = [copy("c", "warmup", n, lag) for n, lag in enumerate((silent, far, near))]
+    assert statuses(warm).behind == ()
+
+
+def test_the_lags_of_a_group_are_summed_by_role_and_those_that_are_not_known_counted() -> None:
+    copies = [
+        *(copy("a", "active", 0), copy("a", "dormant", 7, 99), copy("a", "restoring", 8, 99)),
+        *(copy("b", "standby", n, lag) for n, lag in enumerate((10, 20_000, None))),
+        *(copy("c", "warmup", n, lag) for n, lag in enumerate((5, None, None))),
+    ]
+    sums = sum_copies(copies)
+    assert (sums["standby"], sums["warmup"]) == (CopiesSum(3, 20_010, 1, 1), CopiesSum(3, 5, 0, 2))
+    assert sum_copies([copy("b", "standby")])["standby"] == CopiesSum(1, None, 0, 1)
+    assert sum_copies([copy("b", "standby", lag=0)])["standby"] == CopiesSum(1, 0)
+
+
+def test_of_what_is_known_of_tasks_that_a_member_has_no_longer_only_the_state_on_its_disk_stays() -> None:
+    known = [copy("a", "standby", 1, 5), copy("a", "dormant", 2, 6)]
+    assert [(one.partition, one.role) for one in with_offsets([copy("a", "active", 0)], known, {"m-a"})] == [
+        (0, "active"),
+        (2, "dormant"),
+    ]

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from streaming_app.groups.copies_status import Restore
+from streaming_app.groups.copies_status import Progress
+from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.health.history import GroupHistory, Reason
 from streaming_app.health.verdict import (
     BAD,
@@ -237,9 +238,10 @@ def test_a_restore_is_no_incident_unless_records_are_deleted_meanwhile() -> None
     assert verdict(facts(group(), known, retention={"orders": 1_800.0})).severity == "warning"
 
 
-def reported(fell: float, left: int = 400) -> dict[str, Restore]:
+def reported(fell: float, left: int = 400) -> dict[str, Progress]:
     """Return the report of a task that restored 600 of 1,000 offsets in the hour that ended so many minutes ago."""
-    return {"0_0": Restore("m", ago(minutes=fell + 60), 1_000, left, ago(minutes=fell))}
+    copy = TaskCopy("g", "m", None, None, "restoring", "0", 0)
+    return {"0_0": Progress(copy, ago(minutes=fell + 60), 1_000, left, ago(minutes=fell))}
 
 
 def test_a_restore_that_advances_by_its_reports_may_take_longer_and_says_until_when() -> None:

@@ -24,13 +24,13 @@ from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.config.running_hours import GroupTimesSettings, NamedIntervals, make_times_of
 from streaming_app.groups.budget import OverBudgetError
-from streaming_app.groups.clock import CorrectedSnapshot, WrittenBetween, correct_snapshot
+from streaming_app.groups.clock import WrittenBetween, correct_snapshot
 from streaming_app.groups.copies_status import GroupCopies, next_status
 from streaming_app.groups.fold import Fold
 from streaming_app.groups.group import Event, Group, GroupState, LogRecord
 from streaming_app.groups.not_ready import set_reasons
 from streaming_app.groups.row import to_row
-from streaming_app.groups.snapshot import group_snapshot
+from streaming_app.groups.snapshot import GroupSnapshot, group_snapshot
 from streaming_app.groups.state_rules import STABLE_MEMBER
 from streaming_app.health.board import NOT_JUDGED, Change
 from streaming_app.health.history import COLUMNS, WINDOW, GroupHistories
@@ -102,7 +102,7 @@ class _Job:
         self._rule_settings_of = settings.rule_settings_of()
         self._descriptions = DescriptionSupport(settings.descriptions)
         self._histories = GroupHistories(WINDOW)
-        self._snapshots: dict[str, CorrectedSnapshot] = {}
+        self._snapshots: dict[str, GroupSnapshot] = {}
         engine = EngineSettings(
             "default",
             self._rule_settings_of,
@@ -143,7 +143,7 @@ class _Job:
         self._read_copies(at)
         self._lag.read(at - STEP, at)
         self._evaluate(now, at)
-        for group_id in [g for g in changed if self._snapshots[g].corrected.state == "Dead"]:
+        for group_id in [g for g in changed if self._snapshots[g].state == "Dead"]:
             del self._snapshots[group_id]
 
     def due(self) -> Iterator[datetime]:
@@ -157,7 +157,7 @@ class _Job:
                 yield verdict.recheck_at
         yield from self.engine.calm_ends
         for one in self._snapshots.values():
-            if pushed_at := one.corrected.last_unsolicited_push_at:
+            if pushed_at := one.last_unsolicited_push_at:
                 yield pushed_at + timedelta(hours=1)
 
     def next_answers(self) -> Iterator[float]:
@@ -223,7 +223,7 @@ class _Job:
             self._copies_read += 1
             self._copies_read_at = at
             snapshot = self._snapshots.get(group_id)
-            if snapshot and snapshot.corrected.state == "Stable":
+            if snapshot and snapshot.state == "Stable":
                 self._copies[group_id] = next_status(copies, standbys, self._copies.get(group_id), _time(time))
 
     def _read_ended(self, at: float) -> None:
@@ -235,7 +235,7 @@ class _Job:
 
     def _evaluate(self, now: datetime, at: float) -> None:
         self._read_ended(at)
-        groups = {group_id: one.corrected for group_id, one in self._snapshots.items()}
+        groups = dict(self._snapshots)
         copies = [one for group_id, one in self._copies.items() if group_id in groups]
         observed = Observed(
             groups,

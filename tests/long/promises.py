@@ -60,8 +60,8 @@ PROMISES = (
         "A group that is too large is set aside alone.",
         "tests/stream/test_set_aside.py",
         "streaming_app/groups/budget.py",
-        "if size > getattr(budget, key)]:",
-        "if size > getattr(budget, key) and not group.members]:",
+        "if size > most\n",
+        "if size > most and not group.members\n",
     ),
     Promise(
         "In an object store a batch is written once, whoever writes it first.",

@@ -18,7 +18,6 @@ def healthy_group(since: datetime) -> GroupSnapshot:
         assignment_epoch=7,
         assigned_at=since,
         topology_epoch=0,
-        sources_hash="a1b2",
         validated_topology_epoch=0,
         stored_description_epoch=0,
         failed_description_epoch=-1,

@@ -29,7 +29,6 @@ def group(group_id: str, state: str = "Stable", **fields: Any) -> GroupSnapshot:
         "state": state,
         "assignment_epoch": 6,
         "topology_epoch": 3,
-        "sources_hash": None,
         "validated_topology_epoch": 3,
         "stored_description_epoch": 3,
         "description_stale_since": SINCE,
@@ -100,7 +99,10 @@ def sources(groups: Iterable[GroupSnapshot], **fields: Any) -> MetricSources:
         "sinks": lambda: (SinkStatus("pager", sent=5, failed=2, waiting=1, last_success_at=NOW), SinkStatus("mail")),
     }
     values["disks"] = lambda: (DiskSpace("/data", 1 << 30, 20 << 30),)
-    values["copies"] = lambda: {"a": CopiesSum(3, 60, 1, 2, 5_000, 1), "b": CopiesSum(0, None, 0, 0, None)}
+    values["copies"] = lambda: {
+        "a": {"standby": CopiesSum(3, 60, 1, 1), "warmup": CopiesSum(2, 5_000)},
+        "b": {"standby": CopiesSum(), "warmup": CopiesSum()},
+    }
     values["verdicts"] = lambda: {"a": Verdict("Down", SINCE, SINCE, "no members", "critical")}
     values["newcomers_left_out"] = lambda: {"alerts": 7, "verdicts": 0}
     values["types"] = lambda: {"streams": 3, "classic": 40}

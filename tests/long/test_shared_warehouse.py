@@ -82,8 +82,8 @@ def test_jobs_of_three_clusters_write_one_warehouse(
     jobs = []
     for one in CLUSTERS:
         command = ["run", "--bootstrap-server", broker.bootstrap_server, "--warehouse", warehouse, *options[one]]
-        log = (tmp_path / f"{one}.log").open("wb")
-        jobs.append(subprocess.Popen([*STREAMS_GROUPS, *command], stdout=log, stderr=log))
+        with (tmp_path / f"{one}.log").open("wb") as log:
+            jobs.append(subprocess.Popen([*STREAMS_GROUPS, *command], stdout=log, stderr=log))
     epoch, until = 1, time.monotonic() + SECONDS
     with appending(broker.bootstrap_server) as append:
         while time.monotonic() < until:

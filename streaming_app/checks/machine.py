@@ -11,8 +11,9 @@ from pathlib import Path
 
 from streaming_app.checks.result import Result, failed, ok, warning
 from streaming_app.errors import SetupError, reason_of
-from streaming_app.jvm.jar_sets import find_jars, spark_jars, version_warning
+from streaming_app.jvm.jars import delta_jars, find_jars
 from streaming_app.jvm.java import find_java, java_version
+from streaming_app.jvm.spark_installation import version_warning
 from streaming_app.secret_file import is_open_to_all
 from streaming_app.text import GIB, first_of, gibibytes, parse_size
 from streaming_app.web.server import bind
@@ -59,13 +60,14 @@ def _check_java() -> Result:
 
 
 def _check_jars(progress: Callable[[str], None] | None) -> Result:
-    jar_set = spark_jars()
     try:
-        found = find_jars(jar_set, progress)
+        found = find_jars(delta_jars(), progress)
     except SetupError as error:
         return failed(
             "jars", str(error), "on a host without network, see `streams-groups jars fetch --directory` in the docs"
         )
+    if not found:
+        return ok("jars", "Spark fetches them at the start")
     return ok("jars", f"{len(found)} in {found[0].parent if len({jar.parent for jar in found}) == 1 else 'the cache'}")
 
 

@@ -21,7 +21,7 @@ from streaming_app.config.settings import JobConfig
 from streaming_app.errors import JobError, UserError, java_error_message
 from streaming_app.job.run import STOPPED, hold_locks, run_with
 from streaming_app.job.stopping import STOP_SECONDS, in_thread
-from streaming_app.jvm.jar_sets import version_warning
+from streaming_app.jvm.spark_installation import version_warning
 from streaming_app.jvm.spark_session import SESSION_CONF
 from streaming_app.tables.spark_views import require_delta
 

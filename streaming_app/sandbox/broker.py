@@ -27,8 +27,7 @@ from tenacity import (
 )
 
 from streaming_app.errors import SetupError
-from streaming_app.jvm.jar_sets import find_jars, kafka_jars
-from streaming_app.jvm.jars import KAFKA_VERSION
+from streaming_app.jvm.jars import KAFKA_VERSION, find_jars, kafka_jars
 from streaming_app.jvm.java import find_java, last_line
 from streaming_app.kafka.connection import Admin
 from streaming_app.sandbox.process import HOST, ManagedProcess, Process, reserve_port
@@ -133,6 +132,7 @@ class LocalBroker(ManagedProcess):
         directory: Path,
         *,
         version: str = KAFKA_VERSION,
+        class_path: Sequence[Path] = (),
         properties: Mapping[str, str] | None = None,
         port: int | None = None,
         secure_listeners: SecureListeners | None = None,
@@ -141,10 +141,10 @@ class LocalBroker(ManagedProcess):
     ) -> None:
         """Prepare a broker of `version` (4.1 to 4.4) in `directory`; nothing runs before `start()`.
 
-        `properties` are broker configurations that override the defaults of this package. Without `port` a free one
-        is chosen at the first start and kept. `address()` returns the addresses of `secure_listeners`. The storage is
-        formatted with `new_cluster_id`, by default one of its own. `progress` gets a line now and then while jars are
-        downloaded.
+        `class_path` has the jars of another version than the default. `properties` are broker configurations that
+        override the defaults of this package. Without `port` a free one is chosen at the first start and kept.
+        `address()` returns the addresses of `secure_listeners`. The storage is formatted with `new_cluster_id`, by
+        default one of its own. `progress` gets a line now and then while jars are downloaded.
         """
         self.directory = directory.absolute()
         self.version = version
@@ -152,7 +152,7 @@ class LocalBroker(ManagedProcess):
         self._properties = dict(properties or {})
         self._secure_listeners = secure_listeners or SecureListeners()
         self._new_cluster_id = new_cluster_id or make_cluster_id()
-        self._progress = progress
+        self._class_path, self._progress = class_path, progress
         self._ports: dict[str, int] = {}  # of the listeners other than PLAINTEXT
 
     @property
@@ -186,7 +186,7 @@ class LocalBroker(ManagedProcess):
         """
         if self.pid is not None:
             return
-        class_path = find_jars(kafka_jars(self.version), self._progress)
+        class_path = self._class_path or find_jars(kafka_jars(), self._progress)
         is_chosen = self.port is None
         again, stop = retry_if_exception(_is_port_taken), stop_after_attempt(_PORT_ATTEMPTS)
         for attempt in Retrying(retry=again, stop=stop, wait=wait_fixed(0.5), reraise=True):

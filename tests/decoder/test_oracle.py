@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from offsets_decoder import DecodeError, decode, decode_lines, definitions, encode, to_json
-from streaming_app.jvm.jars import resolve
 from tests.decoder.random_records import VARIANTS, Variant, corrupt, random_kafka_json, random_record, variant_id
 from tests.support.conformance import read_schemas, record_types
+from tests.support.ivy import resolve
 from tests.support.kafka_oracle import Oracle
 
 Release = tuple[str, dict[str, dict[str, Any]], Oracle]

@@ -13,7 +13,7 @@ import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from streaming_app.jvm.jar_sets import find_jars, kafka_jars
+from streaming_app.jvm.jars import find_jars, kafka_jars
 from tests.deploy.docker_engine import ROOT, Engine
 
 IMAGES = Path(__file__).with_name("images")

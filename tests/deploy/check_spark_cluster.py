@@ -18,7 +18,7 @@ import pytest
 import yaml
 from kafka import KafkaProducer
 
-from streaming_app.jvm.jar_sets import find_jars, spark_jars
+from streaming_app.jvm.jars import delta_jars, find_jars
 from streaming_app.jvm.spark_installation import spark_java_home
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
@@ -108,7 +108,7 @@ _FETCHING = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
 
 def spark_submit(conf: list[str], config: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Run the application of deploy/spark as its README says."""
-    found = ",".join(map(str, find_jars(spark_jars())))
+    found = ",".join(map(str, find_jars(delta_jars())))
     settings = [part for setting in SETTINGS for part in ("--conf", setting)]
     home = Path(pyspark.__file__).parent
     environment = {

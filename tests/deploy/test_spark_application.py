@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming_app.jvm import jars
+from streaming_app.jvm.jars import connector_jars, delta_jars
 from streaming_app.jvm.spark_installation import TESTED
 from streaming_app.jvm.spark_session import _CONF, SESSION_CONF
 from streaming_app.kafka.client import StreamsGroupClient
@@ -28,7 +28,7 @@ def test_the_settings_of_the_readme_are_those_of_the_job_s_own_session() -> None
     command = README.split("spark-submit --master")[1].split("deploy/spark/job.py")[0]
     settings = dict(setting.split("=") for setting in re.findall(r"--conf (\S+)", command))
     assert settings
-    assert settings == {name: _CONF[name] for name in settings}
+    assert settings == {name: (_CONF | delta_jars().conf)[name] for name in settings}
     assert not SESSION_CONF.keys() & settings.keys()
 
 
@@ -58,7 +58,7 @@ def test_the_cells_of_the_notebook_run(
     namespace: dict[str, Any] = {"spark": session}
     for text, tags in cells():
         if "session" in tags:  # it would fetch jars
-            assert f'"{jars.spark_coordinates(*TESTED[0])[-1]}"' in text
+            assert f'"{connector_jars(TESTED[0].spark).coordinates[0]}"' in text
             compile(text, "session", "exec")
             continue
         own = text.replace("broker:9092", broker.bootstrap_server).replace("/var/lib/streams-groups", str(warehouse))

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from streaming_app.jvm.jars import resolve
+from tests.support.ivy import resolve
 from tests.support.kafka_oracle import Oracle
 
 Fields = dict[str, Any]

@@ -12,8 +12,8 @@ import pytest
 from streaming_app.groups.group import Group
 from streaming_app.groups.not_ready import INVALID_TOPOLOGY, Reason, reason_from_topics
 from streaming_app.groups.replay import apply
-from streaming_app.jvm.jars import resolve
 from streaming_app.sandbox.member import internal_topic, subtopology
+from tests.support.ivy import resolve
 from tests.support.kafka_oracle import Oracle
 
 TOPOLOGIES = 200

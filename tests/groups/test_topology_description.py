@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from streaming_app.groups.topology_description import describe_topology
-from streaming_app.jvm.jars import resolve
 from tests.groups.java_topology import KAFKA_STREAMS, RECORDED, SEEDS, Fields, random_topology, recorded
 from tests.long.hostile import STORED, effective_characters
+from tests.support.ivy import resolve
 from tests.support.kafka_oracle import Oracle
 
 TOPOLOGIES = 30

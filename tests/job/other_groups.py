@@ -13,7 +13,7 @@ from typing import Any
 
 from kafka.protocol.api_message import ApiMessage, ApiMessageData
 
-from streaming_app.jvm.jars import KAFKA_EXCLUSIONS, kafka_coordinates, resolve
+from streaming_app.jvm.jars import find_jars, kafka_jars
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import build
 from tests.support.waiting import wait_until
@@ -34,7 +34,7 @@ def _classes(name: str) -> list[Any]:
 
 @cache
 def _extract() -> Any:
-    jar = next(jar for jar in resolve(*kafka_coordinates(), exclude=KAFKA_EXCLUSIONS) if "kafka-clients-" in jar.name)
+    jar = next(jar for jar in find_jars(kafka_jars()) if "kafka-clients-" in jar.name)
     directory = Path(mkdtemp())
     (directory / _PACKAGE).mkdir()
     (directory / _PACKAGE / "__init__.py").touch()

@@ -1,79 +1,191 @@
-"""Jars that Ivy fetches once: what a start of the job or of the demo meets. `long/test_jars` has the other cases."""
+"""Jars that are listed with their checksums: downloaded once, or carried in a directory; and those without a list."""
 
-import shutil
-from collections.abc import Callable
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from streaming_app.cli.main import main
 from streaming_app.errors import SetupError
-from streaming_app.jvm import jars
+from streaming_app.jvm import jars, spark_installation
+from streaming_app.jvm.jars import JarSet, connector_jars, delta_jars, find_jars, kafka_jars, read_checksums
+from streaming_app.jvm.spark_installation import TESTED, SparkAndDelta, installed
+from streaming_app.jvm.spark_session import _settings
 
-pytestmark = pytest.mark.java  # which resolves the artifacts
-SMALL = "org.lz4:lz4-java:1.8.0"  # one jar without dependencies
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).parents[2]
+UNTESTED = SparkAndDelta("4.0.5", "4.0.1")
+CONTENTS = {"org.example:b:1": b"second", "org.example:a:1": b"first"}
+TWO_JARS = JarSet(
+    "test", "the jars of a test", (), {name: hashlib.sha256(content).hexdigest() for name, content in CONTENTS.items()}
+)
+NAMES = ["b-1.jar", "a-1.jar"]
 
 
-@pytest.fixture
-def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    cache = tmp_path / "cache"
-    monkeypatch.setenv("STREAMS_GROUPS_CACHE", str(cache))
-    return cache
-
-
-@pytest.fixture
-def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Configures Ivy to use only this repository: `repository(root_url)`."""
-
-    def use(root: str) -> None:
-        settings = tmp_path / "ivysettings.xml"
-        settings.write_text(
-            '<ivysettings><settings defaultResolver="only"/><resolvers>'
-            f'<ibiblio name="only" m2compatible="true" root="{root}"/></resolvers></ivysettings>'
-        )
-        monkeypatch.setenv("STREAMS_GROUPS_IVY_SETTINGS", str(settings))
-
-    return use
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
 
 
 @pytest.fixture
-def own_repository(tmp_path: Path, repository: Callable[[str], None]) -> Path:
-    """A repository on disk with one artifact, org.example:thing:1, that depends on org.example:part:1."""
-    root = tmp_path / "repository"
-    for name, required in (("thing", "part"), ("part", None)):
-        directory = root / "org" / "example" / name / "1"
-        directory.mkdir(parents=True)
-        coordinates = f"<groupId>org.example</groupId><artifactId>{required}</artifactId><version>1</version>"
-        dependency = f"<dependency>{coordinates}</dependency>"
-        (directory / f"{name}-1.pom").write_text(
-            f"<project><modelVersion>4.0.0</modelVersion><groupId>org.example</groupId><artifactId>{name}</artifactId>"
-            f"<version>1</version><dependencies>{dependency if required else ''}</dependencies></project>"
-        )
-        (directory / f"{name}-1.jar").write_bytes(name.encode())
-    repository(root.as_uri() + "/")
-    return root
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A Maven repository with two jars, and an empty cache."""
+    root = tmp_path / "repository" / "org" / "example"
+    for name, content in CONTENTS.items():
+        _, artifact, version = name.split(":")
+        (root / artifact / version).mkdir(parents=True)
+        (root / artifact / version / jars.jar_name(name)).write_bytes(content)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(tmp_path / "repository")))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("STREAMS_GROUPS_MAVEN", f"http://127.0.0.1:{server.server_port}/")
+    monkeypatch.setenv("STREAMS_GROUPS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.delenv("STREAMS_GROUPS_JARS", raising=False)
+    yield root
+    server.shutdown()
+    server.server_close()
 
 
-def test_an_artifact_is_fetched_with_its_dependencies_once_and_then_neither_repository_nor_java_is_needed(
-    own_repository: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("repository")
+def test_jars_are_downloaded_once_in_the_order_of_the_class_path_and_then_no_repository_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = jars.resolve("org.example:thing:1")
-    assert [jar.name for jar in found] == ["thing-1.jar", "part-1.jar"]
-    assert [jar.read_text() for jar in found] == ["thing", "part"]
-    assert all(jar.is_relative_to(empty_cache) for jar in found)
-    shutil.rmtree(own_repository)
-    monkeypatch.setattr(jars, "find_java", lambda: pytest.fail("Java was needed"))
-    monkeypatch.setattr(jars, "FileLock", lambda _: pytest.fail("another process was waited for"))
-    assert jars.resolve("org.example:thing:1") == found
+    found = find_jars(TWO_JARS)
+    assert [jar.name for jar in found] == NAMES
+    assert [jar.read_bytes() for jar in found] == list(CONTENTS.values())
+    assert all(jar.is_relative_to(tmp_path / "cache") for jar in found)
+    monkeypatch.setenv("STREAMS_GROUPS_MAVEN", "http://127.0.0.1:1")
+    assert find_jars(TWO_JARS) == found
 
 
-@pytest.mark.usefixtures("own_repository", "empty_cache")
-def test_an_artifact_that_does_not_exist_is_named_in_the_error() -> None:
-    with pytest.raises(SetupError, match=r"^The repository has no org.example:thing:2 .*check the version$"):
-        jars.resolve("org.example:thing:2")
+def test_a_jar_of_the_repository_with_another_checksum_is_refused_and_not_used_later(
+    repository: Path, tmp_path: Path
+) -> None:
+    (repository / "a" / "1" / "a-1.jar").write_bytes(b"forged")
+    for _ in range(2):
+        with pytest.raises(SetupError, match=r"^a-1\.jar has the SHA-256 .* instead of .*, from the repository"):
+            find_jars(TWO_JARS)
+    assert [file.name for file in (tmp_path / "cache").rglob("*") if file.is_file()] == ["b-1.jar"]
 
 
+def test_what_the_repository_does_not_have_or_that_it_does_not_answer_is_one_clear_line(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repository / "a" / "1" / "a-1.jar").unlink()
+    with pytest.raises(SetupError, match=r"^Cannot fetch org\.example:a:1: the repository answers 404"):
+        find_jars(TWO_JARS)
+    monkeypatch.setenv("STREAMS_GROUPS_MAVEN", "http://127.0.0.1:1")
+    with pytest.raises(SetupError, match=r"the repository does not answer.*STREAMS_GROUPS_MAVEN can name another"):
+        find_jars(TWO_JARS)
+
+
+@pytest.mark.usefixtures("repository")
+def test_a_job_that_stops_ends_a_download() -> None:
+    def poll() -> None:
+        raise InterruptedError("stopping")
+
+    with pytest.raises(Exception, match="stopping"):
+        find_jars(TWO_JARS, poll=poll)
+
+
+@pytest.mark.usefixtures("repository")
 def test_a_cache_that_cannot_be_written_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("STREAMS_GROUPS_CACHE", str(tmp_path / "file"))
     with pytest.raises(SetupError, match=r"set another STREAMS_GROUPS_CACHE$"):
-        jars.resolve(SMALL)
+        find_jars(TWO_JARS)
+
+
+def test_a_carried_jar_that_was_cut_on_its_way_is_refused_and_one_that_is_missing_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STREAMS_GROUPS_JARS", str(tmp_path))
+    for name, content in zip(NAMES, CONTENTS.values(), strict=True):
+        (tmp_path / name).write_bytes(content)
+    assert find_jars(TWO_JARS) == [tmp_path / name for name in NAMES]
+    cut = tmp_path / "a-1.jar"
+    cut.write_bytes(b"fir")
+    with pytest.raises(SetupError, match=r"from STREAMS_GROUPS_JARS=.*: a-1\.jar has the SHA-256 .* instead of"):
+        find_jars(TWO_JARS)
+    cut.unlink()
+    with pytest.raises(SetupError, match=r"a-1\.jar is missing; .*streams-groups jars fetch"):
+        find_jars(TWO_JARS)
+
+
+@pytest.mark.parametrize("versions", TESTED)
+def test_there_is_a_list_of_every_tested_version(versions: SparkAndDelta) -> None:
+    connector = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{versions.spark}"
+    names = set(delta_jars(versions).checksums)
+    assert {connector, f"io.delta:delta-spark_2.13:{versions.delta}"} <= names
+    alone = set(connector_jars(versions.spark).checksums)
+    assert connector in alone
+    assert not any(name.startswith("io.delta:") for name in alone)
+    assert alone < names
+
+
+def test_of_untested_versions_spark_fetches_the_jars_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STREAMS_GROUPS_JARS", raising=False)
+    untested = delta_jars(UNTESTED)
+    assert find_jars(untested) == []
+    settings = _settings(tmp_path / "log", {}, untested, [])
+    assert settings["spark.jars.packages"] == (
+        "io.delta:delta-spark_2.13:4.0.1,org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.5"
+    )
+    assert "spark.driver.extraClassPath" not in settings
+    monkeypatch.setattr(spark_installation, "installed", lambda: UNTESTED)
+    assert "was not tested" in (spark_installation.version_warning() or "")
+
+
+def test_settings_of_delta_lake_come_with_its_jars(tmp_path: Path) -> None:
+    with_delta = _settings(tmp_path / "log", {}, delta_jars(), [tmp_path / "a.jar"])
+    without = _settings(tmp_path / "log", {}, connector_jars(), [tmp_path / "a.jar"])
+    assert with_delta.keys() - without.keys() == {"spark.sql.extensions", "spark.sql.catalog.spark_catalog"}
+
+
+def test_the_package_requires_the_versions_that_were_tested() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    pinned = dict(re.findall(r"^([\w-]+)==(\S+)$", "\n".join(project["dependencies"]), re.MULTILINE))
+    assert {"pyspark", "delta-spark", "py4j", "deltalake", "kafka-python", "construct"} == set(pinned)
+    assert SparkAndDelta(pinned["pyspark"], pinned["delta-spark"]) == TESTED[0] == installed()
+    constraints = dict(
+        re.findall(r"^([\w.-]+)==([^\s;]+)", (ROOT / "constraints.txt").read_text("utf-8"), re.MULTILINE)
+    )
+    assert {name: constraints[name] for name in pinned} == pinned
+
+
+def test_the_documents_name_the_tested_versions() -> None:
+    text = (ROOT / "docs" / "getting-started.md").read_text("utf-8")
+    assert f"Spark {TESTED[0].spark}, Delta Lake {TESTED[0].delta}" in text
+    rows = re.findall(r"^\| ([\d.]+) \| ([\d.]+) \| \S+ \| .+ \|$", text, re.MULTILINE)
+    assert [SparkAndDelta(*row) for row in rows] == list(TESTED)
+
+
+@pytest.mark.java  # as its jars are fetched if the cache has none
+def test_fetched_jars_are_carried_in_a_directory_and_verified_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "carried"
+    monkeypatch.setenv("STREAMS_GROUPS_JARS", str(directory))
+    result = CliRunner().invoke(main, ["jars", "fetch", "--directory", str(directory), "--demo"])
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines()[-1] == f"To use them: export STREAMS_GROUPS_JARS={directory}"
+    for jar_set in (delta_jars(), kafka_jars()):
+        assert len(find_jars(jar_set)) == len(jar_set.checksums)
+    (connector,) = directory.glob("spark-sql-kafka-*.jar")
+    connector.write_bytes(connector.read_bytes()[:-1])
+    with pytest.raises(SetupError, match=f"{connector.name} has the SHA-256"):
+        find_jars(delta_jars())
+    assert read_checksums("connector-9.9.9") == {}

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from offsets_decoder.definitions import schemas
-from streaming_app.jvm.jar_sets import find_jars, kafka_jars
-from streaming_app.jvm.jars import KAFKA_VERSION
+from streaming_app.jvm.jars import KAFKA_VERSION, find_jars, kafka_jars
 
 NAMES = sorted(file.name.removesuffix(".json") for file in schemas("messages").iterdir() if file.name.endswith(".json"))
 SIGNIFICANT_KEYS = ("name", "type", "versions", "nullableVersions", "taggedVersions", "tag", "default")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming_app.jvm.jars import resolve
 from tests.support.conformance import describe_definitions, describe_jar, differences
+from tests.support.ivy import resolve
 
 pytestmark = pytest.mark.java  # jars
 RELEASES = ["4.0.1", "4.1.2", "4.2.1", "4.3.1", "4.4.0"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,10 +16,8 @@ from tempfile import TemporaryDirectory
 from filelock import FileLock
 
 from streaming_app.errors import SetupError
-from streaming_app.jvm import jars
-from streaming_app.jvm.class_archive import make_archive
-from streaming_app.jvm.jar_sets import find_jars, kafka_jars, spark_jars
-from streaming_app.jvm.java import identify
+from streaming_app.jvm.class_archive import archive_path, make_archive
+from streaming_app.jvm.jars import delta_jars, find_jars, kafka_jars
 from streaming_app.jvm.spark_installation import spark_java_home
 from tests.support.jvm_options import FAST
 
@@ -39,8 +36,7 @@ def make_archives() -> None:
     DIRECTORY.mkdir(parents=True, exist_ok=True)
     with FileLock(DIRECTORY / "lock"), ThreadPoolExecutor() as pool:
         spark = pool.submit(_make_spark_archive)
-        path = _broker_path()
-        if path is None or not path.exists():
+        if not _broker_path().exists():
             print("Making archives of classes for the tests' JVMs (once, a minute) ...", flush=True)
             _make_broker_archive()
         spark.result()
@@ -48,7 +44,8 @@ def make_archives() -> None:
 
 def _make_spark_archive() -> None:
     try:
-        make_archive(find_jars(spark_jars(), print))
+        if not archive_path(delta_jars()).is_file():
+            make_archive(delta_jars())
     except SetupError as error:  # such as a Java without an archive of its own classes
         print(f"{error}: the tests do without", file=sys.stderr)
 
@@ -61,7 +58,6 @@ def _make_broker_archive() -> None:
         written = Path(directory, "archive")
         _use_broker(Path(directory, "work"), f"-XX:ArchiveClassesAtExit={written}")
         path = _broker_path()
-        assert path
         if written.exists():
             written.rename(path)
         else:  # it is not tried again
@@ -69,17 +65,11 @@ def _make_broker_archive() -> None:
             print("This Java made no archive for brokers: the tests do without", file=sys.stderr)
 
 
-def cached_jars(*coordinates: str, exclude: Sequence[str] = ()) -> list[Path]:
-    """Return what `jars.resolve` returns without a download; none unless all jars are in the cache."""
-    return jars._read_class_path(jars._class_path_file(coordinates, exclude))
-
-
-def _broker_path() -> Path | None:
-    """Return where the archive is, or is to be; None while its jars are not on this machine."""
-    of_kafka = kafka_jars()
-    if not (cached := cached_jars(*of_kafka.coordinates, exclude=of_kafka.exclude)):
-        return None
-    parts = [identify(spark_java_home()), FAST, *cached]
+def _broker_path() -> Path:
+    """Return where the archive is, or is to be."""
+    home = spark_java_home()
+    release = home / "release"
+    parts = [home, int(release.stat().st_mtime) if release.exists() else "", FAST, *kafka_jars().checksums]
     return DIRECTORY / f"kafka-{hashlib.sha256(chr(10).join(map(str, parts)).encode()).hexdigest()[:16]}.jsa"
 
 

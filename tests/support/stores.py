@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from email.utils import formatdate
 from pathlib import Path
 
-from streaming_app.jvm.jars import SPARK_EXCLUSIONS, resolve
 from streaming_app.jvm.java import find_java
 from streaming_app.sandbox.process import HOST, Process, reserve_port
+from tests.support.ivy import SPARK_EXCLUSIONS, resolve
 from tests.support.services import accepts_connections
 from tests.support.waiting import wait_until
 
@@ -47,7 +47,7 @@ AZURE_WAREHOUSE = f"abfss://{BUCKET}@{_AZURE_ACCOUNT}.dfs.core.windows.net/a"
 def hdfs(directory: Path) -> Iterator[str]:
     """Run HDFS with its data in `directory`; gives its URI."""
     port = _free_port()
-    jars = resolve(_MINI_CLUSTER, progress=print)
+    jars = resolve(_MINI_CLUSTER)
     data = f"hdfs.minidfs.basedir={directory / 'data'}"
     manager = ("org.apache.hadoop.test.MiniDFSClusterManager", "-format", "-datanodes", "1", "-nnport", str(port))
     command = [find_java(), "-cp", os.pathsep.join(map(str, jars)), *manager, "-httpport", "0", "-D", data]
@@ -103,8 +103,8 @@ def _create_container(endpoint: str) -> None:
 
 def s3a_settings(endpoint: str) -> dict[str, str]:
     """Return the Spark settings for an endpoint."""
-    sdk = resolve(*_SDK, exclude=(*SPARK_EXCLUSIONS, *_IN_SPARK), progress=print)
-    jars = [*resolve(_S3A, exclude=("software.amazon.awssdk:bundle",), progress=print), *sdk]
+    sdk = resolve(*_SDK, exclude=(*SPARK_EXCLUSIONS, *_IN_SPARK))
+    jars = [*resolve(_S3A, exclude=("software.amazon.awssdk:bundle",)), *sdk]
     return {
         "spark.jars": ",".join(map(str, jars)),
         "spark.hadoop.fs.s3a.endpoint": endpoint,

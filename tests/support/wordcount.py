@@ -6,12 +6,12 @@ from pathlib import Path
 import javaproperties
 
 from streaming_app.errors import SetupError
-from streaming_app.jvm import jars
 from streaming_app.jvm.java import last_line
 from streaming_app.sandbox.broker import jvm_command
 from streaming_app.sandbox.process import ManagedProcess, Process
+from tests.support.ivy import LOG4J, resolve
 
-COORDINATES = ("org.apache.kafka:kafka-streams-examples:4.3.1", jars.LOG4J)  # kafka-streams 4.4.0 did not resolve
+COORDINATES = ("org.apache.kafka:kafka-streams-examples:4.3.1", LOG4J)  # kafka-streams 4.4.0 did not resolve
 INPUT_TOPIC, OUTPUT_TOPIC = "streams-plaintext-input", "streams-wordcount-output"
 _GRACE_SECONDS = 10.0
 
@@ -58,7 +58,7 @@ class WordCount(ManagedProcess):
         """
         if self.pid is not None:
             return
-        class_path = jars.resolve(*COORDINATES, progress=self._progress)
+        class_path = resolve(*COORDINATES)
         self.directory.mkdir(parents=True, exist_ok=True)
         settings = self.directory / "streams.properties"
         with settings.open("w", encoding="latin-1") as file:

@@ -66,7 +66,8 @@ def make_archive(jar_set: JarSet) -> Path:
 
 def _use(spark: SparkSession, directory: Path) -> None:
     """Let a stream write two batches, and another one look for a broker."""
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - as above
+    from pyspark.errors import PySparkException  # noqa: PLC0415
 
     def write(batch: DataFrame, _number: int) -> None:
         counts = batch.groupBy((batch.value % 3).alias("key")).agg({"value": "max"}).sort("key").persist()
@@ -74,7 +75,7 @@ def _use(spark: SparkSession, directory: Path) -> None:
         counts.toArrow()
         counts.unpersist()
 
-    with suppress(PySparkException):
+    with suppress(PySparkException, Py4JJavaError):
         spark.read.format("kafka").options(**_NO_BROKER).load().collect()
     rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 100).load()
     stream = rows.writeStream.foreachBatch(write).option("checkpointLocation", str(directory / "checkpoint")).start()

@@ -18,7 +18,7 @@ from filelock import FileLock
 from streaming_app.errors import SetupError
 from streaming_app.jvm.class_archive import archive_path, make_archive
 from streaming_app.jvm.jars import delta_jars, find_jars, kafka_jars
-from streaming_app.jvm.spark_installation import spark_java_home
+from streaming_app.jvm.spark_installation import spark_home, spark_java_home
 from tests.support.jvm_options import FAST
 
 DIRECTORY = Path(__file__).parents[2] / "build" / "test-jvm"
@@ -44,7 +44,9 @@ def make_archives() -> None:
 
 def _make_spark_archive() -> None:
     try:
-        if not archive_path(delta_jars()).is_file():
+        archive = archive_path(delta_jars())
+        # It fits the jars of PySpark that were there then.
+        if not archive.is_file() or archive.stat().st_mtime < (spark_home() / "jars").stat().st_mtime:
             make_archive(delta_jars())
     except SetupError as error:  # such as a Java without an archive of its own classes
         print(f"{error}: the tests do without", file=sys.stderr)

@@ -57,7 +57,7 @@ def make_archive(jar_set: JarSet) -> Path:
             ) as spark:
                 _use(spark, Path(made))
             if not archive.is_file():
-                raise SetupError(f"Java made no archive of classes: {last_line(log)}")
+                raise SetupError(f"Java made no archive of classes: {last_line(log, 'ArchiveClassesAtExit')}")
             archive.replace(path)
     except OSError as error:
         raise SetupError(f"Cannot write {path.parent}: {reason_of(error)}") from None

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streaming_app.jvm.spark_session import start_spark
+from streaming_app.jvm.spark_session import spark_session
 from streaming_app.kafka.offsets_topic import describe_offsets_topic
 from streaming_app.kafka.properties import client_properties
 from streaming_app.stream.source import read_stream
@@ -17,16 +17,15 @@ if TYPE_CHECKING:
 
 def main(server: str, topic: str, table: str) -> None:
     """Append one row to a table with the number of records that are new since the checkpoint."""
-    spark = start_spark(Path(f"{table}.log"))
-    properties = client_properties(server, None)
-    records = read_stream(spark, properties, describe_offsets_topic(spark, properties, topic), 1_000_000)
+    with spark_session(Path(f"{table}.log")) as spark:
+        properties = client_properties(server, None)
+        records = read_stream(spark, properties, describe_offsets_topic(spark, properties, topic), 1_000_000)
 
-    def write(batch: DataFrame, _batch_id: int) -> None:
-        batch.selectExpr("count(*) AS records").coalesce(1).write.format("delta").mode("append").save(table)
+        def write(batch: DataFrame, _batch_id: int) -> None:
+            batch.selectExpr("count(*) AS records").coalesce(1).write.format("delta").mode("append").save(table)
 
-    stream = records.writeStream.foreachBatch(write).trigger(availableNow=True)
-    stream.option("checkpointLocation", f"{table}-checkpoint").start().awaitTermination()
-    spark.stop()
+        stream = records.writeStream.foreachBatch(write).trigger(availableNow=True)
+        stream.option("checkpointLocation", f"{table}-checkpoint").start().awaitTermination()
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,7 +15,7 @@ from kafka import KafkaProducer
 
 from streaming_app.config.settings import JobConfig
 from streaming_app.job.run import run_with
-from streaming_app.jvm.spark_session import start_spark
+from streaming_app.jvm.spark_session import spark_session
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker, select_broker
 from tests.support.encoded import FIRST_EPOCH, group_records
@@ -84,16 +84,14 @@ def open_harness(*, with_spark: bool = True) -> Iterator[Harness]:
     """Start the broker and, unless no benchmark uses it, the session; stop them after the block."""
     with TemporaryDirectory(prefix="streams-groups-bench-") as made:
         directory = Path(made)
-        with select_broker(directory / "broker", progress=print) as broker:
+        session = spark_session(directory / "spark.log", progress=print) if with_spark else nullcontext()
+        with select_broker(directory / "broker", progress=print) as broker, session as spark:
             producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server, linger_ms=5, batch_size=1 << 18)
-            spark: Any = start_spark(directory / "spark.log", progress=print) if with_spark else None
             try:
                 with StreamsGroupClient(broker.bootstrap_server) as client:
                     yield Harness(broker, client, producer, spark, directory)
             finally:
                 producer.close()
-                if spark:
-                    spark.stop()
 
 
 @contextmanager

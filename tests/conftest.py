@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, settings
 from tests.marks import START_JVMS, add_marks
 from tests.order import CLUSTER, add_groups, order_items
 from tests.support.failed_rules import FailedRule, note_failed_rules
+from tests.support.ivy import broker_jars
 from tests.support.jvm_archive import broker_archive
 from tests.support.jvm_options import SHARED_SESSION, start_jvms_fast
 from tests.support.warehouses import make_warehouse
@@ -29,14 +30,14 @@ from tests.support.warehouses import make_warehouse
 # On import, kafka-python 3.0 reads its definitions with a function that Python 3.11 and 3.12 deprecated.
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
-    from streaming_app.jvm.spark_session import start_spark
+    from streaming_app.jvm.jars import KAFKA_VERSION
+    from streaming_app.jvm.spark_session import spark_session
     from streaming_app.kafka.client import StreamsGroupClient
     from streaming_app.sandbox import broker as local_broker
     from streaming_app.sandbox import member
     from streaming_app.sandbox.broker import LocalBroker
     from streaming_app.sandbox.container import Broker, select_broker
     from tests.support.delta import delta_conf
-    from tests.support.ivy import KAFKA_EXCLUSIONS, kafka_coordinates, resolve
     from tests.support.job_runner import run_once
     from tests.support.kafka_cluster import LocalCluster
     from tests.support.offsets_log import RawRecord, read_log
@@ -144,10 +145,9 @@ def client(broker: Broker) -> Iterator[StreamsGroupClient]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A Spark session as the job starts it, but for `SHARED_SESSION`, and with Delta Lake for those who query."""
-    conf = SHARED_SESSION | delta_conf()
-    session = start_spark(tmp_path_factory.mktemp("spark") / "spark.log", conf=conf, progress=print)
-    yield session
-    session.stop()
+    log_file = tmp_path_factory.mktemp("spark") / "spark.log"
+    with spark_session(log_file, conf=SHARED_SESSION | delta_conf(), progress=print) as session:
+        yield session
 
 
 @pytest.fixture(autouse=True)
@@ -190,11 +190,10 @@ def start_broker(tmp_path: Path) -> Iterator[Callable[..., LocalBroker]]:
     """Starts a broker for this test only, from jars: `start_broker(version=…, properties=…)`."""
     with ExitStack() as running:
 
-        def start(**settings: Any) -> LocalBroker:
+        def start(version: str = KAFKA_VERSION, **settings: object) -> LocalBroker:
             directory = tmp_path / f"broker-{next(_numbers)}"
-            if "version" in settings:
-                settings["class_path"] = resolve(*kafka_coordinates(settings["version"]), exclude=KAFKA_EXCLUSIONS)
-            return running.enter_context(LocalBroker(directory, **settings))
+            class_path = broker_jars(version)
+            return running.enter_context(LocalBroker(directory, version=version, class_path=class_path, **settings))
 
         yield start
 

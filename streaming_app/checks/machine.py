@@ -60,15 +60,14 @@ def _check_java() -> Result:
 
 
 def _check_jars(progress: Callable[[str], None] | None) -> Result:
-    jar_set = connector_jars()
-    if not jar_set.checksums:
-        return warning("jars", "there is no list for this version of Spark: Spark downloads its connector at the start")
     try:
-        found = find_jars(jar_set, progress)
+        found = find_jars(connector_jars(), progress)
     except SetupError as error:
         return failed(
             "jars", str(error), "on a host without network, see `streams-groups jars fetch --directory` in the docs"
         )
+    if not found:
+        return ok("jars", "Spark fetches them at the start")
     return ok("jars", f"{len(found)} in {found[0].parent if len({jar.parent for jar in found}) == 1 else 'the cache'}")
 
 

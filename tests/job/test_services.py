@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from streaming_app.config.settings import JobConfig
-from streaming_app.job import services
 from streaming_app.job.alert_service import AlertService
 from streaming_app.job.service import Service
 from streaming_app.job.services import SELF_CHECK, BackgroundServices, background_services, wanted_services
@@ -22,7 +21,7 @@ from tests.support.waiting import wait_until
 from tests.support.warehouses import local_files, make_warehouse
 
 OF_BROKERS = {"task copies", "broker facts", "descriptions"}
-ALL = {"lag", *OF_BROKERS, "self-check", "groups set aside", "class archive"}
+ALL = {"lag", *OF_BROKERS, "self-check", "groups set aside"}
 
 
 def config(warehouse: Path, **settings: Any) -> JobConfig:
@@ -34,7 +33,7 @@ def config(warehouse: Path, **settings: Any) -> JobConfig:
     ("settings", "wanted"),
     [
         ({}, ALL),
-        ({"once": True}, {"class archive"}),
+        ({"once": True}, set()),
         ({"lag": {"enabled": False}}, ALL - {"lag"}),
         ({"task_copies": {"enabled": False}}, ALL - {"task copies"}),
         (
@@ -49,9 +48,8 @@ def config(warehouse: Path, **settings: Any) -> JobConfig:
     ids=["default", "once", "no lag", "no copies", "no self-check, facts and descriptions", "another topic"],
 )
 def test_a_job_has_the_services_that_it_asks_for_and_with_once_none_that_would_begin_when_it_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], wanted: set[str]
+    tmp_path: Path, settings: dict[str, Any], wanted: set[str]
 ) -> None:
-    monkeypatch.setattr(services, "can_make_archive", lambda: True)
     assert wanted_services(config(tmp_path, **settings)) == wanted
 
 
@@ -66,13 +64,11 @@ class Check(Service):
 def running(
     warehouse: Path, health: Health | None = None, **settings: Any
 ) -> Iterator[tuple[BackgroundServices, list[str]]]:
-    """Run the services of a job whose brokers do not answer, and that makes no archive: that would start a JVM."""
+    """Run the services of a job whose brokers do not answer."""
     lines: list[str] = []
     known = config(make_warehouse(warehouse), **settings)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(services, "can_make_archive", lambda: False)
-        with background_services(known, local_files(), health or Health(), lines.append) as started:
-            yield started, lines
+    with background_services(known, local_files(), health or Health(), lines.append) as started:
+        yield started, lines
 
 
 def test_heartbeats_go_on_while_the_evaluation_of_alerts_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from subprocess import run
 
 import pytest
 
+from streaming_app.jvm.jars import connector_jars
 from streaming_app.jvm.spark_installation import spark_java_home
 from streaming_app.jvm.spark_jvm import COMPILER_OPTIONS, collector_option
 from streaming_app.jvm.spark_session import _settings, default_cores
@@ -130,5 +131,5 @@ def test_a_shuffle_has_as_many_partitions_as_the_local_master_has_cores_four_at_
     monkeypatch: pytest.MonkeyPatch, cores: int, conf: dict[str, str], master: str, partitions: str
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
-    settings = _settings(conf, [])
+    settings = _settings(Path("log"), conf, connector_jars(), [])
     assert (settings["spark.master"], settings["spark.sql.shuffle.partitions"]) == (master, partitions)

@@ -24,7 +24,7 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import Fields, GroupError
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.member import SimulatedMember, internal_topic, settle, subtopology, topology
-from tests.support.ivy import KAFKA_EXCLUSIONS, kafka_coordinates, resolve
+from tests.support.ivy import broker_jars
 from tests.support.offsets_log import LogReader, RawRecord
 
 VERSIONS = ("4.1.2", "4.2.1", "4.3.1", "4.4.0")
@@ -34,10 +34,9 @@ _IN = topology(subtopology("0", source_topics=["in"]))
 
 def record(version: str, file: Path, progress: Callable[[str], None]) -> None:
     """Start a broker, run every scenario on it, and write its log and its descriptions of the groups."""
-    jars = resolve(*kafka_coordinates(version), exclude=KAFKA_EXCLUSIONS)
     with (
         tempfile.TemporaryDirectory() as directory,
-        LocalBroker(Path(directory) / "broker", version=version, class_path=jars) as broker,
+        LocalBroker(Path(directory) / "broker", version=version, class_path=broker_jars(version)) as broker,
         StreamsGroupClient(broker.bootstrap_server) as client,
     ):
         run_scenarios(client, broker.bootstrap_server)

@@ -1,29 +1,27 @@
-"""Resolves Maven coordinates to jars, with the Ivy that PySpark bundles: for what only tests need.
+"""Resolves Maven coordinates to jars with the Ivy that PySpark bundles: of what only tests run on a JVM.
 
-That is Kafka Streams, other releases of Kafka, Delta Lake for Spark SQL, and servers of stores. Resolved class paths
-are cached: the next call starts no JVM and needs no network.
+The resolved class paths are cached: the next call starts no JVM and needs no network.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from xml.sax.saxutils import quoteattr
 
 import pyspark
 from filelock import FileLock
 
-from streaming_app.jvm.cache import cache_directory
-from streaming_app.jvm.jars import SCALA
-from streaming_app.jvm.java import find_java
+from streaming_app.errors import SetupError
+from streaming_app.jvm.jars import KAFKA_VERSION, SCALA, find_jars, kafka_jars
+from streaming_app.jvm.java import cache_directory, find_java
 from streaming_app.text import digest
 
 LOG4J = "org.apache.logging.log4j:log4j-slf4j-impl:2.25.5"  # without it, brokers and Streams applications log nothing
-KAFKA_EXCLUSIONS = ("org.apache.kafka:kafka-tools-api",)  # named by the broker's POM; 4.4.0 of it was not published
+_NOT_PUBLISHED = ("org.apache.kafka:kafka-tools-api",)  # named by the broker's POM
 SPARK_EXCLUSIONS = (  # pyspark/jars has these: a second version on the class path causes linkage errors
     "com.fasterxml.jackson.core:*",
     "com.fasterxml.jackson.datatype:*",
@@ -42,54 +40,57 @@ SPARK_EXCLUSIONS = (  # pyspark/jars has these: a second version on the class pa
     "org.slf4j:*",
     "org.xerial.snappy:snappy-java",
 )
-_JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")  # it runs for seconds, and mostly waits
 
 
-def kafka_coordinates(version: str) -> tuple[str, ...]:
-    """Return the coordinates of a complete broker; resolve them with `exclude=KAFKA_EXCLUSIONS`."""
-    return f"org.apache.kafka:kafka_{SCALA}:{version}", LOG4J
+def broker_jars(version: str) -> list[Path]:
+    """Return the jars of a complete broker of this version."""
+    if version == KAFKA_VERSION:
+        return find_jars(kafka_jars())
+    return resolve(f"org.apache.kafka:kafka_{SCALA}:{version}", LOG4J, exclude=_NOT_PUBLISHED)
 
 
 def resolve(*coordinates: str, exclude: Sequence[str] = ()) -> list[Path]:
-    """Return the jars of these `group:artifact:version` and of what they need at run time; fetch missing ones.
+    """Return the jars of these `group:artifact:version` and of their runtime dependencies; download missing ones.
 
-    `exclude` holds `group:artifact`, with the artifact `*` for a whole group. Two processes may call it at the same
-    time. Raises AssertionError with the end of what Ivy printed.
+    `exclude` holds `group:artifact`, with the artifact `*` for a whole group. Raises SetupError.
     """
     cache = cache_directory()
     name = digest("\n".join([*sorted(coordinates), "-", *sorted(exclude)]), 12)
     class_path = cache / "classpaths" / f"{coordinates[0].replace(':', '_')}-{name}"
     class_path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(cache / "ivy.lock"):
-        found = [Path(line) for line in class_path.read_text("utf-8").split("\n")] if class_path.exists() else []
-        if not found or not all(jar.is_file() for jar in found):
-            found = _run_ivy(coordinates, exclude, cache)
-            class_path.write_text("\n".join(map(str, found)), "utf-8")
+        if not (found := _read(class_path, "\n")):
+            found = _run_ivy(coordinates, exclude, cache / "ivy")
+            class_path.write_text("".join(f"{jar}\n" for jar in found), "utf-8")
     return found
+
+
+def _read(class_path: Path, separator: str) -> list[Path]:
+    """Return the jars of a class path; none unless all exist."""
+    text = class_path.read_text("utf-8").strip() if class_path.exists() else ""
+    jars = [Path(jar) for jar in text.split(separator) if jar]
+    return jars if all(jar.is_file() for jar in jars) else []
 
 
 def _run_ivy(coordinates: Sequence[str], exclude: Sequence[str], cache: Path) -> list[Path]:
     (ivy,) = Path(pyspark.__file__).parent.glob("jars/ivy-*.jar")
-    with tempfile.TemporaryDirectory() as directory:
-        module, class_path = Path(directory, "ivy.xml"), Path(directory, "classpath")
-        module.write_text(_module(coordinates, exclude), encoding="utf-8")
-        command: list[str | Path] = [find_java(), *_JVM_OPTIONS, "-jar", ivy, "-ivy", module, "-m2compatible"]
-        command += ["-cache", cache / "ivy", "-cachepath", class_path]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-        problems = re.sub(r"(?s).*:: problems summary ::", "", done.stdout)
-        assert done.returncode == 0, problems[-4_000:]
-        return [Path(jar) for jar in class_path.read_text("utf-8").strip().split(os.pathsep)]
+    with TemporaryDirectory() as directory:
+        file, class_path = Path(directory, "ivy.xml"), Path(directory, "classpath")
+        file.write_text(_module(coordinates, exclude), "utf-8")
+        command = [find_java(), "-jar", ivy, "-ivy", file, "-m2compatible", "-cache", cache, "-cachepath", class_path]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        if not (found := _read(class_path, os.pathsep)):
+            raise SetupError(f"Ivy could not resolve {', '.join(coordinates)}: {ran.stdout[-2000:]}")
+        return found
 
 
 def _module(coordinates: Sequence[str], exclude: Sequence[str]) -> str:
     lines = ['<ivy-module version="2.0">', '<info organisation="streams-groups" module="classpath"/>']
     lines += ['<configurations><conf name="default"/></configurations>', "<dependencies>"]
     for coordinate in coordinates:
-        group, artifact, version = coordinate.split(":")
-        attributes = f"org={quoteattr(group)} name={quoteattr(artifact)} rev={quoteattr(version)}"
-        lines.append(f'<dependency {attributes} conf="default-&gt;default"/>')
-    for exclusion in exclude:
-        group, artifact = exclusion.split(":")
+        org, name, rev = map(quoteattr, coordinate.split(":"))
+        lines.append(f'<dependency org={org} name={name} rev={rev} conf="default-&gt;default"/>')
+    for org, artifact in (one.split(":") for one in exclude):
         module = "" if artifact == "*" else f" module={quoteattr(artifact)}"
-        lines.append(f"<exclude org={quoteattr(group)}{module}/>")
+        lines.append(f"<exclude org={quoteattr(org)}{module}/>")
     return "\n".join([*lines, "</dependencies>", "</ivy-module>"])

@@ -16,10 +16,9 @@ from tempfile import TemporaryDirectory
 from filelock import FileLock
 
 from streaming_app.errors import SetupError
-from streaming_app.jvm.class_archive import make_archive
+from streaming_app.jvm.class_archive import archive_path, make_archive
 from streaming_app.jvm.jars import connector_jars, find_jars, kafka_jars
-from streaming_app.jvm.java import identify
-from streaming_app.jvm.spark_installation import spark_java_home
+from streaming_app.jvm.spark_installation import spark_home, spark_java_home
 from tests.support.jvm_options import FAST
 
 DIRECTORY = Path(__file__).parents[2] / "build" / "test-jvm"
@@ -37,8 +36,7 @@ def make_archives() -> None:
     DIRECTORY.mkdir(parents=True, exist_ok=True)
     with FileLock(DIRECTORY / "lock"), ThreadPoolExecutor() as pool:
         spark = pool.submit(_make_spark_archive)
-        path = _broker_path()
-        if not path.exists():
+        if not _broker_path().exists():
             print("Making archives of classes for the tests' JVMs (once, a minute) ...", flush=True)
             _make_broker_archive()
         spark.result()
@@ -46,12 +44,16 @@ def make_archives() -> None:
 
 def _make_spark_archive() -> None:
     try:
-        make_archive(find_jars(connector_jars(), print))
+        archive = archive_path(connector_jars())
+        # It fits the jars of PySpark that were there then.
+        if not archive.is_file() or archive.stat().st_mtime < (spark_home() / "jars").stat().st_mtime:
+            make_archive()
     except SetupError as error:  # such as a Java without an archive of its own classes
         print(f"{error}: the tests do without", file=sys.stderr)
 
 
 def _make_broker_archive() -> None:
+    find_jars(kafka_jars(), print)
     for old in DIRECTORY.glob("*.jsa"):
         old.unlink()
     with TemporaryDirectory(dir=DIRECTORY) as directory:
@@ -67,7 +69,9 @@ def _make_broker_archive() -> None:
 
 def _broker_path() -> Path:
     """Return where the archive is, or is to be."""
-    parts = [identify(spark_java_home()), FAST, *find_jars(kafka_jars(), print)]
+    home = spark_java_home()
+    release = home / "release"
+    parts = [home, int(release.stat().st_mtime) if release.exists() else "", FAST, *kafka_jars().checksums]
     return DIRECTORY / f"kafka-{hashlib.sha256(chr(10).join(map(str, parts)).encode()).hexdigest()[:16]}.jsa"
 
 

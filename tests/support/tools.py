@@ -8,7 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from streaming_app.jvm.cache import cache_directory
+from streaming_app.jvm.java import cache_directory
 
 _FETCH_SECONDS = 180
 

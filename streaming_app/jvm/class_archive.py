@@ -7,15 +7,16 @@ use an archive that does not fit it, the class path or the jars: it then starts 
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from streaming_app.errors import SetupError, reason_of
-from streaming_app.jvm.jars import DIRECTORY_VARIABLE, JarSet, connector_jars
-from streaming_app.jvm.java import cache_directory, last_line
+from streaming_app.jvm.jars import connector_jars
+from streaming_app.jvm.java import last_line
+from streaming_app.jvm.spark_jvm import archive_path
+from streaming_app.jvm.spark_session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,21 +32,8 @@ _NO_BROKER = {  # what a job needs to find that no broker answers
 }
 
 
-def archive_path(jar_set: JarSet) -> Path:
-    """Return where the archive for a session with these jars is, or is to be: where the jars are, else in the cache."""
-    return Path(os.environ.get(DIRECTORY_VARIABLE) or cache_directory()).absolute() / f"{jar_set.name}.jsa"
-
-
-def archive_option(jar_set: JarSet) -> list[str]:
-    """Return Java's option that uses the archive; none if there is no archive."""
-    path = archive_path(jar_set)
-    return [f"-XX:SharedArchiveFile={path}"] if path.is_file() else []
-
-
 def make_archive() -> Path:
     """Make the archive, in place of an older one; return its path. Raises UserError."""
-    from streaming_app.jvm.spark_session import spark_session  # noqa: PLC0415 - it looks for archives
-
     path = archive_path(connector_jars())
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -21,6 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 import javaproperties
 
+from streaming_app.jvm.jars import DIRECTORY_VARIABLE, JarSet
+from streaming_app.jvm.java import cache_directory
+
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
 
@@ -126,6 +129,17 @@ class SparkJvm:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+
+
+def archive_path(jar_set: JarSet) -> Path:
+    """Return where the archive for a session with these jars is, or is to be: where the jars are, else in the cache."""
+    return Path(os.environ.get(DIRECTORY_VARIABLE) or cache_directory()).absolute() / f"{jar_set.name}.jsa"
+
+
+def archive_option(jar_set: JarSet) -> list[str]:
+    """Return Java's option that uses the archive; none if there is no archive."""
+    path = archive_path(jar_set)
+    return [f"-XX:SharedArchiveFile={path}"] if path.is_file() else []
 
 
 def working_directory(fallback: Path) -> Path:

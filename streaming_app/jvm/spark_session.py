@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 import javaproperties
 
 from streaming_app.errors import JobError, java_error_message
-from streaming_app.jvm.class_archive import archive_option
 from streaming_app.jvm.jars import JarSet, connector_jars, find_jars
 from streaming_app.jvm.java import last_line
 from streaming_app.jvm.spark_installation import spark_java_home, use_spark_home, version_warning
-from streaming_app.jvm.spark_jvm import JAVA_OPTIONS, SparkJvm, working_directory
+from streaming_app.jvm.spark_jvm import JAVA_OPTIONS, SparkJvm, archive_option, working_directory
 from streaming_app.text import escape_lines
 
 if TYPE_CHECKING:

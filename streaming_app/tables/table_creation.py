@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -106,39 +105,34 @@ def _has_beginning(location: Location) -> bool:
 
 
 def _remove_remains(location: Location, files: Files) -> None:
-    """Remove what is left of a deleted table, or of a creation that was interrupted: nothing can read it.
-
-    A log in a local directory that is empty may be one that another job is just creating.
-    """
-    log = location / "_delta_log"
-    if any(name.endswith(".json") for name in log.names()):
+    """Remove what is left of a deleted table: nothing can read it. A table that another job creates has a beginning."""
+    if any(name.endswith(".json") for name in (location / "_delta_log").names()):
         files.remove(location)
-    elif location.is_local:
-        for directory in (log / "_staged_commits", log):
-            with suppress(OSError):  # it is not there, or not empty
-                directory.path.rmdir()
-    else:
-        files.remove(log)
 
 
 def _create(location: Location, definition: Table) -> None:
-    """Create a table, with delta-rs: it takes milliseconds, Spark a third of a second."""
+    """Create a table, unless a job for another cluster does so at the same moment."""
     from deltalake import DeltaTable  # noqa: PLC0415 - Spark's workers import this module without delta-rs
+    from deltalake.exceptions import DeltaError  # noqa: PLC0415 - as above
 
-    DeltaTable.create(
-        str(location),
-        _schema(definition),
-        mode="ignore",
-        partition_by=["cluster"],
-        description=definition.about,
-        configuration={
-            **_PROPERTIES,
-            **_TABLE_PROPERTIES.get(definition.name, {}),
-            "delta.dataSkippingStatsColumns": ",".join(n for n in definition.names if n in _STATISTICS_COLUMNS),
-        },
-        storage_options=location.storage_options,
-        raise_if_key_not_exists=False,  # of our own properties
-    )
+    try:
+        DeltaTable.create(
+            str(location),
+            _schema(definition),
+            mode="ignore",
+            partition_by=["cluster"],
+            description=definition.about,
+            configuration={
+                **_PROPERTIES,
+                **_TABLE_PROPERTIES.get(definition.name, {}),
+                "delta.dataSkippingStatsColumns": ",".join(n for n in definition.names if n in _STATISTICS_COLUMNS),
+            },
+            storage_options=location.storage_options,
+            raise_if_key_not_exists=False,  # of our own properties
+        )
+    except DeltaError:
+        if not _has_beginning(location):
+            raise
 
 
 def _schema(definition: Table) -> pa.Schema:

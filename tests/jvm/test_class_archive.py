@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from streaming_app.jvm.class_archive import archive_option, archive_path
 from streaming_app.jvm.jars import DIRECTORY_VARIABLE, connector_jars
 from streaming_app.jvm.java import cache_directory
+from streaming_app.jvm.spark_jvm import archive_option, archive_path
 
 
 def test_an_archive_is_used_from_where_the_jars_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from streaming_app.cli.main import main
 from streaming_app.errors import SetupError
 from streaming_app.jvm import jars
 from streaming_app.jvm.jars import JarSet, connector_jars, find_jars, kafka_jars, read_checksums
-from streaming_app.jvm.spark_installation import TESTED
+from streaming_app.jvm.spark_installation import TESTED, installed_spark, version_warning
 from streaming_app.jvm.spark_session import _settings
 
 if sys.version_info >= (3, 11):

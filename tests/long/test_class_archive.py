@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from streaming_app.jvm.class_archive import archive_option, make_archive
+from streaming_app.jvm.class_archive import make_archive
 from streaming_app.jvm.jars import connector_jars
+from streaming_app.jvm.spark_jvm import archive_option
 from streaming_app.jvm.spark_session import spark_session
 
 pytestmark = pytest.mark.java
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.java
 def test_a_session_loads_its_classes_from_the_archive_or_starts_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming_app.jvm.class_archive.cache_directory", lambda: tmp_path)
+    monkeypatch.setattr("streaming_app.jvm.spark_jvm.cache_directory", lambda: tmp_path)
     monkeypatch.delenv("STREAMS_GROUPS_JARS", raising=False)
     archive = make_archive()
     assert archive_option(connector_jars()) == [f"-XX:SharedArchiveFile={archive}"]

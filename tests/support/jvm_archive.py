@@ -16,9 +16,10 @@ from tempfile import TemporaryDirectory
 from filelock import FileLock
 
 from streaming_app.errors import SetupError
-from streaming_app.jvm.class_archive import archive_path, make_archive
+from streaming_app.jvm.class_archive import make_archive
 from streaming_app.jvm.jars import connector_jars, find_jars, kafka_jars
 from streaming_app.jvm.spark_installation import spark_home, spark_java_home
+from streaming_app.jvm.spark_jvm import archive_path
 from tests.support.jvm_options import FAST
 
 DIRECTORY = Path(__file__).parents[2] / "build" / "test-jvm"

@@ -16,6 +16,8 @@ from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, 
 from streaming_app.tables.object_store import describe_error
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from deltalake import DeltaTable
 
     from streaming_app.report import Report
@@ -38,7 +40,7 @@ _REPLACED = {  # as a whole, every half minute or so: old versions would soon be
 }
 _TABLE_PROPERTIES = dict.fromkeys(("broker_facts", "inputs", "lag", "log_ends", "task_copies"), _REPLACED)
 ALERTS = "alerts"
-_FIRST_COMMIT = f"{0:020}.json"
+_LOG, _FIRST_COMMIT = "_delta_log", f"{0:020}.json"
 _STATISTICS_COLUMNS = {"group_id"}  # queries filter by it; statistics of other columns only cost time
 
 
@@ -80,7 +82,7 @@ def existing_tables(warehouse: Location) -> dict[str, DeltaTable]:
     for definition in tables():
         location = warehouse / definition.name
         try:
-            if not location.is_delta_table() or not _has_beginning(location):
+            if not location.is_delta_table() or not _has_beginning((location / _LOG).names()):
                 continue
             opened = existing[definition.name] = location.delta_table()
             table_format = opened.metadata().configuration.get(FORMAT_PROPERTY)
@@ -95,18 +97,18 @@ def existing_tables(warehouse: Location) -> dict[str, DeltaTable]:
     return existing
 
 
-def _has_beginning(location: Location) -> bool:
-    """Return whether a log begins, with its first commit or with a checkpoint: what follows cannot be read without.
+def _has_beginning(names: Collection[str]) -> bool:
+    """Return whether a log with these files begins, with its first commit or with a checkpoint.
 
-    A commit to a table that is deleted at that moment leaves such a log.
+    What follows cannot be read without. A commit to a table that is deleted at that moment leaves such a log.
     """
-    names = (location / "_delta_log").names()
     return _FIRST_COMMIT in names or any(".checkpoint." in name for name in names)
 
 
 def _remove_remains(location: Location, files: Files) -> None:
-    """Remove what is left of a deleted table: nothing can read it. A table that another job creates has a beginning."""
-    if any(name.endswith(".json") for name in (location / "_delta_log").names()):
+    """Remove what is left of a deleted table. One that another job has just created begins with its first commit."""
+    names = (location / _LOG).names()
+    if any(name.endswith(".json") for name in names) and not _has_beginning(names):
         files.remove(location)
 
 
@@ -131,7 +133,7 @@ def _create(location: Location, definition: Table) -> None:
             raise_if_key_not_exists=False,  # of our own properties
         )
     except DeltaError:
-        if not _has_beginning(location):
+        if not _has_beginning((location / _LOG).names()):
             raise
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE, Popen
 from uuid import uuid4
 
 import pyarrow as pa
@@ -13,10 +15,12 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from streaming_app.errors import OtherOwnerError
+from streaming_app.tables.definitions import tables
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.kept_table import newest_table
 from streaming_app.tables.location import Location
 from streaming_app.tables.rust_table import Batch, Commit, RustTable
+from streaming_app.tables.table_creation import existing_tables
 from tests.support.s3_server import S3Server, s3_server
 from tests.support.warehouses import arrow_schema, make_warehouse
 
@@ -220,3 +224,20 @@ def test_a_batch_whose_commit_failed_is_written_once(
     table.append(rows("c"), Batch(["app"], 3))
     assert topics(place) == ["a", "b", "c"]
     assert versions(directory) == [0, 1, 2, 3, 4]
+
+
+CREATES = """
+import sys
+from streaming_app.tables.location import Location
+from streaming_app.tables.table_creation import prepare_tables
+from tests.support.warehouses import local_files
+
+prepare_tables(Location.of(sys.argv[1]), local_files(), print)
+"""
+
+
+def test_jobs_of_several_clusters_may_create_one_warehouse_at_the_same_moment(store: S3Server) -> None:
+    uri = store.uri(uuid4().hex)
+    both = [Popen([sys.executable, "-c", CREATES, uri], stderr=PIPE, text=True) for _ in range(4)]
+    assert [process.communicate()[1] for process in both] == [""] * len(both)
+    assert {one.name for one in tables()} == existing_tables(Location.of(uri)).keys()

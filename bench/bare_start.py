@@ -10,6 +10,7 @@ from streaming_app.jvm.spark_session import spark_session
 from streaming_app.kafka.offsets_topic import describe_offsets_topic
 from streaming_app.kafka.properties import client_properties
 from streaming_app.stream.source import read_stream
+from tests.support.delta import delta_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 def main(server: str, topic: str, table: str) -> None:
     """Append one row to a table with the number of records that are new since the checkpoint."""
-    with spark_session(Path(f"{table}.log")) as spark:
+    with spark_session(Path(f"{table}.log"), conf=delta_conf()) as spark:
         properties = client_properties(server, None)
         records = read_stream(spark, properties, describe_offsets_topic(spark, properties, topic), 1_000_000)
 

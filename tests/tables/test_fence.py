@@ -159,16 +159,15 @@ def test_jobs_of_other_clusters_write_on(tmp_path: Path) -> None:
     assert [one["cluster"] for one in found] == [CLUSTER, "other", "other"]
 
 
-def test_the_error_names_the_new_owner_where_it_is_known(tmp_path: Path) -> None:
-    def confirm() -> None:
-        raise OtherOwnerError("process 7 on elsewhere")
-
+def test_an_earlier_job_claims_no_table_and_knows_that_it_is_replaced(tmp_path: Path) -> None:
     warehouse = make_warehouse(tmp_path)
     claimed(warehouse, NEW)
-    with pytest.raises(OtherOwnerError, match="process 7 on elsewhere"):
-        own("group_events")(warehouse, Fence(CLUSTER, OLD, confirm)).append(events())
-    with pytest.raises(OtherOwnerError, match="this one writes no more"):
-        claimed(warehouse, OLD)
+    old = Fence(CLUSTER, OLD)
+    old.check_owner()  # nothing is known yet
+    with pytest.raises(OtherOwnerError, match=r"Another job has taken over cluster 'default'; .* writes no more"):
+        claim(warehouse, old)
+    with pytest.raises(OtherOwnerError):
+        old.check_owner()
 
 
 SPARK_WRITES: Mapping[str, SparkWrite] = {

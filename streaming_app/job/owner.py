@@ -46,11 +46,11 @@ from streaming_app.tables.kept_table import KeptTable, table_to_write
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
 
-SIGN_SECONDS = 10.0
+SIGN_SECONDS = 15.0
 """Between two signs of life of an owner."""
 SILENT_SECONDS = 50.0
 """An owner of which no sign came for so long is gone."""
-_POLL_SECONDS = 2.0
+_POLL_SECONDS = 5.0
 _SAY_SECONDS = 60.0
 _SIGNS_PER_CHECKPOINT = 100
 _SCHEMA = Schema([Field("none", PrimitiveType("string"))])
@@ -125,7 +125,7 @@ class Owner(Fence):
 
     def _successor(self) -> str:
         with suppress(JobError), _opened(self._place) as kept:
-            if record := _record_in(kept):
+            if (record := _record_in(kept)) and record.text:
                 return f": {record.text}"
         return ""
 

@@ -48,60 +48,47 @@ def run(config: JobConfig, report: Callable[[str], None], stop: threading.Event 
 def owned(
     config: JobConfig, report: Callable[[str], None], stop: threading.Event
 ) -> Iterator[tuple[Owner, Callable[[], None]]]:
-    """Own the cluster until the end of the block. Gives also what ends the probes, which a job that waits serves.
+    """Own the cluster until the end of the block. Gives also what ends the probes of a job that had to wait.
 
     Raises JobError if the warehouse or the client properties are no good, or with `once` another job writes the
     cluster, and StopRequestedError.
     """
     own = (owner_location(config.warehouse, config.cluster), *(config.warehouse / one.name for one in tables()))
-    directory = state_directory(config.warehouse, config.state_dir)
     mend_logs(own, report)
     # Checked again with Spark; without it an error is found in a second.
     existing_tables(config.warehouse)
     client_properties(config.bootstrap_server, config.command_config)
-    probes = _WaitingProbes(config, report)
-    with (
-        closing(probes),
-        owning(
-            config.warehouse, config.cluster, directory, report, stop, once=config.once, on_wait=probes.wait_for
-        ) as owner,
-    ):
-        probes.wait_for(None)
+    directory = state_directory(config.warehouse, config.state_dir)
+    health, probes = Health(), ExitStack()
+
+    def wait_for(owner: str) -> None:
+        if not health.status.waits_for and config.metrics.listen:
+            probes.enter_context(_probes(config, config.metrics.listen, health, report))
+        health.waits_for(owner)
+
+    owning_it = owning(config.warehouse, config.cluster, directory, report, stop, once=config.once, on_wait=wait_for)
+    with probes, owning_it as owner:
+        health.waits_for(None)
         yield owner, probes.close
 
 
-class _WaitingProbes:
-    """Serves `/health` and `/ready` where a job has to wait for another one, until its own services begin."""
+@contextmanager
+def _probes(config: JobConfig, listen: str, health: Health, report: Callable[[str], None]) -> Iterator[None]:
+    """Serve `/health` and `/ready` where the job will serve metrics, unless the other job does so on this host."""
+    from prometheus_client import CollectorRegistry  # noqa: PLC0415 - few jobs wait
 
-    def __init__(self, config: JobConfig, report: Callable[[str], None]) -> None:
-        self._config, self._report, self._health, self._server = config, report, Health(), ExitStack()
-        self._listen = config.metrics.listen
+    from streaming_app.web.monitoring import monitoring_server  # noqa: PLC0415 - as above
 
-    def wait_for(self, owner: str | None) -> None:
-        """Say who writes the cluster, once that is known; None: this job, which starts."""
-        self._health.waits_for(owner)
-        if owner and self._listen:
-            self._serve(self._listen)
-            self._listen = None
-
-    def _serve(self, listen: str) -> None:
-        from prometheus_client import CollectorRegistry  # noqa: PLC0415 - few jobs wait
-
-        from streaming_app.web.monitoring import monitoring_server  # noqa: PLC0415 - as above
-
-        hosts = self._config.metrics.allowed_hosts
-        try:
-            server = monitoring_server(listen, CollectorRegistry(), self._health, self._config.cluster, hosts)
-        except SetupError as error:  # the other job may be on this host
-            self._report(str(error))
-            return
+    try:
+        server = monitoring_server(listen, CollectorRegistry(), health, config.cluster, config.metrics.allowed_hosts)
+    except SetupError as error:
+        report(str(error))
+        yield
+        return
+    with closing(server):
         server.start()
-        self._server.callback(server.close)
-        self._report(f"Serving {server.url}/metrics, /health and /ready")
-
-    def close(self) -> None:
-        """End the server."""
-        self._server.close()
+        report(f"Serving {server.url}/metrics, /health and /ready")
+        yield
 
 
 def spark_log(config: JobConfig) -> Path:

@@ -110,15 +110,15 @@ def test_a_record_that_is_lost_takes_no_term_back(job: Jobs, tmp_path: Path) -> 
 
 def test_a_job_waits_while_signs_come_and_takes_over_after_the_last_one(job: Jobs) -> None:
     first, second = job("one").is_killed(), job("two")
-    passing = Passing(every=first.sign, times=8)  # and then it is gone, 80 s after the other one began to wait
+    passing = Passing(every=first.sign, times=8)  # and then it is gone, two minutes after the other one began to wait
     with second.owns(passing) as mine:
         assert mine.term == 2
-        assert 80 + SILENT_SECONDS <= passing.now <= 80 + SILENT_SECONDS + 4
+        assert 120 + SILENT_SECONDS <= passing.now <= 120 + SILENT_SECONDS + 5
     who = f"cluster default is written by {first.record.text}"
-    seen = ("which may have ended", "seen 0 s ago", "seen 40 s ago")
+    seen = ("which may have ended", "seen 0 s ago", "seen 0 s ago")
     assert second.lines == [f"Waiting: {who}, {one}" for one in seen]
     assert second.waited_for[0] == f"{who}, which may have ended"
-    assert f"{who}, seen 8 s ago" in second.waited_for
+    assert f"{who}, seen 45 s ago" in second.waited_for
 
 
 def test_clocks_of_hosts_do_not_matter(job: Jobs) -> None:
@@ -126,7 +126,7 @@ def test_clocks_of_hosts_do_not_matter(job: Jobs) -> None:
     passing = Passing()
     passing.now = 1e9
     with job("two").owns(passing):
-        assert SILENT_SECONDS <= passing.now - 1e9 <= SILENT_SECONDS + 2
+        assert SILENT_SECONDS <= passing.now - 1e9 <= SILENT_SECONDS + 5
 
 
 @pytest.mark.parametrize("ends", [True, False], ids=["ended", "killed"])
@@ -199,7 +199,7 @@ def test_an_owner_of_a_release_without_such_a_record_is_known_by_its_heartbeats(
     write_heartbeat(tmp_path, host="old", pid=7)
     second, passing = job("two"), Passing(every=lambda: write_heartbeat(tmp_path, host="old", pid=7), times=2)
     with second.owns(passing):
-        assert passing.now >= 20 + SILENT_SECONDS
+        assert passing.now >= 2 * SIGN_SECONDS + SILENT_SECONDS
     assert second.lines[0] == "Waiting: cluster default is written by old (pid 7), which may have ended"
     shutil.rmtree(tmp_path / "_jobs")
     write_heartbeat(tmp_path, stopped=True)

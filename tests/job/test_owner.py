@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -22,6 +22,7 @@ from streaming_app.tables.kept_table import table_to_write
 from streaming_app.tables.location import Location
 from tests.support.fencing import CLUSTER, claimed
 from tests.support.heartbeats import write_heartbeat
+from tests.support.s3_server import s3_server
 from tests.support.waiting import wait_until
 from tests.support.warehouses import make_warehouse
 
@@ -208,15 +209,26 @@ def test_an_owner_of_a_release_without_such_a_record_is_known_by_its_heartbeats(
         assert passing.now == 0
 
 
+@pytest.fixture(params=["in a directory", "in a store"])
+def warehouse(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Location]:
+    if request.param == "in a directory":
+        yield Location.of(tmp_path / "w")
+        return
+    with s3_server(tmp_path) as store:
+        for name, value in store.environment.items():
+            monkeypatch.setenv(name, value)
+        yield Location.of(store.uri("w"))
+
+
 @pytest.mark.slow
-def test_of_jobs_that_take_it_at_the_same_moment_one_gets_it(job: Jobs) -> None:
+def test_of_jobs_that_take_it_at_the_same_moment_one_gets_it(warehouse: Location, tmp_path: Path) -> None:
     jobs = 6
 
     def race() -> list[int]:
         begin, waiting = threading.Barrier(jobs), list[Event]()
 
         def take(number: int) -> int | None:
-            one, stop = job(str(number)), Event()
+            stop = Event()
 
             def give_up(_: str) -> None:
                 waiting.append(stop)
@@ -224,7 +236,7 @@ def test_of_jobs_that_take_it_at_the_same_moment_one_gets_it(job: Jobs) -> None:
 
             begin.wait()
             try:
-                with owning(one.warehouse, CLUSTER, one.directory, give_up, stop) as mine:
+                with owning(warehouse, CLUSTER, tmp_path / str(number), give_up, stop) as mine:
                     assert wait_until(lambda: len(waiting) == jobs - 1)
                     return mine.term
             except StopRequestedError:

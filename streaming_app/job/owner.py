@@ -201,7 +201,7 @@ class _Waiting:
                 return found
             on_wait(found)
             if self._monotonic() >= say_at:
-                say_at += _SAY_SECONDS
+                say_at = self._monotonic() + _SAY_SECONDS
                 report(f"Waiting: {found}")
             if stop.wait(_POLL_SECONDS):
                 raise StopRequestedError

@@ -32,7 +32,8 @@ from streaming_app.tables.object_store import REQUESTS
 
 _COMMITS = 1 << 40
 """Of a term."""
-_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+"""After a commit: none. Who writes a table makes its checkpoints and cleans its log up at times."""
 
 
 class HasTransactions(Protocol):
@@ -53,12 +54,8 @@ class Fence:
         """Another job is known to have taken over."""
 
     def transaction(self) -> Transaction:
-        """Return what the next commit carries."""
-        return Transaction(self.application, self.next_version())
-
-    def next_version(self) -> int:
-        """Return its version, which is higher than those before."""
-        return self.term * _COMMITS + next(self._numbers)
+        """Return what the next commit carries, with a higher version than those before."""
+        return Transaction(self.application, self.term * _COMMITS + next(self._numbers))
 
     def check(self, table: HasTransactions) -> None:
         """Raise OtherOwnerError if a job with a later term has committed to the table."""
@@ -99,7 +96,7 @@ class Fence:
         partitions = table.metadata().partition_columns
         try:
             table.create_write_transaction(
-                [], "append", table.schema(), partitions, commit_properties=own, post_commithook_properties=_HOOKS
+                [], "append", table.schema(), partitions, commit_properties=own, post_commithook_properties=HOOKS
             )
         except CommitFailedError:
             return False

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Transaction
 
 from streaming_app.errors import OtherOwnerError
 from streaming_app.groups.task_copies import TaskCopy
@@ -204,7 +204,7 @@ def test_a_write_of_an_earlier_term_by_spark_is_refused_as_well(
     with monkeypatch.context() as context:  # after Spark has planned what it writes, and before the commit
         write_files = SparkWriter._write_files
         context.setattr(SparkWriter, "_write_files", lambda *args: (write_files(*args), claim(warehouse, after))[0])
-        context.setattr(Fence, "next_version", overtaking(warehouse, after))
+        context.setattr(Fence, "transaction", overtaking(warehouse, after))
         with pytest.raises(OtherOwnerError):
             SPARK_WRITES[name](before)
     assert_fenced(warehouse)
@@ -217,17 +217,17 @@ def test_a_write_of_an_earlier_term_by_spark_is_refused_as_well(
     assert sum(len(terms(warehouse, one)) - count for one, count in commits.items()) == 1
 
 
-def overtaking(warehouse: Path, after: Fence) -> Callable[[Fence], int]:
-    """Let a newer job start when an old one asks for the version of its next commit."""
-    next_version = Fence.next_version
+def overtaking(warehouse: Path, after: Fence) -> Callable[[Fence], Transaction]:
+    """Let a newer job start when an old one asks for what its next commit carries."""
+    make_transaction = Fence.transaction
 
-    def version(self: Fence) -> int:
-        own_version = next_version(self)
+    def transaction(self: Fence) -> Transaction:
+        own = make_transaction(self)
         if self.term == OLD:
             claim(warehouse, after)
-        return own_version
+        return own
 
-    return version
+    return transaction
 
 
 def test_spark_compacts_no_table_of_a_newer_job(spark: SparkSession, tmp_path: Path) -> None:

@@ -81,6 +81,11 @@ class SparkWriter:
             raise JobError(f"Cannot write the warehouse {self._location}: {describe_error(error)}") from None
         self._has_claimed = True
 
+    def check_owner(self) -> None:
+        """Raise OtherOwnerError once another job writes the cluster."""
+        if self.fence:
+            self.fence.check_owner()
+
     def table(self, name: str) -> RustTable:
         """Return a table for what this process holds."""
         return RustTable(self._location / name, self._cluster, self.fence)

@@ -68,6 +68,8 @@ def owned(
 
     owning_it = owning(config.warehouse, config.cluster, directory, report, stop, once=config.once, on_wait=wait_for)
     with probes, owning_it as owner:
+        if health.status.waits_for:  # the last owner may have ended in a power cut
+            mend_logs(own, report)
         health.waits_for(None)
         yield owner, probes.close
 

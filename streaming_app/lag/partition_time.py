@@ -1,8 +1,9 @@
 """The time that Kafka Streams commits with each offset: the highest timestamp that it has seen in the partition.
 
-The metadata of such a commit is base64 of a magic byte, the time (eight bytes, milliseconds), and, after the magic byte 2,
-what processors keep: nothing, or a count of keys, each after its length and before its number (`TopicPartitionMetadata` and
-`ProcessorMetadata`, kafka-streams 4.4.0). Any client may commit any text, so only one that fits to the last byte is read.
+The metadata of such a commit is base64 of a magic byte, the time (eight bytes, milliseconds), and, after the magic byte
+2, what processors keep: nothing, or a count of keys, each after its length and before its number. That is what
+`TopicPartitionMetadata` and `ProcessorMetadata` of kafka-streams write. Any client may commit any text, so only one
+that fits to the last byte is read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What Kafka Streams commits with an offset. The strings of a real application are those of kafka-streams 4.3.1, 4.4.0."""
+"""What Kafka Streams commits with an offset, and what others may."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from streaming_app.kafka.properties import client_properties
 from streaming_app.stream.health import Health
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.log_damage import mend_logs
-from streaming_app.tables.spark_writer import SparkWriter
 from streaming_app.tables.table_creation import existing_tables
+from streaming_app.tables.writer import TableWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -177,7 +177,7 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     from streaming_app.kafka.topic_metadata import TopicMetadata  # noqa: PLC0415
 
     properties = client_properties(config.bootstrap_server, config.command_config)
-    writer = SparkWriter(spark, config.warehouse, config.cluster, fence)
+    writer = TableWriter(spark, config.warehouse, config.cluster, fence)
     writer.prepare(report)  # what follows reads the tables
     health = Health(Health() if config.offsets.enabled else None)
 

@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from streaming_app.kafka.topic_metadata import TopicMetadata
     from streaming_app.stream.health import Health
     from streaming_app.tables.location import Location
-    from streaming_app.tables.spark_writer import SparkWriter
+    from streaming_app.tables.writer import TableWriter
 
 _READ_PLUGIN_SECONDS = 3600.0
 
@@ -85,7 +85,7 @@ class StreamParts:
     config: JobConfig
     properties: Mapping[str, str]
     """Kafka client properties."""
-    writer: SparkWriter
+    writer: TableWriter
     health: Health
     report: Report
     stop: threading.Event

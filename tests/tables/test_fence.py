@@ -27,8 +27,8 @@ from streaming_app.tables.location import Location
 from streaming_app.tables.newest_tables import COMMITS, NewestTables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import Batch, RustTable
-from streaming_app.tables.spark_writer import SparkWriter
 from streaming_app.tables.task_copies_table import TaskCopiesTable
+from streaming_app.tables.writer import TableWriter
 from tests.alerts.examples import make_alert
 from tests.support.fencing import CLUSTER, NEW, OLD, assert_fenced, claim, claimed, terms
 from tests.support.lag_harness import row
@@ -44,7 +44,7 @@ EVENT = {"cluster": CLUSTER, "group_id": "g", "at": AT, "kind": "state", "offset
 COMMIT = {"cluster": CLUSTER, "group_id": "g", "topic": "t", "partition": 0, "committed_offset": 1, "last_offset": 7}
 
 Write = Callable[[Path, Fence], object]
-SparkWrite = Callable[[SparkWriter], object]
+SparkWrite = Callable[[TableWriter], object]
 
 
 def events(*rows: Mapping[str, object]) -> pa.Table:
@@ -183,8 +183,8 @@ SPARK_WRITES: Mapping[str, SparkWrite] = {
 }
 
 
-def spark_writer(spark: SparkSession, warehouse: Path, fence: Fence) -> SparkWriter:
-    return SparkWriter(spark, str(warehouse), CLUSTER, fence)
+def spark_writer(spark: SparkSession, warehouse: Path, fence: Fence) -> TableWriter:
+    return TableWriter(spark, str(warehouse), CLUSTER, fence)
 
 
 def fill_for_spark(warehouse: Path) -> None:
@@ -202,8 +202,8 @@ def test_a_write_of_an_earlier_term_by_spark_is_refused_as_well(
     fill_for_spark(warehouse)
     before, after = spark_writer(spark, warehouse, claimed(warehouse, OLD)), Fence(CLUSTER, NEW)
     with monkeypatch.context() as context:  # after Spark has planned what it writes, and before the commit
-        write_files = SparkWriter._write_files
-        context.setattr(SparkWriter, "_write_files", lambda *args: (write_files(*args), claim(warehouse, after))[0])
+        write_files = TableWriter._write_files
+        context.setattr(TableWriter, "_write_files", lambda *args: (write_files(*args), claim(warehouse, after))[0])
         context.setattr(Fence, "transaction", overtaking(warehouse, after))
         with pytest.raises(OtherOwnerError):
             SPARK_WRITES[name](before)

@@ -46,7 +46,7 @@ _SORTED_GROUPS = 10_000  # rows that Spark sorts at a time, in each task
 _ARROW_BYTES = 8 << 20  # that a worker gets at once; by default Spark limits the rows only, to 10,000
 
 
-class SparkWriter:
+class TableWriter:
     """Writes the rows of one cluster into the tables below `location`; `files` reads and writes the files there."""
 
     def __init__(

@@ -187,7 +187,7 @@ class RustTable:
             if expired:
                 self._attempt(lambda target, commit: target.delete(self._own(expired), **commit))
             filters = [("cluster", "=", self.cluster)]
-            # delta-rs refuses it where rows of any cluster are deleted meanwhile: if that goes on, the next time does it.
+            # Refused where rows of any cluster are deleted meanwhile: if that goes on, the next time does it.
             with suppress(CommitFailedError):
                 self._attempt(lambda target, commit: target.optimize.compact(partition_filters=filters, **commit))
             self._checkpoint()

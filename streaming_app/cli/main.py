@@ -12,8 +12,8 @@ from streaming_app.cli.removed import CommandGroup
 
 COMMANDS = {
     "job": ("run", "init", "check", "demo"),
-    "groups": ("list_groups", "describe", "history", "diff"),
-    "lag": ("lag", "copies"),
+    "groups": ("list_groups", "describe", "history"),
+    "lag": ("lag",),
     "alerts": ("alerts",),
     "health": ("why",),
     "tables": ("status", "sql"),

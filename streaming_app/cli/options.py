@@ -115,12 +115,6 @@ _any_bootstrap_server = click.option(
     metavar="HOST:PORT,...",
     help="The Kafka brokers to connect to first; without them, here and in the configuration, none is asked.",
 )
-group_option = click.option("--group", "group_id", required=True, metavar="GROUP", help="The group.")
-"""For a command about one group."""
-past_group_option = click.option(
-    "--group", "group_id", required=True, metavar="GROUP", help="The group; it may have been deleted."
-)
-"""For one about what was."""
 _command_config = click.option(
     "--command-config",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -199,6 +193,29 @@ def warehouse_options(command: Command) -> Command:
         return command(*args, **flags)
 
     return _config(_warehouse(_cluster(configured)))  # type: ignore[return-value]
+
+
+def group_options(command: Command) -> Command:
+    """Add groups as arguments and as --group; the command gets all of them as its argument `group_ids`."""
+
+    @functools.wraps(command)
+    def named(*args: Any, group_ids: tuple[str, ...], more_ids: tuple[str, ...], **flags: Any) -> Any:  # noqa: ANN401 - the command's arguments
+        return command(*args, group_ids=tuple(dict.fromkeys((*group_ids, *more_ids))), **flags)
+
+    argument = click.argument("group_ids", nargs=-1, metavar="[GROUP]...")
+    return argument(click.option("--group", "more_ids", multiple=True, metavar="GROUP", help="As GROUP.")(named))  # type: ignore[return-value]
+
+
+def one_group_option(command: Command) -> Command:
+    """Add the same for a command about one group, which gets it as its argument `group_id`."""
+
+    @functools.wraps(command)
+    def named(*args: Any, group_ids: tuple[str, ...], **flags: Any) -> Any:  # noqa: ANN401 - the command's arguments
+        if len(group_ids) != 1:
+            raise click.UsageError("Give one group, as GROUP or as --group GROUP.")
+        return command(*args, group_id=group_ids[0], **flags)
+
+    return group_options(named)  # type: ignore[return-value]
 
 
 def broker_options(command: Command) -> Command:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from streaming_app.cli.options import group_option, handle_errors, warehouse_options
+from streaming_app.cli.options import handle_errors, one_group_option, warehouse_options
 from streaming_app.cli.printing import echo
 from streaming_app.cli.warehouse import open_cluster
 from streaming_app.tables.location import Location
@@ -17,7 +17,7 @@ def quarantine() -> None:
 
 @quarantine.command()
 @warehouse_options
-@group_option
+@one_group_option
 @handle_errors
 def release(warehouse: Location, cluster: str, group_id: str) -> None:
     """Let the running job read the records of a group again that is set aside."""

@@ -6,6 +6,8 @@ import click
 
 INSTEAD = {
     "config": "`streams-groups check --show-config`, with --json instead of --format json",
+    "copies": "`streams-groups describe GROUP --copies`",
+    "diff": "`streams-groups history GROUP --topology`, with the same --from",
     "incidents": "`streams-groups alerts`, and `streams-groups alerts end ID --reason retired`",
     "report": "`streams-groups why --group ID --json` has the evidence",
     "silence": "`streams-groups alerts mute PATTERN --for 2h`, and --for 0s ends that; Alertmanager has the rest",

@@ -129,7 +129,7 @@ def check_commands(client: StreamsGroupClient, group_id: str, warehouse: Path) -
     described = command("describe", "--group", group_id, "--offsets", "--json", "--warehouse", warehouse)
     shown = {(one["topic"], one["partition"]): one["committed_offset"] for one in described}
     assert {key: offset for key, offset in shown.items() if offset is not None} == committed(client, group_id)
-    report = command("copies", "--group", group_id, "--json", "--warehouse", warehouse)
+    (report,) = command("describe", group_id, "--copies", "--json", "--warehouse", warehouse)
     assert {(one["role"], one["subtopology_id"], one["stateful"]) for one in report["copies"]} == {
         ("active", "0", False),
         ("active", "1", True),

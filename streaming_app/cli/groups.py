@@ -65,13 +65,15 @@ _READ_FOR = {"state": (*_OF_ANY_TYPE, "group_health", "group_events"), "members"
     metavar="[VERDICT,...]",
     help="Also since when; with VERDICT, such as Down,Stalled, only groups with one of these.",
 )
+@json_option
 @handle_errors
-def list_groups(
+def list_groups(  # noqa: PLR0913, PLR0917 - one per option
     warehouse: Location,
     cluster: str,
     states: str | None,
     types: str | None,
     verdicts: str | None,
+    as_json: bool,
 ) -> None:
     """List the streams groups and the verdict on each; with --type, groups of any type, like kafka-groups.sh --list."""
     from streaming_app.queries import groups  # noqa: PLC0415 - not loaded by --help
@@ -85,7 +87,9 @@ def list_groups(
         chosen = health.parse_verdicts(verdicts)
     reader = open_cluster(warehouse, cluster, *(() if types else ("groups", "group_health")))
     if types is not None:
-        echo_rows(groups.list_all_groups(reader, cluster, types.split(","), None if states is None else wanted))
+        _print_listed(
+            groups.list_all_groups(reader, cluster, types.split(","), None if states is None else wanted), as_json
+        )
         return
     rows = groups.list_groups(reader, cluster, wanted)
     if verdicts is not None:
@@ -94,9 +98,16 @@ def list_groups(
         listed = [{"GROUP": row["GROUP"], "HEALTH": row["HEALTH"]} for row in rows]
     else:
         listed = rows
-    echo_rows(listed)
+    _print_listed(listed, as_json)
     if states is not None:
         explain_unknown(reader, cluster, {row["STATE"] for row in rows})
+
+
+def _print_listed(rows: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        echo_json([{name.lower(): value for name, value in row.items()} for row in rows])
+    else:
+        echo_rows(rows)
 
 
 @click.command()

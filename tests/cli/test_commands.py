@@ -69,9 +69,7 @@ def test_a_command_or_an_option_that_went_says_in_one_line_what_to_use(path: str
 ROWS = [["list"], ["list", "--type", "all"], ["list", "--health"], ["describe", "g", "--copies"], ["history", "g"]]
 
 
-@pytest.mark.parametrize(
-    "arguments", [*ROWS, ["lag"], ["sql", "SELECT 1 AS one"], ["status"], ["alerts"]], ids=" ".join
-)
+@pytest.mark.parametrize("arguments", [*ROWS, ["sql", "SELECT 1 AS one"], ["status"], ["alerts"]], ids=" ".join)
 def test_every_command_that_prints_rows_prints_json(arguments: list[str], tmp_path: Path) -> None:
     append(make_warehouse(tmp_path), "groups", group_row("g"))
     append(tmp_path, "group_events", {"group_id": "g", "at": AT, "kind": "created", "offset": 1})

@@ -16,7 +16,7 @@ from bench.offsets import write_commits
 from bench.rounds import print_rounds
 from streaming_app.kafka.offsets_topic import describe_offsets_topic
 from streaming_app.kafka.properties import client_properties
-from streaming_app.tables.spark_writer import SparkWriter
+from streaming_app.tables.writer import TableWriter
 from tests.support.reading import read_once
 
 ROUNDS = 5
@@ -51,7 +51,7 @@ def _timed_count(harness: Harness, total: int) -> float:
 
 def _timed_job(harness: Harness, warehouse: str) -> tuple[float, float]:
     """Seconds in batches, and of the whole run."""
-    SparkWriter(harness.spark, str(harness.directory / warehouse), "default").prepare()
+    TableWriter(harness.spark, str(harness.directory / warehouse), "default").prepare()
     started = time.monotonic()
     lines = harness.run_once(TOPIC, warehouse, offsets={"enabled": False})
     seconds = time.monotonic() - started

@@ -163,6 +163,8 @@ class JobStatus:
     failing_sinks: Sequence[FailingSink] = ()
     disks: Sequence[DiskSpace] = ()
     """Those of the warehouse and of the state directory, as far as they are local."""
+    waits_for: str | None = None
+    """Which job writes the cluster, while this one waits for its end."""
 
 
 class Input(NamedTuple):
@@ -236,6 +238,8 @@ def why_late(job: JobStatus) -> str:
 
 def _waits_for(job: JobStatus) -> str | None:
     """Return what the job waits for, and since when; None if it does not wait."""
+    if job.waits_for:
+        return job.waits_for
     if job.brokers_away_since:
         return f"no broker has answered since {utc(job.brokers_away_since)}"
     if job.topic_missing_since:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_MAX_AGE_SECONDS = 120.0  # a job that writes to an object store writes a heartbeat every 35 s
+_MAX_AGE_SECONDS = 120.0  # a job that writes to an object store writes a heartbeat every 30 s
 
 
 def max_age_option(command: Command) -> Command:

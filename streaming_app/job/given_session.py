@@ -19,7 +19,7 @@ from streaming_app.config.load import settings_of
 from streaming_app.config.removed import without_removed
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import JobError, UserError, java_error_message
-from streaming_app.job.run import STOPPED, hold_locks, run_with
+from streaming_app.job.run import STOPPED, owned, run_with
 from streaming_app.job.stopping import STOP_SECONDS, in_thread
 from streaming_app.jvm.spark_installation import version_warning
 from streaming_app.jvm.spark_session import SESSION_CONF
@@ -81,9 +81,10 @@ def _run(spark: SparkSession, config: JobConfig, report: Callable[[str], None], 
     from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
 
     try:
-        with derived_session(spark, config) as session, hold_locks(config, report, stop) as (_, owner):
+        with derived_session(spark, config) as session, owned(config, report, stop) as (owner, end_probes):
             if line := version_warning():
                 report(f"Warning: {line}")
+            end_probes()
             run_with(session, config, report, stop, _LOG, owner)
     except Exception as error:
         if stop.is_set():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -23,41 +22,40 @@ if TYPE_CHECKING:
     from streaming_app.tables.files import Files
 
 
-class Heartbeat:
-    """Writes the file, and once more when the job ends. It says when the alerts were last evaluated."""
+class Heartbeat(Service):
+    """Writes the file while the job runs, whatever the evaluation of the alerts does, and once more when it ends.
 
-    def __init__(
+    The file says when the alerts were last evaluated: the two are different news.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - each is one thing it needs
         self,
         config: JobConfig,
         files: Files,
         health: Health,
         descriptions: DescriptionSupport,
+        report: Report,
         fence: Fence | None = None,
     ) -> None:
         """Prepare; `descriptions` is written, too, so that the next run starts from what this one knows."""
-        self._config, self._files, self._health, self._descriptions = config, files, health, descriptions
-        self._fence = fence
+        self._every = max(config.alerts.interval, config.warehouse.pause)
+        super().__init__("heartbeat", report, interval=self._every)
+        self._files, self._job, self._descriptions, self._fence = files, health, descriptions, fence
         self._file = heartbeat_path(config.warehouse, config.cluster)
-        self._pause = config.warehouse.pause
-        self._written_at = -self._pause
         self._sinks: tuple[SinkStatus, ...] = ()
 
     def evaluated(self, sinks: Iterable[SinkStatus]) -> None:
         """Note that the alerts have just been evaluated, and what the sinks do."""
-        self._health.evaluated()
+        self._job.evaluated()
         self._sinks = tuple(sinks)
 
-    def beat(self) -> None:
-        """Write the file if it is due.
+    def tick(self) -> None:
+        """Write the file. Raises OSError or JobError, and OtherOwnerError once it is another job's."""
+        if self._fence:
+            self._fence.check_owner()
+        self._write(self._sinks, stopped=False)
 
-        Raises OSError or JobError when it cannot be written, and OtherOwnerError once it is another job's.
-        """
-        if time.monotonic() >= self._written_at + self._pause:
-            if self._fence:
-                self._fence.check_owner()
-            self._write(self._sinks, stopped=False)
-
-    def stop(self, sinks: Iterable[SinkStatus]) -> None:
+    def ended(self, sinks: Iterable[SinkStatus]) -> None:
         """Write that the job ended in an orderly way, unless another one has taken over, and writes the file."""
         if self._fence and self._fence.is_lost:
             return
@@ -65,11 +63,11 @@ class Heartbeat:
             self._write(sinks, stopped=True)
 
     def _write(self, sinks: Iterable[SinkStatus], *, stopped: bool) -> None:
-        totals = self._health.totals
+        totals = self._job.totals
         record = HeartbeatRecord(
             at=datetime.now(timezone.utc),
-            every_seconds=self._pause + self._config.alerts.interval,
-            facts=self._health.status,
+            every_seconds=self._every,
+            facts=self._job.status,
             records_seen=totals.records_seen,
             last_batch_seconds=totals.last_batch_seconds,
             stopped=stopped,
@@ -77,17 +75,3 @@ class Heartbeat:
             descriptions_since=self._descriptions.known_since,
         )
         self._files.write(self._file, record.model_dump_json())
-        self._written_at = time.monotonic()
-
-
-class HeartbeatService(Service):
-    """Writes heartbeats while the job runs, whatever the evaluation of the alerts does: the two are different news."""
-
-    def __init__(self, heartbeat: Heartbeat, interval: float, report: Report) -> None:
-        """Prepare; `interval` is in seconds."""
-        super().__init__("heartbeat", report, interval=interval)
-        self._heartbeat = heartbeat
-
-    def tick(self) -> None:
-        """Write one if it is due. Raises OSError or JobError."""
-        self._heartbeat.beat()

@@ -1,19 +1,19 @@
-"""Which job owns a cluster's rows: a record in the warehouse, taken by a conditional commit and read by its owner.
+"""Which job writes the rows of a cluster: one works and gives signs of life, others wait until it is gone.
 
 Theory of operation
 -------------------
-The record is the only row of a small Delta table, so that it is taken by what the tables are committed with: a
-conditional put in a store, a file that may not exist yet in a directory. Of two jobs that take it at the same moment
-one gets it. Each owner has a term, one higher than the last.
+A table without rows, `_jobs/CLUSTER.owner`, has a commit for each sign of life of the job that owns the cluster, with
+its host, its process and its term (see `tables.fence`). A commit is a conditional put in a store, a file that may not
+exist yet in a directory: of jobs that take the cluster at the same moment one gets it, with the next term.
 
-A job may take it from an owner that has ended. That is known of one that said so, and of one that held the same lock
-as this job (see `lock`), which an id next to the lock tells: neither the name of a host nor a clock does. Of any other
-one this job waits for a sign of life, a heartbeat, for as long as one would take at most. Clocks only shorten the wait,
-where an owner's last sign is older than that.
+A job takes it from an owner that has ended, or of which no sign came for so long. It measures that by its own clock
+that only counts seconds, so the clocks of other hosts do not matter. An owner that was killed on this host is known at
+once: the kernel has released its lock, a file in a local directory that has the id of the last owner next to it. The
+host counts, too, as some network file systems give each host a lock of its own.
 
-An owner that was only paused may go on after another job has taken the record. It reads the record before each batch
-and with each check of the topic, and ends with a line that names the new owner. What it was about to commit is refused
-by the tables, to which the new owner commits its term before it reads them, see `tables.fence`.
+An owner that was only paused may go on after that. Before it does anything after a pause it gives a sign, which is
+refused, and ends with a line that names the new owner. What it was about to commit is refused by the tables, to which
+the new owner commits its term before it reads them.
 """
 
 from __future__ import annotations
@@ -24,314 +24,266 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
 
-from streaming_app.errors import JobError, OtherOwnerError, WarehouseError
-from streaming_app.job.lock import already_written
+import platformdirs
+from deltalake import DeltaTable, Field, Schema
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.schema import PrimitiveType
+from filelock import FileLock, Timeout
+
+from streaming_app.errors import JobError, WarehouseError, reason_of
+from streaming_app.job.service import Service
 from streaming_app.job.stopping import StopRequestedError
+from streaming_app.report import Report
 from streaming_app.tables.definitions import tables
-from streaming_app.tables.fence import Fence, application_of, term_in
-from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
+from streaming_app.tables.fence import Fence, newest_term
+from streaming_app.tables.heartbeat_file import read_heartbeat
+from streaming_app.tables.kept_table import KeptTable, table_to_write
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
-from streaming_app.text import utc, utc_clock
 
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
-_POLL_SECONDS = 2.0
-_SILENT_SECONDS = 120.0
-"""A job that has taken the record begins to write heartbeats within this time, and writes to a store every 35 s."""
-_UNNAMED_HOURS = 24  # so old is a file that no version names before it is removed
-_KEPT_COMMITS = 20  # of the record: one for each start and each end of a job
-_APPLICATION = "owner"
-_UNKNOWN = "another job"
+SIGN_SECONDS = 15.0
+"""Between two signs of life of an owner."""
+SILENT_SECONDS = 50.0
+"""An owner of which no sign came for so long is gone."""
+_POLL_SECONDS = 5.0
+_SAY_SECONDS = 60.0
+_SIGNS_PER_CHECKPOINT = 100
+_SCHEMA = Schema([Field("none", PrimitiveType("string"))])
+_CONFIGURATION = {"delta.logRetentionDuration": "interval 1 hours"}
 
 
 class OwnerRecord(NamedTuple):
-    """The record of one owner."""
+    """What a sign of life says."""
 
-    term: int
-    run_id: str
-    lock_id: str
-    """Of the lock that it holds."""
-    pid: int
     host: str
-    taken_at: datetime
-    ended: bool = False
-    """The job ended in an orderly way."""
+    pid: str
+    run_id: str
+    has_ended: str = ""
+    """Not empty: in an orderly way."""
 
     @property
     def text(self) -> str:
-        """The owner, for people."""
-        return f"process {self.pid} on {self.host}, since {utc(self.taken_at)}"
+        """The owner, for people; empty if it has ended."""
+        return "" if self.has_ended else f"{self.host} (pid {self.pid})"
 
 
-@dataclass(frozen=True)
-class Clock:
-    """The time, and how it passes while a job waits for a sign of the last owner."""
-
-    now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
-    monotonic: Callable[[], float] = time.monotonic
-    wait: Callable[[threading.Event, float], bool] = threading.Event.wait
-    """Waits for an event for so many seconds; returns whether it is set."""
+def state_directory(warehouse: Location, configured: Path | None) -> Path:
+    """Return the directory of the lock and of Spark's log: both need a local file system."""
+    if configured is not None:
+        return configured.absolute()
+    if warehouse.is_local:
+        return (warehouse / "_jobs").path
+    return platformdirs.user_state_path("streams-groups") / quote(str(warehouse), safe="")
 
 
 def owner_location(warehouse: Location, cluster: str) -> Location:
-    """Return where the record of a cluster is."""
+    """Return where the signs of life are."""
     return warehouse / "_jobs" / f"{cluster}.owner"
 
 
-def read_owner(warehouse: Location, cluster: str) -> OwnerRecord | None:
-    """Return the record; None if no job has taken it yet. Raises JobError if it cannot be read."""
-    return _Store(owner_location(warehouse, cluster)).read()[0]
+class Owner(Fence):
+    """The term of the job that owns a cluster, with its signs of life."""
 
+    def __init__(self, place: Location, cluster: str, term: int, monotonic: Callable[[], float]) -> None:
+        """Prepare for a term, which is to be committed to the table at `place`."""
+        super().__init__(cluster, term)
+        self.record = OwnerRecord(socket.gethostname(), str(os.getpid()), uuid.uuid4().hex)
+        self._place, self._monotonic, self._lock = place, monotonic, threading.Lock()
+        self._signed_at = monotonic()
 
-class Ownership:
-    """The record as this job has taken it; every method may be called from any thread."""
+    def sign(self) -> None:
+        """Give a sign of life. Raises OtherOwnerError once another job has taken over, JobError if it cannot."""
+        with self._lock:
+            while True:
+                with _opened(self._place) as kept:
+                    self.check(kept)
+                    if not self.commit(kept, self.record._asdict()):
+                        continue
+                    self._signed_at = self._monotonic()
+                    if kept.table.version() % _SIGNS_PER_CHECKPOINT == 0:
+                        kept.table.create_checkpoint()
+                        kept.table.cleanup_metadata()
+                    return
 
-    def __init__(self, warehouse: Location, cluster: str, record: OwnerRecord) -> None:
-        self._store, self._cluster, self.record = _Store(owner_location(warehouse, cluster)), cluster, record
-        self._version: int | None = None
-        self.fence = Fence(cluster, record.term, self.check)
-        """What keeps this job from writing the tables once another one has taken the record."""
-
-    def check(self) -> None:
-        """Raise OtherOwnerError if another job has taken the record, JobError if it cannot be read."""
-        version = self._store.version()
-        if version is None or version == self._version:  # nobody has written it since the last check
-            return
-        newest = self._store.read()[0]
-        if newest is not None and newest.run_id != self.record.run_id:
-            self.fence.is_lost = True
-            raise OtherOwnerError(
-                f"Another job has taken over cluster {self._cluster!r}: {newest.text}; this one was paused, or cut off "
-                "from the warehouse, and writes no more batches"
-            )
-        self._version = version
+    def check_owner(self) -> None:
+        """Raise OtherOwnerError if another job has taken over, which it can only after this one gave no sign."""
+        if self._monotonic() - self._signed_at >= 2 * SIGN_SECONDS:  # it was paused, or cut off
+            with suppress(JobError):  # e.g. a store that is away
+                self.sign()
+        super().check_owner()
 
     def end(self) -> None:
         """Record that this job has ended, unless another one has taken over."""
-        newest, table = self._store.read()
-        if newest is not None and newest.run_id == self.record.run_id:
-            self._store.write(table, newest._replace(ended=True))
+        self.record = self.record._replace(has_ended="true")
+        with suppress(JobError):  # e.g. a store that is away: what ended the job matters more
+            self.sign()
+
+    def _successor(self) -> str:
+        with suppress(JobError), _opened(self._place) as kept:
+            if (record := _record_in(kept)) and record.text:
+                return f": {record.text}"
+        return ""
+
+
+class _Signs(Service):
+    """Gives the signs of life until the job ends."""
+
+    def __init__(self, owner: Owner, report: Report) -> None:
+        super().__init__("owner", report, interval=SIGN_SECONDS, after=SIGN_SECONDS)
+        self._owner = owner
+
+    def tick(self) -> None:
+        """Give one."""
+        self._owner.sign()
 
 
 @contextmanager
-def owning(  # noqa: PLR0913, PLR0917 - each is one thing it needs
+def owning(  # noqa: PLR0913 - each is one thing it needs
     warehouse: Location,
     cluster: str,
-    lock_id: str,
-    report: Callable[[str], None],
+    directory: Path,
+    report: Report,
     stop: threading.Event,
-    clock: Clock = Clock(),
-) -> Iterator[Ownership]:
-    """Own the rows of a cluster until the end of the block, while holding the lock of this id.
+    *,
+    once: bool = False,
+    on_wait: Callable[[str], None] = lambda _: None,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Iterator[Owner]:
+    """Own the rows of a cluster until the end of the block, with a lock in a local directory.
 
-    Waits to see whether the last owner is alive. Raises JobError if it is, or if another job takes the record at the
-    same moment, and StopRequestedError once `stop` is set.
+    Waits while another job owns them, and then calls `on_wait` with who that is; `once` raises JobError instead. Raises
+    JobError also if the warehouse or the directory is no good, and StopRequestedError once `stop` is set.
     """
-    last = _wait_for_silence(warehouse, cluster, lock_id, report, stop, clock)
-    term = max(0 if last is None else last.term, _newest_term(warehouse, cluster)) + 1
-    record = OwnerRecord(term, uuid.uuid4().hex, lock_id, os.getpid(), socket.gethostname(), clock.now())
-    store = _Store(owner_location(warehouse, cluster))
-    newest, table = store.read()
-    if newest != last or not store.write(table, record):
-        owner = store.read()[0]
-        raise already_written(cluster, owner.text if owner else _UNKNOWN)
-    ownership = Ownership(warehouse, cluster, record)
+    waiting = _Waiting(warehouse, cluster, directory, monotonic, once=once)
     try:
-        yield ownership
+        owner = waiting.take(report, stop, on_wait)
+        signs = _Signs(owner, report)
+        signs.start()
+        try:
+            yield owner
+        finally:
+            signs.close()
+            owner.end()
     finally:
-        with suppress(JobError):  # e.g. a store that is away: what ended the job matters more
-            ownership.end()
+        waiting.lock.release()
 
 
-def _newest_term(warehouse: Location, cluster: str) -> int:
-    """Return the newest term in the tables, which have it also where the record is lost; 0 if there is none."""
-    from deltalake.exceptions import DeltaError  # noqa: PLC0415 - loaded when it is needed
+class _Waiting:
+    """A job that waits until it owns a cluster."""
 
-    places = [warehouse / one.name for one in tables()]
-    try:
-        opened = [place.delta_table() for place in places if place.is_delta_table()]
-        return max((term_in(table, application_of(cluster)) for table in opened), default=0)
-    except (DeltaError, OSError) as error:
-        raise JobError(f"Cannot read the warehouse {warehouse}: {describe_error(error)}") from None
+    def __init__(
+        self, warehouse: Location, cluster: str, directory: Path, monotonic: Callable[[], float], *, once: bool
+    ) -> None:
+        self._warehouse, self._cluster, self._once, self._monotonic = warehouse, cluster, once, monotonic
+        self._place = owner_location(warehouse, cluster)
+        self.lock, self._last_holder = FileLock(directory / f"{cluster}.lock", timeout=0), directory / f"{cluster}.run"
+        self._sign: object = None
+        """What differs after each sign of life of the owner."""
+        self._seen_at = monotonic()
+        self._is_alive = False
+        """A sign came since the first look."""
 
+    def take(self, report: Report, stop: threading.Event, on_wait: Callable[[str], None]) -> Owner:
+        say_at = self._monotonic()
+        while True:
+            try:
+                found = self._attempt()
+            except JobError as error:
+                if self._once or self._sign is None:  # at the start; a job that waits lives through what passes
+                    raise
+                found = str(error)
+            if isinstance(found, Owner):
+                return found
+            on_wait(found)
+            if self._monotonic() >= say_at:
+                say_at = self._monotonic() + _SAY_SECONDS
+                report(f"Waiting: {found}")
+            if stop.wait(_POLL_SECONDS):
+                raise StopRequestedError
 
-class _Sign(NamedTuple):
-    """What shows that an owner lives: it differs after each of its heartbeats."""
+    def _attempt(self) -> Owner | str:
+        """Return the ownership if it is free, else who has it. Raises JobError."""
+        has_lock = self._has_lock()
+        with _opened(self._place) as kept:
+            record, version = _record_in(kept), kept.table.version()
+            who, sign = (record.text, version) if record else self._by_heartbeat()
+            silent = self._look(sign)
+            if silent >= SILENT_SECONDS or (has_lock and (not who or self._held_lock(record))):
+                places = [self._place, *(self._warehouse / one.name for one in tables())]  # the first one may be lost
+                owner = Owner(self._place, self._cluster, newest_term(self._cluster, places) + 1, self._monotonic)
+                if owner.commit(kept, owner.record._asdict()):
+                    if has_lock:
+                        self._last_holder.write_text(owner.record.run_id, "utf-8")
+                    return owner
+        who = who or "a job that starts"
+        if self._once and (self._is_alive or not has_lock):
+            raise JobError(f"Another job already writes cluster {self._cluster!r} into this warehouse: {who}")
+        seen = f"seen {silent:.0f} s ago" if self._is_alive else "which may have ended"
+        return f"cluster {self._cluster} is written by {who}, {seen}"
 
-    run_id: str | None
-    heartbeat_at: datetime | None
+    def _look(self, sign: object) -> float:
+        """Note a sign of life; return for how many seconds there was no new one."""
+        now = self._monotonic()
+        if sign != self._sign:
+            self._is_alive = self._sign is not None
+            self._sign, self._seen_at = sign, now
+        return now - self._seen_at
 
+    def _by_heartbeat(self) -> tuple[str, object]:
+        """Return as of an owner's record who owns the cluster, and its sign, for a release that writes no records."""
+        with suppress(WarehouseError):
+            if (beat := read_heartbeat(self._warehouse, self._cluster)) and not beat.stopped:
+                return f"{beat.host} (pid {beat.pid})", beat.at
+        return "", ""
 
-def _wait_for_silence(  # noqa: PLR0913, PLR0917 - as above
-    warehouse: Location,
-    cluster: str,
-    lock_id: str,
-    report: Callable[[str], None],
-    stop: threading.Event,
-    clock: Clock,
-) -> OwnerRecord | None:
-    """Return the record of the last owner once that has ended; None if there is none. Raises as `owning` does."""
-    owner, heartbeat = read_owner(warehouse, cluster), _read_heartbeat(warehouse, cluster)
-    seconds = _seconds_to_wait(owner, heartbeat, lock_id, clock.now())
-    if not seconds:
-        return owner
-    who = owner.text if owner else f"process {heartbeat.pid} on {heartbeat.host}" if heartbeat else _UNKNOWN
-    first, end = _sign(owner, heartbeat), clock.monotonic() + seconds
-    since = f" ({utc_clock(heartbeat.at)})" if heartbeat else ""
-    report(f"The last heartbeat of {who} is recent{since}: waiting to see whether another follows")
-    while clock.monotonic() < end:
-        if clock.wait(stop, _POLL_SECONDS):
-            raise StopRequestedError
-        owner, heartbeat = read_owner(warehouse, cluster), _read_heartbeat(warehouse, cluster)
-        if owner and owner.ended:
-            return owner
-        if _sign(owner, heartbeat) != first:
-            raise already_written(cluster, owner.text if owner else who)
-        if not _seconds_to_wait(owner, heartbeat, lock_id, clock.now()):
-            return owner
-    return owner
-
-
-def _seconds_to_wait(
-    owner: OwnerRecord | None, heartbeat: HeartbeatRecord | None, lock_id: str, now: datetime
-) -> float:
-    """Return for how long a sign of the last owner may still come; 0 if it has ended."""
-    if owner is not None and (owner.ended or owner.lock_id == lock_id):
-        return 0.0
-    if owner is None and heartbeat is not None and heartbeat.host == socket.gethostname():
-        return 0.0  # it is of a release without a record, and this host has its lock
-    if heartbeat is not None and heartbeat.is_alive(now):
-        return max(_SILENT_SECONDS, heartbeat.alive_for.total_seconds())
-    if owner is None or (heartbeat is not None and heartbeat.at > owner.taken_at):
-        return 0.0  # its heartbeats had begun, and have stopped; or it is of a release without a record
-    return _SILENT_SECONDS if now - owner.taken_at < timedelta(seconds=_SILENT_SECONDS) else 0.0
-
-
-def _sign(owner: OwnerRecord | None, heartbeat: HeartbeatRecord | None) -> _Sign:
-    return _Sign(owner.run_id if owner else None, heartbeat.at if heartbeat else None)
-
-
-def _read_heartbeat(warehouse: Location, cluster: str) -> HeartbeatRecord | None:
-    try:
-        return read_heartbeat(warehouse, cluster)
-    except WarehouseError:  # written by another release, which this one may be about to replace
-        return None
-
-
-class _Store:
-    """The table of one record."""
-
-    def __init__(self, location: Location) -> None:
-        self._location = location
-
-    def version(self) -> int | None:
-        """Return the version of the table, of which only the log is read; None if there is none."""
-        from streaming_app.tables.kept_table import newest_table  # noqa: PLC0415 - loaded when it is needed
-
-        table = self._open(newest_table)
-        return None if table is None else table.version()
-
-    def read(self) -> tuple[OwnerRecord | None, DeltaTable | None]:
-        """Return the record and the version of the table that has it; None and None before the first one."""
-        from deltalake.exceptions import DeltaError  # noqa: PLC0415 - loaded when it is needed
-
-        table = self._open()
-        if table is None:
-            return None, None
+    def _has_lock(self) -> bool:
         try:
-            (row,) = _rows(table)
-        except (DeltaError, OSError, ValueError) as error:
-            raise self._unusable(error) from None
-        return OwnerRecord(**{name: row[name] for name in OwnerRecord._fields}), table
-
-    def _open(self, open_table: Callable[[Location], DeltaTable] = Location.delta_table) -> DeltaTable | None:
-        from deltalake.exceptions import DeltaError, TableNotFoundError  # noqa: PLC0415 - as above
-
-        try:
-            return open_table(self._location)
-        except TableNotFoundError:
-            return None
-        except (DeltaError, OSError) as error:
-            raise self._unusable(error) from None
-
-    def write(self, table: DeltaTable | None, record: OwnerRecord) -> bool:
-        """Replace the record that a version of the table has; return whether it was still the newest version."""
-        import pyarrow as pa  # noqa: PLC0415 - as above
-        from deltalake import (  # noqa: PLC0415 - as above
-            CommitProperties,
-            PostCommitHookProperties,
-            Transaction,
-            write_deltalake,
-        )
-        from deltalake.exceptions import CommitFailedError, DeltaError  # noqa: PLC0415 - as above
-
-        term = CommitProperties(app_transactions=[Transaction(_APPLICATION, record.term)], max_commit_retries=0)
-        rows = pa.Table.from_pylist([record._asdict()], _schema())
-        try:
-            if table is None:
-                write_deltalake(
-                    str(self._location),
-                    rows,
-                    mode="error",
-                    configuration=_CONFIGURATION,
-                    storage_options=self._location.storage_options,
-                    commit_properties=term,
-                )
-                return True
-            write_deltalake(
-                table,
-                rows,
-                mode="overwrite",
-                commit_properties=term,
-                post_commithook_properties=PostCommitHookProperties(
-                    create_checkpoint=False, cleanup_expired_logs=False
-                ),
-            )
-            if table.version() % _KEPT_COMMITS == 0:
-                self._clean_up()
-        except CommitFailedError:
+            if not self.lock.is_locked:
+                self._last_holder.parent.mkdir(parents=True, exist_ok=True)
+                self.lock.acquire()
+        except Timeout:
             return False
-        except (DeltaError, OSError) as error:
-            if table is None and self.read()[0] is not None:  # another job has just made the table
-                return False
-            raise self._unusable(error) from None
+        except OSError as error:
+            raise JobError(f"Cannot write the warehouse: {reason_of(error)}: {error.filename}") from None
         return True
 
-    def _clean_up(self) -> None:
-        table = self._location.delta_table()
-        table.vacuum(dry_run=False)  # first, as a checkpoint forgets old files that are still there
-        table.vacuum(dry_run=False, full=True, retention_hours=_UNNAMED_HOURS)  # of records that were refused
-        table.create_checkpoint()
-        table.cleanup_metadata()
-
-    def _unusable(self, error: Exception) -> JobError:
-        return JobError(f"Cannot read or write {self._location}: {describe_error(error)}")
+    def _held_lock(self, record: OwnerRecord | None) -> bool:
+        """Tell whether an owner held the lock that this job has now."""
+        if record is None or record.host != socket.gethostname():
+            return False
+        return self._last_holder.is_file() and self._last_holder.read_text("utf-8") == record.run_id
 
 
-_CONFIGURATION = {
-    "delta.logRetentionDuration": "interval 1 hours",
-    "delta.deletedFileRetentionDuration": "interval 1 hours",
-}
+def _record_in(kept: KeptTable) -> OwnerRecord | None:
+    """Return the newest sign of life in the table; None if its newest commit is none."""
+    commit = kept.table.history(1)[0]
+    return OwnerRecord(**{name: commit[name] for name in OwnerRecord._fields}) if "run_id" in commit else None
 
 
-def _schema() -> Any:  # noqa: ANN401 - pyarrow is loaded when it is needed
-    import pyarrow as pa  # noqa: PLC0415 - see above
+@contextmanager
+def _opened(place: Location) -> Iterator[KeptTable]:
+    """Give the table of the signs of life, which is made if there is none. Raises JobError, also for its use."""
+    with ExitStack() as stack:
+        try:
+            try:
+                kept = stack.enter_context(table_to_write(place))
+            except TableNotFoundError:
+                _create(place)
+                kept = stack.enter_context(table_to_write(place))
+            yield kept
+        except (DeltaError, OSError) as error:
+            raise JobError(f"Cannot read or write {place.parent}: {describe_error(error)}") from None
 
-    kinds: dict[str, Any] = {"term": pa.int64(), "pid": pa.int64(), "ended": pa.bool_()}
-    kinds["taken_at"] = pa.timestamp("us", "UTC")
-    return pa.schema([(name, kinds.get(name, pa.string())) for name in OwnerRecord._fields])
 
-
-def _rows(table: DeltaTable) -> list[dict[str, Any]]:
-    import pyarrow as pa  # noqa: PLC0415 - as above
-    from deltalake import QueryBuilder  # noqa: PLC0415 - as above
-
-    found = pa.table(QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all())
-    return [dict(row) for row in found.to_pylist()]
+def _create(place: Location) -> None:
+    """Create the table, unless another job has just done it."""
+    try:
+        DeltaTable.create(str(place), _SCHEMA, configuration=_CONFIGURATION, storage_options=place.storage_options)
+    except DeltaError:
+        if not place.is_delta_table():
+            raise

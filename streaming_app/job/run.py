@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streaming_app.config.settings import JobConfig
-from streaming_app.job.lock import JobLock, hold_lock_of
-from streaming_app.job.owner import Ownership, owner_location, owning
+from streaming_app.errors import SetupError
+from streaming_app.job.owner import Owner, owner_location, owning, state_directory
 from streaming_app.job.stopping import StopRequestedError, run_until_signal
 from streaming_app.jvm.spark_jvm import SparkJvm
 from streaming_app.jvm.spark_session import library_logs, spark_session
@@ -20,12 +20,14 @@ from streaming_app.kafka.properties import client_properties
 from streaming_app.stream.health import Health
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.log_damage import mend_logs
-from streaming_app.tables.spark_writer import SparkWriter
 from streaming_app.tables.table_creation import existing_tables
+from streaming_app.tables.writer import TableWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    from streaming_app.tables.fence import Fence
 
 STOPPED = "Stopped."
 
@@ -39,30 +41,65 @@ def run(config: JobConfig, report: Callable[[str], None], stop: threading.Event 
     """
     stop = stop or threading.Event()
     jvm = SparkJvm()
-    run_until_signal(partial(_run_locked, config, report, stop, jvm), stop, report, jvm)
+    run_until_signal(partial(_run_owned, config, report, stop, jvm), stop, report, jvm)
 
 
 @contextmanager
-def hold_locks(
+def owned(
     config: JobConfig, report: Callable[[str], None], stop: threading.Event
-) -> Iterator[tuple[JobLock, Ownership]]:
-    """Exclude other jobs until the end of the block.
+) -> Iterator[tuple[Owner, Callable[[], None]]]:
+    """Own the cluster until the end of the block. Gives also what ends the probes of a job that had to wait.
 
-    Raises JobError if another job writes the same cluster, or the warehouse or the client properties are no good, and
-    StopRequestedError.
+    Raises JobError if the warehouse or the client properties are no good, or with `once` another job writes the
+    cluster, and StopRequestedError.
     """
-    with hold_lock_of(config) as lock:
-        own = (owner_location(config.warehouse, config.cluster), *(config.warehouse / one.name for one in tables()))
-        mend_logs(own, report)
-        # Checked again with Spark; without it an error is found in a second.
-        existing_tables(config.warehouse)
-        client_properties(config.bootstrap_server, config.command_config)
-        with owning(config.warehouse, config.cluster, lock.lock_id, report, stop) as owner:
-            yield lock, owner
+    own = (owner_location(config.warehouse, config.cluster), *(config.warehouse / one.name for one in tables()))
+    mend_logs(own, report)
+    # Checked again with Spark; without it an error is found in a second.
+    existing_tables(config.warehouse)
+    client_properties(config.bootstrap_server, config.command_config)
+    directory = state_directory(config.warehouse, config.state_dir)
+    health, probes = Health(), ExitStack()
+
+    def wait_for(owner: str) -> None:
+        if not health.status.waits_for and config.metrics.listen:
+            probes.enter_context(_probes(config, config.metrics.listen, health, report))
+        health.waits_for(owner)
+
+    owning_it = owning(config.warehouse, config.cluster, directory, report, stop, once=config.once, on_wait=wait_for)
+    with probes, owning_it as owner:
+        if health.status.waits_for:  # the last owner may have ended in a power cut
+            mend_logs(own, report)
+        health.waits_for(None)
+        yield owner, probes.close
 
 
-def _run_locked(config: JobConfig, report: Callable[[str], None], stop: threading.Event, jvm: SparkJvm) -> None:
-    """Run the job while holding its lock."""
+@contextmanager
+def _probes(config: JobConfig, listen: str, health: Health, report: Callable[[str], None]) -> Iterator[None]:
+    """Serve `/health` and `/ready` where the job will serve metrics, unless the other job does so on this host."""
+    from prometheus_client import CollectorRegistry  # noqa: PLC0415 - few jobs wait
+
+    from streaming_app.web.monitoring import monitoring_server  # noqa: PLC0415 - as above
+
+    try:
+        server = monitoring_server(listen, CollectorRegistry(), health, config.cluster, config.metrics.allowed_hosts)
+    except SetupError as error:
+        report(str(error))
+        yield
+        return
+    with closing(server):
+        server.start()
+        report(f"Serving {server.url}/metrics, /health and /ready")
+        yield
+
+
+def spark_log(config: JobConfig) -> Path:
+    """Return the log of Spark, and of the Python libraries."""
+    return state_directory(config.warehouse, config.state_dir) / f"{config.cluster}.spark.log"
+
+
+def _run_owned(config: JobConfig, report: Callable[[str], None], stop: threading.Event, jvm: SparkJvm) -> None:
+    """Run the job once it owns the cluster."""
 
     def poll() -> None:
         if stop.is_set():  # a download takes minutes
@@ -73,13 +110,15 @@ def _run_locked(config: JobConfig, report: Callable[[str], None], stop: threadin
         report(line)
 
     try:
-        with hold_locks(config, report, stop) as (lock, owner):
+        with owned(config, report, stop) as (owner, end_probes):
             progress("Starting Spark ...")
+            log_file = spark_log(config)
             with (
-                library_logs(lock.log_file),
-                spark_session(lock.log_file, conf=config.conf, progress=progress, poll=poll, jvm=jvm) as spark,
+                library_logs(log_file),
+                spark_session(log_file, conf=config.conf, progress=progress, poll=poll, jvm=jvm) as spark,
             ):
-                run_with(spark, config, report, stop, lock.log_file, owner)
+                end_probes()
+                run_with(spark, config, report, stop, log_file, owner)
     except Exception:
         if not stop.is_set():
             raise
@@ -120,11 +159,11 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     report: Callable[[str], None],
     stop: threading.Event,
     log_file: Path | str,
-    owner: Ownership | None = None,
+    fence: Fence | None = None,
 ) -> None:
     """Run the job in a Spark session that is the job's own, or derived for it: its settings change.
 
-    Raises OtherOwnerError once another job than the `owner` writes the cluster.
+    Raises OtherOwnerError once another job than that of the `fence` writes the cluster.
     """
     lines = _Lines(report)
     report = lines.report
@@ -138,12 +177,11 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     from streaming_app.kafka.topic_metadata import TopicMetadata  # noqa: PLC0415
 
     properties = client_properties(config.bootstrap_server, config.command_config)
-    fence, check_owner = (owner.fence, owner.check) if owner else (None, lambda: None)
-    writer = SparkWriter(spark, config.warehouse, config.cluster, fence)
+    writer = TableWriter(spark, config.warehouse, config.cluster, fence)
     writer.prepare(report)  # what follows reads the tables
     health = Health(Health() if config.offsets.enabled else None)
 
-    parts = StreamParts(spark, config, properties, writer, health, report, stop, check_owner)
+    parts = StreamParts(spark, config, properties, writer, health, report, stop)
 
     def say_offsets(line: str) -> None:
         report(f"offsets: {line}")

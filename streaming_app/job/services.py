@@ -6,7 +6,7 @@ and writes heartbeats. The self-check belongs to a query: it begins and ends wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -23,12 +23,12 @@ from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
 from streaming_app.job.broker_facts import make_broker_facts
 from streaming_app.job.descriptions import make_descriptions
 from streaming_app.job.group_cache import GroupCache
-from streaming_app.job.heartbeat import Heartbeat, HeartbeatService
+from streaming_app.job.heartbeat import Heartbeat
 from streaming_app.job.lag_service import LagService, make_lag_service
 from streaming_app.job.service import PolledBy, Service, Services
 from streaming_app.job.stream_query import OFFSETS
 from streaming_app.job.task_copies import make_task_copies
-from streaming_app.job.watchdog import Disks, Watchdogs, make_watchdogs
+from streaming_app.job.watchdog import Disks, Watchdog, make_watchdogs
 from streaming_app.kafka.properties import client_properties
 from streaming_app.metrics.collector import MetricSources, make_registry
 from streaming_app.notify.mutes import Mutes
@@ -84,7 +84,7 @@ class BackgroundServices:
     _alerts: AlertService
     _descriptions: DescriptionSupport
     _wanted: Collection[str]
-    _watchdogs: Watchdogs
+    _watchdogs: Sequence[Watchdog]
     _lag: LagService | None = None
     _of_query: list[Service] = field(default_factory=list)
 
@@ -113,7 +113,8 @@ class BackgroundServices:
         if self._lag is not None:
             self._lag.finish()
         self._alerts.finish(_SEND_SECONDS)
-        self._watchdogs.finish()
+        for one in self._watchdogs:  # it is missed if no further run comes
+            one.attempt()
 
 
 @contextmanager
@@ -125,7 +126,7 @@ def background_services(
     group_cache = GroupCache(config.warehouse, config.cluster, WINDOW, read_all_at=lambda: _read_all_at(health))
     known_since = earlier.descriptions_since if earlier else None
     descriptions = DescriptionSupport(config.alerts.descriptions, known_since=known_since)
-    heartbeat = Heartbeat(config, files, health, descriptions, fence)
+    heartbeat = Heartbeat(config, files, health, descriptions, report, fence)
     mute_times = make_times_of(config.mute_times, config.time_intervals)
     mutes = Mutes(config.warehouse, config.cluster, report, times_of=mute_times)
     wanted = wanted_services(config)
@@ -205,12 +206,12 @@ def background_services(
             at_exit.callback(server.close)
             report(f"Serving {server.url}/metrics, /health and /ready")
         alerts.start()
-        at_exit.callback(lambda: heartbeat.stop(alerts.sinks()))
+        at_exit.callback(lambda: heartbeat.ended(alerts.sinks()))
         at_exit.callback(alerts.end, _CLOSE_SECONDS)
         running = Services()
         at_exit.callback(running.close)
         pollers = (
-            HeartbeatService(heartbeat, config.alerts.interval, report),
+            heartbeat,
             lag if LAG in wanted else None,
             copies,
             facts,

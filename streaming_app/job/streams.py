@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from streaming_app.kafka.topic_metadata import TopicMetadata
     from streaming_app.stream.health import Health
     from streaming_app.tables.location import Location
-    from streaming_app.tables.spark_writer import SparkWriter
+    from streaming_app.tables.writer import TableWriter
 
 _READ_PLUGIN_SECONDS = 3600.0
 
@@ -85,13 +85,11 @@ class StreamParts:
     config: JobConfig
     properties: Mapping[str, str]
     """Kafka client properties."""
-    writer: SparkWriter
+    writer: TableWriter
     health: Health
     report: Report
     stop: threading.Event
     """No batch begins once it is set."""
-    check_owner: Callable[[], None] = lambda: None
-    """Raises OtherOwnerError once another job writes the cluster."""
 
 
 class TopicStream(ABC):
@@ -119,7 +117,7 @@ class TopicStream(ABC):
         )
         self._spark, self._config, self._properties = parts.spark, parts.config, parts.properties
         self._writer, self._health, self._report, self._stop = parts.writer, parts.health, parts.report, parts.stop
-        self._checkpoint, self._check_owner = checkpoint, parts.check_owner
+        self._checkpoint = checkpoint
         self._reset = parts.config.reset  # for the first start only
         self._topic: OffsetsTopic | None = None
         self._starts: Mapping[int, int] | None = None  # None: not known
@@ -154,7 +152,7 @@ class TopicStream(ABC):
         may not be read, StopRequestedError when the job ends, and the errors of Spark and delta-rs.
         """
         self._wait_for_last()
-        self._check_owner()
+        self._writer.check_owner()
         self._spark.sparkContext.setJobDescription(self._query.start_description)  # of this thread's queries
         topic = self._describe_topic()
         with self._lock:  # a maintenance that runs would find tables that come and go
@@ -204,7 +202,7 @@ class TopicStream(ABC):
         OtherTopicError when the topic was created again, NothingReadError when Spark returns none of the records that
         the brokers have, and other errors as `start` does.
         """
-        self._check_owner()
+        self._writer.check_owner()
         topic = self._describe_topic(to_read=False)
         check_same_topic(self._writer.files, self._checkpoint, topic)
         if self._topic and topic.partitions > self._topic.partitions:
@@ -375,7 +373,7 @@ class GroupsStream(TopicStream):
         )
 
         def write(batch: DataFrame, batch_id: int) -> None:
-            self._check_owner()
+            self._writer.check_owner()
             with self._records_of(batch, batch_id) as needed:
                 write_batch(needed, batch_id)
 
@@ -485,7 +483,7 @@ class CommitsStream(TopicStream):
         )
 
         def write(batch: DataFrame, batch_id: int) -> None:
-            self._check_owner()
+            self._writer.check_owner()
             with self._records_of(batch, batch_id) as needed:
                 write_batch(needed, batch_id)
 

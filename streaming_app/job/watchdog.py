@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streaming_app.errors import UserError
-from streaming_app.job.lock import state_directory
+from streaming_app.job.owner import state_directory
 from streaming_app.job.service import Service
 from streaming_app.job_status import DiskSpace, JobStatus, check_readiness
 from streaming_app.notify.sink import Sink, SinkError
@@ -67,25 +67,14 @@ class Watchdog(Service):
             raise UserError(str(error)) from None
 
 
-class Watchdogs(tuple[Watchdog, ...]):
-    """Those of all sinks that have one."""
-
-    __slots__ = ()
-
-    def finish(self) -> None:
-        """Send the heartbeat of a run with `--once`, which is missed if no further run comes."""
-        for one in self:
-            one.attempt()
-
-
-def make_watchdogs(config: JobConfig, health: Health, report: Report) -> Watchdogs:
+def make_watchdogs(config: JobConfig, health: Health, report: Report) -> list[Watchdog]:
     """Return those of a job; each has its sink to itself."""
     patience = max(_MISSED_EVALUATIONS * config.alerts.interval, _SHORTEST_SECONDS)
-    return Watchdogs(
+    return [
         Watchdog(sink, config.cluster, lambda: health.status, report, patience=patience)
         for sink in (one.sink() for one in config.sinks)
         if sink.beat_seconds
-    )
+    ]
 
 
 class Disks:

@@ -24,6 +24,8 @@ from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from streaming_app.chunks import chunks
 from streaming_app.kafka.connection import ANSWER_MS, Admin
 from streaming_app.kafka.protocol import error_name
+from streaming_app.lag.model import Commit
+from streaming_app.lag.partition_time import partition_time_ms
 
 TopicPartition = tuple[str, int]
 
@@ -275,17 +277,10 @@ def format_topic_id(topic_id: UUID | None) -> str | None:
 # --- Committed offsets ------------------------------------------------------------------------------------------------
 
 
-class CommittedOffset(NamedTuple):
-    """An offset and the leader epoch that was committed with it, None if there was none."""
-
-    offset: int
-    leader_epoch: int | None
-
-
 class CommittedOffsets(NamedTuple):
     """By group: the offsets of every partition it has committed, or the name of the error."""
 
-    offsets: dict[str, dict[TopicPartition, CommittedOffset]]
+    offsets: dict[str, dict[TopicPartition, Commit]]
     errors: dict[str, str]
 
 
@@ -329,10 +324,12 @@ def _fetch_request(group_ids: list[str]) -> Any:  # noqa: ANN401 - kafka-python 
     )
 
 
-def _offsets(group: Any) -> dict[TopicPartition, CommittedOffset]:  # noqa: ANN401 - kafka-python is untyped
+def _offsets(group: Any) -> dict[TopicPartition, Commit]:  # noqa: ANN401 - kafka-python is untyped
     return {
-        (topic.name, one.partition_index): CommittedOffset(
-            one.committed_offset, one.committed_leader_epoch if one.committed_leader_epoch >= 0 else None
+        (topic.name, one.partition_index): Commit(
+            one.committed_offset,
+            leader_epoch=one.committed_leader_epoch if one.committed_leader_epoch >= 0 else None,
+            partition_time=None if (time := partition_time_ms(one.metadata)) is None else time / 1_000,
         )
         for topic in group.topics
         for one in topic.partitions

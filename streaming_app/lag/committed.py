@@ -25,8 +25,8 @@ from streaming_app.lag.tracker import CommitKey
 
 _AGAIN_SECONDS = 300.0
 
-Fetched = Mapping[TopicPartition, tuple[int, int | None]]
-"""Offset and leader epoch of each partition that a group has committed."""
+Fetched = Mapping[TopicPartition, Commit]
+"""What a coordinator has of each partition that a group has committed."""
 _ByGroup = dict[str, dict[TopicPartition, Commit]]
 
 
@@ -96,25 +96,29 @@ class CommittedOffsets:
         self._differing = set()
         for group_id, offsets in self._fetched.items():
             in_log = self._in_log.get(group_id, {})
-            if any(key not in offsets or offsets[key][0] != commit.offset for key, commit in in_log.items()):
+            if any(key not in offsets or offsets[key].offset != commit.offset for key, commit in in_log.items()):
                 self._differing.add(group_id)
-            for key, (offset, leader_epoch) in offsets.items():
+            for key, commit in offsets.items():
                 one = (group_id, *key)
-                merged[one] = self._commit(group_id, in_log.get(key), self._merged.get(one), offset, leader_epoch)
+                merged[one] = self._commit(group_id, in_log.get(key), self._merged.get(one), commit)
         self._merged = merged
         return merged
 
-    def _commit(
-        self, group_id: str, in_log: Commit | None, before: Commit | None, offset: int, leader_epoch: int | None
-    ) -> Commit:
+    def _commit(self, group_id: str, in_log: Commit | None, before: Commit | None, fetched: Commit) -> Commit:
         """Return what is committed, with its time if that is known, where a coordinator has this offset."""
-        if in_log is not None and in_log.offset == offset:
-            return in_log
-        if before is None or before.offset is None:
-            return Commit(offset, None, leader_epoch)
-        if before.offset == offset:  # the commit in the log is of an open or aborted transaction
-            return before
-        goes_on = in_log is not None and in_log.offset is not None and before.offset <= in_log.offset < offset
+        if in_log is not None and in_log.offset == fetched.offset:
+            return _with_partition_time(in_log, fetched)
+        if before is None or before.offset is None or fetched.offset is None:
+            return fetched
+        if before.offset == fetched.offset:  # the commit in the log is of an open or aborted transaction
+            return _with_partition_time(before, fetched)
+        goes_on = in_log is not None and in_log.offset is not None and before.offset <= in_log.offset < fetched.offset
         if in_log is not None and goes_on and group_id in self._changed and not self._is_late:
             return in_log
-        return Commit(offset, None, leader_epoch)
+        return fetched
+
+
+def _with_partition_time(commit: Commit, fetched: Commit) -> Commit:
+    """Return a commit with the coordinator's time of the input: that in the log may be of an aborted transaction."""
+    time = fetched.partition_time
+    return commit if commit.partition_time == time else commit._replace(partition_time=time)

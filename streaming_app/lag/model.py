@@ -33,6 +33,8 @@ class Commit(NamedTuple):
     leader_epoch: int | None = None
     committed_at: float | None = None
     """By the broker's clock; None if only OffsetFetch returned the offset."""
+    partition_time: float | None = None
+    """Of its input, as Kafka Streams commits it, see `partition_time`; None if it is not known."""
 
 
 class Tail(NamedTuple):
@@ -144,6 +146,7 @@ class LagRow(NamedTuple):
     committed_offset: int | None
     leader_epoch: int | None
     committed_at: float | None
+    partition_time: float | None
     log_start_offset: int | None
     log_end_offset: int | None
     last_stable_offset: int | None

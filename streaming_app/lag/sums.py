@@ -37,6 +37,9 @@ class LagSum:
     """With a status other than OK."""
     known_until: float | None = None
     """The oldest of its partitions; None if it never was known of any."""
+    min_partition_time: float | None = None
+    """Stream time: the lowest and the highest of its partitions; None if it is known of none."""
+    max_partition_time: float | None = None
     status: str = UNKNOWN
     """The worst of its partitions with a commit; UNKNOWN if none has one."""
 
@@ -55,6 +58,9 @@ class LagSum:
         self.partitions_behind += row.status != OK
         if is_first or RANK.get(row.status, 0) < RANK.get(self.status, 0):  # a later release may have written others
             self.status = row.status
+        if (time := row.partition_time) is not None:
+            self.min_partition_time = time if self.min_partition_time is None else min(time, self.min_partition_time)
+            self.max_partition_time = time if self.max_partition_time is None else max(time, self.max_partition_time)
         if row.lag is not None:
             self.lag = (self.lag or 0) + row.lag
             if self.max_lag is None or row.lag > self.max_lag:

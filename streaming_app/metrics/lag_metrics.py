@@ -162,6 +162,13 @@ LAG_METRICS: tuple[Metric[LagScrape], ...] = (
         ("group", "topic", "partition"),
     ),
     Metric(
+        "streams_group_partition_time_seconds",
+        "Stream time: the highest timestamp that the application has read in one partition, as Kafka Streams commits "
+        "it; only if `metrics.lag_by` includes `partition`, and where it is known.",
+        _sums(lambda one: one.min_partition_time, "partition"),
+        ("group", "topic", "partition"),
+    ),
+    Metric(
         "streams_group_unowned_lag_offsets",
         "Lag of the tasks of a streams group that no member has as active.",
         _unowned,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from streaming_app.alerts.catalog import HEALTH_RULES
 from streaming_app.alerts.problem import BY_EVIDENCE, Problem
@@ -20,6 +21,13 @@ from streaming_app.text import ago, lasted, utc
 _BY_LOWER_CASE = {name.lower(): name for name in VERDICTS}
 _LINES = 2  # of a time line, in `why`
 _OF_HEALTH = f"rule IN ({', '.join(quote(rule) for rule in HEALTH_RULES)}) AND opened_at IS NOT NULL"
+
+
+class StreamTime(NamedTuple):
+    """Of the partitions of a group; None if it is known of none."""
+
+    lowest: datetime | None
+    highest: datetime | None
 
 
 def parse_verdicts(text: str) -> list[str]:
@@ -154,7 +162,17 @@ def problem_with(reader: WarehouseReader, cluster: str, group_id: str) -> Proble
     return max(found, key=lambda one: (one.ended_at is None, one.opened_at), default=None)
 
 
-def explain(row: HealthRow, problem: Problem | None, deployment: str | None, now: datetime) -> Iterator[str]:
+def stream_time(reader: WarehouseReader, cluster: str, group_id: str) -> StreamTime:
+    """Return how far the input of a group has got: the lowest and the highest stream time of its partitions."""
+    found = reader.rows(
+        f"SELECT min_partition_time, max_partition_time FROM group_lag WHERE {of_group(cluster, group_id)}"  # noqa: S608 - quoted
+    )
+    return StreamTime(*found[0].values()) if found else StreamTime(None, None)
+
+
+def explain(
+    row: HealthRow, problem: Problem | None, deployment: str | None, now: datetime, times: StreamTime
+) -> Iterator[str]:
     """Yield at most ten lines that say how a group is, since when and why, what will be lost, and what to do."""
     verdict = row.verdict
     yield to_line(row.group_id, verdict)
@@ -166,7 +184,7 @@ def explain(row: HealthRow, problem: Problem | None, deployment: str | None, now
     if verdict.caught_up_at:
         yield f"  Nothing waits any more at {utc(verdict.caught_up_at)}, if it goes on like this."
     known = f"as of {ago(verdict.facts_at, now)}" if verdict.facts_at else "not known"
-    yield f"  What is said of its work is {known}."
+    yield f"  What is said of its work is {known}.{_stream_time(times)}"
     yield from filter(None, [deployment])
     if problem is None or problem.opened_at is None:
         return
@@ -184,6 +202,13 @@ def explain(row: HealthRow, problem: Problem | None, deployment: str | None, now
         f"  What to do: the runbook, {problem.rule}. Evidence: `streams-groups why "
         f"--group {shlex.quote(row.group_id)} --json`."
     )
+
+
+def _stream_time(times: StreamTime) -> str:
+    if times.lowest is None or times.highest is None:
+        return ""
+    ends = " to ".join(dict.fromkeys((utc(times.lowest), utc(times.highest))))
+    return f" Stream time: {ends}, the highest timestamps that the application had read."
 
 
 def health_json(row: HealthRow) -> Row:

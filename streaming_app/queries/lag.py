@@ -9,7 +9,7 @@ from streaming_app.errors import WarehouseError
 from streaming_app.lag.sums import KEYS, LagSum, lag_sums
 from streaming_app.tables.lag_tables import read_lag
 from streaming_app.tables.reader import Row, WarehouseReader, of_groups, quote
-from streaming_app.text import ago
+from streaming_app.text import ago, utc_iso
 
 _TITLES = {
     "group_id": "GROUP",
@@ -31,7 +31,7 @@ _OFFSETS = {
     "OFFSET-LAG": "lag",
 }
 _VERBOSE = {"TASK": "task_id", "MEMBER": "member_id", "PROCESS": "process_id", "HOST": "client_host"}
-_FROM_LOG = "group_id, topic, partition, committed_offset, leader_epoch, committed_at"
+_FROM_LOG = "group_id, topic, partition, committed_offset, leader_epoch, committed_at, partition_time"
 
 
 MAX_PARTITIONS = 5_000
@@ -56,8 +56,8 @@ def find_lag(warehouse: WarehouseReader, cluster: str, group_ids: Sequence[str],
 def to_row(one: LagSum, by: str, now: datetime) -> Row:
     """Return a sum as a row of text."""
     names = {_TITLES[name]: value for name, value in zip(KEYS[by], one.key, strict=True)}
-    known_until = _time(one)
-    known = {"KNOWN": ago(known_until, now) if known_until else None}
+    known_until = _time(one.known_until)
+    known = {"KNOWN": ago(known_until, now) if known_until else None, "STREAM-TIME": _stream_time(one)}
     if by == "partition":
         return {**names, "LAG": one.lag, "LAG-SECONDS": _seconds(one), "STATUS": one.status, **known}
     worst = f"{one.worst[0]}-{one.worst[1]} {one.max_lag}" if one.worst and one.max_lag else None
@@ -88,7 +88,9 @@ def to_json(one: LagSum, by: str) -> Row:
         "partitions_without_commit": one.partitions_without_commit,
         "unknown_partitions": one.unknown_partitions,
         "lag_is_lower_bound": one.unknown_partitions > 0,
-        "known_until": _time(one),
+        "known_until": _time(one.known_until),
+        "min_partition_time": _time(one.min_partition_time),
+        "max_partition_time": _time(one.max_partition_time),
         "max_lag": one.max_lag,
         "max_lag_topic": one.worst[0] if one.worst else None,
         "max_lag_partition": one.worst[1] if one.worst else None,
@@ -121,11 +123,19 @@ def _offset_row(one: Row, *, verbose: bool) -> Row:
         return row
     seconds = LagSum((), lag_seconds=one.get("lag_seconds"), is_lower_bound=bool(one.get("lag_seconds_is_lower_bound")))
     owner = {title: one.get(name) for title, name in _VERBOSE.items()}
-    return {**row, **owner, "LAG-SECONDS": _seconds(seconds), "STATUS": one.get("status")}
+    time = one.get("partition_time")
+    of_time = {"STREAM-TIME": None if time is None else utc_iso(time, "seconds")}
+    return {**row, **owner, "LAG-SECONDS": _seconds(seconds), "STATUS": one.get("status"), **of_time}
 
 
-def _time(one: LagSum) -> datetime | None:
-    return None if one.known_until is None else datetime.fromtimestamp(one.known_until, timezone.utc)
+def _time(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc)
+
+
+def _stream_time(one: LagSum) -> str | None:
+    """Return the time of the input, or the lowest and the highest of its partitions."""
+    times = filter(None, map(_time, (one.min_partition_time, one.max_partition_time)))
+    return "..".join(dict.fromkeys(utc_iso(time, "seconds") for time in times)) or None
 
 
 def _lag(one: LagSum) -> str | None:

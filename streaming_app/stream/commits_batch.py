@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from streaming_app.stream.outcome import FoldOptions
     from streaming_app.tables.maintenance import Maintenance
     from streaming_app.tables.newest_tables import NewestTables
-    from streaming_app.tables.spark_writer import SparkWriter
+    from streaming_app.tables.writer import TableWriter
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ class CommitsBatchWriter:
 
     def __init__(  # noqa: PLR0913 - the rest is for the job, not for tests
         self,
-        writer: SparkWriter,
+        writer: TableWriter,
         tables: NewestTables,
         options: FoldOptions,
         on_done: Callable[[int, CommitsOutcome], None],

@@ -57,7 +57,7 @@ from streaming_app.tables.checkpoint_offsets import BatchOffsets, checkpoint_loc
 from streaming_app.tables.definitions import history_tables
 from streaming_app.tables.driver_limits import GROUPS, fits_driver
 from streaming_app.tables.group_rows import GroupRows
-from streaming_app.tables.spark_writer import sorted_parts
+from streaming_app.tables.writer import sorted_parts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from streaming_app.kafka.log_reader import LogReader
     from streaming_app.stream.log_positions import LogPositions
     from streaming_app.tables.maintenance import Maintenance
-    from streaming_app.tables.spark_writer import SparkWriter
+    from streaming_app.tables.writer import TableWriter
 
 T = TypeVar("T")
 
@@ -99,7 +99,7 @@ class GroupsBatchWriter:
 
     def __init__(  # noqa: PLR0913 - the rest is for the job, not for tests
         self,
-        writer: SparkWriter,
+        writer: TableWriter,
         cluster: str,
         topic: str,
         on_done: Callable[[int, GroupsOutcome], None],

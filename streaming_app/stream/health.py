@@ -197,6 +197,11 @@ class Health:
             self._totals = replace(self._totals, restarts=self._totals.restarts + 1)
             self._status = replace(self._status, failing_since=self._status.failing_since or _now(), failure=cause)
 
+    def waits_for(self, owner: str | None) -> None:
+        """Record which job writes the cluster, for whose end this one waits; None: no other."""
+        with self._lock:
+            self._status = replace(self._status, waits_for=owner)
+
     def brokers(self, *, answer: bool) -> None:
         """Record whether the brokers answer."""
         with self._lock:

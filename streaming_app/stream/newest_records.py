@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from offsets_decoder import DecodeError, Record, decode
 from streaming_app.groups.partition import partition_of
+from streaming_app.lag.partition_time import LAST_MS, partition_time_ms
 from streaming_app.stream.outcome import FoldOptions, group_of_key
 from streaming_app.stream.source import type_condition
 from streaming_app.tables.arrow import microseconds, to_table
@@ -141,7 +142,6 @@ DRIFTED = "drifted"
 _NO_TOPIC_ID = "A" * 22  # all zeros
 _CONSUMER = "consumer"
 _MOST_MEMBERS, _MOST_PARTITIONS, _LONGEST_NAME = 1_000, 2_000, 500  # that are kept of a record; the names in characters
-_LAST_MS = 253_402_300_799_999  # in the year 9999: Spark and Python read no later time
 _MICROSECONDS = 1_000
 ROWS_DDL = ", ".join([*(f"{name} {table(name).struct}" for name in TABLES), f"{DRIFTED} bigint"])
 
@@ -226,11 +226,13 @@ def _commit(record: Record) -> Row:
     if value is None:
         return row
     topic_id, leader_epoch = value.get("topic_id"), value.get("leader_epoch", -1)
+    partition_time = partition_time_ms(value["metadata"])
     return row | {
         "topic_id": None if topic_id == _NO_TOPIC_ID else topic_id,
         "committed_offset": value["offset"],
         "leader_epoch": None if leader_epoch < 0 else leader_epoch,
         "metadata": value["metadata"],
+        "partition_time": None if partition_time is None else partition_time * _MICROSECONDS,
         "committed_at": _time(value["commit_timestamp"]),
         "expire_at": _time(value.get("expire_timestamp", -1)),
     }
@@ -238,7 +240,7 @@ def _commit(record: Record) -> Row:
 
 def _time(milliseconds: int) -> int | None:
     """Return a time in microseconds; None for -1, and for a time that cannot be shown."""
-    return milliseconds * _MICROSECONDS if 0 <= milliseconds <= _LAST_MS else None
+    return milliseconds * _MICROSECONDS if 0 <= milliseconds <= LAST_MS else None
 
 
 def _decode(key: bytes, value: bytes | None, options: FoldOptions) -> Record:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from streaming_app.kafka.offsets_topic import OffsetsTopic
     from streaming_app.stream.outcome import FoldOptions
     from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
-    from streaming_app.tables.spark_writer import SparkWriter
+    from streaming_app.tables.writer import TableWriter
 
 _ATTEMPTS = 3  # for a group whose row a batch writes meanwhile
 _BATCH_SECONDS = 300.0  # to wait for a running batch
@@ -89,7 +89,7 @@ class GroupRepair:
     def __init__(  # noqa: PLR0913 - each is one thing it needs
         self,
         spark: SparkSession,
-        writer: SparkWriter,
+        writer: TableWriter,
         read: Callable[[int, int], DataFrame],
         options: FoldOptions,
         *,

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from streaming_app.kafka.offsets_topic import OffsetsTopic
     from streaming_app.stream.log_positions import Cut
     from streaming_app.tables.files import Files
-    from streaming_app.tables.spark_writer import SparkWriter
+    from streaming_app.tables.writer import TableWriter
 
 _ROWS = "groups"  # in the record: the identity of the groups table
 _NO_ROWS = ""  # its value while the start is being prepared
@@ -110,7 +110,7 @@ class QueryTables:
     history: tuple[Table, ...] = ()
 
 
-def group_tables(writer: SparkWriter, checkpoint: Location) -> QueryTables:
+def group_tables(writer: TableWriter, checkpoint: Location) -> QueryTables:
     """Return the tables of the query that folds streams groups."""
     return QueryTables(
         name="groups",
@@ -124,7 +124,7 @@ def group_tables(writer: SparkWriter, checkpoint: Location) -> QueryTables:
 
 
 def prepare_start(  # noqa: PLR0913 - each is one thing it needs
-    writer: SparkWriter,
+    writer: TableWriter,
     checkpoint: Location,
     topic: OffsetsTopic,
     *,
@@ -197,7 +197,7 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
     return _position(history, record, f"{_lost(cuts)}; {message}" if cuts else message, from_beginning=True)
 
 
-def _void(writer: SparkWriter, tables: QueryTables, cuts: Sequence[Cut]) -> None:
+def _void(writer: TableWriter, tables: QueryTables, cuts: Sequence[Cut]) -> None:
     """Let the history say what of it came from records that no longer exist. The rows of groups are still there."""
     place, cluster, fence = writer.location, writer.cluster, writer.fence
     for cut in cuts:
@@ -272,7 +272,7 @@ def _mismatch(restored: Sequence[str], beyond: Sequence[str]) -> str:
 
 
 def _history(  # noqa: PLR0913 - each is one thing it needs
-    writer: SparkWriter,
+    writer: TableWriter,
     tables: Sequence[Table],
     known: Mapping[str, Any] | None,
     topic: OffsetsTopic,

@@ -34,7 +34,7 @@ from streaming_app.tables.location import Location
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from streaming_app.tables.spark_writer import SparkWriter
+    from streaming_app.tables.writer import TableWriter
 
 _RESTORE = "RESTORE"
 
@@ -57,7 +57,7 @@ class TableVersions:
 
     def __init__(
         self,
-        writer: SparkWriter,
+        writer: TableWriter,
         checkpoint: Location,
         names: Sequence[str] | None = None,
         version: Callable[[str], int] | None = None,

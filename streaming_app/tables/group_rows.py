@@ -36,7 +36,7 @@ from streaming_app.tables.reader import quote
 from streaming_app.tables.rust_table import Batch, Commit, RustTable
 
 if TYPE_CHECKING:
-    from streaming_app.tables.spark_writer import SparkWriter
+    from streaming_app.tables.writer import TableWriter
 
 _FILE_BYTES = 4 << 20  # of Arrow, if rows are large
 _AT_A_TIME = 4 << 20  # bytes of files that are read and written together: as Arrow they have up to 30 times as many
@@ -63,7 +63,7 @@ class GroupRows:
     What writes raises OSError in one line, and what may leave the work to Spark Spark's errors, too.
     """
 
-    def __init__(self, writer: SparkWriter) -> None:
+    def __init__(self, writer: TableWriter) -> None:
         self._writer = writer
         self._versions: dict[str, int] = {}
         self._kept: Mapping[str, pa.Table] = {}  # see `_Files`; from rows found to rows replaced

@@ -1,6 +1,6 @@
 """The heartbeat file: whether the job runs and how it is doing. The job writes it at intervals, commands read it.
 
-The lock of `job/lock.py` shows whether a job runs on the job's own machine only, and only to users who may write there.
+Which job owns the cluster is another matter, see `job.owner`.
 """
 
 from __future__ import annotations

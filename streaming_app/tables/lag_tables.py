@@ -71,13 +71,14 @@ class LagTables:
 
     def commits(self, reader: WarehouseReader) -> dict[CommitKey, Commit]:
         """Return the committed offsets as the log has them."""
-        names = ("group_id", "topic", "partition", "committed_offset", "topic_id", "leader_epoch", "committed_at")
+        times = ("committed_at", "partition_time")
+        names = ("group_id", "topic", "partition", "committed_offset", "topic_id", "leader_epoch")
         found, known = dict[CommitKey, Commit](), dict[str, str]()
-        for rows in reader.slices(f"SELECT {', '.join(names)} FROM offsets WHERE {self._mine}"):  # noqa: S608 - quoted
-            groups, topics, partitions, *values = (rows[name].to_pylist() for name in names[:-1])
-            times = to_seconds(rows["committed_at"])
+        for rows in reader.slices(f"SELECT {', '.join(names + times)} FROM offsets WHERE {self._mine}"):  # noqa: S608 - quoted
+            groups, topics, partitions, *values = (rows[name].to_pylist() for name in names)
+            values += (to_seconds(rows[name]) for name in times)
             keys = zip(intern_strings(groups, known), intern_strings(topics, known), partitions, strict=True)
-            found.update(zip(keys, map(Commit, *values, times), strict=True))
+            found.update(zip(keys, map(Commit, *values), strict=True))
         return found
 
     def group_versions(self, reader: WarehouseReader) -> Iterator[tuple[str, int]]:

@@ -52,7 +52,7 @@ class _Task:
 
 
 class MaintainedTables(Protocol):
-    """Does the work, table by table, for one cluster: `SparkWriter` and `NewestTables`."""
+    """Does the work, table by table, for one cluster: `TableWriter` and `NewestTables`."""
 
     @property
     def files(self) -> Files:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from streaming_app.tables.files import Files
-    from streaming_app.tables.spark_writer import SparkWriter
+    from streaming_app.tables.writer import TableWriter
 
 COMMITS, RECORDS = "offset_commits", "group_records"
 NAMES = (COMMITS, RECORDS)
@@ -50,9 +50,9 @@ _KEPT_TOMBSTONES = "record_type IN (2, 3, 11, 17)"
 
 
 class NewestTables:
-    """The rows of one cluster in these tables. For `Maintenance` it has the methods of `SparkWriter` that it calls."""
+    """The rows of one cluster in these tables. For `Maintenance` it has the methods of `TableWriter` that it calls."""
 
-    def __init__(self, writer: SparkWriter, cluster: str, retention_days: float) -> None:
+    def __init__(self, writer: TableWriter, cluster: str, retention_days: float) -> None:
         self._writer, self._cluster, self._retention_days = writer, cluster, retention_days
 
     @property
@@ -61,7 +61,7 @@ class NewestTables:
         return self._writer.files
 
     def append(self, name: str, rows: pa.Table, writer: str, batch_id: int) -> None:
-        """Append a few rows exactly once, see `SparkWriter.append`. Raises OSError."""
+        """Append a few rows exactly once, see `TableWriter.append`. Raises OSError."""
         self._writer.table(name).append(rows, Batch([f"{writer}-{name}"], batch_id))
 
     def append_many(self, name: str, rows: DataFrame, writer: str, batch_id: int) -> None:

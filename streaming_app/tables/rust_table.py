@@ -33,7 +33,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random
 
-from streaming_app.tables.fence import Fence, HasTransactions
+from streaming_app.tables.fence import HOOKS, Fence, HasTransactions
 from streaming_app.tables.kept_table import newest_table, table_to_write
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
@@ -55,7 +55,6 @@ _PAUSE_SECONDS = 0.05, 0.5
 _MAINTAINED_AFTER = 100  # commits, each of which leaves a file or two
 _MAINTAINED_SECONDS = 1_800.0  # or so long, as old versions of some tables are kept
 _LOCKS: defaultdict[str, Lock] = defaultdict(Lock)
-_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _COMMITS_PER_CHECKPOINT = 50
 _LISTED = "streams-groups-listed-files"  # the application whose transaction is the hour of the last listing
 _HOUR_SECONDS = 3600
@@ -257,7 +256,7 @@ class RustTable:
     def _commit(self, batch: Batch | None) -> Commit:
         own = [self._fence.transaction()] if self._fence else []
         properties = CommitProperties(app_transactions=[*own, *(batch.transactions if batch else ())])
-        return {"commit_properties": properties, "post_commithook_properties": _HOOKS}
+        return {"commit_properties": properties, "post_commithook_properties": HOOKS}
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

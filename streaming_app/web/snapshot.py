@@ -91,7 +91,7 @@ WHERE {where} AND at < {begin} ORDER BY at DESC LIMIT 1
 """
 _LAG_ROWS = f"""
 SELECT topic, partition, committed_offset, log_end_offset, lag, is_unknown, lag_seconds, status, subtopology_id,
-       task_id, leader, observed_at
+       partition_time, task_id, leader, observed_at
 FROM lag WHERE {{where}} ORDER BY lag DESC NULLS LAST, topic, partition LIMIT {MAX_PARTITIONS}
 """  # noqa: S608 - as above
 

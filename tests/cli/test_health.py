@@ -16,9 +16,11 @@ from streaming_app.cli.main import main
 from streaming_app.health.verdict import DOWN, OK, Verdict
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.health_tables import EndedProblems, HealthRow, HealthTables
+from streaming_app.tables.lag_tables import LagTables
 from streaming_app.text import utc
 from tests.alerts.examples import make_alert
 from tests.support.health_harness import NOW, ago
+from tests.support.lag_harness import row
 from tests.support.rows import group_row
 from tests.support.warehouses import append
 
@@ -82,6 +84,20 @@ def test_why_says_it_in_ten_lines_at_most_and_as_json(warehouse: Path) -> None:
     assert (shown["verdict"], shown["labels"], shown["incident_id"]) == (DOWN, {"team": "payments"}, ALERT.alert_id)
     assert (shown["alert"]["alert_id"], shown["alert"]["state"]) == (ALERT.alert_id, "firing")
     assert "There is no verdict on a group 'nobody'" in run(warehouse, "why", "--group", "nobody", code=1)
+
+
+def test_why_says_how_far_the_input_has_got_if_that_is_known(warehouse: Path) -> None:
+    assert "Stream time" not in run(warehouse, "why", "--group", "orders")
+    rows = [row(group_id="orders", partition=number, partition_time=60.0 * number) for number in range(3)]
+    LagTables(warehouse, "default").replace_lag([*rows, row(group_id="orders", partition=3)])
+
+    text = run(warehouse, "why", "--group", "orders")
+    shown = json.loads(
+        CliRunner().invoke(main, ["why", "--group", "orders", "--json", "--warehouse", str(warehouse)]).stdout
+    )
+
+    assert " Stream time: 1970-01-01 00:00:00Z to 1970-01-01 00:02:00Z, the highest timestamps" in text
+    assert shown["max_partition_time"] == "1970-01-01T00:02:00.000Z"
 
 
 def test_list_shows_and_selects_by_verdicts(warehouse: Path) -> None:

@@ -17,13 +17,15 @@ from tests.support.warehouses import append, make_warehouse
 ALICE = {"member_id": "alice", "process_id": "p-1", "client_host": "10.0.0.1", "subtopology_id": "0"}
 BOB = {"member_id": "bob", "process_id": "p-2", "client_host": "10.0.0.2", "subtopology_id": "0"}
 ROWS = [
-    row(partition=0, task_id="0_0", lag=10, lag_seconds=3.2, **ALICE),
+    row(partition=0, task_id="0_0", lag=10, lag_seconds=3.2, partition_time=1_795_000_000.001, **ALICE),
     row(partition=1, task_id="0_1", lag=500, lag_seconds=90.0, lag_seconds_is_lower_bound=True, status="BEHIND", **BOB),
-    row(partition=2, task_id="0_2", subtopology_id="0", lag=70, lag_seconds=80.0, status="UNOWNED"),
+    row(partition=2, task_id="0_2", subtopology_id="0", lag=70, lag_seconds=80.0, status="UNOWNED", partition_time=0.0),
     row(partition=3, task_id="0_3", committed_offset=None, lag=None, lag_seconds=None, status="UNKNOWN", **ALICE),
     row(topic="old", lag=9999, lag_seconds=1e6, status="LEFT_OVER"),
     row(group_id="plain", topic="clicks", lag=7, lag_seconds=1.0, leader=2),
 ]
+OLDEST, NEWEST = "1970-01-01T00:00:00Z", "2026-11-18T11:06:40Z"
+"""The stream time of partitions 2 and 0."""
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +54,8 @@ def test_groups_are_listed_with_the_largest_lag_first(warehouse: Path) -> None:
     head, *groups = lines(warehouse, "lag")
     assert head[1:8] == ["LAG", "LAG-SECONDS", "STATUS", "PARTITIONS", "NOT-OK", "WITHOUT-COMMIT", "UNKNOWN"]
     assert groups == [
-        ["payments", ">=580", ">=90", "UNOWNED", "4", "2", "1", "1", "orders-1", "500", "-"],
-        ["plain", "7", "1", "OK", "1", "0", "0", "0", "clicks-0", "7", "2", "h", "ago"],
+        ["payments", ">=580", ">=90", "UNOWNED", "4", "2", "1", "1", "orders-1", "500", "-", f"{OLDEST}..{NEWEST}"],
+        ["plain", "7", "1", "OK", "1", "0", "0", "0", "clicks-0", "7", "2", "h", "ago", "-"],
     ]
     assert len(lines(warehouse, "lag", "--by", "partition", "--top", "2")) == 1 + 2
 
@@ -106,13 +108,27 @@ def test_a_sum_that_lacks_the_lag_of_some_partitions_says_so_in_json_and_in_sql(
     ]
 
 
+def test_the_stream_time_of_each_task_and_its_sums_in_json_and_in_sql(warehouse: Path) -> None:
+    tasks = json.loads(run(warehouse, "lag", "--group", "payments", "--by", "task", "--json").stdout)
+    shown = {one["task_id"]: (one["min_partition_time"], one["max_partition_time"]) for one in tasks}
+    assert shown["0_1"] == shown["0_3"] == (None, None)
+    assert shown["0_2"] == ("1970-01-01T00:00:00.000Z",) * 2
+    assert shown["0_0"] == ("2026-11-18T11:06:40.001Z",) * 2
+    query = "SELECT min_partition_time, max_partition_time FROM group_lag WHERE group_id = 'payments'"
+    (in_sql,) = json.loads(run(warehouse, "sql", query, "--format", "json").stdout)
+    (group,) = json.loads(run(warehouse, "lag", "--group", "payments", "--json").stdout)
+    assert in_sql.items() <= group.items()
+    assert tuple(in_sql.values()) == (shown["0_2"][0], shown["0_0"][0])
+
+
 def test_offsets_are_printed_as_kafka_prints_them(warehouse: Path) -> None:
     found = lines(warehouse, "describe", "--group", "payments", "--offsets")
     assert found[0] == ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LEADER-EPOCH", "LOG-END-OFFSET", "OFFSET-LAG"]
     assert ["payments", "orders", "1", "90", "-", "100", "500"] in found
     assert ["payments", "orders", "3", "-", "-", "100", "-"] in found
     verbose = lines(warehouse, "describe", "--group", "payments", "--offsets", "--verbose")
-    assert verbose[0][7:] == ["TASK", "MEMBER", "PROCESS", "HOST", "LAG-SECONDS", "STATUS"]
-    assert ["0_1", "bob", "p-2", "10.0.0.2", ">=90", "BEHIND"] in [line[7:] for line in verbose]
+    assert verbose[0][7:] == ["TASK", "MEMBER", "PROCESS", "HOST", "LAG-SECONDS", "STATUS", "STREAM-TIME"]
+    assert ["0_1", "bob", "p-2", "10.0.0.2", ">=90", "BEHIND", "-"] in [line[7:] for line in verbose]
+    assert [line[-1] for line in verbose[1:]] == ["-", NEWEST, "-", OLDEST, "-"]
     committed = lines(warehouse, "describe", "--group", "only-committed", "--offsets")
     assert committed[1:] == [["only-committed", "t", "0", "5", "-", "-", "-"]]  # no lag of it is known

@@ -17,7 +17,7 @@ from streaming_app.alerts.catalog import GROUP_ID, rules
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.spark_writer import SparkWriter
+from streaming_app.tables.writer import TableWriter
 from tests.support.encoded import metadata_record
 from tests.support.frames import batch, expect_few_records
 
@@ -48,7 +48,7 @@ def reader(
 ) -> WarehouseReader:
     """A warehouse with a group whose member has not revoked its task, and a record that could not be decoded."""
     path = create_warehouse(tmp_path_factory.mktemp("runbook"))
-    warehouse = SparkWriter(spark, str(path), "default")
+    warehouse = TableWriter(spark, str(path), "default")
     group, member = {"group_id": "payments"}, {"group_id": "payments", "member_id": "m1"}
     revoking = {
         "member_epoch": 2,

@@ -214,7 +214,7 @@ def test_another_thread_stops_the_job_and_meanwhile_no_second_one_starts(
         assert caught_up.wait(300), lines
         assert {number: signal.getsignal(number) for number in handlers} == handlers
         with pytest.raises(streaming_app.JobError, match="Another job already writes cluster 'default'"):
-            run_in()
+            run_in(once=True)
     finally:
         stop.set()
         thread.join()

@@ -24,7 +24,8 @@ class FullDisk:
 
 def heartbeat(warehouse: Path, files: Any = None, *, known_since: datetime | None = None) -> Heartbeat:
     config = JobConfig.model_validate({"bootstrap_server": "h:1", "warehouse": warehouse})
-    return Heartbeat(config, files or local_files(), Health(), DescriptionSupport("auto", known_since=known_since))
+    descriptions = DescriptionSupport("auto", known_since=known_since)
+    return Heartbeat(config, files or local_files(), Health(), descriptions, pytest.fail)
 
 
 def last_heartbeat(warehouse: Path) -> HeartbeatRecord:
@@ -37,9 +38,9 @@ def test_a_job_is_alive_from_its_first_heartbeat_until_it_stops_and_tells_the_ne
     tmp_path: Path,
 ) -> None:
     one = heartbeat(tmp_path, known_since=AT)
-    one.beat()
+    one.tick()
     assert last_heartbeat(tmp_path).is_alive(datetime.now(timezone.utc))
-    one.stop([])
+    one.ended([])
     assert not last_heartbeat(tmp_path).is_alive(datetime.now(timezone.utc))
     assert last_heartbeat(tmp_path).descriptions_since == AT
 
@@ -47,16 +48,16 @@ def test_a_job_is_alive_from_its_first_heartbeat_until_it_stops_and_tells_the_ne
 def test_a_full_disk_is_an_error_while_the_job_runs_and_not_when_it_ends(tmp_path: Path) -> None:
     one = heartbeat(tmp_path, FullDisk())
     with pytest.raises((OSError, JobError)):
-        one.beat()
-    one.stop([])
+        one.tick()
+    one.ended([])
 
 
 def test_a_job_whose_alerts_are_not_evaluated_is_alive_and_says_so(tmp_path: Path) -> None:
     one = heartbeat(tmp_path)
-    one.beat()
+    one.tick()
     assert last_heartbeat(tmp_path).evaluates  # it has just started
     one.evaluated([])
-    one.beat()
+    one.tick()
     written = last_heartbeat(tmp_path)
     assert written.facts.evaluated_at is not None
     assert written.evaluates

@@ -1,186 +1,245 @@
-"""The record of the job that owns a cluster: who may take it, how long a job waits, and what its owner learns."""
+"""Which job owns a cluster: who takes it at once, who waits and for how long, and what a replaced owner learns."""
 
 from __future__ import annotations
 
 import shutil
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from streaming_app.errors import JobError, OtherOwnerError
 from streaming_app.job import owner
-from streaming_app.job.owner import Clock, OwnerRecord, owning, read_owner
+from streaming_app.job.owner import SIGN_SECONDS, SILENT_SECONDS, Owner, owner_location, owning, state_directory
 from streaming_app.job.stopping import StopRequestedError
-from streaming_app.job_status import JobStatus
-from streaming_app.tables.heartbeat_file import HeartbeatRecord, heartbeat_path
+from streaming_app.tables.kept_table import table_to_write
 from streaming_app.tables.location import Location
+from tests.support.fencing import CLUSTER, claimed
+from tests.support.heartbeats import write_heartbeat
+from tests.support.s3_server import s3_server
 from tests.support.waiting import wait_until
+from tests.support.warehouses import make_warehouse
 
-NEVER = Event()
-START = datetime(2026, 11, 24, 8, tzinfo=timezone.utc)
+STORE = Location.of("s3a://bucket/warehouse")
 HERE = socket.gethostname()
 
 
-class Passing:
-    """A clock that nothing moves but the waiting of a job."""
+class Passing(Event):
+    """A clock that nothing moves but the waiting of a job, and what happens at some times; set, the job is to stop."""
 
-    def __init__(self) -> None:
-        self.waited = 0.0
-        self.clock = Clock(lambda: START + timedelta(seconds=self.waited), lambda: self.waited, self._wait)
+    def __init__(self, *, every: Callable[[], object] | None = None, times: int = 1_000_000) -> None:
+        """`every`: what happens so many times, each time that a sign of life is due."""
+        super().__init__()
+        self.now, self._every, self._left = 0.0, every, times
 
-    def _wait(self, event: Event, seconds: float) -> bool:
-        self.waited += seconds
-        return event.is_set()
-
-
-@pytest.fixture
-def passing() -> Passing:
-    return Passing()
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Location:
-    heartbeat_path(tmp_path, "default").path.parent.mkdir()
-    return Location.of(tmp_path)
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout
+        is_due = self.now // SIGN_SECONDS < (self.now + timeout) // SIGN_SECONDS
+        self.now += timeout
+        if is_due and self._every and self._left:
+            self._left -= 1
+            self._every()
+        return self.is_set()
 
 
-@pytest.fixture
-def beat(place: Location) -> Callable[..., None]:
-    """Writes the heartbeat of a job so many seconds after the start, by default of one on another machine."""
+class Job:
+    """A job whose lock is in a directory of its own, as one on another host has, or in that of another one."""
 
-    def write(second: float, host: str = "other", every_seconds: float = 0, **settings: Any) -> None:
-        at = START + timedelta(seconds=second)
-        facts = JobStatus(started_at=at)
-        record = HeartbeatRecord(
-            at=at, every_seconds=every_seconds, facts=facts, records_seen=0, last_batch_seconds=0, host=host, **settings
+    def __init__(self, warehouse: Path, name: str) -> None:
+        self.warehouse, self.directory = Location.of(warehouse), warehouse / name
+        self.lines: list[str] = []
+        self.waited_for: list[str] = []
+
+    def owns(self, passing: Passing | None = None, *, once: bool = False) -> Any:
+        passing = passing or Passing()
+        return owning(
+            self.warehouse,
+            CLUSTER,
+            self.directory,
+            self.lines.append,
+            passing,
+            once=once,
+            on_wait=self.waited_for.append,
+            monotonic=lambda: passing.now,
         )
-        heartbeat_path(place, "default").write_text(record.model_dump_json())
 
-    return write
-
-
-def taken(
-    place: Location,
-    lock_id: str = "lock",
-    report: Callable[[str], None] = pytest.fail,
-    passing: Passing | None = None,
-) -> Any:
-    return owning(place, "default", lock_id, report, NEVER, (passing or Passing()).clock)
+    def is_killed(self) -> Owner:
+        """Own the cluster, and leave it as a job that is killed does."""
+        with self.owns() as mine:
+            mine.end = lambda: None
+        return mine
 
 
-def leave(place: Location, lock_id: str, age: float = 0.0, **values: Any) -> OwnerRecord:
-    """Leave the record of an owner that took it so many seconds ago, and did not say that it ended."""
-    record = OwnerRecord(3, "run", lock_id, 7, HERE, START - timedelta(seconds=age), **values)
-    store = owner._Store(owner.owner_location(place, "default"))
-    assert store.write(store.read()[1], record)
-    return record
+@pytest.fixture
+def job(tmp_path: Path) -> Callable[[str], Job]:
+    return lambda name: Job(tmp_path, name)
 
 
-def test_each_owner_has_a_term_one_higher_and_says_that_it_ended(place: Location) -> None:
-    assert read_owner(place, "default") is None
-    for term, lock_id in enumerate(("one", "another", "another"), 1):
-        with taken(place, lock_id) as ownership:
-            ownership.check()
-            record = read_owner(place, "default")
-            assert record == ownership.record
-            assert (record.term, record.lock_id, record.host, record.ended) == (term, lock_id, HERE, False)
-        last = read_owner(place, "default")
-        assert last == record._replace(ended=True)
-    with taken(place) as ownership:
-        shutil.rmtree(owner.owner_location(place, "default").path)
-        ownership.check()  # no other owner is known
+Jobs = Callable[[str], Job]
 
 
-def test_an_owner_with_another_lock_on_a_host_of_the_same_name_is_an_error_while_its_heartbeats_continue(
-    place: Location, beat: Callable[..., None]
-) -> None:
-    leave(place, "other", age=100)
-    beat(0, host=HERE, every_seconds=30)
-    lines: list[str] = []
-
-    def on_line(line: str) -> None:
-        lines.append(line)
-        beat(1, host=HERE, every_seconds=30)
-
-    with pytest.raises(JobError, match=r"Another job already writes cluster 'default' .*: process 7 on "):
-        taken(place, report=on_line).__enter__()
-    assert len(lines) == 1
-    assert "process 7 on" in lines[0]
-    assert read_owner(place, "default").term == 3  # type: ignore[union-attr]
+def last_sign(warehouse: Path | Location) -> dict[str, Any]:
+    return DeltaTable(str(owner_location(Location.of(warehouse), CLUSTER))).history(1)[0]
 
 
-@pytest.mark.parametrize(
-    ("lock_id", "age", "ended", "heartbeat", "waited"),
-    [
-        ("lock", 0, False, {"second": 0, "every_seconds": 30}, None),
-        ("other", 0, True, None, None),
-        ("other", 1_000, False, {"second": -500}, None),
-        ("other", 1_000, False, {"second": 0, "stopped": True}, None),
-        ("other", 100, False, {"second": -0.5}, 6),
-        ("other", 0, False, None, 120),
-        ("other", 0, False, {"second": 86_400}, 120),
-    ],
-    ids=[
-        *("its own lock, killed", "ended", "silent for long", "stopped", "silent for 0.5 s", "no heartbeat yet"),
-        "a clock that is ahead",
-    ],
-)
-def test_an_owner_is_waited_for_until_its_heartbeats_are_old(
-    place: Location,
-    beat: Callable[..., None],
-    passing: Passing,
-    lock_id: str,
-    age: float,
-    ended: bool,
-    heartbeat: dict[str, Any] | None,
-    waited: float | None,
-) -> None:
-    leave(place, lock_id, age, ended=ended)
-    if heartbeat:
-        beat(**heartbeat)
-    lines: list[str] = []
-    with taken(place, report=lines.append, passing=passing) as ownership:
-        assert ownership.record.term == 4
-    assert (len(lines), passing.waited) == ((1, waited) if waited else (0, 0))
+def test_each_owner_has_the_next_term_and_says_who_it_is_and_that_it_ended(job: Jobs, tmp_path: Path) -> None:
+    for term, name in enumerate(("one", "another", "another"), 1):
+        with job(name).owns() as mine:
+            assert mine.term == term
+            for _ in range(2):
+                mine.sign()
+            sign = last_sign(tmp_path)
+            assert (sign["host"], sign["run_id"], sign["has_ended"]) == (HERE, mine.record.run_id, "")
+        assert last_sign(tmp_path)["has_ended"]
+    with job("one").owns() as mine:
+        shutil.rmtree(owner_location(Location.of(tmp_path), CLUSTER).path)
+        mine.sign()  # no other owner is known
+        assert last_sign(tmp_path)["run_id"] == mine.record.run_id
 
 
-def test_a_job_of_a_release_without_a_record_is_known_by_its_heartbeat(
-    place: Location, beat: Callable[..., None]
-) -> None:
-    beat(0)
-    with pytest.raises(JobError, match=r"Another job already writes .* on other"):
-        taken(place, report=lambda _: beat(1)).__enter__()
-    beat(0, host=HERE)  # the lock of this host excludes it
-    with taken(place):
+def test_a_record_that_is_lost_takes_no_term_back(job: Jobs, tmp_path: Path) -> None:
+    claimed(make_warehouse(tmp_path), 7)
+    with job("one").owns() as mine:
+        assert mine.term == 8
+
+
+def test_a_job_waits_while_signs_come_and_takes_over_after_the_last_one(job: Jobs) -> None:
+    first, second = job("one").is_killed(), job("two")
+    passing = Passing(every=first.sign, times=8)  # and then it is gone, two minutes after the other one began to wait
+    with second.owns(passing) as mine:
+        assert mine.term == 2
+        assert 120 + SILENT_SECONDS <= passing.now <= 120 + SILENT_SECONDS + 5
+    who = f"cluster default is written by {first.record.text}"
+    seen = ("which may have ended", "seen 0 s ago", "seen 0 s ago")
+    assert second.lines == [f"Waiting: {who}, {one}" for one in seen]
+    assert second.waited_for[0] == f"{who}, which may have ended"
+    assert f"{who}, seen 45 s ago" in second.waited_for
+
+
+def test_clocks_of_hosts_do_not_matter(job: Jobs) -> None:
+    job("one").is_killed()
+    passing = Passing()
+    passing.now = 1e9
+    with job("two").owns(passing):
+        assert SILENT_SECONDS <= passing.now - 1e9 <= SILENT_SECONDS + 5
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["ended", "killed"])
+def test_a_job_with_the_same_lock_waits_only_while_that_is_held(job: Jobs, ends: bool) -> None:
+    holder, second = job("same").owns(), job("same")
+    first = holder.__enter__()
+
+    def leave() -> None:
+        if not ends:
+            first.end = lambda: None
+        holder.__exit__(None, None, None)
+
+    passing = Passing(every=leave, times=1)
+    with second.owns(passing) as mine:
+        assert (mine.term, passing.now) == (2, SIGN_SECONDS)
+    assert len(second.lines) == 1
+
+
+def test_a_lock_that_another_host_may_hold_as_well_proves_nothing(job: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    job("same").is_killed()
+    monkeypatch.setattr(socket, "gethostname", lambda: "other")
+    passing = Passing()
+    with job("same").owns(passing):
+        assert passing.now >= SILENT_SECONDS
+
+
+def test_an_owner_that_hangs_is_replaced_though_it_holds_the_lock(job: Jobs) -> None:
+    passing = Passing()
+    with job("same").owns() as first, job("same").owns(passing) as second:
+        assert (first.term, second.term) == (1, 2)
+        assert passing.now >= SILENT_SECONDS
+
+
+@pytest.mark.parametrize("lock", ["one", "two"], ids=["the same lock", "another lock"])
+def test_a_job_that_runs_once_refuses_to_wait_for_one_that_lives(job: Jobs, lock: str) -> None:
+    with (
+        job("one").owns() as first,
+        pytest.raises(JobError, match="Another job already writes cluster 'default' into this warehouse: ") as refused,
+    ):
+        job(lock).owns(Passing(every=first.sign), once=True).__enter__()
+    assert str(refused.value).endswith(f": {HERE} (pid {first.record.pid})")
+    with job(lock).owns(once=True):
         pass
-    heartbeat_path(place, "default").write_text('{"of": "another release"}')
-    with taken(place, "third"):
-        pass
+
+
+def test_a_job_that_waits_lives_through_a_warehouse_that_is_away(job: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    job("one").is_killed()
+    second, is_away = job("two"), False
+
+    def open_table(place: Location) -> Any:
+        if is_away:
+            raise OSError("away")
+        return table_to_write(place)
+
+    def toggle() -> None:
+        nonlocal is_away
+        is_away = not is_away
+
+    monkeypatch.setattr(owner, "table_to_write", open_table)
+
+    with second.owns(Passing(every=toggle, times=2)) as mine:
+        assert mine.term == 2
+    assert any("Cannot read or write" in line for line in second.waited_for)
+    toggle()
+    with pytest.raises(JobError, match=r"Cannot read or write .*: away"):
+        second.owns().__enter__()
+
+
+def test_an_owner_of_a_release_without_such_a_record_is_known_by_its_heartbeats(job: Jobs, tmp_path: Path) -> None:
+    write_heartbeat(tmp_path, host="old", pid=7)
+    second, passing = job("two"), Passing(every=lambda: write_heartbeat(tmp_path, host="old", pid=7), times=2)
+    with second.owns(passing):
+        assert passing.now >= 2 * SIGN_SECONDS + SILENT_SECONDS
+    assert second.lines[0] == "Waiting: cluster default is written by old (pid 7), which may have ended"
+    shutil.rmtree(tmp_path / "_jobs")
+    write_heartbeat(tmp_path, stopped=True)
+    passing = Passing()
+    with job("two").owns(passing):
+        assert passing.now == 0
+
+
+@pytest.fixture(params=["in a directory", "in a store"])
+def warehouse(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Location]:
+    if request.param == "in a directory":
+        yield Location.of(tmp_path / "w")
+        return
+    with s3_server(tmp_path) as store:
+        for name, value in store.environment.items():
+            monkeypatch.setenv(name, value)
+        yield Location.of(store.uri("w"))
 
 
 @pytest.mark.slow
-def test_of_jobs_that_take_it_at_the_same_moment_one_gets_it(place: Location) -> None:
+def test_of_jobs_that_take_it_at_the_same_moment_one_gets_it(warehouse: Location, tmp_path: Path) -> None:
     jobs = 6
 
     def race() -> list[int]:
-        begin, refused = threading.Barrier(jobs), list[int]()
+        begin, waiting = threading.Barrier(jobs), list[Event]()
 
         def take(number: int) -> int | None:
             stop = Event()
+
+            def give_up(_: str) -> None:
+                waiting.append(stop)
+                stop.set()
+
             begin.wait()
             try:
-                with owning(place, "default", f"lock-{number}", lambda _: stop.set(), stop) as mine:
-                    assert wait_until(lambda: len(refused) == jobs - 1)
-                    return mine.record.term
-            except (JobError, StopRequestedError):  # overtaken, or waiting for the owner's heartbeats
-                refused.append(number)
+                with owning(warehouse, CLUSTER, tmp_path / str(number), give_up, stop) as mine:
+                    assert wait_until(lambda: len(waiting) == jobs - 1)
+                    return mine.term
+            except StopRequestedError:
                 return None
 
         with ThreadPoolExecutor(jobs) as threads:
@@ -189,19 +248,52 @@ def test_of_jobs_that_take_it_at_the_same_moment_one_gets_it(place: Location) ->
     assert [race() for _ in range(3)] == [[1], [2], [3]]
 
 
-def test_a_paused_owner_learns_at_its_next_check_who_has_taken_over(place: Location) -> None:
-    with taken(place, "first") as paused, taken(place, "second", report=lambda _: None) as newer:
-        newer.check()
-        with pytest.raises(OtherOwnerError, match=r"Another job has taken over cluster 'default': process \d+ on "):
-            paused.check()
+def test_a_paused_owner_learns_who_has_taken_over_before_it_does_anything(job: Jobs, tmp_path: Path) -> None:
+    passing = Passing()
+    with job("one").owns(passing) as paused, job("two").owns() as newer:
+        paused.check_owner()  # it gave a sign just now
+        passing.now += 2 * SIGN_SECONDS
+        with pytest.raises(OtherOwnerError, match=r"Another job has taken over cluster 'default': \S+ \(pid \d+\); "):
+            paused.check_owner()
         paused.end()  # of one that lost it
-        newer.check()
-        assert read_owner(place, "default") == newer.record
+        newer.sign()
+        assert last_sign(tmp_path)["run_id"] == newer.record.run_id
 
 
-def test_a_job_that_is_asked_to_stop_takes_nothing(place: Location) -> None:
-    leave(place, "other")
-    stop = Event()
+def test_an_owner_goes_on_while_it_cannot_give_a_sign(job: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    passing = Passing()
+    with job("one").owns(passing) as mine, monkeypatch.context() as away:
+        away.setattr(owner, "table_to_write", lambda _: (_ for _ in ()).throw(OSError("away")))
+        passing.now += SILENT_SECONDS
+        mine.check_owner()
+        with pytest.raises(JobError, match=r"Cannot read or write .*_jobs: away"):
+            mine.sign()
+
+
+def test_the_log_of_signs_does_not_grow(job: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owner, "_SIGNS_PER_CHECKPOINT", 5)
+    with job("one").owns() as mine:
+        for _ in range(12):
+            mine.sign()
+        log = owner_location(Location.of(tmp_path), CLUSTER).path / "_delta_log"
+        assert len(list(log.glob("*.checkpoint.parquet"))) == 2
+        assert mine.term == 1
+        mine.check_owner()
+
+
+def test_a_job_that_is_asked_to_stop_takes_nothing(job: Jobs, tmp_path: Path) -> None:
+    first, stopping = job("one").is_killed(), Passing()
+    stopping.set()
     with pytest.raises(StopRequestedError):
-        owning(place, "default", "lock", lambda _: stop.set(), stop, Passing().clock).__enter__()
-    assert read_owner(place, "default").run_id == "run"  # type: ignore[union-attr]
+        job("two").owns(stopping).__enter__()
+    assert last_sign(tmp_path)["run_id"] == first.record.run_id
+
+
+def test_where_the_lock_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert state_directory(Location.of(tmp_path), None) == tmp_path / "_jobs"
+    assert state_directory(Location.of(tmp_path), Path("other")) == Path("other").absolute()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    one, other = state_directory(STORE, None), state_directory(STORE / "other", None)
+    assert one != other
+    assert {one.parent, other.parent} == {tmp_path / "streams-groups"}
+    assert state_directory(STORE, tmp_path) == tmp_path

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,14 @@ from streaming_app.lag.model import LagRow
 from streaming_app.sandbox.container import Broker
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.tables.reader import WarehouseReader
+from streaming_app.text import utc_iso
 from tests.support.waiting import wait_until
 from tests.support.wordcount import INPUT_TOPIC, OUTPUT_TOPIC, WordCount
 
 pytestmark = pytest.mark.broker
 
-LINES = 40
+LINES, BEGIN_MS = 40, round(time.time()) * 1_000
+"""A line a millisecond, into two partitions in turn."""
 FAST = {"commit.interval.ms": "200", "heartbeat.interval.ms": "1000"}
 GUARANTEES = {"alos": "at_least_once", "eos": "exactly_once_v2"}
 Partition = tuple[str, int]
@@ -47,7 +50,8 @@ def applications(
         client.create_topic(topic, 2)
     with KafkaProducer(bootstrap_servers=broker.bootstrap_server) as producer:
         for number in range(LINES):
-            producer.send(INPUT_TOPIC, f"all streams lead to kafka {number}".encode(), partition=number % 2)
+            line = f"all streams lead to kafka {number}".encode()
+            producer.send(INPUT_TOPIC, line, partition=number % 2, timestamp_ms=BEGIN_MS + number)
     with ExitStack() as running:
         started = {
             name: running.enter_context(
@@ -129,6 +133,12 @@ def check_commands(client: StreamsGroupClient, group_id: str, warehouse: Path) -
     described = command("describe", "--group", group_id, "--offsets", "--json", "--warehouse", warehouse)
     shown = {(one["topic"], one["partition"]): one["committed_offset"] for one in described}
     assert {key: offset for key, offset in shown.items() if offset is not None} == committed(client, group_id)
+    times = {(one["topic"], one["partition"]): one["partition_time"] for one in described}
+    assert all(times[key] for key in committed(client, group_id))  # repartition topics have them, too
+    last = [datetime.fromtimestamp((BEGIN_MS + LINES - 2 + number) / 1_000, timezone.utc) for number in range(2)]
+    assert [times[INPUT_TOPIC, number] for number in range(2)] == [utc_iso(one) for one in last]
+    of_tasks = {one["task_id"]: one["max_partition_time"] for one in by_task}
+    assert (of_tasks["0_0"], of_tasks["0_1"]) == (times[INPUT_TOPIC, 0], times[INPUT_TOPIC, 1])
     (report,) = command("describe", group_id, "--copies", "--json", "--warehouse", warehouse)
     assert {(one["role"], one["subtopology_id"], one["stateful"]) for one in report["copies"]} == {
         ("active", "0", False),

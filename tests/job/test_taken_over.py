@@ -1,14 +1,14 @@
-"""Jobs that exclude each other, by a lock that they share, and with a lock each, as with a warehouse in a store.
+"""Replicas of a job: one works, the others wait, and take over from one that is paused or killed.
 
-With a lock each, the second one takes over from the first one, which is paused, and then ends. How long it waits before
-that, `test_owner` tells.
+With a lock each, as on several hosts, this takes a minute; with one lock seconds, see `test_owner`.
 """
 
 from __future__ import annotations
 
 import signal
+import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -28,62 +28,69 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.broker
 
 
-def test_a_paused_job_ends_once_another_one_has_taken_over(
+def test_one_works_and_the_others_wait_until_it_is_gone(
     broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
     topic, warehouse = unique("offsets"), tmp_path / "warehouse"
     client.create_topic(topic, 1)
     values = {"topic": topic, "self_check": {"enabled": False}, "lag": {"enabled": False}, "alerts": {"interval": "1s"}}
 
-    def options(name: str) -> tuple[str, Path]:
+    def options(name: str) -> list[str]:
         file = tmp_path / f"{name}.yaml"
         file.write_text(yaml.safe_dump({**values, "state_dir": str(tmp_path / name)}), "utf-8")
-        return "--config", file
+        return ["--config", str(file), "--metrics-listen", "127.0.0.1:0"]
 
     def epochs() -> list[int]:
         rows = WarehouseReader(warehouse).rows("SELECT group_epoch FROM groups")
         return [row["group_epoch"] for row in rows]
 
-    with (
-        appending(broker.bootstrap_server) as append,
-        running_job(broker.bootstrap_server, warehouse, *options("a")) as a,
-    ):
+    def waits_for(job: RunningJob, other: RunningJob) -> bool:
+        return job.says(f"Waiting: cluster default is written by {socket.gethostname()} (pid {other.process.pid}), ")
+
+    def start(name: str) -> AbstractContextManager[RunningJob]:
+        return running_job(broker.bootstrap_server, warehouse, *options(name))
+
+    with appending(broker.bootstrap_server) as append, start("a") as a:
         append(topic, *epoch_records("g", 2))
         assert a.says("Caught up"), a.lines
         assert wait_until(lambda: epochs() == [2]), a.lines
-        with_its_lock = ["--warehouse", str(warehouse), *map(str, options("a"))]
-        refused = CliRunner().invoke(main, ["run", "--bootstrap-server", broker.bootstrap_server, *with_its_lock])
-        assert f"Another job already writes cluster 'default' into this warehouse: process {a.process.pid} on" in (
-            refused.stderr
-        )
+        once = ["--bootstrap-server", broker.bootstrap_server, "--warehouse", str(warehouse), "--once", *options("a")]
+        refused = CliRunner().invoke(main, ["run", *once])
+        assert "Another job already writes cluster 'default' into this warehouse: " in refused.stderr
+        assert f" (pid {a.process.pid})\n" in refused.stderr
 
-        with paused(a), running_job(broker.bootstrap_server, warehouse, *options("b")) as b:
-            append(topic, *epoch_records("g", 3))
-            assert wait_until(lambda: epochs() == [3]), b.lines
-            resume(a)
+        with start("b") as b:
+            assert waits_for(b, a), b.lines
+            assert b.get("/health")[0] == 200
+            status, body = b.get("/ready")
+            assert status == 503
+            assert f"is written by {socket.gethostname()} (pid {a.process.pid})" in body
+            with paused(a):
+                append(topic, *epoch_records("g", 3))
+                assert wait_until(lambda: epochs() == [3]), b.lines
             code, stderr = a.end()
             assert code == 1
-            taken_over = f"Another job has taken over cluster 'default': process {b.process.pid} on"
-            assert stderr.startswith(f"Error: {taken_over}")
-            append(topic, *epoch_records("g", 4))
-            assert wait_until(lambda: epochs() == [4]), b.lines
-            assert b.end(signal.SIGTERM) == (0, "")
-            assert "Stopping ...\n" in b.lines
+            successor = f"{socket.gethostname()} (pid {b.process.pid})"
+            assert stderr.startswith(f"Error: Another job has taken over cluster 'default': {successor}; ")
+            with start("b") as c:
+                assert waits_for(c, b), c.lines
+                send_signal(signal.SIGKILL, list(process_tree(b.process.pid)))
+                append(topic, *epoch_records("g", 4))
+                assert wait_until(lambda: epochs() == [4]), c.lines
+                assert sum("Waiting: " in line for line in c.lines) == 1  # it took less than a minute
+                assert c.end(signal.SIGTERM) == (0, "")
+                assert "Stopping ...\n" in c.lines
     assert_fenced(warehouse)
-    assert {terms(warehouse, name)[-1] for name in ("groups", "alerts", "offset_commits")} == {2}
+    assert {terms(warehouse, name)[-1] for name in ("groups", "alerts", "offset_commits")} == {3}
     query = "SELECT kind, new FROM group_events WHERE kind = 'group_epoch' ORDER BY at, new"
     assert [row["new"] for row in WarehouseReader(warehouse).rows(query)] == ["2", "3", "4"]
 
 
 @contextmanager
 def paused(job: RunningJob) -> Iterator[None]:
-    """Stop every process of the job, until it is resumed or the block ends."""
+    """Stop every process of the job until the block ends."""
     send_signal(signal.SIGSTOP, list(process_tree(job.process.pid)))
     try:
         yield
     finally:
-        resume(job)
-
-
-def resume(job: RunningJob) -> None:
-    send_signal(signal.SIGCONT, list(process_tree(job.process.pid)))
+        send_signal(signal.SIGCONT, list(process_tree(job.process.pid)))

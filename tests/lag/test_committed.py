@@ -15,10 +15,10 @@ def log(**offsets: int) -> dict[tuple[str, str, int], Commit]:
 def test_streams_groups_are_asked_for_at_every_pass_and_others_until_their_commits_rest() -> None:
     committed = CommittedOffsets()
     assert committed.choose(log(app=1, plain=1), {"app"}, 0.0) == {"app", "plain"}
-    committed.merge({"app": {}, "plain": {("t", 0): (1, None)}}, 0.0)
+    committed.merge({"app": {}, "plain": {("t", 0): Commit(1)}}, 0.0)
 
     assert committed.choose(log(app=2, plain=2), {"app"}, 30.0) == {"app", "plain"}
-    committed.merge({"plain": {("t", 0): (2, None)}}, 30.0)
+    committed.merge({"plain": {("t", 0): Commit(2)}}, 30.0)
     assert committed.choose(log(app=2, plain=2), {"app"}, 60.0) == {"app"}
     assert committed.choose(log(app=2, plain=2), {"app"}, 331.0) == {"app", "plain"}
 
@@ -27,8 +27,8 @@ def test_times_are_those_of_the_log_where_the_coordinator_has_the_same_offset() 
     committed = CommittedOffsets()
     committed.choose(log(app=5), {"app"}, 0.0)
 
-    same = committed.merge({"app": {("t", 0): (5, 3)}}, 0.0)
-    other = committed.merge({"app": {("t", 0): (4, 3), ("t", 1): (9, None)}}, 0.0)
+    same = committed.merge({"app": {("t", 0): Commit(5, None, 3)}}, 0.0)
+    other = committed.merge({"app": {("t", 0): Commit(4, None, 3), ("t", 1): Commit(9)}}, 0.0)
 
     assert same == {("app", "t", 0): Commit(5, "id", None, 105.0)}
     assert other == {("app", "t", 0): Commit(4, None, 3, None), ("app", "t", 1): Commit(9, None, None, None)}
@@ -37,7 +37,7 @@ def test_times_are_those_of_the_log_where_the_coordinator_has_the_same_offset() 
 def test_a_group_that_is_deleted_is_forgotten() -> None:
     committed = CommittedOffsets()
     committed.choose(log(plain=5), {"app"}, 0.0)
-    committed.merge({"plain": {("t", 0): (5, None)}, "app": {("t", 0): (1, None)}}, 0.0)
+    committed.merge({"plain": {("t", 0): Commit(5)}, "app": {("t", 0): Commit(1)}}, 0.0)
 
     committed.choose({}, set(), 30.0)
 
@@ -51,7 +51,7 @@ def test_all_groups_are_asked_for_while_the_log_is_read_late_and_commits_are_kno
 
     newer = log(app=3, plain=3, denied=3)
     assert committed.choose(newer, {"app"}, 130.0, is_late=True) == {"app", "plain", "denied"}
-    committed.merge({"app": {("t", 0): (2, None)}, "plain": {("t", 0): (9, None)}}, 130.0)
+    committed.merge({"app": {("t", 0): Commit(2)}, "plain": {("t", 0): Commit(9)}}, 130.0)
 
     assert [committed.known_until(one, 25.0) for one in ("app", "plain", "denied")] == [130.0, 130.0, 25.0]
 
@@ -69,7 +69,7 @@ def test_a_group_at_rest_is_asked_for_again_after_five_minutes_or_when_the_clock
 def step(committed: CommittedOffsets, in_log: int, fetched: int | None, now: float) -> Commit:
     """Do a pass over a group that is no streams group; `fetched` is None if its coordinator does not answer."""
     committed.choose(log(plain=in_log), set(), now)
-    (found,) = committed.merge({} if fetched is None else {"plain": {("t", 0): (fetched, None)}}, now).values()
+    (found,) = committed.merge({} if fetched is None else {"plain": {("t", 0): Commit(fetched)}}, now).values()
     return found
 
 
@@ -92,6 +92,16 @@ def test_a_coordinator_that_is_further_than_the_log_leaves_the_commit_in_the_log
 
     assert step(committed, 20, 25, 30.0) == Commit(20, "id", None, 120.0)
     assert step(committed, 5, 7, 60.0) == Commit(7, None, None, None)  # it went back: which of them is not known
+
+
+def test_the_time_of_the_input_is_that_of_the_coordinator_as_the_offset_is() -> None:
+    committed = CommittedOffsets()
+    in_log = {("app", "t", 0): Commit(5, "id", None, 105.0, partition_time=50.0)}  # of an aborted transaction
+    committed.choose(in_log, {"app"}, 0.0)
+
+    found = committed.merge({"app": {("t", 0): Commit(5, None, 3, partition_time=40.0)}}, 0.0)
+
+    assert found == {("app", "t", 0): Commit(5, "id", None, 105.0, partition_time=40.0)}
 
 
 def test_of_a_group_that_may_not_be_asked_any_more_the_log_is_believed() -> None:

@@ -38,8 +38,15 @@ PROMISES = (
         "Nothing is lost or overwritten when another job takes over.",
         "tests/tables/test_fence.py::test_a_write_of_an_earlier_term_is_refused_wherever_it_was_paused",
         "streaming_app/tables/fence.py",
-        "        if term_in(table, self.application) > self.term:\n            self.refuse()",
+        "        if term_in(table, self.application) > self.term:\n            self._refuse()",
         "        term_in(table, self.application)",
+    ),
+    Promise(
+        "Of two jobs for one cluster one works, and the other one waits until it is gone.",
+        "tests/job/test_owner.py::test_a_job_waits_while_signs_come_and_takes_over_after_the_last_one",
+        "streaming_app/job/owner.py",
+        "            self._sign, self._seen_at = sign, now",
+        "            self._sign = sign",
     ),
     Promise(
         "History of records that the brokers lost is marked as void.",

@@ -11,7 +11,7 @@ import pytest
 from streaming_app.stream import start
 from streaming_app.stream.log_positions import LogPositions
 from streaming_app.tables.group_rows import GroupRows
-from streaming_app.tables.spark_writer import SparkWriter
+from streaming_app.tables.writer import TableWriter
 from tests.stream import test_truncated_log
 from tests.stream.test_truncated_log import (
     MANY,
@@ -54,7 +54,7 @@ STEPS: list[tuple[Any, str, int]] = [
     (start, "add_truncation_events", 1),
     (start, "delete_topologies", 1),
     (start, "_write", 2),
-    (SparkWriter, "delete_groups", 1),
+    (TableWriter, "delete_groups", 1),
     (LogPositions, "started", 1),
     (LogPositions, "before_read", 1),
     (LogPositions, "after_read", 1),

@@ -62,6 +62,14 @@ def test_the_default_series() -> None:
     assert not any(value < 0 for value in values.values())
 
 
+def test_the_stream_time_of_a_partition_is_served_where_it_is_known_and_partitions_are() -> None:
+    rows = [row(partition=0, partition_time=1_795_000_000.001), row(partition=1)]
+    by_partition = scrape(rows, MetricsSettings.model_validate({"lag_by": ["group", "partition"]}))
+
+    assert of(scrape(rows, MetricsSettings()), "streams_group_partition_time_seconds") == {}
+    assert of(by_partition, "streams_group_partition_time_seconds") == {("payments", "0", "orders"): 1_795_000_000.001}
+
+
 def test_beside_each_sum_is_of_how_many_partitions_the_lag_is_not_known() -> None:
     unknown = row(partition=3, lag=None, lag_seconds=None, log_end_offset=None, task_id="0_3", subtopology_id="0")
     empty = row(partition=4, committed_offset=None, lag=None, log_start_offset=9, log_end_offset=9)

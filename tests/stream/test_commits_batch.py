@@ -19,7 +19,7 @@ from streaming_app.stream.outcome import FoldOptions
 from streaming_app.tables.driver_limits import NEWEST
 from streaming_app.tables.newest_tables import NAMES, NewestTables
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.spark_writer import SparkWriter
+from streaming_app.tables.writer import TableWriter
 from tests.support.frames import Pair, batch, limit_driver, write_offset_log
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def classic(group: str, members: int, protocol: str | None) -> Pair:
 
 def write(spark: SparkSession, path: Path, cuts: list[int], start: int = 0) -> list[CommitsOutcome]:
     """Write the history in batches that end at `cuts`, and the last of them twice."""
-    writer = SparkWriter(spark, str(path), "default")
+    writer = TableWriter(spark, str(path), "default")
     outcomes: list[CommitsOutcome] = []
     tables = NewestTables(writer, "default", 30)
     options = FoldOptions("default", "topic")
@@ -140,7 +140,7 @@ def test_batches_that_workers_of_spark_decode_after_a_reset_give_the_same_tables
     spark: SparkSession, expected: dict[str, list[dict[str, Any]]], written: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit_driver(monkeypatch, NEWEST, records=0)
-    NewestTables(SparkWriter(spark, str(written), "default"), "default", 30).delete()
+    NewestTables(TableWriter(spark, str(written), "default"), "default", 30).delete()
     cuts = [9, 10, 18]  # events and quarantine are there already
     outcomes = write(spark, written, cuts, start=100)
     assert content(written) == expected
@@ -183,7 +183,7 @@ def test_a_batch_that_is_interrupted_anywhere_and_repeated_leaves_out_nothing_an
 def test_a_compaction_changes_nothing_but_the_number_of_rows(
     spark: SparkSession, expected: dict[str, list[dict[str, Any]]], written: Path
 ) -> None:
-    tables = NewestTables(SparkWriter(spark, str(written), "default"), "default", 36_500)
+    tables = NewestTables(TableWriter(spark, str(written), "default"), "default", 36_500)
     for name in NAMES:
         tables.compact(name)
         tables.clean_up_log(name)

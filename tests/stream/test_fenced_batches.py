@@ -25,7 +25,7 @@ from streaming_app.tables import rust_table
 from streaming_app.tables.driver_limits import GROUPS, NEWEST
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.newest_tables import NewestTables
-from streaming_app.tables.spark_writer import SparkWriter
+from streaming_app.tables.writer import TableWriter
 from tests.stream import test_commits_batch, test_groups_batch
 from tests.support.fencing import CLUSTER, NEW, OLD, assert_fenced, claim, claimed
 from tests.support.frames import batch, limit_driver
@@ -41,14 +41,14 @@ _SOURCES = tuple(
 _PAUSES = {20_000: 0.6, 0: 0.25}
 """At which part of its lines a batch is paused, by how many records delta-rs writes."""
 
-Write = Callable[["SparkWriter", "DataFrame"], None]
+Write = Callable[["TableWriter", "DataFrame"], None]
 
 
-def write_groups(writer: SparkWriter, records: DataFrame) -> None:
+def write_groups(writer: TableWriter, records: DataFrame) -> None:
     GroupsBatchWriter(writer, CLUSTER, "topic", lambda *_: None)(records, 0)
 
 
-def write_commits(writer: SparkWriter, records: DataFrame) -> None:
+def write_commits(writer: TableWriter, records: DataFrame) -> None:
     tables, options = NewestTables(writer, CLUSTER, 30), FoldOptions(CLUSTER, "topic")
     CommitsBatchWriter(writer, tables, options, lambda *_: None)(records, 0)
 
@@ -103,7 +103,7 @@ def test_wherever_a_batch_is_paused_it_commits_nothing_after_that_of_a_newer_job
     def attempt(name: str, pause_at: int) -> tuple[int, bool, Any]:
         """Return how many lines a batch has, whether it was refused once a newer job has written it, and the tables."""
         path = create_warehouse(tmp_path / name)
-        old = SparkWriter(spark, str(path), CLUSTER, claimed(path, OLD))
+        old = TableWriter(spark, str(path), CLUSTER, claimed(path, OLD))
         lines = 0
 
         def on_line(number: int) -> None:
@@ -114,7 +114,7 @@ def test_wherever_a_batch_is_paused_it_commits_nothing_after_that_of_a_newer_job
                 claim(path, fence)
                 with monkeypatch.context() as context:  # another process waits for no lock of this one
                     context.setattr(rust_table, "_LOCKS", defaultdict(Lock))
-                    write(SparkWriter(spark, str(path), CLUSTER, fence), frame)
+                    write(TableWriter(spark, str(path), CLUSTER, fence), frame)
 
         refused = False
         try:

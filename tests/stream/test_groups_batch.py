@@ -19,11 +19,11 @@ from streaming_app.stream import few_records, groups_batch, slices
 from streaming_app.stream.batch_outcome import GroupsOutcome
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.stream.log_positions import NoPositions
-from streaming_app.tables import spark_writer
+from streaming_app.tables import writer as table_writer
 from streaming_app.tables.definitions import tables, views
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.spark_writer import SparkWriter, sorted_parts
+from streaming_app.tables.writer import TableWriter, sorted_parts
 from tests.support.encoded import metadata_record
 from tests.support.frames import batch, limit_driver, write_offset_log
 
@@ -58,7 +58,7 @@ ROWS = [(n, START + timedelta(seconds=n // 6), key, value) for n, (key, value) i
 
 def batch_writer(spark: SparkSession, path: Path, **settings: Any) -> GroupsBatchWriter:
     on_done = settings.pop("on_done", lambda *_: None)
-    return GroupsBatchWriter(SparkWriter(spark, str(path), "default"), "default", "topic", on_done, **settings)
+    return GroupsBatchWriter(TableWriter(spark, str(path), "default"), "default", "topic", on_done, **settings)
 
 
 def write_history(spark: SparkSession, path: Path, cuts: list[int], **settings: Any) -> list[GroupsOutcome]:
@@ -95,7 +95,7 @@ def test_many_records_give_the_same_tables_as_few_and_ask_for_no_topics(
 ) -> None:
     limit_driver(monkeypatch, records=0)
     monkeypatch.setattr(groups_batch, "_SORTED_RECORDS", 5)
-    monkeypatch.setattr(spark_writer, "_SORTED_GROUPS", 2)
+    monkeypatch.setattr(table_writer, "_SORTED_GROUPS", 2)
     write_history(spark, empty_warehouse, [8, 25], topics=lambda names: pytest.fail(str(names)))  # no group is NotReady
     assert content(empty_warehouse) == content(few)
 

@@ -20,7 +20,7 @@ from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.stream.kept_records import KeptRecords
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.spark_writer import SparkWriter
+from streaming_app.tables.writer import TableWriter
 from tests.support.encoded import metadata_record
 from tests.support.frames import Pair, assert_leaves_no_session, batch, expect_few_records, limit_driver
 
@@ -52,7 +52,7 @@ ROWS = [(offset, START + timedelta(seconds=offset // 4), *pair) for offset, pair
 def write_all(spark: SparkSession, path: Path, **settings: Any) -> list[GroupsOutcome]:
     """Write everything as batch 3, as a job does that has just started."""
     done: list[GroupsOutcome] = []
-    writer = SparkWriter(spark, str(path), "default")
+    writer = TableWriter(spark, str(path), "default")
     GroupsBatchWriter(writer, "default", "topic", lambda _, one: done.append(one), **settings)(batch(spark, ROWS), 3)
     return done
 

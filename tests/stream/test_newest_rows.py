@@ -38,6 +38,7 @@ def test_a_commit_becomes_a_row_with_all_that_the_record_holds() -> None:
         "committed_offset": 7,
         "leader_epoch": 2,
         "metadata": "m",
+        "partition_time": None,
         "committed_at": 1_764_000_000_001_000,
         "expire_at": None,
         "recorded_at": AT,
@@ -52,6 +53,13 @@ def test_a_time_that_cannot_be_shown_is_null(time: int) -> None:
     rows = rows_of(encode(1, KEY, VALUE | {"commit_timestamp": time})).offset_commits
     assert rows[0]["committed_at"] is None
     assert to_table(rows, arrow_schema("offset_commits")).num_rows == 1
+
+
+def test_the_time_of_the_input_is_decoded_from_what_kafka_streams_commits() -> None:
+    (row,) = rows_of(encode(1, KEY, VALUE | {"metadata": "AgAAAaIX6JFf"})).offset_commits
+    (stored,) = to_table([row], arrow_schema("offset_commits")).to_pylist()
+    assert row["partition_time"] == 0x01A217E8915F * 1_000
+    assert stored["partition_time"].timestamp() == 0x01A217E8915F / 1_000
 
 
 def test_names_and_metadata_that_others_chose_are_kept_as_they_are_and_a_tombstone_has_no_offset() -> None:

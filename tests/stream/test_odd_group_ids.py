@@ -16,7 +16,7 @@ from streaming_app.cli.main import main
 from streaming_app.queries.groups import find_groups, list_groups
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables.reader import WarehouseReader, quote
-from streaming_app.tables.spark_writer import SparkWriter
+from streaming_app.tables.writer import TableWriter
 from tests.support.encoded import metadata_record
 from tests.support.frames import batch, limit_driver
 from tests.support.odd_group_ids import ODD
@@ -54,7 +54,7 @@ def warehouse(
     session = spark.newSession()
     for name, value in USERS_CONF.items():
         session.conf.set(name, value)
-    writer = SparkWriter(session, str(path), CLUSTER)
+    writer = TableWriter(session, str(path), CLUSTER)
     writer.prepare() if request.param == "few" else create_warehouse(path)
     write = GroupsBatchWriter(writer, CLUSTER, "topic", lambda *_: None, topics=lambda _: {})
     not_utf8 = [(b"\x00\x11" + len(one).to_bytes(2, "big") + one, b"\x00\x00") for one in NOT_UTF8]

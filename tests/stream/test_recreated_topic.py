@@ -21,7 +21,7 @@ from streaming_app.stream.outcome import FoldOptions
 from streaming_app.tables.checkpoint_offsets import checkpoint_location, commits_checkpoint_location
 from streaming_app.tables.newest_tables import NewestTables
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.spark_writer import SparkWriter
+from streaming_app.tables.writer import TableWriter
 from tests.support.frames import batch, limit_driver, write_offset_log
 
 if TYPE_CHECKING:
@@ -39,11 +39,11 @@ def refuse() -> None:
     raise OtherTopicError("another one")
 
 
-def main_stream(writer: SparkWriter) -> Callable[[DataFrame, int], None]:
+def main_stream(writer: TableWriter) -> Callable[[DataFrame, int], None]:
     return GroupsBatchWriter(writer, "default", "topic", lambda *_: pytest.fail("done"), check_topic=refuse)
 
 
-def second_stream(writer: SparkWriter) -> Callable[[DataFrame, int], None]:
+def second_stream(writer: TableWriter) -> Callable[[DataFrame, int], None]:
     tables, options = NewestTables(writer, "default", 30), FoldOptions("default", "topic")
     return CommitsBatchWriter(writer, tables, options, lambda *_: pytest.fail("done"), check_topic=refuse)
 
@@ -55,7 +55,7 @@ def test_nothing_of_a_batch_is_written_if_the_topic_is_another_one_by_then(
     spark: SparkSession,
     empty_warehouse: Path,
     monkeypatch: pytest.MonkeyPatch,
-    stream: Callable[[SparkWriter], Callable[[DataFrame, int], None]],
+    stream: Callable[[TableWriter], Callable[[DataFrame, int], None]],
     is_small: bool,
 ) -> None:
     if is_small:
@@ -63,7 +63,7 @@ def test_nothing_of_a_batch_is_written_if_the_topic_is_another_one_by_then(
             write_offset_log(place(empty_warehouse, "default").path, [2])
     else:
         limit_driver(monkeypatch, records=0)
-    write = stream(SparkWriter(spark, str(empty_warehouse), "default"))
+    write = stream(TableWriter(spark, str(empty_warehouse), "default"))
     with pytest.raises(OtherTopicError):
         write(batch(spark, RECORDS), 0)
     reader = WarehouseReader(empty_warehouse)

@@ -21,7 +21,7 @@ from streaming_app.stream.outcome import FoldOptions
 from streaming_app.stream.repair import GroupRepair, RepairResult
 from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.spark_writer import SparkWriter
+from streaming_app.tables.writer import TableWriter
 from tests.support.encoded import group_records
 from tests.support.frames import Pair, Row, batch, expect_few_records
 from tests.support.locks import WatchedLock
@@ -56,7 +56,7 @@ class RepairHarness:
         self.changes: list[str] = []
         self.before_read: Callable[[], None] = lambda: None
         expect_few_records(path)
-        tables = SparkWriter(spark, str(path), "default")
+        tables = TableWriter(spark, str(path), "default")
         self.lock = WatchedLock()
         self.write = GroupsBatchWriter(tables, "default", "topic", lambda *_: None, topics=topics, lock=self.lock)
         self.repair = GroupRepair(

@@ -27,7 +27,7 @@ from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.tables.checkpoint_offsets import checkpoint_location
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import Batch
-from streaming_app.tables.spark_writer import SparkWriter
+from streaming_app.tables.writer import TableWriter
 from tests.support.rows import group_row
 from tests.support.warehouses import copy_warehouse, create_tables, make_warehouse
 
@@ -48,7 +48,7 @@ class Stopped:
         """Take the tables in `directory`; next to it are a copy made after the second batch, and empty tables."""
         self.directory, self.older, self._queries = directory, directory.with_name("older"), itertools.count()
         self.created = directory.with_name("created")
-        self.writer = SparkWriter(Mock(), directory, "default")  # where a job starts is decided without its session
+        self.writer = TableWriter(Mock(), directory, "default")  # where a job starts is decided without its session
         self.checkpoint = checkpoint_location(self.writer.location, "default")
 
     def write_batches(self) -> None:
@@ -312,8 +312,8 @@ def test_what_is_beyond_the_end_of_the_topic_is_of_another_one(stopped: Stopped)
 
 
 KILLED: dict[str, tuple[type, str, str]] = {
-    "before it changes anything": (SparkWriter, "highest_offsets", RESUMED),
-    "before it drops the rows": (SparkWriter, "delete_groups", AGAIN),
+    "before it changes anything": (TableWriter, "highest_offsets", RESUMED),
+    "before it drops the rows": (TableWriter, "delete_groups", AGAIN),
     "before it knows the tables": (TableVersions, "write", AGAIN),
 }
 

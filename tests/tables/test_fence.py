@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Transaction
 
 from streaming_app.errors import OtherOwnerError
 from streaming_app.groups.task_copies import TaskCopy
@@ -27,8 +27,8 @@ from streaming_app.tables.location import Location
 from streaming_app.tables.newest_tables import COMMITS, NewestTables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import Batch, RustTable
-from streaming_app.tables.spark_writer import SparkWriter
 from streaming_app.tables.task_copies_table import TaskCopiesTable
+from streaming_app.tables.writer import TableWriter
 from tests.alerts.examples import make_alert
 from tests.support.fencing import CLUSTER, NEW, OLD, assert_fenced, claim, claimed, terms
 from tests.support.lag_harness import row
@@ -44,7 +44,7 @@ EVENT = {"cluster": CLUSTER, "group_id": "g", "at": AT, "kind": "state", "offset
 COMMIT = {"cluster": CLUSTER, "group_id": "g", "topic": "t", "partition": 0, "committed_offset": 1, "last_offset": 7}
 
 Write = Callable[[Path, Fence], object]
-SparkWrite = Callable[[SparkWriter], object]
+SparkWrite = Callable[[TableWriter], object]
 
 
 def events(*rows: Mapping[str, object]) -> pa.Table:
@@ -159,16 +159,15 @@ def test_jobs_of_other_clusters_write_on(tmp_path: Path) -> None:
     assert [one["cluster"] for one in found] == [CLUSTER, "other", "other"]
 
 
-def test_the_error_names_the_new_owner_where_it_is_known(tmp_path: Path) -> None:
-    def confirm() -> None:
-        raise OtherOwnerError("process 7 on elsewhere")
-
+def test_an_earlier_job_claims_no_table_and_knows_that_it_is_replaced(tmp_path: Path) -> None:
     warehouse = make_warehouse(tmp_path)
     claimed(warehouse, NEW)
-    with pytest.raises(OtherOwnerError, match="process 7 on elsewhere"):
-        own("group_events")(warehouse, Fence(CLUSTER, OLD, confirm)).append(events())
-    with pytest.raises(OtherOwnerError, match="this one writes no more"):
-        claimed(warehouse, OLD)
+    old = Fence(CLUSTER, OLD)
+    old.check_owner()  # nothing is known yet
+    with pytest.raises(OtherOwnerError, match=r"Another job has taken over cluster 'default'; .* writes no more"):
+        claim(warehouse, old)
+    with pytest.raises(OtherOwnerError):
+        old.check_owner()
 
 
 SPARK_WRITES: Mapping[str, SparkWrite] = {
@@ -184,8 +183,8 @@ SPARK_WRITES: Mapping[str, SparkWrite] = {
 }
 
 
-def spark_writer(spark: SparkSession, warehouse: Path, fence: Fence) -> SparkWriter:
-    return SparkWriter(spark, str(warehouse), CLUSTER, fence)
+def spark_writer(spark: SparkSession, warehouse: Path, fence: Fence) -> TableWriter:
+    return TableWriter(spark, str(warehouse), CLUSTER, fence)
 
 
 def fill_for_spark(warehouse: Path) -> None:
@@ -203,9 +202,9 @@ def test_a_write_of_an_earlier_term_by_spark_is_refused_as_well(
     fill_for_spark(warehouse)
     before, after = spark_writer(spark, warehouse, claimed(warehouse, OLD)), Fence(CLUSTER, NEW)
     with monkeypatch.context() as context:  # after Spark has planned what it writes, and before the commit
-        write_files = SparkWriter._write_files
-        context.setattr(SparkWriter, "_write_files", lambda *args: (write_files(*args), claim(warehouse, after))[0])
-        context.setattr(Fence, "next_version", overtaking(warehouse, after))
+        write_files = TableWriter._write_files
+        context.setattr(TableWriter, "_write_files", lambda *args: (write_files(*args), claim(warehouse, after))[0])
+        context.setattr(Fence, "transaction", overtaking(warehouse, after))
         with pytest.raises(OtherOwnerError):
             SPARK_WRITES[name](before)
     assert_fenced(warehouse)
@@ -218,17 +217,17 @@ def test_a_write_of_an_earlier_term_by_spark_is_refused_as_well(
     assert sum(len(terms(warehouse, one)) - count for one, count in commits.items()) == 1
 
 
-def overtaking(warehouse: Path, after: Fence) -> Callable[[Fence], int]:
-    """Let a newer job start when an old one asks for the version of its next commit."""
-    next_version = Fence.next_version
+def overtaking(warehouse: Path, after: Fence) -> Callable[[Fence], Transaction]:
+    """Let a newer job start when an old one asks for what its next commit carries."""
+    make_transaction = Fence.transaction
 
-    def version(self: Fence) -> int:
-        own_version = next_version(self)
+    def transaction(self: Fence) -> Transaction:
+        own = make_transaction(self)
         if self.term == OLD:
             claim(warehouse, after)
-        return own_version
+        return own
 
-    return version
+    return transaction
 
 
 def test_spark_compacts_no_table_of_a_newer_job(spark: SparkSession, tmp_path: Path) -> None:

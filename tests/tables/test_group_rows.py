@@ -19,7 +19,7 @@ from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import Batch, RustTable
-from streaming_app.tables.spark_writer import SparkWriter
+from streaming_app.tables.writer import TableWriter
 from tests.support.frames import limit_driver
 
 if TYPE_CHECKING:
@@ -58,12 +58,12 @@ def are_separate(found: Sequence[tuple[str, str]]) -> bool:
 
 
 @pytest.fixture
-def writer(spark: SparkSession, empty_warehouse: Path) -> SparkWriter:
-    return SparkWriter(spark, str(empty_warehouse), "default")
+def writer(spark: SparkSession, empty_warehouse: Path) -> TableWriter:
+    return TableWriter(spark, str(empty_warehouse), "default")
 
 
 @pytest.fixture
-def few(writer: SparkWriter, monkeypatch: pytest.MonkeyPatch) -> GroupRows:
+def few(writer: TableWriter, monkeypatch: pytest.MonkeyPatch) -> GroupRows:
     """Files have ten rows at most, and the rows of a few are in memory at a time."""
     monkeypatch.setattr(group_files, "FILE_ROWS", 10)
     monkeypatch.setattr(group_rows, "_AT_A_TIME", 20_000)
@@ -183,11 +183,11 @@ def test_spark_replaces_what_would_rewrite_much_and_leaves_such_files_too(
 
 
 def test_rows_of_a_cluster_of_any_name_are_replaced_by_both_writers_and_those_of_others_stay(
-    writer: SparkWriter, empty_warehouse: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    writer: TableWriter, empty_warehouse: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, cluster, few = empty_warehouse, "o'ther a%20b=c:d/é", GroupRows(writer)
     replace(few, path, {"g00": "Empty"})
-    other, own = GroupRows(SparkWriter(spark, str(path), cluster)), rows(path, numbered(range(3), "Stable"))
+    other, own = GroupRows(TableWriter(spark, str(path), cluster)), rows(path, numbered(range(3), "Stable"))
     own = own.set_column(own.schema.get_field_index("cluster"), own.field("cluster"), [[cluster] * 3])
     other.replace(own, own["group_id"].to_pylist())
     with monkeypatch.context() as limited:
@@ -221,7 +221,7 @@ def test_ids_that_begin_alike_or_oddly_are_found_in_their_files(
 
 
 def test_files_whose_ranges_overlap_get_ranges_of_their_own_when_they_are_rewritten_or_compacted(
-    few: GroupRows, empty_warehouse: Path, writer: SparkWriter
+    few: GroupRows, empty_warehouse: Path, writer: TableWriter
 ) -> None:
     path, own = empty_warehouse, RustTable(Location.of(empty_warehouse / "groups"), "default")
     for rewrite in (lambda: replace(few, path, {"g11": "Stable"}), lambda: writer.compact("groups")):
@@ -264,6 +264,6 @@ def test_only_rows_of_the_own_cluster_say_how_far_the_history_reaches(
         values = {"cluster": cluster, "topic": "t", "partition": 0, "offset": offset, "error_kind": "LeftoverRecord"}
         row = pa.Table.from_pylist([values], schema)
         RustTable(Location.of(empty_warehouse / "quarantine"), cluster).append(row, Batch(["app"], number))
-    own = SparkWriter(spark, str(empty_warehouse), "default")
+    own = TableWriter(spark, str(empty_warehouse), "default")
     for where in (None, "key IS NULL OR error_kind = 'LeftoverRecord'"):
         assert own.highest_offsets("quarantine", "partition", "timestamp", where=where) == {0: 5}

@@ -14,7 +14,7 @@ from offsets_decoder import encode
 from streaming_app import open_warehouse
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.spark_writer import SparkWriter
+from streaming_app.tables.writer import TableWriter
 from tests.support.frames import Pair, batch, expect_few_records
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def results(
 ) -> dict[str, Results]:
     """The example queries with their results, by `streams-groups sql` and by Spark."""
     path = create_warehouse(tmp_path_factory.mktemp("questions"))
-    warehouse = SparkWriter(spark, str(path), "default")
+    warehouse = TableWriter(spark, str(path), "default")
     rows = [(offset, at, key, value) for offset, (at, (key, value)) in enumerate(history())]
     expect_few_records(path)
     GroupsBatchWriter(warehouse, "default", "topic", lambda *_: None)(batch(spark, rows), 0)

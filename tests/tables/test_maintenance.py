@@ -18,7 +18,7 @@ from streaming_app.tables import rust_table, table_creation
 from streaming_app.tables.definitions import table
 from streaming_app.tables.maintenance import COMMITS_PER_COMPACTION, Maintenance
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.spark_writer import SparkWriter
+from streaming_app.tables.writer import TableWriter
 from tests.support.frames import Pair, Row, batch, expect_few_records
 from tests.support.locks import WatchedLock
 
@@ -33,12 +33,12 @@ def done(maintenance: Maintenance, *, wrote: bool = True) -> None:
 
 
 @pytest.fixture
-def writer(spark: SparkSession, empty_warehouse: Path) -> SparkWriter:
+def writer(spark: SparkSession, empty_warehouse: Path) -> TableWriter:
     expect_few_records(empty_warehouse)
-    return SparkWriter(spark, str(empty_warehouse), "default")
+    return TableWriter(spark, str(empty_warehouse), "default")
 
 
-def write_batches(writer: SparkWriter, **settings: Any) -> Callable[[DataFrame, int], None]:
+def write_batches(writer: TableWriter, **settings: Any) -> Callable[[DataFrame, int], None]:
     return GroupsBatchWriter(writer, "default", "topic", lambda *_: None, **settings)
 
 
@@ -50,7 +50,7 @@ def set_back(files: Iterable[Path]) -> None:
 
 
 def test_expired_events_and_deleted_groups_are_removed_and_files_are_compacted(
-    spark: SparkSession, empty_warehouse: Path, writer: SparkWriter
+    spark: SparkSession, empty_warehouse: Path, writer: TableWriter
 ) -> None:
     now = datetime.now(timezone.utc)
     lines: list[str] = []
@@ -91,7 +91,7 @@ def test_expired_events_and_deleted_groups_are_removed_and_files_are_compacted(
 
 
 def test_expired_events_are_kept_if_their_state_still_held(
-    spark: SparkSession, empty_warehouse: Path, writer: SparkWriter
+    spark: SparkSession, empty_warehouse: Path, writer: TableWriter
 ) -> None:
     group = {"group_id": "g"}
     now = datetime.now(timezone.utc)
@@ -160,7 +160,7 @@ def test_the_log_of_old_versions_is_removed_and_the_table_stays_usable(
         monkeypatch.setitem(table_creation._PROPERTIES, name, "interval 1 minute")
     monkeypatch.setitem(table_creation._PROPERTIES, "delta.checkpointInterval", "3")
     monkeypatch.setattr(rust_table, "_COMMITS_PER_CHECKPOINT", 3)
-    writer, log = SparkWriter(spark, str(tmp_path), "default"), tmp_path / "groups" / "_delta_log"
+    writer, log = TableWriter(spark, str(tmp_path), "default"), tmp_path / "groups" / "_delta_log"
     writer.prepare()
     expect_few_records(tmp_path)
     write_batch = write_batches(writer)
@@ -183,7 +183,7 @@ def test_the_log_of_old_versions_is_removed_and_the_table_stays_usable(
 
 
 def test_a_task_that_fails_neither_fails_the_batch_nor_keeps_other_tables_from_theirs(
-    spark: SparkSession, empty_warehouse: Path, writer: SparkWriter
+    spark: SparkSession, empty_warehouse: Path, writer: TableWriter
 ) -> None:
     lines: list[str] = []
     failures: list[None] = []
@@ -220,7 +220,7 @@ def test_a_task_that_fails_neither_fails_the_batch_nor_keeps_other_tables_from_t
 
 
 def test_no_task_runs_while_a_batch_writes_and_no_batch_waits_for_what_is_not_due(
-    empty_warehouse: Path, writer: SparkWriter
+    empty_warehouse: Path, writer: TableWriter
 ) -> None:
     lock, lines = WatchedLock(), list[str]()
     maintenance = Maintenance(writer, empty_warehouse / "done", 30, lines.append, between_batches=lock)

@@ -17,7 +17,7 @@ from streaming_app.stream.truncation import void_history
 from streaming_app.tables.definitions import history_tables
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.spark_writer import SparkWriter
+from streaming_app.tables.writer import TableWriter
 from tests.support.frames import Pair, batch, expect_few_records, limit_driver
 from tests.support.offsets_topic import UNDECODABLE
 
@@ -69,7 +69,7 @@ def test_each_row_of_a_history_arrives_once_also_after_compaction_retention_and_
     spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expect_few_records(empty_warehouse)
-    writer = SparkWriter(spark, str(empty_warehouse), "default")
+    writer = TableWriter(spark, str(empty_warehouse), "default")
     write_batch = GroupsBatchWriter(writer, "default", "topic", lambda *_: None)
     history = f"delta.`{empty_warehouse}/group_events`"
     spark.sql(f"ALTER TABLE {history} SET TBLPROPERTIES ({RETENTION})")

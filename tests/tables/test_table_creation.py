@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from deltalake import DeltaTable
 
 from streaming_app.tables.definitions import tables
-from streaming_app.tables.spark_writer import SparkWriter
+from streaming_app.tables.writer import TableWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,7 +22,7 @@ def test_every_reader_takes_new_tables_also_after_an_interrupted_creation_and_wh
     default = "spark.databricks.delta.properties.defaults.enableDeletionVectors"
     spark.conf.set(default, "true")
     try:
-        created = SparkWriter(spark, str(tmp_path), "default").prepare()
+        created = TableWriter(spark, str(tmp_path), "default").prepare()
     finally:
         spark.conf.unset(default)
     assert created == {one.name for one in tables()}

@@ -16,7 +16,7 @@ from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables import table_creation
 from streaming_app.tables.definitions import Table, tables
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.spark_writer import SparkWriter
+from streaming_app.tables.writer import TableWriter
 from tests.support.frames import batch
 from tests.support.warehouses import make_warehouse
 
@@ -39,7 +39,7 @@ def write_group(spark: SparkSession, path: Path, group: str, offset: int) -> Non
         encode(17, {"group_id": group}, {"epoch": 2}),
     ]
     rows = [(offset + n, AT, key, value) for n, (key, value) in enumerate(pairs)]
-    writer = SparkWriter(spark, str(path), "default")
+    writer = TableWriter(spark, str(path), "default")
     GroupsBatchWriter(writer, "default", "topic", lambda *_: None)(batch(spark, rows), offset)
 
 
@@ -49,7 +49,7 @@ def test_tables_of_an_older_release_get_the_missing_columns(
     with monkeypatch.context() as before:
         older = [as_of_older_release(definition) for definition in tables() if definition.name != "topologies"]
         before.setattr(table_creation, "tables", lambda: tuple(older))
-        SparkWriter(spark, str(tmp_path), "default").prepare()
+        TableWriter(spark, str(tmp_path), "default").prepare()
     for query in ("SELECT not_ready_reason FROM groups", "SELECT joined_at FROM members"):
         with pytest.raises(WarehouseError, match="created by an older release and lacks columns"):
             WarehouseReader(tmp_path).rows(query)
@@ -58,7 +58,7 @@ def test_tables_of_an_older_release_get_the_missing_columns(
         f"INSERT INTO delta.`{tmp_path}/groups` (cluster, group_id, state, last_offset, members) "
         "VALUES ('default', 'old', 'Stable', 1, array())"
     )
-    assert SparkWriter(spark, str(tmp_path), "default").prepare() == {"topologies"}
+    assert TableWriter(spark, str(tmp_path), "default").prepare() == {"topologies"}
     write_group(spark, tmp_path, "new", 10)
     rows = WarehouseReader(tmp_path).rows("SELECT group_id, not_ready_reason FROM groups ORDER BY group_id")
     assert [row["group_id"] for row in rows] == ["new", "old"]
@@ -79,4 +79,4 @@ def test_tables_of_a_newer_release_are_rejected_and_the_column_is_named(
 ) -> None:
     DeltaTable(empty_warehouse / "groups").alter.add_columns(Field("hat_size", PrimitiveType("string")))
     with pytest.raises(JobError, match=r"has a column hat_size that this release does not know"):
-        SparkWriter(spark, str(empty_warehouse), "default").prepare()
+        TableWriter(spark, str(empty_warehouse), "default").prepare()

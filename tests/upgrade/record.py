@@ -30,7 +30,7 @@ PARTS = 2  # of the log: the release read all but the last one, in a run for eac
 RELEASES = ("0.1.0", "0.2.0")
 _HERE = Path(__file__).parent
 _LOG = Path(recorded.__file__).with_name("4.4.0.jsonl.gz")
-_OF_THE_MACHINE = {".lock", ".log", ".properties"}
+_OF_THE_MACHINE = {".lock", ".log", ".properties", ".run"}
 _KEEP_RECORDS = {"retention.ms": "-1"}  # they are old
 
 

@@ -21,7 +21,7 @@ from streaming_app.tables.definitions import tables
 from streaming_app.tables.location import Location
 from streaming_app.tables.newest_tables import NAMES
 from streaming_app.tables.reader import query_table
-from streaming_app.tables.spark_writer import SparkWriter
+from streaming_app.tables.writer import TableWriter
 from tests.support.warehouses import copy_warehouse
 from tests.upgrade.record import archive_of
 
@@ -106,7 +106,7 @@ def vectors(warehouse: Path) -> set[str]:
 
 def upgrade(spark: SparkSession, warehouse: Path) -> list[str]:
     lines: list[str] = []
-    SparkWriter(spark, warehouse, "default").prepare(lines.append)
+    TableWriter(spark, warehouse, "default").prepare(lines.append)
     return lines
 
 
@@ -148,7 +148,7 @@ def upgraded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> U
 
 def state_of(spark: SparkSession, warehouse: Path) -> Any:
     """Return what the checkpoints of the streams know of the tables."""
-    writer = SparkWriter(spark, warehouse, "default")
+    writer = TableWriter(spark, warehouse, "default")
     own = TableVersions(writer, checkpoint_location(writer.location, "default"))
     second = TableVersions(
         writer,

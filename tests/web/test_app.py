@@ -360,6 +360,19 @@ def test_the_lag_of_a_group_is_the_same_in_the_overview_on_its_page_and_in_the_s
         assert re.sub(r"<[^>]+>", "", tile[1]).removesuffix(" offsets").strip() == text
 
 
+def test_the_stream_time_is_shown_with_the_offsets_of_tasks(sample: Path) -> None:
+    key = {"cluster": "default", "group_id": "price-feed", "topic": "read", "committed_offset": 5, "status": "OK"}
+    for partition, time in enumerate([NOW - timedelta(days=400), None]):
+        append(sample, "lag", {**key, "partition": partition, "partition_time": time, "observed_at": NOW})
+
+    text = look(sample).get("/group?id=price-feed").text
+
+    rows = [re.sub(r"<[^>]+>", " ", one).split() for one in text.split("</tr>") if ">read<" in one and ">OK<" in one]
+    assert ">Stream time</" in text
+    assert [one[-1] for one in rows] == [f"{NOW:%H:%M:%SZ}", "\N{EN DASH}"]
+    assert f"{NOW - timedelta(days=400):%Y-%m-%d}" in rows[0]
+
+
 def test_what_is_wrong_is_said_on_the_page(tmp_path: Path, sample: Path) -> None:
     empty = look(tmp_path / "none")
     response = empty.get("/")

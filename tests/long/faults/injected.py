@@ -14,12 +14,12 @@ from streaming_app.job import supervisor
 from streaming_app.job.background_stream import BackgroundStream
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.newest_tables import NewestTables
-from streaming_app.tables.spark_writer import SparkWriter
+from streaming_app.tables.writer import TableWriter
 from tests.support.warehouses import local_files
 
 _FILES = type(local_files())
 _WRITES = (
-    *((SparkWriter, name) for name in ("append", "replace", "replace_groups", "delete_groups")),
+    *((TableWriter, name) for name in ("append", "replace", "replace_groups", "delete_groups")),
     *((GroupRows, name) for name in ("append", "delete_history", "replace")),
     *((NewestTables, name) for name in ("append", "append_many", "delete", "compact")),
     (_FILES, "write"),

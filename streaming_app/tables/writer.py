@@ -46,7 +46,7 @@ _SORTED_GROUPS = 10_000  # rows that Spark sorts at a time, in each task
 _ARROW_BYTES = 8 << 20  # that a worker gets at once; by default Spark limits the rows only, to 10,000
 
 
-class SparkWriter:
+class TableWriter:
     """Writes the rows of one cluster into the tables below `location`; `files` reads and writes the files there."""
 
     def __init__(
@@ -80,6 +80,11 @@ class SparkWriter:
         except (DeltaError, OSError) as error:
             raise JobError(f"Cannot write the warehouse {self._location}: {describe_error(error)}") from None
         self._has_claimed = True
+
+    def check_owner(self) -> None:
+        """Raise OtherOwnerError once another job writes the cluster."""
+        if self.fence:
+            self.fence.check_owner()
 
     def table(self, name: str) -> RustTable:
         """Return a table for what this process holds."""

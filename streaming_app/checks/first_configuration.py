@@ -1,4 +1,4 @@
-"""A first configuration file for a cluster, with what was found on it as comments: what `init` writes."""
+"""A first configuration for a cluster, with what was found on it as comments: `check --write-config` writes it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ask_cluster(properties: Mapping[str, str]) -> Cluster:
 def first_configuration(server: str, command_config: Path | None, cluster: Cluster, results: Sequence[Result]) -> str:
     """Return the text of a configuration file. `results` are those of `check_brokers`."""
     lines = [
-        "# Written by `streams-groups init`. deploy/streams-groups.example.yaml has every key with its default.",
+        "# Written by `check --write-config`. deploy/streams-groups.example.yaml has every key with its default.",
         f"bootstrap_server: {_quote(server)}",
         f"command_config: {'null' if command_config is None else _quote(str(command_config.absolute()))}",
         "# Where the tables are: a directory, or s3a://, abfss://, gs://, hdfs://.",

@@ -64,7 +64,7 @@ def _check_jars(progress: Callable[[str], None] | None) -> Result:
         found = find_jars(connector_jars(), progress)
     except SetupError as error:
         return failed(
-            "jars", str(error), "on a host without network, see `streams-groups jars fetch --directory` in the docs"
+            "jars", str(error), "on a host without network, see `streams-groups check --fetch-jars` in the docs"
         )
     if not found:
         return ok("jars", "Spark fetches them at the start")

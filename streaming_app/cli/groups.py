@@ -1,4 +1,4 @@
-"""The commands about groups: `list`, `describe`, `history`, `diff`.
+"""The commands about groups: `list`, `describe`, `history`.
 
 Of all that they print, only the topology description comes from the brokers: the tables do not hold it.
 """
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streaming_app.cli.options import (
-    group_option,
+    group_options,
     handle_errors,
     instant,
+    one_group_option,
     optional_broker_options,
-    past_group_option,
     warehouse_options,
 )
-from streaming_app.cli.printing import echo, echo_json, echo_more, echo_rows, json_option
+from streaming_app.cli.printing import echo, echo_error, echo_json, echo_more, echo_rows, json_option
 from streaming_app.cli.warehouse import explain_unknown, open_cluster
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.state_rules import EMPTY
@@ -65,13 +65,15 @@ _READ_FOR = {"state": (*_OF_ANY_TYPE, "group_health", "group_events"), "members"
     metavar="[VERDICT,...]",
     help="Also since when; with VERDICT, such as Down,Stalled, only groups with one of these.",
 )
+@json_option
 @handle_errors
-def list_groups(
+def list_groups(  # noqa: PLR0913, PLR0917 - one per option
     warehouse: Location,
     cluster: str,
     states: str | None,
     types: str | None,
     verdicts: str | None,
+    as_json: bool,
 ) -> None:
     """List the streams groups and the verdict on each; with --type, groups of any type, like kafka-groups.sh --list."""
     from streaming_app.queries import groups  # noqa: PLC0415 - not loaded by --help
@@ -85,7 +87,9 @@ def list_groups(
         chosen = health.parse_verdicts(verdicts)
     reader = open_cluster(warehouse, cluster, *(() if types else ("groups", "group_health")))
     if types is not None:
-        echo_rows(groups.list_all_groups(reader, cluster, types.split(","), None if states is None else wanted))
+        _print_listed(
+            groups.list_all_groups(reader, cluster, types.split(","), None if states is None else wanted), as_json
+        )
         return
     rows = groups.list_groups(reader, cluster, wanted)
     if verdicts is not None:
@@ -94,20 +98,33 @@ def list_groups(
         listed = [{"GROUP": row["GROUP"], "HEALTH": row["HEALTH"]} for row in rows]
     else:
         listed = rows
-    echo_rows(listed)
+    _print_listed(listed, as_json)
     if states is not None:
         explain_unknown(reader, cluster, {row["STATE"] for row in rows})
+
+
+def _print_listed(rows: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        echo_json([{name.lower(): value for name, value in row.items()} for row in rows])
+    else:
+        echo_rows(rows)
 
 
 @click.command()
 @optional_broker_options("description")
 @warehouse_options
-@click.option("--group", "group_ids", multiple=True, metavar="GROUP", help="A group; may be given more than once.")
+@group_options
 @click.option("--all-groups", is_flag=True, help="Every group.")
 @click.option("--state", "aspect", flag_value="state", default="state", help="State and epochs (the default).")
 @click.option("--members", "aspect", flag_value="members", help="Members and their tasks.")
 @click.option("--topology", "aspect", flag_value="topology", help="Subtopologies and their topics.")
 @click.option("--offsets", "aspect", flag_value="offsets", help="Committed offsets and lag, of groups of any type.")
+@click.option(
+    "--copies",
+    "aspect",
+    flag_value="copies",
+    help="The copies of each task, and which processes may be stopped now without a restore.",
+)
 @click.option(
     "--description",
     is_flag=True,
@@ -132,9 +149,9 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
     from streaming_app.queries import groups  # noqa: PLC0415 - not loaded by --help
 
     if bool(group_ids) == all_groups:
-        raise click.UsageError("Give --group GROUP, once or more, or --all-groups.")
+        raise click.UsageError("Give GROUP, once or more, or --all-groups.")
     if description and (aspect != "topology" or len(group_ids) != 1):
-        raise click.UsageError("--description belongs to --topology and one --group GROUP.")
+        raise click.UsageError("--description belongs to --topology and one GROUP.")
     if description:
         _print_description(group_ids[0], bootstrap_server or "", command_config, as_json=as_json)
         return
@@ -143,10 +160,29 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
     if _print_of_any_type(reader, cluster, wanted, aspect, verbose=verbose, as_json=as_json):
         return
     rows = groups.find_groups(reader, cluster, wanted)
-    if as_json:
+    with_configs = verbose and not all_groups
+    _print_groups(reader, cluster, rows, aspect, verbose=verbose, with_configs=with_configs, as_json=as_json)
+
+
+def _print_groups(  # noqa: PLR0913 - as for all of it
+    reader: WarehouseReader,
+    cluster: str,
+    rows: list[dict[str, Any]],
+    aspect: str,
+    *,
+    verbose: bool,
+    with_configs: bool,
+    as_json: bool,
+) -> None:
+    """Print what is known of streams groups, of which these are the rows."""
+    from streaming_app.queries import groups  # noqa: PLC0415 - not loaded by --help
+
+    if aspect == "copies":
+        _print_copies(reader, cluster, rows, as_json=as_json)
+    elif as_json:
         _print_json(reader, cluster, rows)
     elif aspect == "state" and rows:
-        _print_states(reader, cluster, rows, verbose=verbose, with_configs=verbose and not all_groups)
+        _print_states(reader, cluster, rows, verbose=verbose, with_configs=with_configs)
     elif table := groups.ASPECTS[aspect](rows, verbose=verbose):
         echo_rows(table)
         if verbose:
@@ -181,6 +217,22 @@ def _print_of_any_type(  # noqa: PLR0913 - as for all of it
     if rows is not None:
         (echo_json if as_json else echo_rows)(rows)
     return rows is not None
+
+
+def _print_copies(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]], *, as_json: bool) -> None:
+    """Print the copies of the tasks of groups, and which processes may be stopped now without a restore."""
+    from streaming_app.queries.copies import read_reports  # noqa: PLC0415 - not loaded by --help
+
+    reports = read_reports(reader, cluster, rows)
+    if as_json:
+        echo_json([report.to_json() for report in reports])
+    else:
+        for report in (one for one in reports if not one.copies):
+            echo(f"{report.group_id} is {report.state}: no member has a task.")
+        echo_rows([row for report in reports for row in report.copy_rows()])
+        echo_more([row for report in reports for row in report.process_rows()])
+    if lacking := next((report for report in reports if report.lacks_offsets), None):
+        echo_error(lacking.brokers.why_no_offsets())
 
 
 def _print_topics(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]], aspect: str) -> None:
@@ -294,7 +346,7 @@ def _print_description(group_id: str, bootstrap_server: str, command_config: Pat
 
 @click.command()
 @warehouse_options
-@past_group_option
+@one_group_option
 @click.option("--task", metavar="TASK", help="Who had this task, such as 0_3.")
 @click.option("--member", metavar="MEMBER", help="Only this member: its member id or its instance id.")
 @click.option(
@@ -307,6 +359,16 @@ def _print_description(group_id: str, bootstrap_server: str, command_config: Pat
 @click.option(
     "--limit", default=100, show_default=True, type=click.IntRange(min=1), help="How many of the newest lines."
 )
+@click.option(
+    "--topology", is_flag=True, help="What was added to the newest topology and taken away from the one before."
+)
+@click.option(
+    "--from",
+    "since",
+    type=instant(),
+    metavar="TIME",
+    help="With --topology: compare the newest with the one at this time, not with the one before.",
+)
 @json_option
 @handle_errors
 def history(  # noqa: PLR0913, PLR0917 - one per option
@@ -317,14 +379,24 @@ def history(  # noqa: PLR0913, PLR0917 - one per option
     member: str | None,
     time: datetime | None,
     limit: int,
+    topology: bool,
+    since: datetime | None,
     as_json: bool,
 ) -> None:
     """Show what happened to a group: states, epochs, members and their tasks, the oldest first.
 
     With --task, who had that task and when. With --at, the state, the members and their tasks at that time.
+    With --topology, what changed between two topologies.
     """
     from streaming_app.queries import history as answers  # noqa: PLC0415 - not loaded by --help
 
+    if topology and (task, member, time) != (None, None, None):
+        raise click.UsageError("--topology goes without --task, --member and --at.")
+    if since is not None and not topology:
+        raise click.UsageError("--from belongs to --topology.")
+    if topology:
+        _print_changes(open_cluster(warehouse, cluster), cluster, group_id, since, as_json=as_json)
+        return
     try:
         task = None if task is None else answers.check_task(task)
     except ValueError as error:
@@ -353,6 +425,21 @@ def history(  # noqa: PLR0913, PLR0917 - one per option
         (echo_more if number else echo_rows)(rows)
 
 
+def _print_changes(
+    reader: WarehouseReader, cluster: str, group_id: str, since: datetime | None, *, as_json: bool
+) -> None:
+    """Print what changed between two topologies of a group, up to the newest."""
+    from streaming_app.queries.topology_diff import diff_topologies  # noqa: PLC0415 - not loaded by --help
+
+    found = diff_topologies(reader, cluster, group_id, since)
+    if as_json:
+        echo_json(found.to_json())
+        return
+    for text in found.to_text():
+        for line in text.split("\n"):
+            echo(line)
+
+
 def _covers(spell: TaskSpell, time: datetime) -> bool:
     return (spell.since is None or spell.since <= time) and (spell.until is None or time < spell.until)
 
@@ -361,29 +448,3 @@ def _require(found: Sequence[Any], message: str) -> list[Event]:
     if not found:
         raise WarehouseError(message)
     return list(found)
-
-
-@click.command()
-@warehouse_options
-@group_option
-@click.option(
-    "--from",
-    "since",
-    type=instant(),
-    metavar="TIME",
-    help="Compare with the topology at this time, as 2026-03-14T03:12Z or as 2h for two hours ago; by default with the "
-    "one before the newest.",
-)
-@json_option
-@handle_errors
-def diff(warehouse: Location, cluster: str, group_id: str, since: datetime | None, as_json: bool) -> None:
-    """Show what was added to and taken away from the topology of a group, up to the newest."""
-    from streaming_app.queries.topology_diff import diff_topologies  # noqa: PLC0415 - not loaded by --help
-
-    found = diff_topologies(open_cluster(warehouse, cluster), cluster, group_id, since)
-    if as_json:
-        echo_json(found.to_json())
-        return
-    for text in found.to_text():
-        for line in text.split("\n"):
-            echo(line)

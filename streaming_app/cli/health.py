@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 
 import click
 
-from streaming_app.cli.options import handle_errors, past_group_option, warehouse_options
+from streaming_app.cli.options import handle_errors, one_group_option, warehouse_options
 from streaming_app.cli.printing import echo, echo_json, json_option
 from streaming_app.cli.warehouse import open_cluster
 from streaming_app.errors import WarehouseError
@@ -15,7 +15,7 @@ from streaming_app.tables.location import Location
 
 @click.command()
 @warehouse_options
-@past_group_option
+@one_group_option
 @json_option
 @handle_errors
 def why(warehouse: Location, cluster: str, group_id: str, as_json: bool) -> None:

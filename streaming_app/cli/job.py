@@ -1,7 +1,8 @@
-"""The commands around the job: `run`; before it `init` and `check`; and `demo`, which has its own brokers."""
+"""The commands around the job: `run`; before it `check`; and `demo`, which has its own brokers."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING
 import click
 
 from streaming_app.cli.options import (
-    broker_options,
     duration,
     handle_errors,
     job_options,
@@ -18,7 +18,9 @@ from streaming_app.cli.options import (
     warehouse_options,
 )
 from streaming_app.cli.printing import echo, echo_error, echo_json
+from streaming_app.errors import SetupError
 from streaming_app.tables.location import Location
+from streaming_app.text import megabytes
 
 if TYPE_CHECKING:
     from streaming_app.checks.result import Result
@@ -60,51 +62,40 @@ def demo(warehouse: Location, cluster: str, seconds: float, web: bool, listen: s
 
 
 @click.command()
-@broker_options
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default=Path("streams-groups.yaml"),
-    show_default=True,
-    metavar="FILE",
-    help="The file to write; it must not exist.",
-)
-@handle_errors
-def init(bootstrap_server: str | None, command_config: Path | None, output: Path) -> None:
-    """Write a first configuration for a cluster, with what was found on it as comments.
-
-    Its streams groups, whether the brokers have a topology description plugin, and the ACLs of the principal.
-    """
-    require_server(bootstrap_server)
-    from streaming_app.checks.brokers import check_brokers  # noqa: PLC0415 - --help needs none of these
-    from streaming_app.checks.first_configuration import ask_cluster, first_configuration  # noqa: PLC0415
-    from streaming_app.config import defaults  # noqa: PLC0415
-    from streaming_app.kafka.error_lines import errors_as_lines  # noqa: PLC0415
-    from streaming_app.kafka.properties import client_properties  # noqa: PLC0415
-
-    server = bootstrap_server or ""
-    properties = client_properties(server, command_config)
-    results = list(check_brokers(properties, defaults.TOPIC))
-    if results[0].check == "brokers":  # no broker answers, or kafka-python does not support the authentication
-        raise click.ClickException(results[0].text)
-    with errors_as_lines(properties, "init needs Describe on the cluster and on the groups"):
-        found = ask_cluster(properties)
-    text = first_configuration(server, command_config, found, results)
-    try:
-        with output.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise click.ClickException(f"{output} exists: give another --output, or remove it") from None
-    echo(f"Wrote {output}. Next: streams-groups check --config {output}")
-
-
-@click.command()
 @job_options
 @click.option("--send-test", is_flag=True, help="Send a test notification to every sink.")
 @click.option("--show-config", is_flag=True, help="Only print the effective configuration; asks no broker.")
+@click.option(
+    "--write-config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Only write a first configuration for the cluster, with what was found on it; FILE must not exist.",
+)
+@click.option(
+    "--fetch-jars",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Only fetch the jars of Spark's connector, for a host without network; STREAMS_GROUPS_JARS names DIR there.",
+)
+@click.option("--demo", is_flag=True, help="With --fetch-jars: also the jars of Kafka, which the demo starts.")
+@click.option(
+    "--class-archive",
+    is_flag=True,
+    help="With --fetch-jars: also make an archive of Spark's classes, 190 MB, with which `run` starts faster. It fits "
+    "this machine's Java and these paths.",
+)
 @click.option("--json", "as_json", is_flag=True, help="The results, or the configuration, as JSON.")
 @handle_errors
-def check(loaded: LoadedConfig, send_test: bool, show_config: bool, as_json: bool) -> None:
+def check(  # noqa: PLR0913, PLR0917 - one per option
+    loaded: LoadedConfig,
+    send_test: bool,
+    show_config: bool,
+    write_config: Path | None,
+    fetch_jars: Path | None,
+    demo: bool,
+    class_archive: bool,
+    as_json: bool,
+) -> None:
     """Check what the job needs before its first start. Exits with 1 if a check fails, or the configuration is invalid.
 
     One line for each: Java, memory, jars, the port of the metrics, every broker, the topic, each ACL, the clocks, the
@@ -112,15 +103,67 @@ def check(loaded: LoadedConfig, send_test: bool, show_config: bool, as_json: boo
 
     --show-config prints defaults, file, environment and flags merged, without secrets. Comments name what flags, the
     environment and the file set. The output can be used as a file once its secrets are filled in.
+
+    --write-config asks the cluster for its streams groups, its plugin for topology descriptions and the ACLs of the
+    principal, and writes them as comments.
     """
+    if (show_config, write_config is not None, fetch_jars is not None).count(True) > 1:
+        raise click.UsageError("Give one of --show-config, --write-config and --fetch-jars.")
+    if (demo or class_archive) and fetch_jars is None:
+        raise click.UsageError("--demo and --class-archive belong to --fetch-jars.")
     if show_config:
         from streaming_app.config import show  # noqa: PLC0415 - not loaded by --help
 
         click.echo(show.as_json(loaded) if as_json else show.as_yaml(loaded), nl=False)
-        return
-    require_server(loaded.settings.bootstrap_server)
+    elif fetch_jars is not None:
+        _fetch_jars(fetch_jars, demo=demo, class_archive=class_archive)
+    else:
+        require_server(loaded.settings.bootstrap_server)
+        if write_config is not None:
+            _write_config(loaded.settings, write_config)
+        else:
+            _check(loaded.settings, send_test=send_test, as_json=as_json)
+
+
+def _fetch_jars(directory: Path, *, demo: bool, class_archive: bool) -> None:
+    from streaming_app.jvm import class_archive as archives  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.jvm.jars import DIRECTORY_VARIABLE, connector_jars, copy_jars, kafka_jars  # noqa: PLC0415
+
+    for jar_set in (connector_jars(), *([kafka_jars()] if demo else [])):
+        if not jar_set.checksums:
+            raise SetupError(f"There is no list of {jar_set.what}: Spark itself fetches them when the job starts")
+        files = copy_jars(jar_set, directory, echo)
+        echo(f"{directory}: {jar_set.what}, {len(files)} files, {megabytes(sum(one.stat().st_size for one in files))}")
+    os.environ[DIRECTORY_VARIABLE] = str(directory.absolute())  # the archive fits the jars in this place
+    if class_archive:
+        echo("Making an archive of Spark's classes (a minute) ...")
+        echo(f"{directory}: {archives.make_archive().name}")
+    echo(f"To use them: export {DIRECTORY_VARIABLE}={directory.absolute()}")
+
+
+def _write_config(settings: Settings, file: Path) -> None:
+    from streaming_app.checks.brokers import check_brokers  # noqa: PLC0415 - --help needs none of these
+    from streaming_app.checks.first_configuration import ask_cluster, first_configuration  # noqa: PLC0415
+    from streaming_app.kafka.error_lines import errors_as_lines  # noqa: PLC0415
+    from streaming_app.kafka.properties import client_properties  # noqa: PLC0415
+
+    if file.exists():
+        raise SetupError(f"{file} exists: name another file, or remove it")
+    server = settings.bootstrap_server or ""
+    properties = client_properties(server, settings.command_config)
+    results = list(check_brokers(properties, settings.topic))
+    if results[0].check == "brokers":  # no broker answers, or kafka-python does not support the authentication
+        raise click.ClickException(results[0].text)
+    with errors_as_lines(properties, "--write-config needs Describe on the cluster and on the groups"):
+        found = ask_cluster(properties)
+    with file.open("x", encoding="utf-8") as new:
+        new.write(first_configuration(server, settings.command_config, found, results))
+    echo(f"Wrote {file}. Next: streams-groups check --config {file}")
+
+
+def _check(settings: Settings, *, send_test: bool, as_json: bool) -> None:
     results = []
-    for result in _results(loaded.settings, send_test=send_test):
+    for result in _results(settings, send_test=send_test):
         results.append(result)
         if not as_json:
             echo(f"{result.status:<{_STATUS_WIDTH}}  {result.line}")

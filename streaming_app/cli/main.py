@@ -11,23 +11,36 @@ from streaming_app.cli.process import open_standard_streams, return_freed_memory
 from streaming_app.cli.removed import CommandGroup
 
 COMMANDS = {
-    "job": ("run", "init", "check", "demo"),
-    "groups": ("list_groups", "describe", "history", "diff"),
-    "lag": ("lag", "copies"),
-    "alerts": ("alerts",),
-    "health": ("why",),
-    "tables": ("status", "sql"),
-    "quarantine": ("quarantine",),
-    "verify": ("verify",),
-    "web": ("web",),
-    "decode": ("decode",),
-    "jars": ("jars",),
+    "Run": {"run": "job", "check": "job", "demo": "job"},
+    "Look": {
+        "status": "tables",
+        "list": "groups",
+        "describe": "groups",
+        "why": "health",
+        "history": "groups",
+        "lag": "lag",
+        "alerts": "alerts",
+        "sql": "tables",
+        "web": "web",
+    },
+    "Verify": {"verify": "verify", "decode": "decode"},
 }
-"""By module, the names in it of the commands; each imports its dependencies when it runs."""
+"""By block of --help, the module of each command, which imports its dependencies when it runs."""
+
+
+class _Program(CommandGroup):
+    """The program: its commands are listed in blocks."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+        """Write the commands, a line each."""
+        width = formatter.width - 6 - max(map(len, self.commands))
+        for block, names in COMMANDS.items():
+            with formatter.section(block):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(width)) for name in names])
 
 
 @click.group(
-    cls=CommandGroup,
+    cls=_Program,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
@@ -57,6 +70,6 @@ All commands: streams-groups --help
         )
 
 
-for _module, _names in COMMANDS.items():
-    for _name in _names:
-        main.add_command(getattr(import_module(f"streaming_app.cli.{_module}"), _name))
+for _name, _module in (one for _block in COMMANDS.values() for one in _block.items()):
+    _commands = vars(import_module(f"streaming_app.cli.{_module}"))
+    main.add_command(_commands.get(_name) or _commands[f"{_name}_groups"])

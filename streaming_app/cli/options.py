@@ -76,8 +76,7 @@ def _type_of(parse: Callable[[Any], _Value]) -> Callable[[Any], _Value]:
     return convert
 
 
-_NEEDED_FOR = "broker_needed_for"  # attribute of a command: its flag, or none
-_NEVER = ""
+_NEEDED_FOR = "broker_needed_for"  # attribute of a command: its flag
 _SECTIONS = "sections"  # attribute of a command: the sections of the configuration that it gets as arguments
 
 _config = click.option(
@@ -110,23 +109,12 @@ _bootstrap_server = click.option(
     metavar="HOST:PORT,...",
     help="The Kafka brokers to connect to first; required, here or in the configuration.",
 )
-_any_bootstrap_server = click.option(
-    "--bootstrap-server",
-    metavar="HOST:PORT,...",
-    help="The Kafka brokers to connect to first; without them, here and in the configuration, none is asked.",
-)
-group_option = click.option("--group", "group_id", required=True, metavar="GROUP", help="The group.")
-"""For a command about one group."""
-past_group_option = click.option(
-    "--group", "group_id", required=True, metavar="GROUP", help="The group; it may have been deleted."
-)
-"""For one about what was."""
 _command_config = click.option(
     "--command-config",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Kafka client properties file (security.protocol, sasl.*, ssl.*).",
 )
-_dialect = click.option(
+dialect_option = click.option(
     "--dialect",
     default=defaults.DIALECT,
     show_default=True,
@@ -140,7 +128,7 @@ _job_flags = {
     "warehouse": _warehouse,
     "cluster": _cluster,
     "topic": click.option("--topic", default=defaults.TOPIC, show_default=True, help="The topic to read."),
-    "dialect": _dialect,
+    "dialect": dialect_option,
     "trigger": click.option(
         "--trigger",
         default=format_duration(defaults.TRIGGER_SECONDS),
@@ -188,11 +176,10 @@ def warehouse_options(command: Command) -> Command:
         has_more = bool(config) or not _READ_BY_CLICK.issuperset(environment.variable_names())
         sections = getattr(configured, _SECTIONS, ())
         needed_for = getattr(configured, _NEEDED_FOR, None)
-        asks_brokers = "bootstrap_server" in flags and (needed_for != _NEVER or "bootstrap_server" in given)
-        if has_more or asks_brokers or not is_name(flags["cluster"]):
+        if has_more or "bootstrap_server" in flags or not is_name(flags["cluster"]):
             settings = _load(config, given, only=(_SHARED & flags.keys()).union(sections)).settings
             flags |= {name: getattr(settings, name) for name in settings.model_fields_set.union(sections)}
-        if "bootstrap_server" in flags and (needed_for is None or (needed_for and flags[needed_for])):
+        if "bootstrap_server" in flags and (needed_for is None or flags[needed_for]):
             require_server(flags["bootstrap_server"])
         for name in sections:
             flags.setdefault(name, None)
@@ -201,17 +188,40 @@ def warehouse_options(command: Command) -> Command:
     return _config(_warehouse(_cluster(configured)))  # type: ignore[return-value]
 
 
+def group_options(command: Command) -> Command:
+    """Add groups as arguments and as --group; the command gets all of them as its argument `group_ids`."""
+
+    @functools.wraps(command)
+    def named(*args: Any, group_ids: tuple[str, ...], more_ids: tuple[str, ...], **flags: Any) -> Any:  # noqa: ANN401 - the command's arguments
+        return command(*args, group_ids=tuple(dict.fromkeys((*group_ids, *more_ids))), **flags)
+
+    argument = click.argument("group_ids", nargs=-1, metavar="[GROUP]...")
+    return argument(click.option("--group", "more_ids", multiple=True, metavar="GROUP", help="As GROUP.")(named))  # type: ignore[return-value]
+
+
+def one_group_option(command: Command) -> Command:
+    """Add the same for a command about one group, which gets it as its argument `group_id`."""
+
+    @functools.wraps(command)
+    def named(*args: Any, group_ids: tuple[str, ...], **flags: Any) -> Any:  # noqa: ANN401 - the command's arguments
+        if len(group_ids) != 1:
+            raise click.UsageError("Give one group, as GROUP or as --group GROUP.")
+        return command(*args, group_id=group_ids[0], **flags)
+
+    return group_options(named)  # type: ignore[return-value]
+
+
 def broker_options(command: Command) -> Command:
     """Add --bootstrap-server and --command-config."""
     return _bootstrap_server(_command_config(command))
 
 
-def optional_broker_options(flag: str = _NEVER) -> Callable[[Command], Command]:
-    """Add the same to a command with `warehouse_options` that needs a broker only with this flag, or never."""
+def optional_broker_options(flag: str) -> Callable[[Command], Command]:
+    """Add the same to a command with `warehouse_options` that needs a broker only with this flag."""
 
     def add_options(command: Command) -> Command:
         setattr(command, _NEEDED_FOR, flag)
-        return broker_options(command) if flag else _any_bootstrap_server(_command_config(command))
+        return broker_options(command)
 
     return add_options
 
@@ -241,11 +251,6 @@ def job_options(command: Command) -> Command:
     for option in reversed(_job_flags.values()):
         decorated = option(decorated)
     return decorated  # type: ignore[return-value]
-
-
-def dialect_option(command: Command) -> Command:
-    """Add --dialect. The name is checked where the record definitions are loaded."""
-    return _dialect(command)
 
 
 def require_server(bootstrap_server: str | None) -> None:

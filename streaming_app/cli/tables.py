@@ -19,7 +19,7 @@ from click.core import ParameterSource
 
 from streaming_app.cli.options import duration, handle_errors, size, warehouse_options
 from streaming_app.cli.printing import echo, echo_error, echo_json, echo_more, json_option
-from streaming_app.cli.warehouse import max_age_option, open_clusters, report_staleness
+from streaming_app.cli.warehouse import max_age_option, open_cluster, open_clusters, report_staleness
 from streaming_app.config import defaults
 from streaming_app.errors import UserError, WarehouseError
 from streaming_app.tables.location import Location
@@ -39,12 +39,24 @@ _ALERT_COLUMNS = {
 @warehouse_options
 @click.option("--check", is_flag=True, help="Exit with 1 if the tables are not up to date.")
 @max_age_option
+@click.option(
+    "--release",
+    "released",
+    multiple=True,
+    metavar="GROUP",
+    help="Only let the running job read the records of a group again that is set aside.",
+)
 @json_option
 @handle_errors
-def status(warehouse: Location, cluster: str, check: bool, max_age: float, as_json: bool) -> None:
+def status(  # noqa: PLR0913, PLR0917 - one per option
+    warehouse: Location, cluster: str, check: bool, max_age: float, released: tuple[str, ...], as_json: bool
+) -> None:
     """Show whether the job runs, how far behind it is, the firing alerts, what is set aside, and the table sizes."""
     from streaming_app.queries.status import format_status, read_status  # noqa: PLC0415 - not loaded by --help
 
+    if released:
+        _release(warehouse, cluster, released)
+        return
     now = datetime.now(timezone.utc)
     found = read_status(warehouse, cluster, now)
     if as_json:
@@ -60,6 +72,19 @@ def status(warehouse: Location, cluster: str, check: bool, max_age: float, as_js
         raise SystemExit(1)
 
 
+def _release(warehouse: Location, cluster: str, group_ids: tuple[str, ...]) -> None:
+    from streaming_app.queries.groups import groups_set_aside  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.tables.request_files import ReleaseRequests  # noqa: PLC0415
+
+    known = {row["group"] for row in groups_set_aside(open_cluster(warehouse, cluster), cluster)}
+    for group_id in group_ids:
+        if group_id not in known:
+            raise WarehouseError(f"Group {group_id!r} is not set aside: `streams-groups status` shows those that are")
+    for group_id in group_ids:
+        ReleaseRequests(warehouse, cluster).add(group_id)
+        echo(f"The job will read the records of {group_id} again within a minute.")
+
+
 def _upper(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name.upper(): value for name, value in row.items()} for row in rows]
 
@@ -68,6 +93,7 @@ def _upper(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @warehouse_options
 @click.argument("query")
 @click.option("--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="As --format json.")
 @click.option(
     "--timeout",
     default="60s",
@@ -85,7 +111,9 @@ def _upper(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     help="How much address space its process may have; sorts use temporary files from a quarter of it on.",
 )
 @handle_errors
-def sql(warehouse: Location, cluster: str, query: str, form: str, timeout: float, memory: int) -> None:  # noqa: PLR0913, PLR0917 - its options
+def sql(  # noqa: PLR0913, PLR0917 - its options
+    warehouse: Location, cluster: str, query: str, form: str, as_json: bool, timeout: float, memory: int
+) -> None:
     """Run a SQL QUERY, one SELECT in DataFusion's dialect, on the tables and views; SHOW TABLES lists them.
 
     The rows of all clusters are read, or with --cluster those of one.
@@ -95,7 +123,7 @@ def sql(warehouse: Location, cluster: str, query: str, form: str, timeout: float
     names, rows = _run_in_child((str(warehouse), cluster if is_given else None, query, memory), timeout, memory)
     from streaming_app.queries import output  # noqa: PLC0415 - not loaded by --help
 
-    if form == "json":
+    if as_json or form == "json":
         echo_json(rows)
     elif form == "csv":
         click.echo(output.as_csv(names, rows), nl=False)

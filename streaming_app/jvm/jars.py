@@ -1,7 +1,7 @@
 """The sets of jars that the job and the demo need, and where their files come from.
 
 The project has a list of each set, with the SHA-256 of each jar. What is listed comes from the directory that
-STREAMS_GROUPS_JARS names, which `streams-groups jars fetch --directory` fills and which can be carried to a host
+STREAMS_GROUPS_JARS names, which `streams-groups check --fetch-jars` fills and which can be carried to a host
 without network; else from the cache, into which it is downloaded from a Maven repository. Of versions without a list
 Spark itself resolves and downloads what it needs (`spark.jars.packages`).
 """
@@ -89,7 +89,7 @@ def find_jars(
         what = f"{jar_set.what[0].upper()}{jar_set.what[1:]}"
         raise SetupError(
             f"{what}, from {DIRECTORY_VARIABLE}={directory}: {first_of(wrong, 1)}; "
-            "fetch them with `streams-groups jars fetch`"
+            "fetch them with `streams-groups check --fetch-jars DIR`"
         )
     return found
 

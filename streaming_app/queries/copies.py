@@ -1,4 +1,4 @@
-"""What `copies` prints: the copies of a group's tasks, and which of its processes may be stopped without a restore.
+"""What `describe --copies` prints: the copies of tasks, and which processes may be stopped without a restore.
 
 A process may be stopped if every stateful task that it has would go on elsewhere without a restore: another process has
 the task active, or has a copy that is at most `acceptable.recovery.lag` behind. Copies of static members that left
@@ -8,7 +8,7 @@ temporarily do not count: nobody runs them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -27,8 +27,7 @@ from streaming_app.groups.task_copies import (
     with_offsets,
 )
 from streaming_app.queries.brokers import Brokers, read_brokers
-from streaming_app.queries.groups import find_groups
-from streaming_app.tables.reader import Row, WarehouseReader, of_group
+from streaming_app.tables.reader import Row, WarehouseReader, of_groups
 from streaming_app.tables.task_copies_table import read_copies
 from streaming_app.text import first_of, rank
 
@@ -138,7 +137,7 @@ class CopiesReport:
         return first_of(check.obstacles, _OBSTACLES, separator="; ")
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `copies --json` prints; `may_stop` is null while the group rebalances."""
+        """Return what `describe --copies --json` prints; `may_stop` is null while the group rebalances."""
         return {
             "group_id": self.group_id,
             "state": self.state,
@@ -158,15 +157,20 @@ class CopiesReport:
         }
 
 
-def read_report(warehouse: WarehouseReader, cluster: str, group_id: str) -> CopiesReport:
-    """Return the report about a group. Raises WarehouseError if there is no such group."""
-    (group,) = find_groups(warehouse, cluster, [group_id])
-    known = read_copies(warehouse, of_group(cluster, group_id))
+def read_reports(warehouse: WarehouseReader, cluster: str, groups: Sequence[Row]) -> list[CopiesReport]:
+    """Return the reports about groups, of which these are the rows of `groups`."""
+    by_group: defaultdict[str, list[TaskCopy]] = defaultdict(list)
+    for copy in read_copies(warehouse, of_groups(cluster, [group["group_id"] for group in groups])):
+        by_group[copy.group_id].append(copy)
+    brokers = read_brokers(warehouse, cluster)
+    return [_report(group, by_group[group["group_id"]], brokers) for group in groups]
+
+
+def _report(group: Row, known: list[TaskCopy], brokers: Brokers) -> CopiesReport:
     members = group["members"] or ()
     copies = with_offsets(copies_of_row(group), known, {member["member_id"] for member in members})
     own = next((copy.acceptable_lag for copy in known if copy.acceptable_lag is not None), None)
     acceptable = DEFAULT_ACCEPTABLE_LAG if own is None else own
     away = {member["member_id"] for member in members if member["member_epoch"] == AWAY_EPOCH}
     checks = check_stops(copies, acceptable, away)
-    brokers = read_brokers(warehouse, cluster)
-    return CopiesReport(group_id, group["state"], acceptable, own is None, copies, checks, brokers)
+    return CopiesReport(group["group_id"], group["state"], acceptable, own is None, copies, checks, brokers)

@@ -1,4 +1,4 @@
-"""What `diff` prints: what changed between two topologies of a group."""
+"""What `history --topology` prints: what changed between two topologies of a group."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class TopologyDiff:
         return changes
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `diff --json` prints."""
+        """Return what `history --topology --json` prints."""
         changes = [change._asdict() for change in self.changes]
         return {
             "group_id": self.group_id,
@@ -73,7 +73,7 @@ class TopologyDiff:
         }
 
     def to_text(self) -> Iterator[str]:
-        """Yield the lines that `diff` prints."""
+        """Yield the lines that `history --topology` prints."""
         changes = self.changes
         if changes:
             yield f"from  {self.before}"

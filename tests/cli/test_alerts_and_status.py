@@ -154,7 +154,14 @@ def test_tables_that_no_job_updates_are_shown_with_a_line_that_says_so(warehouse
 
 @pytest.mark.parametrize(
     "arguments",
-    [["alerts"], ["status"], ["list"], ["describe", "--all-groups"], ["diff", "--group", "g"], ["sql", "SELECT 1"]],
+    [
+        ["alerts"],
+        ["status"],
+        ["list"],
+        ["describe", "--all-groups"],
+        ["history", "g", "--topology"],
+        ["sql", "SELECT 1"],
+    ],
     ids=lambda words: words[0],
 )
 def test_an_unknown_cluster_is_an_error_that_names_those_there_are(warehouse: Path, arguments: list[str]) -> None:

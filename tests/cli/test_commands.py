@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,11 @@ from click.testing import CliRunner
 from streaming_app import cli
 from streaming_app.cli.main import COMMANDS, main
 from streaming_app.cli.removed import INSTEAD
+from tests.support.heartbeats import write_heartbeat
+from tests.support.rows import group_row
+from tests.support.warehouses import append, make_warehouse
+
+AT = datetime(2026, 11, 24, tzinfo=timezone.utc)
 
 
 @pytest.mark.parametrize(
@@ -19,6 +26,13 @@ from streaming_app.cli.removed import INSTEAD
         ["describe", "--group", "g", "--all-groups"],
         ["describe", "--group", "g", "--description", "--bootstrap-server", "h:1"],
         ["describe", "--all-groups", "--topology", "--description", "--bootstrap-server", "h:1"],
+        ["why"],
+        ["why", "g", "--group", "h"],
+        ["history", "g", "--topology", "--at", "1h"],
+        ["history", "g", "--from", "1h"],
+        ["check", "--demo"],
+        ["check", "--show-config", "--fetch-jars", "jars"],
+        ["check", "--write-config", "new.yaml"],
         ["run"],
         ["run", "--bootstrap-server", "no port"],
         ["run", "--bootstrap-server", "h:1", "--conf", "nonsense"],
@@ -33,7 +47,15 @@ def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
 
 def test_every_module_of_a_command_is_collected() -> None:
     modules = {module.stem for module in Path(cli.__file__).parent.glob("*.py")}
-    assert set(COMMANDS) == modules - {"__init__", "main", "options", "printing", "process", "removed", "warehouse"}
+    assert {module for block in COMMANDS.values() for module in block.values()} == modules - {
+        "__init__",
+        "main",
+        "options",
+        "printing",
+        "process",
+        "removed",
+        "warehouse",
+    }
 
 
 @pytest.mark.parametrize("path", INSTEAD)
@@ -42,3 +64,38 @@ def test_a_command_or_an_option_that_went_says_in_one_line_what_to_use(path: str
         result = CliRunner().invoke(main, arguments)
         assert (result.exit_code, result.stdout) == (2, "")
         assert result.stderr == f"Error: `{path}` was removed: {INSTEAD[path]}.\n"
+
+
+ROWS = [["list"], ["list", "--type", "all"], ["list", "--health"], ["describe", "g", "--copies"], ["history", "g"]]
+
+
+@pytest.mark.parametrize("arguments", [*ROWS, ["sql", "SELECT 1 AS one"], ["status"], ["alerts"]], ids=" ".join)
+def test_every_command_that_prints_rows_prints_json(arguments: list[str], tmp_path: Path) -> None:
+    append(make_warehouse(tmp_path), "groups", group_row("g"))
+    append(tmp_path, "group_events", {"group_id": "g", "at": AT, "kind": "created", "offset": 1})
+    result = CliRunner().invoke(main, [*arguments, "--json", "--warehouse", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout) is not None
+
+
+def test_a_group_is_an_argument_or_an_option(tmp_path: Path) -> None:
+    append(make_warehouse(tmp_path), "groups", group_row("a"), group_row("b"), group_row("c"))
+    result = CliRunner().invoke(main, ["describe", "b", "--group", "a", "b", "--json", "--warehouse", str(tmp_path)])
+    assert [row["group_id"] for row in json.loads(result.stdout)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("command", ["describe", "why", "history", "lag"])
+def test_an_unknown_group_and_no_warehouse_are_one_line(command: str, tmp_path: Path) -> None:
+    path = make_warehouse(tmp_path / "w")
+    write_heartbeat(path)
+    for warehouse in (path, tmp_path / "none"):
+        result = CliRunner().invoke(main, [command, "unknown", "--warehouse", str(warehouse)])
+        assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1), result.output
+        assert result.stderr.startswith("Error: ")
+
+
+def test_the_help_is_one_screen_in_blocks() -> None:
+    lines = CliRunner().invoke(main, ["--help"], terminal_width=80).stdout.splitlines()
+    assert [line for line in lines if line.endswith(":")] == ["Options:", *(f"{block}:" for block in COMMANDS)]
+    assert [line.split()[0] for line in lines[10:] if line.startswith("  ")] == list(main.commands)
+    assert len(lines) < 32

@@ -1,4 +1,4 @@
-"""`copies`: where the copies of tasks are, and which processes may be stopped."""
+"""`describe --copies`: where the copies of tasks are, and which processes may be stopped."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(warehouse: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(main, ["copies", *arguments, "--warehouse", str(warehouse)])
+    return CliRunner().invoke(main, ["describe", "--copies", *arguments, "--warehouse", str(warehouse)])
 
 
 def test_copies_are_listed_by_task_and_processes_with_the_reason_why_they_may_not_stop(warehouse: Path) -> None:
@@ -77,7 +77,7 @@ def test_copies_are_listed_by_task_and_processes_with_the_reason_why_they_may_no
 
 def test_json_says_which_processes_may_stop(warehouse: Path) -> None:
     def may_stop(group_id: str) -> dict[str, bool | None]:
-        printed = json.loads(run(warehouse, "--group", group_id, "--json").stdout)
+        (printed,) = json.loads(run(warehouse, "--group", group_id, "--json").stdout)
         return {one["process_id"]: one["may_stop"] for one in printed["processes"]}
 
     assert may_stop("orders") == {"p-a": False, "p-b": True}
@@ -92,3 +92,11 @@ def test_a_rebalance_and_unknown_offsets_are_said(warehouse: Path) -> None:
     assert unknown.stderr.startswith("How far behind copies are is not known: the job asks the brokers")
     assert unknown.stderr.count("\n") == 1
     assert run(warehouse, "--group", "idle").stdout == "idle is Empty: no member has a task.\n"
+
+
+def test_copies_of_all_groups_are_in_one_table(warehouse: Path) -> None:
+    lines = run(warehouse, "--all-groups").stdout.splitlines()
+    assert lines[0] == "idle is Empty: no member has a task."
+    assert [line.split()[0] for line in lines if " ACTIVE " in line] == ["moving"] * 2 + ["orders"] * 2 + [
+        "unknown"
+    ] * 2

@@ -1,4 +1,4 @@
-"""`diff`: what changed between two topologies of a group, from the tables."""
+"""`history --topology`: what changed between two topologies of a group, from the tables."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Tables:
             )
 
     def diff(self, *arguments: str) -> Result:
-        return CliRunner().invoke(main, ["diff", *arguments, "--warehouse", str(self.path)])
+        return CliRunner().invoke(main, ["history", "--topology", *arguments, "--warehouse", str(self.path)])
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What is set aside: `status` shows it, and `quarantine release` asks for a group again."""
+"""What is set aside: `status` shows it, and `status --release` asks for a group again."""
 
 from __future__ import annotations
 
@@ -37,10 +37,6 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def run(warehouse: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(main, ["quarantine", *arguments, "--warehouse", str(warehouse)])
-
-
 def status(warehouse: Path, *arguments: str) -> Result:
     return CliRunner().invoke(main, ["status", *arguments, "--warehouse", str(warehouse)])
 
@@ -64,7 +60,7 @@ def test_verify_and_the_self_check_leave_them_out(warehouse: Path) -> None:
 
 @pytest.mark.parametrize("group_id", ["bad", STORED], ids=["plain", "hostile"])
 def test_a_release_is_a_request_to_the_job(warehouse: Path, group_id: str) -> None:
-    result = run(warehouse, "release", "--group", group_id)
+    result = status(warehouse, "--release", group_id)
     assert result.exit_code == 0, result.output
     requests = ReleaseRequests(warehouse, "default")
     assert group_id in requests.group_ids()
@@ -74,8 +70,9 @@ def test_a_release_is_a_request_to_the_job(warehouse: Path, group_id: str) -> No
 
 
 def test_a_group_that_is_not_set_aside_is_not_released(warehouse: Path) -> None:
-    result = run(warehouse, "release", "--group", "orders")
+    result = status(warehouse, "--release", "bad", "--release", "orders")
     assert (result.exit_code, result.output) == (
         1,
         "Error: Group 'orders' is not set aside: `streams-groups status` shows those that are\n",
     )
+    assert ReleaseRequests(warehouse, "default").group_ids() == []

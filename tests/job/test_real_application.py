@@ -139,7 +139,7 @@ def check_commands(client: StreamsGroupClient, group_id: str, warehouse: Path) -
     assert [times[INPUT_TOPIC, number] for number in range(2)] == [utc_iso(one) for one in last]
     of_tasks = {one["task_id"]: one["max_partition_time"] for one in by_task}
     assert (of_tasks["0_0"], of_tasks["0_1"]) == (times[INPUT_TOPIC, 0], times[INPUT_TOPIC, 1])
-    report = command("copies", "--group", group_id, "--json", "--warehouse", warehouse)
+    (report,) = command("describe", group_id, "--copies", "--json", "--warehouse", warehouse)
     assert {(one["role"], one["subtopology_id"], one["stateful"]) for one in report["copies"]} == {
         ("active", "0", False),
         ("active", "1", True),

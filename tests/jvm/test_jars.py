@@ -120,7 +120,7 @@ def test_a_carried_jar_that_was_cut_on_its_way_is_refused_and_one_that_is_missin
     with pytest.raises(SetupError, match=r"from STREAMS_GROUPS_JARS=.*: a-1\.jar has the SHA-256 .* instead of"):
         find_jars(TWO_JARS)
     cut.unlink()
-    with pytest.raises(SetupError, match=r"a-1\.jar is missing; .*streams-groups jars fetch"):
+    with pytest.raises(SetupError, match=r"a-1\.jar is missing; .*streams-groups check --fetch-jars"):
         find_jars(TWO_JARS)
 
 
@@ -163,7 +163,7 @@ def test_fetched_jars_are_carried_in_a_directory_and_verified_there(
 ) -> None:
     directory = tmp_path / "carried"
     monkeypatch.setenv("STREAMS_GROUPS_JARS", str(directory))
-    result = CliRunner().invoke(main, ["jars", "fetch", "--directory", str(directory), "--demo"])
+    result = CliRunner().invoke(main, ["check", "--fetch-jars", str(directory), "--demo"])
     assert result.exit_code == 0, result.output
     assert result.output.splitlines()[-1] == f"To use them: export STREAMS_GROUPS_JARS={directory}"
     for jar_set in (connector_jars(), kafka_jars()):

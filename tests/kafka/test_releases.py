@@ -93,7 +93,7 @@ def say(warehouse: Path, **releases: str) -> None:
 
 def test_commands_explain_what_is_unknown_by_the_release_of_the_brokers(warehouse: Path) -> None:
     asked = "the job asks the brokers, which tell it since Kafka 4.4, and needs Describe on the group.\n"
-    assert run(warehouse, "copies", "--group", "g")[1].endswith(asked)
+    assert run(warehouse, "describe", "g", "--copies")[1].endswith(asked)
     assert run(warehouse, "list", "--state")[1] == ""
     assert "\nbrokers   not asked yet: " in run(warehouse, "status")[0]
 
@@ -105,7 +105,7 @@ def test_commands_explain_what_is_unknown_by_the_release_of_the_brokers(warehous
     status, _ = run(warehouse, "status")
     assert f"\nunknown   {reason}\n" in status
     assert "(broker 1); Kafka 4.4, streams.version 1, group.version not enabled" in status
-    assert run(warehouse, "copies", "--group", "g")[1].endswith(
+    assert run(warehouse, "describe", "g", "--copies")[1].endswith(
         "How far behind copies are is not known: brokers before 4.4 do not tell what clients report, "
         "and broker 1 is Kafka 4.1.\n"
     )

@@ -66,7 +66,7 @@ def test_a_group_that_takes_too_many_steps_is_set_aside_alone_until_it_is_releas
     assert wait_until(lambda: any(b"StreamsGroupSetAside" in one.body for one in list(bed.receiver.requests)))
 
     bed.restart_job(**ALERTS)  # without that budget
-    released = streams_groups("quarantine", "release", "--group", "busy", "--warehouse", bed.warehouse)
+    released = streams_groups("status", "--release", "busy", "--warehouse", bed.warehouse)
     assert released.returncode == 0, released
     assert wait_until(lambda: "set aside: 1 group tried again (busy), of which 1 are folded" in bed.job.output)
     assert bed.rows("SELECT group_epoch, set_aside_reason FROM groups WHERE group_id = 'busy'") == [

@@ -42,7 +42,7 @@ from streaming_app.report import Report
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.fence import Fence, newest_term
 from streaming_app.tables.heartbeat_file import read_heartbeat
-from streaming_app.tables.kept_table import KeptTable, table_to_write
+from streaming_app.tables.kept_table import KeptTable, commit_info, table_to_write
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
 
@@ -125,7 +125,7 @@ class Owner(Fence):
 
     def _successor(self) -> str:
         with suppress(JobError), _opened(self._place) as kept:
-            if (record := _record_in(kept)) and record.text:
+            if (record := _record_in(kept, self._place)) and record.text:
                 return f": {record.text}"
         return ""
 
@@ -210,7 +210,7 @@ class _Waiting:
         """Return the ownership if it is free, else who has it. Raises JobError."""
         has_lock = self._has_lock()
         with _opened(self._place) as kept:
-            record, version = _record_in(kept), kept.table.version()
+            record, version = _record_in(kept, self._place), kept.table.version()
             who, sign = (record.text, version) if record else self._by_heartbeat()
             silent = self._look(sign)
             if silent >= SILENT_SECONDS or (has_lock and (not who or self._held_lock(record))):
@@ -259,9 +259,9 @@ class _Waiting:
         return self._last_holder.is_file() and self._last_holder.read_text("utf-8") == record.run_id
 
 
-def _record_in(kept: KeptTable) -> OwnerRecord | None:
-    """Return the newest sign of life in the table; None if its newest commit is none."""
-    commit = kept.table.history(1)[0]
+def _record_in(kept: KeptTable, place: Location) -> OwnerRecord | None:
+    """Return the newest sign of life in the table; None if its newest commit is none. Raises OSError."""
+    commit = commit_info(place, kept.table.version())
     return OwnerRecord(**{name: commit[name] for name in OwnerRecord._fields}) if "run_id" in commit else None
 
 

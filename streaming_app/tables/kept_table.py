@@ -154,6 +154,19 @@ def table_to_write(location: Location) -> Iterator[KeptTable]:
             _KEPT[key] = kept
 
 
+def commit_info(location: Location, version: int) -> dict[str, Any]:
+    """Return what a commit says of itself; nothing if its file is gone. Raises OSError.
+
+    The history of delta-rs is empty where a path contains `#` (deltalake 1.6).
+    """
+    try:
+        lines = (location / "_delta_log" / f"{version:020}.json").read_text().splitlines()
+    except FileNotFoundError:
+        return {}
+    found: list[dict[str, Any]] = [one["commitInfo"] for one in map(json.loads, lines) if "commitInfo" in one]
+    return found[0] if found else {}
+
+
 def _digest(content: bytes | None) -> bytes | None:
     return None if content is None else hashlib.sha256(content).digest()
 

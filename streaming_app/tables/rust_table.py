@@ -116,6 +116,14 @@ class RustTable:
         """Return rows as the table has them: of its cluster, and with null for a column that a row lacks."""
         return pa.Table.from_pylist([{"cluster": self.cluster, **row} for row in rows], self.schema())
 
+    def holds(self, batch: Batch) -> bool:
+        """Return whether the table has a batch. Raises OtherOwnerError once a later job has claimed the table."""
+        with self._errors():
+            table = self.open()
+            if self._fence:
+                self._fence.check(table)
+            return batch.is_in(table)
+
     def append(self, rows: pa.Table, batch: Batch | None = None) -> int:
         """Append rows, of a batch exactly once; return the version of the table."""
 

@@ -148,7 +148,7 @@ class TableWriter:
     def append(self, name: str, rows: DataFrame, writer: str, batch_id: int) -> None:
         """Append `rows` to table `name` exactly once, as the batch of a writer."""
         table, batch = self.table(name), Batch([f"{writer}-{name}"], batch_id)
-        if not batch.is_in(table.open()):
+        if not table.holds(batch):
             table.append_files(self._write_files(name, rows), batch)
 
     def last_append(self, name: str, writers: Iterable[str]) -> int:

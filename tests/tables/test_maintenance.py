@@ -173,10 +173,10 @@ def test_the_log_of_old_versions_is_removed_and_the_table_stays_usable(
         write(number)
         if number < 3:
             spark.sql(f"ALTER TABLE delta.`{log.parent}` SET TBLPROPERTIES ('number' = '{number}')")
-    before = list(log.iterdir())
-    set_back(before)
+    before = list(log.glob("*.json"))
+    set_back(log.iterdir())
     writer.clean_up_log("groups")
-    assert len(list(log.iterdir())) < len(before) / 2
+    assert len(list(log.glob("*.json"))) < len(before) / 2
     write(8)
     assert WarehouseReader(tmp_path).rows("SELECT group_epoch FROM groups") == [{"group_epoch": 10}]
     assert spark.read.format("delta").load(f"{tmp_path}/groups").count() == 1

@@ -10,23 +10,25 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
+from zipfile import ZipFile
 
 from streaming_app.errors import SetupError, reason_of
 from streaming_app.jvm.java import cache_directory
-from streaming_app.jvm.spark_installation import installed_spark
+from streaming_app.jvm.spark_installation import installed_spark, spark_home
 from streaming_app.text import first_of
 
 SCALA = "2.13"
 KAFKA_VERSION = "4.4.0"
 DIRECTORY_VARIABLE = "STREAMS_GROUPS_JARS"
 REPOSITORY_VARIABLE = "STREAMS_GROUPS_MAVEN"
-_CENTRAL = "https://repo1.maven.org/maven2"
+_DEFAULT_OF_IVY = re.compile(rb"https://[\w./-]+/maven2/")
 _CHECKSUMS = Path(__file__).with_name("checksums")
 _ANSWER_SECONDS = 10.0  # until the repository sends something
 _PROGRESS_SECONDS = 5.0  # between two lines
@@ -155,6 +157,19 @@ def _is_other(name: str, actual: str, expected: str) -> str:
     return f"{name} has the SHA-256 {actual} instead of {expected}"
 
 
+def _default_repository() -> str:
+    """Return the URL that the Ivy of PySpark has by default, so that Spark downloads its packages from the same place.
+
+    Raises SetupError if PySpark has no Ivy.
+    """
+    for jar in spark_home().glob("jars/ivy-*.jar"):
+        with ZipFile(jar) as classes:
+            found = _DEFAULT_OF_IVY.search(classes.read("org/apache/ivy/plugins/resolver/IBiblioResolver.class"))
+        if found:
+            return found[0].decode()
+    raise SetupError(f"No Maven repository is known: set {REPOSITORY_VARIABLE} to the URL of one")
+
+
 def _download(artifact: str, target: Path, checksum: str) -> Iterator[int]:
     """Download a jar, and yield the sizes of its parts; nobody sees a part of it, or one with another checksum.
 
@@ -163,7 +178,7 @@ def _download(artifact: str, target: Path, checksum: str) -> Iterator[int]:
     import requests  # noqa: PLC0415 - comes with apprise; most starts download nothing
 
     group, name, version = artifact.split(":")
-    repository = (os.environ.get(REPOSITORY_VARIABLE) or _CENTRAL).rstrip("/")
+    repository = (os.environ.get(REPOSITORY_VARIABLE) or _default_repository()).rstrip("/")
     url = f"{repository}/{group.replace('.', '/')}/{name}/{version}/{target.name}"
     target.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=target.parent, prefix="new-") as directory:

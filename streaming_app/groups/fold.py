@@ -80,7 +80,7 @@ class _Operation:
     kept: Values
     """What is in `OF_OPERATION`."""
     since: dict[str, datetime | None]
-    """Of what is in `_SINCE`."""
+    """The times that `_SINCE` names, before the operation."""
     is_continuation: bool
     """The batch before ended within the operation, or within its millisecond."""
     members: dict[str, MemberValues] = field(default_factory=dict)

@@ -22,7 +22,7 @@ _STACK_FRAME = re.compile(r"\s+(at |\.\.\. )")
 
 
 def cache_directory() -> Path:
-    """Return the directory of what is downloaded or made: STREAMS_GROUPS_CACHE, else this user's cache directory."""
+    """Return the directory of the cache: STREAMS_GROUPS_CACHE, else that of this user."""
     return Path(os.environ.get("STREAMS_GROUPS_CACHE") or platformdirs.user_cache_dir("streams-groups")).absolute()
 
 

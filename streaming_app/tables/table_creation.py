@@ -60,12 +60,16 @@ def prepare_tables(warehouse: Location, files: Files, report: Report) -> set[str
         for definition in missing:
             _remove_remains(warehouse / definition.name, files)
             _create(warehouse / definition.name, definition)
-        remove_deletion_vectors([(warehouse / name, opened) for name, opened in existing.items()], files, report)
+        opened = [(warehouse / name, one) for name, one in existing.items()]
+        existing |= {
+            location.name: location.delta_table() for location in remove_deletion_vectors(opened, files, report)
+        }
         if ALERTS in existing:
-            alerts, schema = (warehouse / ALERTS).delta_table(), arrow_schema(table(ALERTS).ddl)
-            upgrade_alerts(alerts, schema, datetime.now(timezone.utc))
-        for name in existing:
-            add_columns(warehouse / name, (warehouse / name).delta_table(), _schema(table(name)))
+            schema = arrow_schema(table(ALERTS).ddl)
+            if upgrade_alerts(existing[ALERTS], schema, datetime.now(timezone.utc)):
+                existing[ALERTS] = (warehouse / ALERTS).delta_table()
+        for name, one in existing.items():
+            add_columns(warehouse / name, one, _schema(table(name)))
     except (DeltaError, OSError) as error:
         raise JobError(f"Cannot write the warehouse {warehouse}: {describe_error(error)}") from None
     return {definition.name for definition in missing}

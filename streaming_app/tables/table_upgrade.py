@@ -4,9 +4,9 @@ Theory of operation
 -------------------
 Until 0.2.0 Spark noted in files of their own which rows of a file are deleted or replaced. pandas, pyarrow, polars and
 other readers refuse a table that may have such deletion vectors, by its protocol. `STEPS` rewrites a table in place:
-the files that have some are written anew, a checkpoint of the log makes readers start from there, and the last commit
-gives the table the protocol of a new one. Its id, rows, properties and the numbers of the
-batches that it holds stay, so the checkpoints of the streams fit.
+the files that have some are rewritten, a checkpoint of the log makes readers start from there, and the last commit
+gives the table the protocol of a new one. Its id, rows, properties and the numbers of the batches that it holds stay,
+so the checkpoints of the streams fit.
 
 Every step is one commit or one file, and leaves the same rows. Whether a table is to be upgraded is read from its
 protocol, which only the last step changes: an upgrade that was killed begins again, and finds less to do. That commit
@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -93,18 +93,21 @@ def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def remove_deletion_vectors(opened: Iterable[tuple[Location, DeltaTable]], files: Files, report: Report) -> None:
-    """Rewrite the tables that may have deletion vectors. Reports what it does if it takes longer than two seconds.
+def remove_deletion_vectors(
+    opened: Iterable[tuple[Location, DeltaTable]], files: Files, report: Report
+) -> Sequence[Location]:
+    """Rewrite the tables that may have deletion vectors, and return them. Reports it if it takes longer than 2 s.
 
     Raises JobError if a table is changed by others all the time, and delta-rs' errors.
     """
     old = [location for location, table in opened if _may_have_vectors(table)]
     if not old:
-        return
+        return old
     with _progress(report, len(old)) as done:
         for location in old:
             _upgrade(location, files)
             done(location.name)
+    return old
 
 
 def _may_have_vectors(table: DeltaTable) -> bool:

@@ -195,7 +195,7 @@ def with_vectors_only(spark: SparkSession, tmp_path_factory: pytest.TempPathFact
     """A warehouse of which only the deletion vectors are left to upgrade."""
     path = extract(tmp_path_factory.mktemp("vectors"))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(table_upgrade, "remove_deletion_vectors", lambda *_: None)
+        patched.setattr(table_upgrade, "remove_deletion_vectors", lambda *_: [])
         upgrade(spark, path)
     assert vectors(path) == WITH_VECTORS
     return path

@@ -26,6 +26,8 @@ from tests.support.lag_harness import row
 from tests.support.waiting import wait_until
 from tests.support.warehouses import make_warehouse
 
+pytestmark = pytest.mark.slow
+
 Outcome = PassResult | Exception | Callable[[LagPass], PassResult]
 
 

@@ -55,7 +55,8 @@ from streaming_app.text import megabytes
 
 CLASSIC_GROUP = 2  # record type of a classic group's metadata: a group id has one type at a time
 CLASSIC = "classic"
-GROUP_METADATA, MEMBER_METADATA, MEMBER_ASSIGNMENT, TOPOLOGY = 17, 19, 22, 23
+GROUP_METADATA, TOPOLOGY = 17, 23
+_OF_MEMBER = frozenset({19, 21, 22})
 _TOPOLOGIES = 20  # of a group in one batch: each may have a megabyte
 
 _SINCE = {"state": "state_since", "description_status": "description_since"}
@@ -90,11 +91,11 @@ class _Operation:
         """Save the values of these members, unless they are."""
         for member_id in member_ids:
             if member_id not in self.members:
-                self.members[member_id] = member_values(group.members.get(member_id))
+                self.members[member_id] = member_values(group, member_id)
 
     def changes(self, group: Group, values: Values) -> Changes:
         """Return what has changed; `values` are the values of the group now."""
-        members = ((one, (old, member_values(group.members.get(one)))) for one, old in self.members.items())
+        members = ((one, (old, member_values(group, one))) for one, old in self.members.items())
         return Changes(
             {name: (old, values[name]) for name, old in self.group.items() if old != values[name]},
             {member_id: pair for member_id, pair in members if pair[0] != pair[1]},
@@ -221,7 +222,7 @@ class Fold:
         if not is_known:
             self._create_group(operation, record)
         group = self.group_state.group
-        if kind in {MEMBER_METADATA, MEMBER_ASSIGNMENT}:
+        if kind in _OF_MEMBER:
             operation.save(group, (record.key["member_id"],))
         elif kind == GROUP_METADATA and value is None:
             self.count_steps(len(group.members))

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from streaming_app.groups.state_rules import NONE, STABLE_MEMBER, description_status, state_of
 
-ROLES = ("active", "standby", "warmup")
+WARMUP = "warmup"
+ROLES = ("active", "standby", WARMUP)
 """In which a member has a task."""
 STORED_AT = "description_stored_at"
 LEFT_EPOCH = -1  # member epoch after the tombstone of record 22

@@ -16,7 +16,10 @@ description that the plugin has stored, and that of the description that the plu
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from streaming_app.groups.group import Group
 
 NONE = -1  # no epoch: the default of the tagged fields of record 17
 UNCERTAIN = -2  # a plugin call was started and its result is not in the log yet
@@ -26,29 +29,7 @@ EMPTY, NOT_READY, ASSIGNING, STABLE, DEAD = "Empty", "NotReady", "Assigning", "S
 MEMBER_STATES = {1: STABLE_MEMBER, 2: "UNREVOKED_TASKS", 3: "UNRELEASED_TASKS"}  # any other byte: UNKNOWN
 
 
-class GroupView(Protocol):
-    """The attributes of a group that the state rules read."""
-
-    deleted: bool
-    readiness_recorded: bool
-    group_epoch: int | None
-    topology_epoch: int | None
-    validated_topology_epoch: int
-
-    @property
-    def assignment_epoch_or_first(self) -> int:
-        """The assignment epoch, or that of a new group."""
-
-    @property
-    def has_members(self) -> bool:
-        """Any member, static members that left temporarily included."""
-
-    @property
-    def all_members_stable(self) -> bool:
-        """Every member is STABLE at the assignment epoch."""
-
-
-STATE_RULES: tuple[tuple[str, Callable[[GroupView], bool]], ...] = (
+STATE_RULES: tuple[tuple[str, Callable[[Group], bool]], ...] = (
     (DEAD, lambda g: g.deleted),
     ("Unknown", lambda g: g.group_epoch is None),
     (EMPTY, lambda g: not g.has_members),
@@ -73,7 +54,7 @@ DESCRIPTION_STATUS_RULES: tuple[tuple[str, Callable[[int | None, int, int], bool
 SOLICITABLE_STATUSES = frozenset({"UNCERTAIN", "NEVER_STORED", "STALE"})
 
 
-def state_of(group: GroupView) -> str:
+def state_of(group: Group) -> str:
     """Return the group's state as StreamsGroupDescribe names it (`Stable`, `NotReady`, ...), or Dead or Unknown."""
     return next(state for state, matches in STATE_RULES if matches(group))
 

@@ -16,10 +16,7 @@ description that the plugin has stored, and that of the description that the plu
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from streaming_app.groups.group import Group
+from typing import Any
 
 NONE = -1  # no epoch: the default of the tagged fields of record 17
 UNCERTAIN = -2  # a plugin call was started and its result is not in the log yet
@@ -29,7 +26,8 @@ EMPTY, NOT_READY, ASSIGNING, STABLE, DEAD = "Empty", "NotReady", "Assigning", "S
 MEMBER_STATES = {1: STABLE_MEMBER, 2: "UNREVOKED_TASKS", 3: "UNRELEASED_TASKS"}  # any other byte: UNKNOWN
 
 
-STATE_RULES: tuple[tuple[str, Callable[[Group], bool]], ...] = (
+# of a group, see `group.Group`: which state it has
+STATE_RULES: tuple[tuple[str, Callable[[Any], bool]], ...] = (
     (DEAD, lambda g: g.deleted),
     ("Unknown", lambda g: g.group_epoch is None),
     (EMPTY, lambda g: not g.has_members),
@@ -52,11 +50,6 @@ DESCRIPTION_STATUS_RULES: tuple[tuple[str, Callable[[int | None, int, int], bool
     ("STALE", lambda _current, _stored, _failed: True),
 )
 SOLICITABLE_STATUSES = frozenset({"UNCERTAIN", "NEVER_STORED", "STALE"})
-
-
-def state_of(group: Group) -> str:
-    """Return the group's state as StreamsGroupDescribe names it (`Stable`, `NotReady`, ...), or Dead or Unknown."""
-    return next(state for state, matches in STATE_RULES if matches(group))
 
 
 def description_status(topology_epoch: int | None, stored: int, failed: int) -> str:

@@ -27,11 +27,10 @@ from streaming_app.alerts.catalog import RULE_OF_VERDICT
 from streaming_app.alerts.problem import INFO, Finding, ProblemKey
 from streaming_app.alerts.rule import Facts, RuleSettings
 from streaming_app.alerts.survey import had_description, latest
-from streaming_app.groups.copies_status import GroupCopies, Progress
 from streaming_app.groups.not_ready import missing_sources
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD, EMPTY, NONE
-from streaming_app.groups.task_copies import TaskCopy, format_task
+from streaming_app.groups.task_copies import GroupCopies, Progress, TaskCopy, format_task
 from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.health.verdict import (
     BEHIND,

@@ -128,7 +128,7 @@ def _print_listed(rows: list[dict[str, Any]], as_json: bool) -> None:
 @click.option(
     "--description",
     is_flag=True,
-    help="With --topology: the description that the brokers store, as Topology#describe() prints it.",
+    help="With --topology: the description that the brokers store, as Kafka's own tool prints it.",
 )
 @click.option("--verbose", is_flag=True, help="More columns; with --state also which members a rebalance waits for.")
 @click.option("--json", "as_json", is_flag=True, help="Everything known, as JSON.")
@@ -321,7 +321,7 @@ def _print_awaited(rows: list[dict[str, Any]]) -> None:
 
 def _print_description(group_id: str, bootstrap_server: str, command_config: Path | None, *, as_json: bool) -> None:
     """Print the description that the brokers store. Exits with 1, after a line that says why, if there is none."""
-    from streaming_app.groups.topology_description import AVAILABLE, STATUSES, describe_topology  # noqa: PLC0415
+    from streaming_app.groups.description import AVAILABLE, STATUSES, describe_topology  # noqa: PLC0415
     from streaming_app.kafka.client import StreamsGroupClient  # noqa: PLC0415 - not loaded by --help
     from streaming_app.kafka.error_lines import errors_as_lines  # noqa: PLC0415
     from streaming_app.kafka.properties import client_properties  # noqa: PLC0415

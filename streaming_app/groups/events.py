@@ -10,8 +10,8 @@ assignment (record 20) follows in the same operation or in a later one, after th
 assignment interval, and then for all epochs since the last one. So the causes are collected in the group's row until
 there is an assignment (`StreamsGroupHeartbeat` and `replaceStreamsMember` in `GroupMetadataManager`, Kafka 4.4.0).
 
-What the log does not show is `unknown`: whatever later releases may start a rebalance for, such as a warm-up that has
-caught up (4.4.0 does nothing then).
+What the log does not show is `unknown`: whatever later releases may start a rebalance for. Kafka 4.5 raises both epochs
+to refine warm-ups; such an assignment moves no active or standby task, and says that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import NamedTuple
 
-from streaming_app.groups.group import ROLES, Change, Event, Group, GroupState, Member, Tasks
+from streaming_app.groups.group import ROLES, WARMUP, Change, Event, Group, GroupState, Tasks
 from streaming_app.text import digest
 
 UNKNOWN_STATE = "Unknown"
@@ -33,6 +33,7 @@ EVENTS_LEFT_OUT = "events_left_out"
 NOT_READY_REASON = "not_ready_reason"
 OF_OPERATION = ("causes_since_assignment", "replacing")
 """What the comparison of an operation gives for later ones: no event tells that it changed."""
+_TARGET_CHARACTERS = 8
 _MOST_CHARACTERS = 200  # of a value that is kept to be compared: the tenant chooses it
 
 # Until record 17 is read, these hold defaults and not what the group has.
@@ -51,7 +52,7 @@ _VALUES = attrgetter("group_epoch", "reported_assignment_epoch", "topology_epoch
 # The kinds of events of what was added, and of what was not; that of any other event is the name of what changed.
 _KINDS = {"group": ("created", "deleted"), "member": (JOINED, LEFT), "assignment_configs": ("config_changed",) * 2}
 _IDENTITY = ("client_host", "instance_id", "rack", "tags", "process")
-_WITHOUT_EVENT = frozenset({"metadata_hash", TOPOLOGY_CONTENT, *OF_OPERATION, "joined_at", *_IDENTITY})
+_WITHOUT_EVENT = frozenset({"metadata_hash", TOPOLOGY_CONTENT, *OF_OPERATION, "joined_at", "target", *_IDENTITY})
 """Compared only for the causes and deployments, and to describe a member that joined or left."""
 
 _CAUSE_OF_VALUE = {
@@ -62,6 +63,8 @@ _CAUSE_OF_VALUE = {
 _MOVED = ("rack", "tags", "process")
 """Of a member that stays, what may have changed; it is then also the cause."""
 REPLACED, UNKNOWN_CAUSE = "member_replaced", "unknown"
+NO_TASK_MOVED = "no_task_moved"
+"""Of an assignment that nothing explains, and that gives no member another active or standby task."""
 _CAUSES = (JOINED, LEFT, REPLACED, *_MOVED, *_CAUSE_OF_VALUE.values(), UNKNOWN_CAUSE)
 """In the order in which they are written, joined by commas."""
 OF_MEMBERS = frozenset({JOINED, LEFT, REPLACED, *_MOVED})
@@ -81,6 +84,8 @@ class MemberValues(NamedTuple):
     rack: str | None = None
     tags: str | None = None
     process: str | None = None
+    target: str | None = None
+    """A hash over the active and standby tasks that it is to have."""
 
     @property
     def exists(self) -> bool:
@@ -112,10 +117,13 @@ def group_values(group: Group, topology_hash: str | None, *, exists: bool) -> Va
     return values if group.group_epoch is not None else values | dict.fromkeys(_OF_METADATA)
 
 
-def member_values(member: Member | None) -> MemberValues:
-    """Return the values of a member, which may not exist."""
+def member_values(group: Group, member_id: str) -> MemberValues:
+    """Return the values of a member, which may not exist: its target may come first."""
+    member = group.members.get(member_id)
+    moved = sorted(task for task in group.targets.get(member_id, ()) if task[0] != WARMUP)
+    target = digest(str(moved), _TARGET_CHARACTERS) if moved else None
     if member is None:
-        return MemberValues()
+        return MemberValues(target=target)
     return MemberValues(
         member.client_id or "",
         _format_tasks(member.current) if member.current else None,
@@ -125,6 +133,7 @@ def member_values(member: Member | None) -> MemberValues:
         _shortened(member.rack_id),
         _shortened(str(sorted(member.client_tags.items()))) if member.client_tags else None,
         _shortened(member.process_id),
+        target,
     )
 
 
@@ -150,10 +159,12 @@ def collect_causes(state: GroupState, changes: Changes) -> tuple[str | None, str
         state.causes_since_assignment = _join_causes(pending)
     if None in changes.group.get("assignment_epoch", (None,)):
         return of_epoch, None
-    of_assignment = state.causes_since_assignment or UNKNOWN_CAUSE
+    of_assignment = state.causes_since_assignment
+    if of_assignment == UNKNOWN_CAUSE and all(old.target == new.target for old, new in changes.members.values()):
+        of_assignment = NO_TASK_MOVED
     if group.assignment_epoch_or_first >= (group.group_epoch or 0):
         state.causes_since_assignment = None
-    return of_epoch, of_assignment
+    return of_epoch, of_assignment or UNKNOWN_CAUSE
 
 
 def make_events(

@@ -28,7 +28,7 @@ from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from streaming_app.groups import budget as budgets
 from streaming_app.groups.budget import Budget, OverBudgetError, check_size
@@ -37,6 +37,7 @@ from streaming_app.groups.events import (
     EVENTS_LEFT_OUT,
     NOT_READY_REASON,
     OF_OPERATION,
+    TOPOLOGY_CONTENT,
     UNKNOWN_STATE,
     Changes,
     MemberValues,
@@ -55,7 +56,8 @@ from streaming_app.text import megabytes
 
 CLASSIC_GROUP = 2  # record type of a classic group's metadata: a group id has one type at a time
 CLASSIC = "classic"
-GROUP_METADATA, MEMBER_METADATA, MEMBER_ASSIGNMENT, TOPOLOGY = 17, 19, 22, 23
+GROUP_METADATA, TOPOLOGY = 17, 23
+_OF_MEMBER = frozenset({19, 21, 22})
 _TOPOLOGIES = 20  # of a group in one batch: each may have a megabyte
 
 _SINCE = {"state": "state_since", "description_status": "description_since"}
@@ -77,10 +79,8 @@ class _Operation:
     """What the group was like before the operation whose records are being folded."""
 
     group: Values
-    kept: Values
-    """What is in `OF_OPERATION`."""
-    since: dict[str, datetime | None]
-    """The times that `_SINCE` names, before the operation."""
+    kept: dict[str, Any]
+    """Fields of `GroupState`: those in `OF_OPERATION`, and the times that `_SINCE` names."""
     is_continuation: bool
     """The batch before ended within the operation, or within its millisecond."""
     members: dict[str, MemberValues] = field(default_factory=dict)
@@ -90,11 +90,11 @@ class _Operation:
         """Save the values of these members, unless they are."""
         for member_id in member_ids:
             if member_id not in self.members:
-                self.members[member_id] = member_values(group.members.get(member_id))
+                self.members[member_id] = member_values(group, member_id)
 
     def changes(self, group: Group, values: Values) -> Changes:
         """Return what has changed; `values` are the values of the group now."""
-        members = ((one, (old, member_values(group.members.get(one)))) for one, old in self.members.items())
+        members = ((one, (old, member_values(group, one))) for one, old in self.members.items())
         return Changes(
             {name: (old, values[name]) for name, old in self.group.items() if old != values[name]},
             {member_id: pair for member_id, pair in members if pair[0] != pair[1]},
@@ -217,11 +217,13 @@ class Fold:
             return  # a tombstone for an unknown group has no effect
         operation = self._start_operation(record.timestamp)
         self._count(record)
-        self._keep_topology_of_older_release()
+        state = self.group_state
+        if state.topology_hash is None and (epoch := state.group.topology_epoch) is not None:  # a row of release 0.1.0
+            self._keep_topology(state.group.topology_epochs.get(epoch, {}).get("first_seen_at"), state.last_offset)
         if not is_known:
             self._create_group(operation, record)
         group = self.group_state.group
-        if kind in {MEMBER_METADATA, MEMBER_ASSIGNMENT}:
+        if kind in _OF_MEMBER:
             operation.save(group, (record.key["member_id"],))
         elif kind == GROUP_METADATA and value is None:
             self.count_steps(len(group.members))
@@ -231,7 +233,7 @@ class Fold:
         else:
             apply(group, kind, record.key, value, record.timestamp)
         if kind == TOPOLOGY and value is not None:
-            self._compare_topology(record)
+            self._keep_topology(record.timestamp, record.offset)
         self._take(record)
 
     def _take(self, record: LogRecord) -> None:
@@ -281,25 +283,22 @@ class Fold:
         if not same_time and state.group.group_epoch is None:
             state.first_seen_at = None  # an operation without record 17 is not the creation
         before = dict(self._values or group_values(state.group, state.topology_hash, exists=self.exists))
-        kept = {what: getattr(state, what) for what in OF_OPERATION}
-        self._operation = operation = _Operation(before, kept, {}, same_time)
+        self._operation = operation = _Operation(before, {}, same_time)
         if same_time:
             for what, member_id, old, *_ in state.last_changes:
-                if what in kept:  # not what is reverted below: a group that was created again begins without them
-                    kept[what] = old
-                elif member_id is None and what in before:
+                if member_id is None and what in before:
                     before[what] = old
                 elif member_id is not None and what in MemberValues._fields:
                     operation.save(state.group, (member_id,))
                     operation.members[member_id] = operation.members[member_id]._replace(**{what: old})
             _revert_last_changes(state)
-        operation.since = {what: getattr(state, name) for what, name in _SINCE.items()}
+        operation.kept = {name: getattr(state, name) for name in (*OF_OPERATION, *_SINCE.values())}
         state.updated_at = at
         return operation
 
     def _create_group(self, operation: _Operation, record: LogRecord) -> None:
         """Start a new group; nothing is kept of a deleted group with the same id."""
-        operation.since = {}
+        operation.kept = dict.fromkeys(operation.kept)
         old = self.group_state
         self.group_state = GroupState(
             Group(old.group.group_id),
@@ -340,34 +339,23 @@ class Fold:
             group.group_type = CLASSIC
         self._take(record)
 
-    def _compare_topology(self, record: LogRecord) -> None:
-        """Keep the topology of this record if it is another one than the last one known under the group's id.
+    def _keep_topology(self, at: datetime | None, offset: int) -> None:
+        """Keep the group's topology if it is another one than the last one known under the group's id.
 
         The event is of this record and not of its operation, so it does not depend on where a batch ends.
         """
-        group_state = self.group_state
-        old, new = group_state.topology_hash, topology_hash(group_state.group.subtopologies)
+        state, group = self.group_state, self.group_state.group
+        old, new = state.topology_hash, topology_hash(group.subtopologies)
         if new == old:
             return
+        state.topology_hash = new
         if old is not None:
-            self._add_events([Event(record.timestamp, "topology", None, old, new, record.offset)])
-        self._add_topology(new, record.timestamp, record.offset)
-
-    def _keep_topology_of_older_release(self) -> None:
-        """Keep the topology of a row without a hash, as releases wrote it that kept only the newest topology."""
-        group = self.group_state.group
-        if self.group_state.topology_hash is None and group.topology_epoch is not None:
-            first_seen_at = group.topology_epochs.get(group.topology_epoch, {}).get("first_seen_at")
-            self._add_topology(topology_hash(group.subtopologies), first_seen_at, self.group_state.last_offset)
-
-    def _add_topology(self, own_hash: str, first_seen_at: datetime | None, offset: int) -> None:
-        group = self.group_state.group
-        epoch = group.topology_epoch or 0
+            self._add_events([Event(at, TOPOLOGY_CONTENT, None, old, new, offset)])
         if len(self.topologies) < _TOPOLOGIES:
-            self.topologies.append(TopologyVersion(own_hash, epoch, first_seen_at, group.subtopologies, offset))
+            version = TopologyVersion(new, group.topology_epoch or 0, at, group.subtopologies, offset)
+            self.topologies.append(version)
         else:
             self._events_left_out += 1
-        self.group_state.topology_hash = own_hash
 
     def _end(self, operation: _Operation) -> None:
         """Emit an event for each value that the operation changed, and update the times."""
@@ -379,15 +367,15 @@ class Fold:
         changes = operation.changes(state.group, self._values)
         self._add_events(make_events(at, offset, changes, collect_causes(state, changes)))
         state.last_changes = [
-            Change(what, member_id, old, offset, operation.since.get(what))
+            Change(what, member_id, old, offset, operation.kept[_SINCE[what]] if what in _SINCE else None)
             for what, member_id, old, _ in changes.each()
         ]
         if deployment := note_deployment(state, changes):
             self._add_events([deployment])
             state.last_changes.append(Change(DEPLOYMENT, None, deployment.old, offset))
-        for what, old in operation.kept.items():
-            if old != getattr(state, what):
-                state.last_changes.append(Change(what, None, old, offset))
+        for what in OF_OPERATION:
+            if (kept := operation.kept[what]) != getattr(state, what):
+                state.last_changes.append(Change(what, None, kept, offset))
         _update_times(state)
         was, now = changes.group.get("state", (None, None))
         if now == NOT_READY:

@@ -12,9 +12,10 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from streaming_app.groups.state_rules import NONE, STABLE_MEMBER, description_status, state_of
+from streaming_app.groups.state_rules import NONE, STABLE_MEMBER, STATE_RULES, description_status
 
-ROLES = ("active", "standby", "warmup")
+WARMUP = "warmup"
+ROLES = ("active", "standby", WARMUP)
 """In which a member has a task."""
 STORED_AT = "description_stored_at"
 LEFT_EPOCH = -1  # member epoch after the tombstone of record 22
@@ -115,8 +116,8 @@ class Group:
 
     @property
     def state(self) -> str:
-        """The state of the group, see `state_rules`."""
-        return state_of(self)
+        """The state as StreamsGroupDescribe names it (`Stable`, `NotReady`, ...), or Dead or Unknown."""
+        return next(state for state, matches in STATE_RULES if matches(self))
 
     @property
     def description_status(self) -> str:

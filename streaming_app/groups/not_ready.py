@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 from streaming_app.groups.fold import Fold
 from streaming_app.groups.group import Group
 from streaming_app.groups.state_rules import NONE, NOT_READY
+from streaming_app.groups.topology import INTERNAL_TOPICS
 
 Subtopology = Mapping[str, Any]
 """As in the column `subtopologies` of `groups`."""
@@ -45,8 +46,7 @@ NOT_VALIDATED = "TOPICS_NOT_VALIDATED"  # ours: a check failed, and the log does
 
 _MAX_NAMED_TOPICS = 3  # in one message of the broker
 _MISSING_SOURCES = "Source topics ", " are missing."  # what is before and after their names
-_INTERNAL = ("repartition_source_topics", "state_changelog_topics")
-_NAMED = ("source_topics", "repartition_sink_topics", *_INTERNAL)
+_NAMED = ("source_topics", "repartition_sink_topics", *INTERNAL_TOPICS)
 
 
 class Reason(NamedTuple):
@@ -169,7 +169,7 @@ def _check_internal_topics(
     for part in parts:
         largest = max(_counts_read(part, known, known), default=0)
         counts |= dict.fromkeys(_names([part], "state_changelog_topics"), largest)
-    internal = (topic for part in parts for kind in _INTERNAL for topic in part[kind])
+    internal = (topic for part in parts for kind in INTERNAL_TOPICS for topic in part[kind])
     expected = {topic["name"]: topic["partitions"] or counts[topic["name"]] for topic in internal}
     for name, count in sorted(expected.items()):
         if (found := topics.get(name, count)) != count:

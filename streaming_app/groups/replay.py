@@ -12,6 +12,7 @@ from typing import Any
 
 from streaming_app.groups.group import LEFT_EPOCH, ROLES, STORED_AT, Group, Tasks
 from streaming_app.groups.state_rules import MEMBER_STATES, NONE
+from streaming_app.groups.topology import INTERNAL_TOPICS
 
 REACHED = {
     "validated_at": "validated_topology_epoch",
@@ -142,20 +143,12 @@ def _tasks(value: dict[str, Any], suffix: str = "tasks") -> Tasks:
 
 
 def _subtopology(epoch: int, value: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "topology_epoch": epoch,
-        "subtopology_id": value["subtopology_id"],
-        "source_topics": value["source_topics"],
-        "source_topic_regex": value["source_topic_regex"],
-        "repartition_sink_topics": value["repartition_sink_topics"],
-        "repartition_source_topics": [_internal_topic(topic) for topic in value["repartition_source_topics"]],
-        "state_changelog_topics": [_internal_topic(topic) for topic in value["state_changelog_topics"]],
-        "copartition_groups": [_names(value, group) for group in value["copartition_groups"]],
+    internal = {
+        column: [{**topic, "topic_configs": list(_pairs(topic["topic_configs"]).items())} for topic in value[column]]
+        for column in INTERNAL_TOPICS  # configs are pairs, as in an Arrow map
     }
-
-
-def _internal_topic(topic: dict[str, Any]) -> dict[str, Any]:
-    return {**topic, "topic_configs": list(_pairs(topic["topic_configs"]).items())}  # pairs, as in an Arrow map
+    groups = [_names(value, group) for group in value["copartition_groups"]]
+    return {"topology_epoch": epoch, **value, **internal, "copartition_groups": groups}
 
 
 def _names(subtopology: dict[str, Any], copartition_group: dict[str, list[int]]) -> list[str]:

@@ -12,7 +12,7 @@ prove was there before, and counts as old.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -160,9 +160,15 @@ def group_snapshot(row: Mapping[str, Any]) -> GroupSnapshot:
     """
     members = (row.get("members") or ()) if row["state"] in REBALANCING else ()
     unsettled = [member for member in members if not is_settled(member, row["assignment_epoch"])]
+    order = list(_OBLIGATIONS)
+    unsettled.sort(key=lambda one: (order.index(_state(one)), one["updated_at"] or EPOCH, one["member_id"]))
+    tasks: dict[str, list[Mapping[str, Any]]] = {member["member_id"]: [] for member in unsettled[:_NAMED_MEMBERS]}
+    for task in (row.get("assignments") or ()) if tasks else ():
+        if task["member_id"] in tasks:
+            tasks[task["member_id"]].append(task)
     return GroupSnapshot(
         **{name: row[name] for name in COLUMNS},
-        unsettled=_describe(unsettled, row.get("assignments") or ()),
+        unsettled=tuple(_unsettled_member(one, tasks[one["member_id"]]) for one in unsettled[:_NAMED_MEMBERS]),
         unsettled_count=row.get("unsettled_count") or len(unsettled),
     )
 
@@ -193,18 +199,6 @@ def member_details(member: UnsettledMember) -> dict[str, object]:
     details["host"], updated_at = details.pop("client_host"), details.pop("updated_at")
     details["newest_record"] = updated_at and updated_at.isoformat()
     return {name: value for name, value in details.items() if value is not None}
-
-
-def _describe(
-    members: Iterable[Mapping[str, Any]], assignments: Sequence[Mapping[str, Any]]
-) -> tuple[UnsettledMember, ...]:
-    order = list(_OBLIGATIONS)
-    chosen = sorted(members, key=lambda one: (order.index(_state(one)), one["updated_at"] or EPOCH, one["member_id"]))
-    tasks: dict[str, list[Mapping[str, Any]]] = {member["member_id"]: [] for member in chosen[:_NAMED_MEMBERS]}
-    for task in assignments:
-        if task["member_id"] in tasks:
-            tasks[task["member_id"]].append(task)
-    return tuple(_unsettled_member(member, tasks[member["member_id"]]) for member in chosen[:_NAMED_MEMBERS])
 
 
 def _state(member: Mapping[str, Any]) -> str:

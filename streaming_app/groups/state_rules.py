@@ -16,7 +16,7 @@ description that the plugin has stored, and that of the description that the plu
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any
 
 NONE = -1  # no epoch: the default of the tagged fields of record 17
 UNCERTAIN = -2  # a plugin call was started and its result is not in the log yet
@@ -26,29 +26,8 @@ EMPTY, NOT_READY, ASSIGNING, STABLE, DEAD = "Empty", "NotReady", "Assigning", "S
 MEMBER_STATES = {1: STABLE_MEMBER, 2: "UNREVOKED_TASKS", 3: "UNRELEASED_TASKS"}  # any other byte: UNKNOWN
 
 
-class GroupView(Protocol):
-    """The attributes of a group that the state rules read."""
-
-    deleted: bool
-    readiness_recorded: bool
-    group_epoch: int | None
-    topology_epoch: int | None
-    validated_topology_epoch: int
-
-    @property
-    def assignment_epoch_or_first(self) -> int:
-        """The assignment epoch, or that of a new group."""
-
-    @property
-    def has_members(self) -> bool:
-        """Any member, static members that left temporarily included."""
-
-    @property
-    def all_members_stable(self) -> bool:
-        """Every member is STABLE at the assignment epoch."""
-
-
-STATE_RULES: tuple[tuple[str, Callable[[GroupView], bool]], ...] = (
+# of a group, see `group.Group`: which state it has
+STATE_RULES: tuple[tuple[str, Callable[[Any], bool]], ...] = (
     (DEAD, lambda g: g.deleted),
     ("Unknown", lambda g: g.group_epoch is None),
     (EMPTY, lambda g: not g.has_members),
@@ -71,11 +50,6 @@ DESCRIPTION_STATUS_RULES: tuple[tuple[str, Callable[[int | None, int, int], bool
     ("STALE", lambda _current, _stored, _failed: True),
 )
 SOLICITABLE_STATUSES = frozenset({"UNCERTAIN", "NEVER_STORED", "STALE"})
-
-
-def state_of(group: GroupView) -> str:
-    """Return the group's state as StreamsGroupDescribe names it (`Stable`, `NotReady`, ...), or Dead or Unknown."""
-    return next(state for state, matches in STATE_RULES if matches(group))
 
 
 def description_status(topology_epoch: int | None, stored: int, failed: int) -> str:

@@ -1,4 +1,4 @@
-"""Copies of tasks: which there are, and how far behind. Pure.
+"""Copies of tasks: which there are, how far behind, and what lasts of that: behind, too few, restored. Pure.
 
 Theory of operation
 -------------------
@@ -9,11 +9,16 @@ does not know. A task with several changelogs of which one is unknown is reporte
 An active task that runs is reported without an offset; one with an offset below the end still restores its state. A
 member also reports tasks that it does not have, of which state is left on its disk: such a copy is dormant. Nobody
 keeps it up to date, but a process with it needs less of a restore.
+
+A status is made from each description of the group and the status before it. What it says since when lasts as long as
+it is so, and no status is made while a group rebalances: tasks and their copies move then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -66,6 +71,11 @@ class TaskCopy(NamedTuple):
         return self.group_id, self.member_id, self.task
 
     @property
+    def process_and_task(self) -> tuple[str, str, TaskId]:
+        """What identifies the directory with its state."""
+        return self.group_id, self.process_id or self.member_id, self.task
+
+    @property
     def known_acceptable_lag(self) -> int:
         """The `acceptable.recovery.lag` of the group, or Kafka's default where that is not known."""
         return DEFAULT_ACCEPTABLE_LAG if self.acceptable_lag is None else self.acceptable_lag
@@ -93,9 +103,14 @@ def lag_of(offset: int | None, end_offset: int | None) -> int | None:
     return max(0, end_offset - offset)
 
 
-def copies_of_description(described: Mapping[str, Any], acceptable_lag: int | None = None) -> list[TaskCopy]:
-    """Return the copies in a group of a StreamsGroupDescribe response."""
-    stateful = _stateful(described["topology"] or {})
+def copies_of_description(
+    described: Mapping[str, Any], acceptable_lag: int | None, before: Iterable[TaskCopy], now: datetime
+) -> list[TaskCopy]:
+    """Return the copies in a group of a StreamsGroupDescribe response.
+
+    Offsets that are the same as those of the copies `before` were reported when these were.
+    """
+    stateful, earlier = _stateful(described["topology"] or {}), {copy.place: copy for copy in before}
     held, reported = [], []
     for member in described["members"]:
         own = described["group_id"], member["member_id"], member["process_id"], host_of(member["client_host"])
@@ -108,7 +123,12 @@ def copies_of_description(described: Mapping[str, Any], acceptable_lag: int | No
         offsets, ends = _by_task(member["task_offsets"]), _by_task(member["task_end_offsets"])
         for task in {**offsets, **ends}:
             offset, end = known_offset(offsets.get(task)), known_offset(ends.get(task))
-            reported.append(TaskCopy(*own, DORMANT, *task, offset is not None, offset, end, lag_of(offset, end)))
+            copy = TaskCopy(*own, DORMANT, *task, offset is not None, offset, end, lag_of(offset, end))
+            if (offset, end) != (None, None):
+                old = earlier.get(copy.place)
+                is_same = old is not None and (old.task_offset, old.task_end_offset) == (offset, end)
+                copy = copy._replace(reported_at=old.reported_at if old and is_same else now)
+            reported.append(copy)
     copies = with_offsets(held, reported, {member["member_id"] for member in described["members"]})
     return [copy._replace(acceptable_lag=acceptable_lag) for copy in copies]
 
@@ -136,8 +156,9 @@ def copies_of_row(row: Mapping[str, Any]) -> list[TaskCopy]:
 def with_offsets(copies: Iterable[TaskCopy], known: Iterable[TaskCopy], members: Collection[str]) -> list[TaskCopy]:
     """Return the copies with the offsets that are known of the same tasks of the same members, in whatever role.
 
-    And the dormant ones that are known of `members`. All copies of a task are stateful if one is, as only some clients
-    may have reported offsets.
+    And the dormant ones that are known of `members`: one in each process that has no other copy of the task, as all its
+    threads report what lies in its directory. All copies of a task are stateful if one is, as only some clients may
+    have reported offsets.
     """
     by_place = {one.place: one for one in known}
     found = []
@@ -148,8 +169,11 @@ def with_offsets(copies: Iterable[TaskCopy], known: Iterable[TaskCopy], members:
             found.append(one._replace(stateful=copy.stateful or one.stateful))
         else:
             found.append(copy)
-    left = (one for one in by_place.values() if one.role == DORMANT and one.stateful)
-    found += [one for one in left if one.member_id in members]
+    has = {copy.process_and_task for copy in found}
+    for one in by_place.values():
+        if one.role == DORMANT and one.stateful and one.member_id in members and one.process_and_task not in has:
+            has.add(one.process_and_task)
+            found.append(one)
     of_tasks = {(copy.group_id, copy.task) for copy in found if copy.stateful}
     return [copy._replace(stateful=(copy.group_id, copy.task) in of_tasks) for copy in found]
 
@@ -157,19 +181,6 @@ def with_offsets(copies: Iterable[TaskCopy], known: Iterable[TaskCopy], members:
 def _stateful(topology: Mapping[str, Any]) -> set[str]:
     """Return the subtopologies that have changelogs."""
     return {one["subtopology_id"] for one in topology.get("subtopologies") or () if one["state_changelog_topics"]}
-
-
-def with_report_times(copies: Iterable[TaskCopy], before: Iterable[TaskCopy], now: datetime) -> list[TaskCopy]:
-    """Return the copies with the time at which their offsets were new: of those `before` if these had the same."""
-    earlier = {copy.place: copy for copy in before}
-    return [copy._replace(reported_at=_reported_at(copy, earlier.get(copy.place), now)) for copy in copies]
-
-
-def _reported_at(copy: TaskCopy, before: TaskCopy | None, now: datetime) -> datetime | None:
-    offsets = (copy.task_offset, copy.task_end_offset)
-    if offsets == (None, None):
-        return None
-    return before.reported_at if before and offsets == (before.task_offset, before.task_end_offset) else now
 
 
 def _by_task(offsets: Iterable[Mapping[str, Any]]) -> dict[TaskId, int]:
@@ -190,12 +201,98 @@ class CopiesSum(NamedTuple):
 
 def sum_copies(copies: Iterable[TaskCopy]) -> dict[str, CopiesSum]:
     """Sum up the copies of one group, by role; every role has a sum."""
-    by_role: dict[str, list[TaskCopy]] = {role: [] for role in ROLE_ORDER}
+    sums = dict.fromkeys(ROLE_ORDER, CopiesSum())
     for copy in copies:
-        by_role.setdefault(copy.role, []).append(copy)
-    sums = {}
-    for role, own in by_role.items():
-        lags = [copy.lag for copy in own if copy.lag is not None]
-        behind = sum(copy.is_behind for copy in own)
-        sums[role] = CopiesSum(len(own), sum(lags) if lags else None, behind, len(own) - len(lags))
+        number, lag, behind, unknown = sums.get(copy.role, CopiesSum())
+        if copy.lag is not None:
+            lag = (lag or 0) + copy.lag
+        sums[copy.role] = CopiesSum(number + 1, lag, behind + copy.is_behind, unknown + (copy.lag is None))
     return sums
+
+
+class Progress(NamedTuple):
+    """How a copy that restores, or a standby that is further behind than acceptable, has come on by its reports."""
+
+    copy: TaskCopy
+    since: datetime
+    """When it was first seen like that."""
+    first_lag: int
+    """How many offsets were left then."""
+    lag: int
+    """The fewest that were left since."""
+    fell_at: datetime
+    """When the report of these came: it has not come nearer to the end after it."""
+
+    @property
+    def ends_at(self) -> datetime | None:
+        """When it is done if it goes on like that; None if that is not known yet."""
+        done, took = self.first_lag - self.lag, self.fell_at - self.since
+        return self.fell_at + took * (self.lag / done) if done > 0 and took else None
+
+
+class TooFew(NamedTuple):
+    """A task with copies in fewer processes than the group asks for, although there are others."""
+
+    since: datetime
+    processes: int
+    """That have a copy."""
+
+
+@dataclass(frozen=True)
+class GroupCopies:
+    """The copies of the tasks of one group, at the newest description of it."""
+
+    group_id: str
+    standby_replicas: int | None = None
+    """The group's `num.standby.replicas`; None if it is not known."""
+    behind: tuple[Progress, ...] = ()
+    """Standbys; those that have not come nearer to the end for the longest time first."""
+    uncopied: Mapping[TaskId, TooFew] = field(default_factory=dict)
+    """Stateful tasks with fewer copies than are asked for."""
+    restoring: Mapping[TaskId, Progress] = field(default_factory=dict)
+
+
+def next_status(
+    copies: Iterable[TaskCopy], standby_replicas: int | None, before: GroupCopies | None, now: datetime
+) -> GroupCopies:
+    """Return the status of a group that does not rebalance; `copies` are all that it has."""
+    known = [copy for copy in copies if copy.role != DORMANT]  # nobody keeps those up to date
+    before = before or GroupCopies(known[0].group_id if known else "")
+    earlier = {one.copy.key: one for one in (*before.behind, *before.restoring.values())}
+    progress = [_next_progress(copy, earlier.get(copy.key), now) for copy in known]
+    late = [one for one in progress if one and one.copy.role == STANDBY]
+    return GroupCopies(
+        known[0].group_id if known else before.group_id,
+        standby_replicas,
+        tuple(sorted(late, key=lambda one: (one.fell_at, one.copy.key))),
+        _uncopied(known, standby_replicas or 0, before, now),
+        {one.copy.task: one for one in progress if one and one.copy.role == RESTORING},
+    )
+
+
+def _next_progress(copy: TaskCopy, old: Progress | None, now: datetime) -> Progress | None:
+    """Return how a copy has come on; None if nothing is to be said of it."""
+    if copy.lag is None:
+        return old  # its client has not reported since the coordinator moved
+    if copy.role != RESTORING and not (copy.role == STANDBY and copy.is_behind):
+        return None
+    if old is None or (copy.role == RESTORING and copy.lag > old.first_lag):
+        return Progress(copy, now, copy.lag, copy.lag, now)
+    if copy.lag < old.lag:
+        return old._replace(copy=copy, lag=copy.lag, fell_at=now)
+    return old._replace(copy=copy)
+
+
+def _uncopied(
+    copies: Sequence[TaskCopy], standby_replicas: int, before: GroupCopies, now: datetime
+) -> dict[TaskId, TooFew]:
+    places: defaultdict[TaskId, set[str | None]] = defaultdict(set)
+    for copy in copies:
+        places[copy.task].add(copy.process_id)
+    processes = {process for own in places.values() for process in own}
+    wanted = min(1 + standby_replicas, len(processes))  # of more there is nowhere to put another copy
+    return {
+        task: TooFew(old.since if (old := before.uncopied.get(task)) else now, len(places[task]))
+        for task in sorted({copy.task for copy in copies if copy.stateful})
+        if len(places[task]) < wanted
+    }

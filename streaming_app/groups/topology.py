@@ -21,7 +21,7 @@ from streaming_app.text import digest
 _HASH_CHARACTERS = 16  # 64 bits: what is compared are the few topologies of one group
 _READ = ("source_topics", "source_topic_regex")
 _TOPICS = (*_READ, "repartition_sink_topics")
-_INTERNAL_TOPICS = ("repartition_source_topics", "state_changelog_topics")
+INTERNAL_TOPICS = ("repartition_source_topics", "state_changelog_topics")
 ADDED, REMOVED, CHANGED = "added", "removed", "changed"
 
 KINDS: Mapping[str, str] = {
@@ -117,7 +117,7 @@ def _facts_of(subtopology: Mapping[str, Any]) -> Iterator[Fact]:
     yield Fact("subtopologies", own, own)
     for column in _TOPICS:
         yield from (Fact(column, own, topic) for topic in subtopology[column] or ())
-    for column in _INTERNAL_TOPICS:
+    for column in INTERNAL_TOPICS:
         yield from (Fact(column, own, topic["name"], _attributes(topic)) for topic in subtopology[column] or ())
     for topics in subtopology["copartition_groups"] or ():
         names = sorted(set(topics))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from streaming_app.groups.events import OF_MEMBERS, split_causes
+from streaming_app.groups.events import NO_TASK_MOVED, OF_MEMBERS, split_causes
 from streaming_app.groups.snapshot import (
     NOT_REVOKING,
     REBALANCING,
@@ -24,6 +24,7 @@ from streaming_app.text import and_more, utc
 
 _DEFAULT_REBALANCE_TIMEOUT_MS = 300_000  # max.poll.interval.ms of Kafka Streams, which it sends as rebalance timeout
 _ASSIGNMENTS, _ASSIGNED_WITHIN = 10, timedelta(minutes=10)
+_QUIET_CAUSES = {*OF_MEMBERS, NO_TASK_MOVED}
 _SHORT, _SHORT_STAYS = timedelta(minutes=10), 4
 _JOINS_PER_MEMBER, _FEW_JOINS = 5, 10
 _WITHIN, _QUIET = timedelta(hours=1), timedelta(minutes=10)
@@ -90,11 +91,11 @@ def restless(activity: Activity, now: datetime) -> Restless | None:
 
 
 def _assigned(activity: Activity, now: datetime) -> Restless | None:
-    """Find many assignments that no member caused that joined or left."""
+    """Find many assignments that move tasks, and that no member caused that joined or left."""
     recent = [
         one
         for one in activity.assignments
-        if one.at > now - _ASSIGNED_WITHIN and (causes := split_causes(one.cause)) and not causes & OF_MEMBERS
+        if one.at > now - _ASSIGNED_WITHIN and (causes := split_causes(one.cause)) and not causes & _QUIET_CAUSES
     ]
     if len(recent) < _ASSIGNMENTS:
         return None

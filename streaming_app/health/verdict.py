@@ -19,10 +19,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
-from streaming_app.groups.copies_status import Progress
 from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import ASSIGNING, EMPTY
+from streaming_app.groups.task_copies import Progress
 from streaming_app.health.activity import Activity
 from streaming_app.lag.work import GroupWork
 from streaming_app.text import rank, utc

@@ -19,7 +19,7 @@ from streaming_app.alerts.outbox import Grouping, IsMuted, SinkStatus
 from streaming_app.alerts.problem import Problem
 from streaming_app.alerts.survey import DescriptionSupport, LostDescription, TopicDifference
 from streaming_app.errors import OtherOwnerError
-from streaming_app.groups.copies_status import GroupCopies
+from streaming_app.groups.task_copies import GroupCopies
 from streaming_app.health.verdict import Verdict
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.service import Service, WakeableEvent, error_text

@@ -21,10 +21,9 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from streaming_app.alerts.survey import LostDescription
-from streaming_app.groups.description_graph import graph_of
+from streaming_app.groups.description import AVAILABLE, STATUSES, describe_topology, graph_of
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD
-from streaming_app.groups.topology_description import AVAILABLE, STATUSES, describe_topology
 from streaming_app.job.service import PolledBy, Poller, Polling
 from streaming_app.kafka import AUTHORIZATION_CODES
 from streaming_app.kafka.client import StreamsGroupClient
@@ -40,7 +39,6 @@ _NEEDS = "topology descriptions need Describe on the groups and on their topics"
 _MOST = 60
 """Groups that are asked for in a pass."""
 _MOST_CHARACTERS = 10_000_000  # of the texts of a pass, after which it ends: they are in memory until they are written
-_MOST_STEPS = 2_000_000  # nodes times edges of a description that is printed, which takes a second
 _CONFIRMED, _RETRIED = timedelta(days=1), timedelta(hours=1)
 _STORED = "CURRENT"
 _AVAILABLE = STATUSES[AVAILABLE][0]
@@ -203,10 +201,9 @@ def _row(group: GroupSnapshot, answer: Fields, now: datetime) -> dict[str, Any] 
     if status != _AVAILABLE or description is None:
         return row
     graph = graph_of(description)
-    is_printed = not graph.truncated and len(graph.nodes) * len(graph.edges) <= _MOST_STEPS
     return row | {
         "content_hash": graph.content_hash,
-        "text": describe_topology(description) if is_printed else None,
+        "text": None if graph.truncated else describe_topology(description),
         "node_count": graph.node_count,
         "truncated": graph.truncated,
         "fetched_at": now,

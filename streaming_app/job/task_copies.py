@@ -18,32 +18,27 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
-from streaming_app.groups.copies_status import GroupCopies, next_status
+from streaming_app.chunks import chunks
 from streaming_app.groups.snapshot import REBALANCING, GroupSnapshot
 from streaming_app.groups.state_rules import STABLE
 from streaming_app.groups.task_copies import (
     CopiesSum,
+    GroupCopies,
     TaskCopy,
     copies_of_description,
     copies_of_row,
+    next_status,
     sum_copies,
-    with_report_times,
 )
 from streaming_app.job.service import PolledBy, Poller, Polling
 from streaming_app.kafka import AUTHORIZATION_CODES
-from streaming_app.kafka.client import (
-    Descriptions,
-    StreamsGroupClient,
-    acceptable_lags,
-    describe_each,
-)
+from streaming_app.kafka.client import Descriptions, StreamsGroupClient, acceptable_lags, describe_each
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.report import ReportOnce
 from streaming_app.tables.location import Location
-from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.tables.reader import WarehouseReader, of_groups
 from streaming_app.tables.task_copies_table import TaskCopiesTable
 from streaming_app.text import count
 
@@ -57,31 +52,17 @@ _Version = tuple[int | None, int | None, int | None, int]
 """What changes when a group's tasks may have moved."""
 
 
-class Brokers(Protocol):
-    """What the poller asks the brokers."""
+class Brokers(NamedTuple):
+    """What the poller asks the brokers. Both raise one of the errors of `StreamsGroupClient` if they get no answer."""
 
-    def describe(self, group_ids: Sequence[str]) -> Descriptions:
-        """Describe these groups. Raises one of the errors of `StreamsGroupClient` if none can be."""
-
-    def acceptable_lags(self, group_ids: Sequence[str]) -> Mapping[str, int]:
-        """Return the acceptable recovery lag of those groups whose configs may be read. Raises the same."""
-
-
-class Rows(Protocol):
-    """What the poller reads from the log's tables."""
-
-    def groups(self, group_ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
-        """Return the rows of these groups by id, with the columns that `copies_of_row` reads."""
+    describe: Callable[[Sequence[str]], Descriptions]
+    """Describes groups."""
+    acceptable_lags: Callable[[Sequence[str]], Mapping[str, int]]
+    """Returns the acceptable recovery lag of those groups whose configs may be read."""
 
 
-class Table(Protocol):
-    """The table `task_copies`."""
-
-    def read(self) -> list[TaskCopy]:
-        """Return the rows of the cluster."""
-
-    def replace(self, copies: Sequence[TaskCopy]) -> None:
-        """Replace them."""
+ReadRows = Callable[[Sequence[str]], Iterable[Mapping[str, Any]]]
+"""Returns the rows of these groups in the table `groups`, with the columns that `copies_of_row` reads."""
 
 
 @dataclass
@@ -105,8 +86,8 @@ class TaskCopies(Poller):
         polling: Polling,
         connect: Callable[[], AbstractContextManager[Brokers]],
         groups: Callable[[], Mapping[str, GroupSnapshot]],
-        rows: Rows,
-        table: Table,
+        rows: ReadRows,
+        table: TaskCopiesTable,
     ) -> None:
         """Prepare it for these groups, whose rows it reads, and keeps in `table`."""
         super().__init__("task copies", polling)
@@ -169,14 +150,11 @@ class TaskCopies(Poller):
         described = brokers.describe(wanted)
         denied = {g: error for g, error in described.failures.items() if error.code in AUTHORIZATION_CODES}
         self._read_configs(brokers, [group["group_id"] for group in described.groups], running, now)
-        before: dict[str, list[TaskCopy]] = {}
-        for copy in self._stored or ():
-            before.setdefault(copy.group_id, []).append(copy)
         for group in described.groups:
             group_id = group["group_id"]
             known = self._known[group_id]
-            copies = copies_of_description(group, known.acceptable_lag)
-            self._set(group_id, with_report_times(copies, before.get(group_id, ()), now), running[group_id], now)
+            copies = copies_of_description(group, known.acceptable_lag, known.copies, now)
+            self._set(group_id, copies, running[group_id], now)
         self._use_log(denied, running, now)
         self._report_denied(denied)
 
@@ -198,7 +176,7 @@ class TaskCopies(Poller):
                 new.append(group_id)
             if known.configs_read_at is None or now - known.configs_read_at > _CONFIGS_FOR:
                 old.append(group_id)
-        for row in self._rows.groups(new).values():
+        for row in self._rows(new):
             replicas = dict(row["assignment_configs"] or {}).get("num.standby.replicas", "")
             self._known[row["group_id"]].standby_replicas = int(replicas) if replicas.isdecimal() else None
         lags = brokers.acceptable_lags(old) if old else {}
@@ -209,8 +187,8 @@ class TaskCopies(Poller):
     def _use_log(self, group_ids: Collection[str], running: Mapping[str, GroupSnapshot], now: datetime) -> None:
         """Let the log say which copies there are in groups that may not be described."""
         changed = [g for g in group_ids if g not in self._known or self._known[g].version != _version(running[g])]
-        for group_id, row in self._rows.groups(changed).items():
-            self._set(group_id, copies_of_row(row), running[group_id], now)
+        for row in self._rows(changed):
+            self._set(row["group_id"], copies_of_row(row), running[row["group_id"]], now)
 
     def _report_denied(self, denied: Mapping[str, GroupError]) -> None:
         if denied:
@@ -234,34 +212,13 @@ def _version(snapshot: GroupSnapshot) -> _Version:
     return snapshot.group_epoch, snapshot.assignment_epoch, snapshot.topology_epoch, snapshot.last_offset
 
 
-class GroupRows:
-    """The rows of groups in the tables that the log gives."""
-
-    def __init__(self, warehouse: Location | Path, cluster: str) -> None:
-        self._warehouse, self._own = warehouse, f"cluster = {quote(cluster)}"
-
-    def groups(self, group_ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-        """Return the rows of these groups by id. Raises WarehouseError when the table cannot be read."""
-        if not group_ids:
-            return {}
-        reader = WarehouseReader(self._warehouse)
-        found: dict[str, Mapping[str, Any]] = {}
-        for start in range(0, len(group_ids), _GROUPS_PER_QUERY):
-            names = ", ".join(map(quote, group_ids[start : start + _GROUPS_PER_QUERY]))
-            rows = reader.rows(
-                "SELECT group_id, assignment_configs, members, assignments, subtopologies FROM groups "  # noqa: S608 - quoted
-                f"WHERE {self._own} AND group_id IN ({names})"
-            )
-            found.update({row["group_id"]: row for row in rows})
-        return found
-
-
-class ClientBrokers:
-    """The brokers of a `StreamsGroupClient`."""
-
-    def __init__(self, client: StreamsGroupClient) -> None:
-        self.describe: Callable[[Sequence[str]], Descriptions] = partial(describe_each, client)
-        self.acceptable_lags: Callable[[Sequence[str]], Mapping[str, int]] = partial(acceptable_lags, client)
+def read_rows(warehouse: Location, cluster: str, group_ids: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+    """Yield what `ReadRows` returns. Raises WarehouseError when the table cannot be read."""
+    for ids in chunks(group_ids, _GROUPS_PER_QUERY):
+        yield from WarehouseReader(warehouse).rows(
+            "SELECT group_id, assignment_configs, members, assignments, subtopologies FROM groups "  # noqa: S608 - quoted
+            f"WHERE {of_groups(cluster, ids)}"
+        )
 
 
 def make_task_copies(job: PolledBy) -> TaskCopies:
@@ -269,14 +226,14 @@ def make_task_copies(job: PolledBy) -> TaskCopies:
     config = job.config
 
     @contextmanager
-    def connect() -> Iterator[ClientBrokers]:
+    def connect() -> Iterator[Brokers]:
         with StreamsGroupClient.of(job.properties) as client:
-            yield ClientBrokers(client)
+            yield Brokers(partial(describe_each, client), partial(acceptable_lags, client))
 
     return TaskCopies(
         job.polling(_NEEDS),
         connect,
         job.groups,
-        GroupRows(config.warehouse, config.cluster),
+        partial(read_rows, config.warehouse, config.cluster),
         TaskCopiesTable(config.warehouse, config.cluster, job.fence),
     )

@@ -16,7 +16,7 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
-from streaming_app.groups.description_graph import SINK, TOPIC
+from streaming_app.groups.description import SINK, TOPIC
 from streaming_app.kafka import WRITER
 from streaming_app.tables.reader import WarehouseReader, quote, time_literal
 

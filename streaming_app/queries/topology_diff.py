@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from streaming_app.errors import WarehouseError
-from streaming_app.groups.description_graph import TOPIC
+from streaming_app.groups.description import TOPIC
 from streaming_app.groups.topology import ADDED, REMOVED, Change, changes_between, topology_hash
 from streaming_app.queries import output
 from streaming_app.queries.groups import find_groups

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from streaming_app.groups.description_graph import PROCESSOR, SINK, SOURCE, STORE, TOPIC
+from streaming_app.groups.description import PROCESSOR, SINK, SOURCE, STORE, TOPIC
 from streaming_app.groups.topology import is_internal_topic
 from streaming_app.web.picture import Graph, Lag, Node
 from streaming_app.web.topology_map import Condition, add_topic

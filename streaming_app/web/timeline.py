@@ -59,7 +59,7 @@ SETTLED = frozenset({STABLE, EMPTY, DEAD})
 """States that last; they are drawn lighter than the others."""
 CAUSES = {
     "member_joined": "a member joined",
-    "member_left": "a member left",
+    "member_left": "a member left or timed out",
     "member_replaced": "a member was replaced",
     "rack": "a member has another rack",
     "tags": "a member has other client tags",
@@ -67,6 +67,7 @@ CAUSES = {
     "topics_changed": "the topics changed",
     "config_changed": "the configuration changed",
     "topology_changed": "the topology changed",
+    "no_task_moved": "no active or standby task moved",
     "unknown": "the log does not say why",
 }
 
@@ -78,7 +79,12 @@ CAUSE_KINDS = {
     "unknown": "not known",
 }
 """What an assignment is drawn as, by its first known cause."""
-_KIND_OF_CAUSE = {"topics_changed": "topology", "topology_changed": "topology", "config_changed": "config"}
+_KIND_OF_CAUSE = {
+    "topics_changed": "topology",
+    "topology_changed": "topology",
+    "config_changed": "config",
+    "no_task_moved": "unknown",
+}
 
 
 @dataclass(frozen=True)
@@ -247,7 +253,7 @@ def _cause_kind(event: Row) -> str:
 def event_text(event: Row) -> str:
     """Return one event in words, without its time."""
     kind, old, new = event["kind"], event["old"], event["new"]
-    name = kind.replace("_", " ")
+    name = "member left or timed out" if kind == "member_left" else kind.replace("_", " ")
     if kind in {"created", "deleted"}:
         text = name
     elif kind == "unsolicited_push":

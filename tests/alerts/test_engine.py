@@ -15,9 +15,8 @@ from streaming_app.alerts.outbox import Failure
 from streaming_app.alerts.problem import FIRING, PENDING, RESOLVED, Delivery, Problem
 from streaming_app.alerts.survey import DescriptionSupport, LostDescription
 from streaming_app.config.removed import REMOVED
-from streaming_app.groups.copies_status import next_status
 from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.groups.task_copies import TaskCopy
+from streaming_app.groups.task_copies import TaskCopy, next_status
 from streaming_app.health.history import Assignment, GroupHistory
 from streaming_app.health.verdict import Verdict
 from streaming_app.job_status import JobStatus
@@ -49,9 +48,12 @@ def lost(*group_ids: str) -> Any:
 TASK = {"subtopology_id": "0", "task_id": "0_0", "member_id": "m", "process_id": "p", "client_host": "10.0.0.1"}
 JOB = JobStatus(START, caught_up=True)
 LOST = LostDescription("payments", "NOT_STORED", 0, OLD)
-STORM = {
-    "payments": GroupHistory(assignments=[Assignment(at(number - 500), number, "unknown") for number in range(500)])
-}
+
+
+def storm(cause: str) -> dict[str, GroupHistory]:
+    return {
+        "payments": GroupHistory(assignments=[Assignment(at(number - 500), number, cause) for number in range(500)])
+    }
 
 
 @pytest.mark.parametrize(
@@ -61,7 +63,7 @@ STORM = {
         ({"copies": (uncopied(),)}, "StreamsGroupStandbyBehind"),
         ({"work": lag("REWOUND", **TASK)}, "StreamsGroupOffsetsRewound"),
         ({"work": lost("payments")}, "StreamsGroupLosing"),
-        ({"histories": STORM}, "StreamsGroupUnstable"),
+        ({"histories": storm("unknown")}, "StreamsGroupUnstable"),
         ({"lost_descriptions": [LOST]}, FAILED),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else value,
@@ -72,6 +74,12 @@ def test_everything_that_is_observed_reaches_its_rules(observed: dict[str, Any],
     assert rig.open_rules() == set()
     rig.step(5, group(since=-90), **observed)
     assert rig.open_rules() == {rule}
+
+
+def test_assignments_that_move_no_task_are_not_unstable() -> None:
+    rig = Rig()
+    rig.step(5, group(since=-90), job=JOB, histories=storm("no_task_moved"))
+    assert rig.open_rules() == set()
 
 
 def test_lag_of_groups_of_other_types_counts_where_the_settings_say_so() -> None:

@@ -13,8 +13,7 @@ import pytest
 from streaming_app.alerts.conditions import UNKNOWN
 from streaming_app.alerts.problem import Finding, ProblemKey
 from streaming_app.alerts.survey import TopicDifference
-from streaming_app.groups.copies_status import GroupCopies, next_status
-from streaming_app.groups.task_copies import TaskCopy
+from streaming_app.groups.task_copies import GroupCopies, TaskCopy, next_status
 from streaming_app.health.history import GroupHistory, StateChange
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.work import GroupWork, observe_work

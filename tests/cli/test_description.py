@@ -8,7 +8,7 @@ from collections.abc import Callable
 from click.testing import CliRunner, Result
 
 from streaming_app.cli.main import main
-from streaming_app.groups.topology_description import describe_topology
+from streaming_app.groups.description import describe_topology
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, build_description, settle, subtopology, topology

@@ -8,7 +8,21 @@ import pytest
 
 from streaming_app.groups.group import GroupState
 from streaming_app.groups.row import from_row, to_row
-from tests.groups.records import CONFIGS, FIRST_JOIN, GROUP, M1, M2, TARGET, TOPOLOGY, at, current, fold, log, metadata
+from tests.groups.records import (
+    CONFIGS,
+    FIRST_JOIN,
+    GROUP,
+    M1,
+    M2,
+    NO_TASKS,
+    TARGET,
+    TOPOLOGY,
+    at,
+    current,
+    fold,
+    log,
+    metadata,
+)
 from tests.groups.records import member as member_record
 
 Step = tuple[Any, int, Any, Any]
@@ -105,8 +119,20 @@ OPERATIONS: dict[str, tuple[list[Step], Causes]] = {
         [("group_epoch", "3", "tags,process"), ("assignment_epoch", "3", "tags,process")],
     ),
     "nothing in the records explains it": (
-        [(at(10), 17, GROUP, metadata(3)), *assigned(11, 3, M1)],
+        [(at(10), 17, GROUP, metadata(3)), (at(11), 21, M1, NO_TASKS), *assigned(11, 3)],
         [("group_epoch", "3", "unknown"), ("assignment_epoch", "3", "unknown")],
+    ),
+    "only warm-ups move, as in later releases": (
+        [
+            (at(10), 17, GROUP, metadata(3)),
+            (at(10), 21, M1, {**TARGET, "warmup_tasks": [{"subtopology_id": "0", "partitions": [2]}]}),
+            *assigned(10, 3),
+            *((at(11), 17, GROUP, metadata(4)), *assigned(12, 4)),
+        ],
+        [
+            *(("group_epoch", "3", "unknown"), ("assignment_epoch", "3", "no_task_moved")),
+            *(("group_epoch", "4", "unknown"), ("assignment_epoch", "4", "no_task_moved")),
+        ],
     ),
     "a description is pushed": (
         [(at(10), 17, GROUP, metadata(2, stored=-2)), (at(11), 17, GROUP, metadata(2, stored=0))],

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from streaming_app.groups.copies_status import GroupCopies, next_status
 from streaming_app.groups.task_copies import (
     CopiesSum,
+    GroupCopies,
     TaskCopy,
     copies_of_description,
     copies_of_row,
+    next_status,
     sum_copies,
     with_offsets,
-    with_report_times,
 )
 
 NOW = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
@@ -48,11 +48,15 @@ def member(name: str, offsets: dict[int, int], ends: dict[int, int], **roles: li
     }
 
 
+def copies_of(group: dict[str, Any], acceptable_lag: int | None = None) -> list[TaskCopy]:
+    return [one._replace(reported_at=None) for one in copies_of_description(group, acceptable_lag, (), NOW)]
+
+
 def test_the_copies_of_a_description_have_what_clients_reported_and_null_for_the_rest() -> None:
     group = described(
         member("a", {0: 100, 1: -1}, {0: 100, 1: -1}, active=[0, 1]), member("b", {0: 40}, {0: 100}, standby=[0])
     )
-    found = {(one.member_id, one.role, one.partition): one for one in copies_of_description(group, 50)}
+    found = {(one.member_id, one.role, one.partition): one for one in copies_of(group, 50)}
     expected = TaskCopy("g", "b", "p-b", "10.0.0.1", "standby", "0", 0, stateful=True, acceptable_lag=50)
     assert found["b", "standby", 0] == expected._replace(task_offset=40, task_end_offset=100, lag=60)
     assert (found["a", "active", 0].lag, found["a", "active", 1].task_offset) == (0, None)
@@ -64,7 +68,7 @@ def test_an_active_task_below_the_end_of_its_changelogs_restores_and_state_witho
         member("a", {0: 40, 1: 100, 2: 0}, {0: 100, 1: 100, 2: 100}, active=[0, 1, 2]),
         member("b", {0: 70, 1: -1, 3: (1 << 63) - 1}, {0: 100, 1: 100}, standby=[2]),
     )
-    copies = copies_of_description(group)
+    copies = copies_of(group)
     assert [(one.member_id, one.role, one.partition, one.lag) for one in copies] == [
         ("a", "restoring", 0, 60),
         ("a", "active", 1, 0),
@@ -75,6 +79,16 @@ def test_an_active_task_below_the_end_of_its_changelogs_restores_and_state_witho
     assert copies[-1].task_end_offset == 100
     status = next_status(copies, 1, None, NOW)
     assert set(status.uncopied) == {("0", 0), ("0", 1)}  # nobody keeps the dormant copy up to date
+
+
+def test_what_a_thread_reports_of_the_tasks_of_its_process_is_not_dormant_there() -> None:
+    first, second = member("a", {0: 40, 1: 70}, {0: 100, 1: 100}, active=[2]), member("b", {1: 70}, {}, standby=[0])
+    group = described(first, second | {"process_id": "p-a"}, member("c", {0: 30}, {0: 100}))
+    copies = copies_of(group)
+    assert [(one.process_id, one.role, one.partition) for one in copies] == [
+        *(("p-a", "active", 2), ("p-a", "standby", 0)),
+        *(("p-a", "dormant", 1), ("p-c", "dormant", 0)),
+    ]
 
 
 def test_roles_follow_the_log_where_it_is_newer_than_the_offsets() -> None:
@@ -93,21 +107,21 @@ def test_roles_follow_the_log_where_it_is_newer_than_the_offsets() -> None:
 
 
 def test_a_task_is_stateful_by_its_changelogs_or_by_a_copy_that_has_an_offset() -> None:
-    (one,) = copies_of_description(described(member("a", {}, {}, active=[0])))
+    (one,) = copies_of(described(member("a", {}, {}, active=[0])))
     assert one.stateful
-    stateless = copies_of_description(described(member("a", {}, {}, active=[0, 1]), changelogs=()))
+    stateless = copies_of(described(member("a", {}, {}, active=[0, 1]), changelogs=()))
     assert {one.stateful for one in stateless} == {False}
     group = described(member("a", {}, {}, active=[0, 1]), member("b", {0: 4}, {0: 4}, standby=[0]), changelogs=())
-    assert [one.partition for one in copies_of_description(group) if one.stateful] == [0, 0]
+    assert [one.partition for one in copies_of(group) if one.stateful] == [0, 0]
 
 
 def test_a_report_keeps_its_time_while_its_offsets_stay() -> None:
-    old = copy("a", "standby", task_offset=4, task_end_offset=9, reported_at=NOW - timedelta(hours=1))
-    moved, unknown = old._replace(partition=1), copy("a", "standby", 2)
-    first = copy("a", "standby", 3, task_offset=4, task_end_offset=9)
-    new = [old._replace(reported_at=None), moved._replace(task_offset=5, reported_at=None), unknown, first]
-    times = [one.reported_at for one in with_report_times(new, [old, moved], NOW)]
-    assert times == [NOW - timedelta(hours=1), NOW, None, NOW]
+    earlier = NOW - timedelta(hours=1)
+    same = copy("x", "standby", task_offset=4, task_end_offset=9, reported_at=earlier)._replace(member_id="a")
+    before = [same, same._replace(partition=1)]
+    one = member("a", {0: 4, 1: 5, 2: -1, 3: 4}, {0: 9, 1: 9, 3: 9}, standby=[0, 1, 2, 3])
+    copies = copies_of_description(described(one), None, before, NOW)
+    assert [one.reported_at for one in copies] == [earlier, NOW, None, NOW]
 
 
 def test_the_log_has_the_copies_and_the_brokers_their_offsets() -> None:

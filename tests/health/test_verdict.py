@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from streaming_app.groups.copies_status import Progress
-from streaming_app.groups.task_copies import TaskCopy
+from streaming_app.groups.task_copies import Progress, TaskCopy
 from streaming_app.health.history import GroupHistory, Reason
 from streaming_app.health.verdict import (
     BAD,

@@ -25,13 +25,13 @@ from streaming_app.config.alerts import AlertSettings
 from streaming_app.config.running_hours import GroupTimesSettings, NamedIntervals, make_times_of
 from streaming_app.groups.budget import OverBudgetError
 from streaming_app.groups.clock import WrittenBetween, correct_snapshot
-from streaming_app.groups.copies_status import GroupCopies, next_status
 from streaming_app.groups.fold import Fold
 from streaming_app.groups.group import Event, Group, GroupState, LogRecord
 from streaming_app.groups.not_ready import set_reasons
 from streaming_app.groups.row import to_row
 from streaming_app.groups.snapshot import GroupSnapshot, group_snapshot
 from streaming_app.groups.state_rules import STABLE_MEMBER
+from streaming_app.groups.task_copies import GroupCopies, next_status
 from streaming_app.health.board import NOT_JUDGED, Change
 from streaming_app.health.history import COLUMNS, WINDOW, GroupHistories
 from streaming_app.health.verdict import Verdict

@@ -11,9 +11,10 @@ from typing import Any
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import CopiesSum, TaskCopy
 from streaming_app.job.service import Polling
-from streaming_app.job.task_copies import TaskCopies
+from streaming_app.job.task_copies import Brokers, TaskCopies
 from streaming_app.kafka.client import Descriptions
 from streaming_app.kafka.protocol import GroupError
+from streaming_app.tables.task_copies_table import TaskCopiesTable
 from tests.support.healthy_group import healthy_group
 
 NOW = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
@@ -69,7 +70,7 @@ class FakeBrokers:
         }
 
 
-class FakeTable:
+class FakeTable(TaskCopiesTable):
     def __init__(self, *rows: TaskCopy) -> None:
         self.rows = list(rows)
         self.writes = 0
@@ -81,19 +82,15 @@ class FakeTable:
         self.rows, self.writes = list(copies), self.writes + 1
 
 
-class FakeRows:
-    def groups(self, group_ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-        return {group_id: self._row(group_id) for group_id in group_ids}
-
-    def _row(self, group_id: str) -> dict[str, Any]:
-        task = {"member_id": "a", "role": "active", "subtopology_id": "0", "partition": 0, "current": True}
-        return {
-            "group_id": group_id,
-            "assignment_configs": {"num.standby.replicas": "1"},
-            "members": [{"member_id": "a", "process_id": "p-a", "client_host": "/a", "member_epoch": 3}],
-            "assignments": [task],
-            "subtopologies": [{"subtopology_id": "0", "state_changelog_topics": [{"name": "c"}]}],
-        }
+def rows(group_ids: Sequence[str]) -> list[dict[str, Any]]:
+    task = {"member_id": "a", "role": "active", "subtopology_id": "0", "partition": 0, "current": True}
+    row = {
+        "assignment_configs": {"num.standby.replicas": "1"},
+        "members": [{"member_id": "a", "process_id": "p-a", "client_host": "/a", "member_epoch": 3}],
+        "assignments": [task],
+        "subtopologies": [{"subtopology_id": "0", "state_changelog_topics": [{"name": "c"}]}],
+    }
+    return [{**row, "group_id": group_id} for group_id in group_ids]
 
 
 class Harness:
@@ -107,13 +104,13 @@ class Harness:
             Polling(interval, lambda: self.may_ask, self.lines.append, now=lambda: self.now),
             self._connect,
             lambda: self.groups,
-            FakeRows(),
+            rows,
             self.table,
         )
 
     @contextmanager
-    def _connect(self) -> Iterator[FakeBrokers]:
-        yield self.brokers
+    def _connect(self) -> Iterator[Brokers]:
+        yield Brokers(self.brokers.describe, self.brokers.acceptable_lags)
 
     def poll(self, minutes: float = 1) -> None:
         self.now += timedelta(minutes=minutes)

@@ -1,4 +1,4 @@
-"""A stored topology description (KIP-1331) as nodes and edges, and a hash over them. Pure.
+"""A stored topology description (KIP-1331): as nodes and edges with a hash over them, and as text. Pure.
 
 The description is what StreamsGroupDescribe returns, in snake_case. Its tenant chooses every name in it, and how many
 there are: no more than `MAX_NODES` of it are kept, and no more than `MAX_CHARACTERS` of names.
@@ -7,10 +7,12 @@ there are: no more than `MAX_NODES` of it are kept, and no more than `MAX_CHARAC
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from streaming_app.groups.topology import content_hash
+from streaming_app.text import escape
 
 SOURCE, PROCESSOR, SINK, STORE, TOPIC = "source", "processor", "sink", "store", "topic"
 MAX_NODES = 2_000
@@ -20,6 +22,19 @@ MAX_CHARACTERS = 2_000_000
 _EDGE_CHARACTERS = 16
 NODE_KINDS = {1: SOURCE, 2: PROCESSOR, 3: SINK}
 """By the node type of a description."""
+
+AVAILABLE = 3
+STATUSES = {
+    0: ("NOT_REQUESTED", "its broker is older than Kafka 4.4, and stores none"),
+    1: (
+        "NOT_STORED",
+        "its broker has no plugin that stores descriptions, or no client has pushed one for its topology",
+    ),
+    2: ("ERROR", "the plugin of its broker failed to return it, see the log of the group coordinator"),
+    AVAILABLE: ("AVAILABLE", "its broker stores it"),
+}
+"""`TopologyDescriptionStatus` of StreamsGroupDescribe: name, and what it means of a group whose description was
+requested."""
 
 
 class Node(NamedTuple):
@@ -55,10 +70,7 @@ class DescriptionGraph(NamedTuple):
 
 def graph_of(description: Mapping[str, Any]) -> DescriptionGraph:
     """Return the nodes and edges of a description; of one that is too large, those of the first names."""
-    parts = [(part["subtopology_id"], part["nodes"]) for part in description.get("subtopologies") or ()]
-    # A global store belongs to no subtopology.
-    parts += [(None, [store["source"], store["processor"]]) for store in description.get("global_stores") or ()]
-    every = [(part, node) for part, nodes in parts for node in nodes]
+    every = [(part, node) for part, nodes in _parts(description) for node in nodes]
     every.sort(key=lambda one: (one[0] or "", one[1]["name"]))
     digest = content_hash(sorted(json.dumps([part, node], sort_keys=True) for part, node in every))
     kept = every[: _fitting([node for _, node in every])]
@@ -69,6 +81,15 @@ def graph_of(description: Mapping[str, Any]) -> DescriptionGraph:
             nodes |= {begin, end}
             edges.add(Edge(*begin[:2], *end[:2], part))
     return DescriptionGraph(_sorted(nodes), _sorted(edges), len(every), len(kept) < len(every), digest)
+
+
+def _parts(description: Mapping[str, Any]) -> list[tuple[str | None, Sequence[Mapping[str, Any]]]]:
+    """Return the nodes of each subtopology, by its id, and of each global store, which belongs to none."""
+    stores = description.get("global_stores") or ()
+    return [
+        *((part["subtopology_id"], part["nodes"]) for part in description.get("subtopologies") or ()),
+        *((None, [store["source"], store["processor"]]) for store in stores),
+    ]
 
 
 def _node(part: str | None, node: Mapping[str, Any]) -> Node:
@@ -99,3 +120,41 @@ def _fitting(nodes: Sequence[Mapping[str, Any]]) -> int:
 
 def _sorted(rows: Iterable[Any]) -> list[Any]:
     return sorted(rows, key=lambda row: tuple(value or "" for value in row))
+
+
+def describe_topology(description: Mapping[str, Any]) -> str:
+    """Return the text that `kafka-streams-groups.sh --describe --topology` of release 4.4.0 prints of a description.
+
+    With line breaks, also at its end. Names with characters that a terminal obeys are escaped.
+    """
+    lines = ["Topologies:"]
+    for number, (part, nodes) in enumerate(_parts(description)):
+        global_store = f"{number} for global store (will not generate tasks)"
+        lines.append(f"   Sub-topology: {global_store if part is None else escape(part)}")
+        predecessors: defaultdict[str, list[str]] = defaultdict(list)
+        for node in nodes:
+            for name in node["successors"] or ():
+                predecessors[name].append(node["name"])
+        for node in nodes:
+            lines += _text_of(node, predecessors[node["name"]])
+        lines.append("")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _text_of(node: Mapping[str, Any], predecessors: Iterable[str]) -> Iterator[str]:
+    kind = NODE_KINDS.get(node["node_type"], PROCESSOR)
+    topic = "null" if node["sink_topic"] is None else escape(node["sink_topic"])
+    what = {
+        SOURCE: f"topics: [{_names(node['source_topics'])}]",
+        PROCESSOR: f"stores: [{_names(node['stores'])}]",
+        SINK: f"topic: {topic}",
+    }
+    yield f"    {kind.capitalize()}: {escape(node['name'])} ({what[kind]})"
+    if kind != SINK:
+        yield f"      --> {_names(node['successors']) or 'none'}"
+    if kind != SOURCE:
+        yield f"      <-- {_names(predecessors) or 'none'}"
+
+
+def _names(names: Iterable[str] | None) -> str:
+    return ", ".join(map(escape, sorted(set(names or ()))))

@@ -77,7 +77,7 @@ GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
     Metric(
         "streams_group_health_since_timestamp_seconds",
         "Since when the verdict holds, by the facts.",
-        lambda group: group.verdict and unix_seconds(group.verdict.since),
+        lambda group: unix_seconds(group.verdict.since) if group.verdict else None,
     ),
     Metric(
         "streams_group_state",

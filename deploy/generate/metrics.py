@@ -28,9 +28,9 @@ restart would not help. Both return the reason as JSON.
 
 ## Cardinality
 
-A group has at most {len(GROUP_METRICS)} series, and at most {MAX_GROUPS:,} groups have series of their own
+A group has at most {len(GROUP_METRICS) + 9} series, and at most {MAX_GROUPS:,} groups have series of their own
 (`metrics.max_groups`). If there are more groups, those that were first seen the longest ago have series;
-`streams_groups_series_dropped` is the number of groups without series. `metrics.groups` is a regular expression that
+`streams_groups_left_out` counts the others. `metrics.groups` is a regular expression that
 must match the whole group id. The counts by state in `streams_groups` always include all groups. Deleted groups have
 no series.
 
@@ -40,12 +40,13 @@ leaves the state.
 
 """
 _LAG = f"""\
-Groups of any type that match `metrics.groups`. A value that is not known is absent, never -1. `metrics.lag_by` names
-what has series (`group` and `topic` by default, `partition` on request), and of each metric at most
-{MAX_LAG_SERIES:,} series are served, those of the oldest groups.
+Groups of any type that match `metrics.groups`. A value that is not known is absent, never -1. `metrics.lag_by` is what
+has series: `group`, `topic` (by default) or `partition`; labels that are finer are absent. A query makes coarser sums:
+`sum by (cluster, group) (streams_group_lag_offsets)`, `max by (cluster, group) (streams_group_lag_seconds)`. Of each
+metric at most {MAX_LAG_SERIES:,} series are served, those of the oldest groups: all of a group, or none.
 `streams-groups lag --by process` sums it by process, and so for subtopology, task and host; so can SQL over the table
 `lag`.
-`streams_groups_input_timestamp_seconds` is the time at which each broker last returned its end offsets.
+`streams_groups_job_input_timestamp_seconds` is the time at which each broker last returned its end offsets.
 
 """
 _HEADER = "| name | type | labels | description |\n|---|---|---|---|\n"

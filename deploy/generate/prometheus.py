@@ -57,10 +57,10 @@ def _open_alerts() -> str:
 def _job_absent() -> str:
     expression = [
         "(",
-        "  group by (cluster) (last_over_time(streams_groups_caught_up[1d]))",
-        "  unless group by (cluster) (streams_groups_caught_up)",
+        "  group by (cluster) (last_over_time(streams_groups_job_caught_up[1d]))",
+        "  unless group by (cluster) (streams_groups_job_caught_up)",
         ")",
-        "or absent(streams_groups_caught_up)",
+        "or absent(streams_groups_job_caught_up)",
     ]
     return _rule(
         "StreamsGroupsJobAbsent",

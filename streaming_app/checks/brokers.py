@@ -11,7 +11,6 @@ from typing import Any
 
 from kafka import TopicPartition
 from kafka.admin import ConfigResourceType
-from kafka.errors import GroupAuthorizationFailedError
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeTransactionsRequest
 from kafka.protocol.consumer import OffsetSpec
 
@@ -252,10 +251,8 @@ def _may_describe_configs(client: StreamsGroupClient, kind: ConfigResourceType) 
 
 def _may_describe_group(client: StreamsGroupClient, group_id: str) -> bool:
     """Return whether the principal may describe a group of this id, which need not exist."""
-    try:
-        return bool(client.describe([group_id])[0]["error_code"] != _GROUP_AUTHORIZATION_FAILED)
-    except GroupAuthorizationFailedError:  # the request for its coordinator was denied
-        return False
+    (coordinator,) = client.admin.find_coordinators([group_id])
+    return bool(coordinator.error_code != _GROUP_AUTHORIZATION_FAILED)
 
 
 def _check_optional_acl(

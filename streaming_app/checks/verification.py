@@ -2,16 +2,15 @@
 
 Theory of operation
 -------------------
-The job lags behind the log, and groups change during the comparison. A group counts as compared when
+The job lags behind the log, and groups change during the comparison. So
 
-1. the broker described it,
-2. the job has then processed the end offset of the group's partition as of that time, so that the tables contain
-   everything described,
-3. the tables were read,
-4. and both are equal, or the broker describes the group as before, so that the tables cannot contain anything newer.
+1. the broker describes a group,
+2. the job processes the end offset of the group's partition as of then, so that the tables contain what was described,
+3. the tables are read, and compared with the description.
 
-A difference found this way is checked once more before it is reported: between 1 and 4 a group may have changed and
-changed back. A group that cannot be compared before the timeout is reported as such, unless it agrees anyway.
+They may contain something newer. So a difference counts once two comparisons in a row have found the same values: what
+changes meanwhile differs otherwise, or not at all. A group that cannot be compared before the timeout is reported as
+such.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from streaming_app.checks.compare import (
     GroupDescription,
     Row,
     differences,
-    fields_of_description,
     has_known_state,
 )
+from streaming_app.chunks import chunks
 from streaming_app.errors import UserError
 from streaming_app.groups.partition import partition_of
 from streaming_app.kafka import AUTHORIZATION_CODES
@@ -170,14 +169,11 @@ class _Verification:
         self._report.not_compared += [NotCompared(one, partial[one]) for one in group_ids if one in partial]
         group_ids = [one for one in group_ids if one not in partial]
         remaining = self._compare_groups(group_ids)
-        self._is_first_pass = False
-        while remaining and self._has_time:
+        while remaining and (self._has_time or (self._is_first_pass and self._unconfirmed)):
+            self._is_first_pass = False
             self._progress(f"{len(remaining):,} of {len(group_ids):,} groups left to compare")
             self._clock.sleep(_PAUSE_SECONDS)
             remaining = self._compare_groups([group.group_id for group in remaining])
-        for group_id, found in self._unconfirmed.items():
-            self._report.differences += found
-            remaining = [group for group in remaining if group.group_id != group_id]
         self._report.not_compared += remaining
         self._report.differences.sort(key=lambda difference: (difference.group_id, difference.field))
         return self._report
@@ -202,33 +198,27 @@ class _Verification:
     def _compare_groups(self, group_ids: list[str]) -> list[NotCompared]:
         """Compare these groups, in order of their ids, once; return those that must be compared again."""
         remaining: list[NotCompared] = []
-        for start in range(0, len(group_ids), _CHUNK_SIZE):
-            if start:
-                self._progress(f"{start:,} of {len(group_ids):,} groups checked")
-            remaining += self._compare_chunk(group_ids[start : start + _CHUNK_SIZE])
+        for number, some in enumerate(chunks(group_ids, _CHUNK_SIZE)):
+            if number:
+                self._progress(f"{number * _CHUNK_SIZE:,} of {len(group_ids):,} groups checked")
+            remaining += self._compare_chunk(some)
         return remaining
 
     def _compare_chunk(self, group_ids: list[str]) -> Iterator[NotCompared]:
         started_at = self._clock.now()
-        before = self._describe(group_ids)
+        descriptions = dict(zip(group_ids, self._brokers.describe(group_ids), strict=True))
         if self._is_first_pass:
             self._deadline += self._clock.now() - started_at
         ends = self._brokers.end_offsets(self._checkpoint_offsets().topic)
         behind = self._wait_for_job(ends, group_ids)
         rows = self._tables.rows(group_ids)
-        differing = [one for one in group_ids if not self._count_if_equal(one, rows.get(one), before[one])]
-        after = self._describe(differing)
-        for group_id in differing:
-            descriptions = before[group_id], after[group_id]
+        for group_id, description in descriptions.items():
             lag = sum(behind.values()) if partition_of(group_id, len(ends)) in behind else 0
-            if after[group_id]["error_code"] in AUTHORIZATION_CODES:
-                denied = NotCompared(group_id, _error_reason(after[group_id]), is_missing_acl=True)
+            if description["error_code"] in AUTHORIZATION_CODES:
+                denied = NotCompared(group_id, _error_reason(description), is_missing_acl=True)
                 self._report.not_compared.append(denied)
-            elif reason := self._reason_to_repeat(group_id, rows.get(group_id), descriptions, lag):
+            elif reason := self._reason_to_repeat(group_id, rows.get(group_id), description, lag):
                 yield NotCompared(group_id, reason)
-
-    def _describe(self, group_ids: list[str]) -> dict[str, GroupDescription]:
-        return dict(zip(group_ids, self._brokers.describe(group_ids), strict=True))
 
     def _wait_for_job(self, ends: Mapping[int, int], group_ids: list[str]) -> dict[int, int]:
         """Wait until the job has processed the ends of these groups' partitions; return what remains at the timeout."""
@@ -241,45 +231,26 @@ class _Verification:
             behind = self._checkpoint_offsets().offsets_behind(ends)
         return behind
 
-    def _count_if_equal(self, group_id: str, row: Row | None, description: GroupDescription) -> bool:
-        """Return whether the row and the description are equal, and count the group as agreeing if so."""
-        if not _is_answer(description) or differences(group_id, row, description):
-            return False
-        self._unconfirmed.pop(group_id, None)
-        self._count(row, description)
-        return True
-
     def _reason_to_repeat(
-        self, group_id: str, row: Row | None, descriptions: tuple[GroupDescription, GroupDescription], behind: int
+        self, group_id: str, row: Row | None, description: GroupDescription, behind: int
     ) -> str | None:
-        """Compare a group that differed, and report the result; return why it must be compared again, if it must."""
-        before, after = descriptions
-        if not _is_answer(after):
-            return _error_reason(after)
+        """Compare a group, and report the result; return why it must be compared again, if it must."""
         unconfirmed = self._unconfirmed.pop(group_id, None)
-        found = differences(group_id, row, after)
+        if description["error_code"] not in {NO_ERROR, GROUP_ID_NOT_FOUND}:  # no answer
+            return _error_reason(description)
+        found = differences(group_id, row, description)
         if not found:
-            self._count(row, after)
+            self._report.agreeing += 1
+            if row is not None and description["error_code"] == NO_ERROR and not has_known_state(row):
+                self._report.stateless += 1
             return None
         if behind:
             return f"the job is {behind:,} offsets behind"
-        if fields_of_description(before) != fields_of_description(after):
-            return "it changed during each comparison"
         if found == unconfirmed:
             self._report.differences += found
             return None
         self._unconfirmed[group_id] = found
-        return "a difference was found only once"
-
-    def _count(self, row: Row | None, description: GroupDescription) -> None:
-        self._report.agreeing += 1
-        if row is not None and description["error_code"] == NO_ERROR and not has_known_state(row):
-            self._report.stateless += 1
-
-
-def _is_answer(description: GroupDescription) -> bool:
-    """Return whether it describes the group or says that there is none; any other error is not an answer."""
-    return description["error_code"] in {NO_ERROR, GROUP_ID_NOT_FOUND}
+        return "it changed during each comparison"
 
 
 def _error_reason(description: GroupDescription) -> str:

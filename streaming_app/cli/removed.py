@@ -13,7 +13,7 @@ INSTEAD = {
     "silence": "`streams-groups alerts mute PATTERN --for 2h`, and --for 0s ends that; Alertmanager has the rest",
     "alerts --silenced": "`streams-groups alerts --check --muted`",
     "alerts backtest": "nothing replaces it",
-    "run --profile": "the metric `streams_groups_batch_phase_seconds_total` says where the seconds of batches go",
+    "run --profile": "the metric `streams_groups_job_batch_seconds_total` says where the seconds of batches go",
     "init": "`streams-groups check --write-config FILE`",
     "jars": "`streams-groups check --fetch-jars DIR`, and the job verifies its jars at each start",
     "quarantine": "`streams-groups status` shows what is set aside, and --release GROUP has the job read it again",

@@ -13,12 +13,12 @@ _RULES = {
     "StreamsGroupOverBudget": "`StreamsGroupSetAside`, which fires for such a group",
     "StreamsGroupTaskSkew": "`streams-groups describe --copies`, or the table `task_copies`",
     "StreamsGroupTaskTwice": "`streams-groups verify`, or the table `task_copies`",
-    "StreamsGroupWarmupStays": "`streams-groups describe --copies`, or the metric streams_group_warmup_tasks",
+    "StreamsGroupWarmupStays": "`streams-groups describe --copies`, or the metric streams_group_copies",
     "StreamsGroupsDescriptionPlugin": "`streams-groups check`",
     "StreamsGroupsDescriptionsMissing": "`StreamsGroupDescriptionMissing`, which each group has; one message names all",
-    "StreamsGroupsFlood": "the metrics streams_groups_new and streams_groups_new_left_out",
-    "StreamsGroupsSelfCheckFailed": "`streams-groups verify`, or the metric streams_groups_self_check_differing_groups",
-    "StreamsGroupsSchemaDrift": "the metric streams_groups_unknown_tags_records_total",
+    "StreamsGroupsFlood": "the metric streams_groups_left_out",
+    "StreamsGroupsSelfCheckFailed": "`verify`, or the metric streams_groups_job_self_check_differing_groups",
+    "StreamsGroupsSchemaDrift": "the metric streams_groups_job_unknown_tags_records_total",
 }
 _TIMES = {
     "StreamsGroupDescriptionMissing": "upgraded_for",
@@ -46,7 +46,7 @@ REMOVED: Mapping[tuple[str, ...], str] = {
         ("metrics", "lag_by", by): f"`streams-groups lag --by {by} --json`, or SQL over the table `lag`"
         for by in ("subtopology", "process", "task")
     },
-    ("metrics", "max_lag_series"): "`metrics.groups` and `metrics.lag_by`; each kind of lag has 10,000 series",
+    ("metrics", "max_lag_series"): "`metrics.groups` and `metrics.lag_by`; each metric of lag has 10,000 series",
     ("page", "labels"): "the section `labels`, which alerts, metrics and tables have, too",
     ("page", "listen"): "`streams-groups web --listen HOST:PORT`, a process of its own",
     ("page", "memory"): "a limit of the unit or container of `streams-groups web`",

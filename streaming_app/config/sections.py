@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from streaming_app.groups.budget import DEFAULT, Budget
 from streaming_app.regex import Regex
@@ -19,6 +19,7 @@ from streaming_app.section import Address, Days, Duration, Pattern, PositiveDura
 MAX_GROUPS = 1_000
 
 LagSubject = Literal["group", "topic", "partition"]
+_SUBJECTS = get_args(LagSubject)
 _Offsets = Annotated[int, Field(ge=0)]
 _BASE_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*/?")
 
@@ -90,6 +91,12 @@ class GroupBudgetSettings(Section):
         return Budget(**self.model_dump())
 
 
+def _finest(given: Any) -> Any:  # noqa: ANN401 - any YAML value
+    if not isinstance(given, list | tuple):
+        return given
+    return max((one for one in given if one in _SUBJECTS), key=_SUBJECTS.index, default="topic")
+
+
 class MetricsSettings(Section):
     """The section `metrics`."""
 
@@ -101,8 +108,8 @@ class MetricsSettings(Section):
     """Groups that have series of their own: a regular expression that must match the whole id."""
     max_groups: Annotated[int, Field(ge=0)] = MAX_GROUPS
     """Maximum number of groups with series of their own: those known the longest, and a tenth for new ones."""
-    lag_by: tuple[LagSubject, ...] = ("group", "topic")
-    """What has series of its lag."""
+    lag_by: Annotated[LagSubject, BeforeValidator(_finest)] = "topic"
+    """What has series of its lag; of a list, as in 0.2.0, the finest."""
 
 
 class PageSettings(Section):

@@ -193,7 +193,6 @@ def background_services(
                 alerts.sinks,
                 newest_lag,
                 copies.sums if copies else dict,
-                disks.now,
                 alerts.verdicts,
                 lag.types if lag else dict,
                 alerts.newcomers_left_out,

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
-from kafka.protocol.metadata.find_coordinator import CoordinatorType, FindCoordinatorRequest
 
 from streaming_app.chunks import chunks
 from streaming_app.groups.partition import OFFSETS_TOPIC
@@ -232,15 +231,11 @@ def coordinators(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:
 
     Needs Describe on the groups.
     """
-    found: list[BrokerFact] = []
-    for some in chunks(group_ids, _PER_REQUEST):
-        request = FindCoordinatorRequest(key_type=CoordinatorType.GROUP.value, coordinator_keys=some, min_version=4)
-        found += (
-            BrokerFact(COORDINATOR, one.key, COORDINATOR, f"{one.host}:{one.port} ({one.node_id})", one.key)
-            for one in admin.send_to_any(request).coordinators
-            if not one.error_code  # else it may not be described, or its partition has no leader
-        )
-    return found
+    return [
+        BrokerFact(COORDINATOR, one.key, COORDINATOR, f"{one.host}:{one.port} ({one.node_id})", one.key)
+        for one in admin.find_coordinators(group_ids)
+        if not one.error_code  # else it may not be described, or its partition has no leader
+    ]
 
 
 def group_states(admin: Admin, _all: Iterable[str]) -> list[BrokerFact]:

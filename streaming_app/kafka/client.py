@@ -13,6 +13,7 @@ from typing import Any
 from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaConnectionError, KafkaError, RetriableError, UnknownBrokerIdError
+from kafka.protocol.admin import DeleteGroupsRequest
 from kafka.protocol.consumer import OffsetSpec
 from kafka.protocol.consumer.group import OffsetCommitRequest
 from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_delay, wait_exponential
@@ -94,12 +95,12 @@ class StreamsGroupClient:
         def describe_missing() -> None:
             coordinator_error: GroupError | None = None
             missing = [group_id for group_id in dict.fromkeys(requested) if group_id not in described]
-            for response in self.admin.send_to_coordinators(
+            for _, response in self.admin.send_to_coordinators(
                 missing,
                 lambda ids: build(protocol.StreamsGroupDescribeRequest, {"group_ids": ids, **fields}),
                 _DESCRIBE_BATCH_SIZE,
             ):
-                for group in response["groups"]:
+                for group in _fields(response)["groups"]:
                     if group["error_code"] in COORDINATOR_CODES:
                         coordinator_error = GroupError(group["error_code"], group["error_message"])
                     else:
@@ -107,7 +108,7 @@ class StreamsGroupClient:
             if coordinator_error:
                 raise coordinator_error
 
-        self._retry(describe_missing, requested)
+        self._retry(describe_missing)
         return [described[group_id] for group_id in requested]
 
     def end_offsets(self, topic: str) -> dict[int, int]:
@@ -129,7 +130,15 @@ class StreamsGroupClient:
 
     def delete_group(self, group_id: str) -> None:
         """Delete an empty group with its offsets."""
-        raise_for_code(self._retry(lambda: self.admin.delete_group(group_id)))
+
+        def delete() -> int:
+            request = build(DeleteGroupsRequest, {"groups_names": [group_id]})
+            code: int = self._ask(group_id, request)["results"][0]["error_code"]
+            if code in COORDINATOR_CODES:
+                raise GroupError(code)
+            return code
+
+        raise_for_code(self._retry(delete))
 
     def configure_group(self, group_id: str, configs: Mapping[str, object]) -> None:
         """Set configs of a group, such as `streams.num.standby.replicas`; the group need not exist yet."""
@@ -168,36 +177,40 @@ class StreamsGroupClient:
             "generation_id_or_member_epoch": member_epoch,
             "topics": [{"name": topic, "partitions": partitions} for topic, partitions in topics.items()],
         }
-        request = build(OffsetCommitRequest, fields)
-        request._max_version = _LAST_COMMIT_VERSION_WITH_NAMES  # noqa: SLF001 - how kafka-python itself caps a version
+        request = build(OffsetCommitRequest, fields, max_version=_LAST_COMMIT_VERSION_WITH_NAMES)
 
         def commit() -> None:
-            response = self.admin.send_to_coordinator(group_id, request)
-            for topic in response["topics"]:
+            for topic in self._ask(group_id, request)["topics"]:
                 for partition in topic["partitions"]:  # which also say that the coordinator is another
                     raise_for_code(partition["error_code"])
 
-        self._retry(commit, [group_id])
+        self._retry(commit)
+
+    def _ask(self, group_id: str, request: Any) -> Fields:  # noqa: ANN401 - kafka-python is untyped
+        """Send a request to the coordinator of a group, once."""
+        ((_, response),) = self.admin.send_to_coordinators([group_id], lambda _: request, 1)
+        return _fields(response)
 
     def _send(self, group_id: str, request: Any) -> Fields:  # noqa: ANN401 - kafka-python is untyped
         def send() -> Fields:
-            response = self.admin.send_to_coordinator(group_id, request)
+            response = self._ask(group_id, request)
             raise_for_code(response.get("error_code", 0), response.get("error_message"))
             return response
 
-        response: Fields = self._retry(send, [group_id])
+        response: Fields = self._retry(send)
         return response
 
-    def _retry(self, call: Any, group_ids: Iterable[str] = ()) -> Any:  # noqa: ANN401 - kafka-python is untyped
-        def should_retry(error: BaseException) -> bool:
-            if not _is_retriable(error):
-                return False
-            self.admin.forget_coordinators(group_ids)
-            return True
+    def _retry(self, call: Any) -> Any:  # noqa: ANN401 - kafka-python is untyped
+        wait, stop = wait_exponential(0.05, max=1), stop_after_delay(RETRY_SECONDS)
+        return Retrying(retry=retry_if_exception(_is_retriable), stop=stop, wait=wait, reraise=True)(call)
 
-        wait = wait_exponential(0.05, max=1)
-        stop = stop_after_delay(RETRY_SECONDS)
-        return Retrying(retry=retry_if_exception(should_retry), stop=stop, wait=wait, reraise=True)(call)
+
+def _fields(response: Any) -> Fields:  # noqa: ANN401 - kafka-python is untyped
+    """Return a response. Raises the error that there is instead."""
+    if isinstance(response, Exception):
+        raise response
+    fields: Fields = response.to_dict()
+    return fields
 
 
 def _is_retriable(error: BaseException) -> bool:
@@ -224,28 +237,22 @@ class Descriptions:
 def describe_each(client: StreamsGroupClient, group_ids: Sequence[str]) -> Descriptions:
     """Describe the groups, 500 a request to each coordinator. A request that fails as a whole is left out.
 
-    Raises kafka-python's KafkaError, or GroupError, once three requests in a row have failed.
+    Raises kafka-python's KafkaError once three requests in a row have failed, or the only one.
     """
     found, failed = Descriptions(), 0
-    for ids in chunks(group_ids, _GROUPS_PER_REQUEST):
-        try:
-            responses = client.admin.send_to_coordinators(
-                ids,
-                lambda some: build(protocol.StreamsGroupDescribeRequest, {"group_ids": some}),
-                _GROUPS_PER_REQUEST,
-            )
-        except (KafkaError, GroupError):
-            client.admin.forget_coordinators(ids)
-            failed += 1
-            if failed == _FAILURES_IN_A_ROW or len(group_ids) <= _GROUPS_PER_REQUEST:
-                raise
-            continue
-        failed = 0
-        for response in responses:
-            _add(found, response["groups"])
-        client.admin.forget_coordinators(
-            one for one in ids if one in found.failures and found.failures[one].code in COORDINATOR_CODES
-        )
+    for some in chunks(group_ids, _GROUPS_PER_REQUEST):
+        for ids, response in client.admin.send_to_coordinators(
+            some, lambda ids: build(protocol.StreamsGroupDescribeRequest, {"group_ids": ids}), _GROUPS_PER_REQUEST
+        ):
+            if isinstance(response, GroupError):
+                found.failures[ids[0]] = response
+            elif isinstance(response, KafkaError):
+                failed += 1
+                if failed == _FAILURES_IN_A_ROW or len(ids) == len(group_ids):
+                    raise response
+            else:
+                failed = 0
+                _add(found, response.to_dict()["groups"])
     return found
 
 

@@ -6,18 +6,19 @@ kafka-python's admin client sends them. Its errors arrive as exceptions, so what
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError, RequestTimedOutError
 from kafka.future import Future
-from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.metadata.find_coordinator import CoordinatorType
 
+from streaming_app.chunks import chunks
 from streaming_app.kafka.first_answer import BrokerGoneError, make_client
-from streaming_app.kafka.protocol import COORDINATOR_CODES, Fields, GroupError
+from streaming_app.kafka.protocol import GroupError
 from streaming_app.kafka.security import security_settings
 
 CONNECT_SECONDS = 10.0
@@ -28,7 +29,8 @@ ANSWER_MS = 20_000
 """How long brokers may take to answer a request about many partitions or groups."""
 _LOOK_SECONDS = 1.5  # without an answer, until the other brokers are asked whether the broker is still there
 _REQUESTS_AT_A_TIME = 10_000  # of a broker: kafka-python fails what is more than five, and does not let it wait
-_FIND_COORDINATOR_BATCH_SIZE = 1000  # group ids in one FindCoordinator request
+_GROUPS_PER_FIND = 1_000
+_FIND_VERSION = 4  # the first that takes many groups: KIP-699, Kafka 3.0
 
 
 def connect(properties: Mapping[str, str], seconds: float | None = None) -> "Admin":
@@ -99,39 +101,31 @@ class Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
                 self._client.close()
             raise
 
-    def send_to_coordinator(self, group_id: str, request: Any) -> Fields:  # noqa: ANN401 - kafka-python is untyped
-        """Send a request to the coordinator of a group and return the response, without a retry."""
-
-        async def send() -> Fields:
-            node_id = await self._find_coordinator_id(group_id)
-            response = await self._manager.send(request, node_id=node_id)
-            return response.to_dict()  # type: ignore[no-any-return] # kafka-python is untyped
-
-        return self._manager.run(send)  # type: ignore[no-any-return] # kafka-python is untyped
+    def find_coordinators(self, group_ids: Iterable[str]) -> Iterator[Any]:
+        """Yield what a broker says of each group: `key`, and `node_id`, `host` and `port`, or an `error_code`."""
+        for ids in chunks(group_ids, _GROUPS_PER_FIND):
+            request = FindCoordinatorRequest(
+                key_type=CoordinatorType.GROUP.value, coordinator_keys=ids, min_version=_FIND_VERSION
+            )
+            yield from self.send_to_any(request).coordinators
 
     def send_to_coordinators(
-        self,
-        group_ids: Sequence[str],
-        build_request: Callable[[list[str]], Any],
-        batch_size: int,
-    ) -> list[Fields]:
-        """Send each coordinator requests for up to `batch_size` of its groups and return the responses; no retry."""
+        self, group_ids: Iterable[str], build_request: Callable[[list[str]], Any], most: int
+    ) -> list[tuple[list[str], Any]]:
+        """Send the coordinators requests for at most so many groups; return the groups of each with the response.
 
-        async def send() -> list[Fields]:
-            groups: defaultdict[int, list[str]] = defaultdict(list)
-            for start in range(0, len(group_ids), _FIND_COORDINATOR_BATCH_SIZE):
-                nodes = await self._find_coordinator_ids(group_ids[start : start + _FIND_COORDINATOR_BATCH_SIZE])
-                for group_id, node_id in nodes.items():
-                    groups[node_id].append(group_id)
-            responses = []
-            for node_id, ids in groups.items():
-                for start in range(0, len(ids), batch_size):
-                    request = build_request(ids[start : start + batch_size])
-                    response = await self._manager.send(request, node_id=node_id)
-                    responses.append(response.to_dict())
-            return responses
-
-        return self._manager.run(send)  # type: ignore[no-any-return] # kafka-python is untyped
+        Instead of it GroupError where the coordinator is not known, and KafkaError where it does not answer.
+        """
+        found: list[tuple[list[str], Any]] = []
+        by_node: defaultdict[int, list[str]] = defaultdict(list)
+        for one in self.find_coordinators(group_ids):
+            if one.error_code:
+                found.append(([one.key], GroupError(one.error_code, one.key)))
+            else:
+                by_node[one.node_id].append(one.key)
+        sent = [(node_id, some) for node_id, ids in by_node.items() for some in chunks(ids, most)]
+        answers = self.send_all([(node_id, build_request(ids)) for node_id, ids in sent], ANSWER_MS)
+        return found + [(ids, answer) for (_, ids), answer in zip(sent, answers, strict=True)]
 
     def broker_ids(self) -> list[int]:
         """Return the ids of the brokers that are known, those that are away included."""
@@ -196,16 +190,3 @@ class Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
         known = self._manager.cluster.broker_metadata(node_id)
         address = f"{known.host}:{known.port}" if known else self._addresses.get(node_id)
         return f"broker {node_id}" + (f" ({address})" if address else "")
-
-    def delete_group(self, group_id: str) -> int:
-        """Send a DeleteGroups for one group and return its error code; GroupError if the coordinator is unavailable."""
-        request = self._delete_groups_request([group_id])
-        code: int = self.send_to_coordinator(group_id, request)["results"][0]["error_code"]
-        if code in COORDINATOR_CODES:
-            raise GroupError(code)
-        return code
-
-    def forget_coordinators(self, group_ids: Iterable[str]) -> None:
-        """Remove the cached coordinators of these groups, so that the next request looks them up again."""
-        for group_id in group_ids:
-            self._manager.cluster._coordinators.pop((CoordinatorType.GROUP, group_id), None)  # noqa: SLF001 - no public way

@@ -10,7 +10,7 @@ from typing import Any
 from kafka.errors import KafkaError
 
 from streaming_app.errors import JobError, MissingTopicError, NotAuthorizedError, SomeUnreachableError, UnreachableError
-from streaming_app.kafka import GROUP_PREFIX, diagnose
+from streaming_app.kafka import AUTHORIZATION_CODES, GROUP_PREFIX, diagnose
 from streaming_app.kafka.diagnose import MESSAGES
 from streaming_app.kafka.properties import SecurityError
 from streaming_app.kafka.protocol import TOPIC_AUTHORIZATION_FAILED, GroupError
@@ -150,12 +150,11 @@ def error_message(error: Exception, properties: Mapping[str, str], needs: str) -
     """
     servers = properties["bootstrap.servers"]
     if isinstance(error, GroupError):
-        if error.code == TOPIC_AUTHORIZATION_FAILED:
-            return missing_acl_message("DESCRIBE", "Topic", error.message)
+        if error.code in AUTHORIZATION_CODES and error.message:
+            kind = "Topic" if error.code == TOPIC_AUTHORIZATION_FAILED else "Group"
+            return missing_acl_message("DESCRIBE", kind, error.message)
         return f"{servers} returned an error: {error}"
     name, text = type(error).__name__, " ".join(str(error).split())
-    if name == "GroupAuthorizationFailedError" and (group := re.search(r"GROUP/(.+?):?$", text)):
-        return missing_acl_message("DESCRIBE", "Group", group[1])
     if "Authorization" in name:
         return f"{servers} denied access: {text}; {needs}"
     if "Timeout" in name or "Connection" in name or "NoBrokers" in name or "Authentication" in name:

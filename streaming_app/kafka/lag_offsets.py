@@ -19,11 +19,11 @@ from uuid import UUID
 
 from kafka.errors import KafkaError
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest, OffsetFetchRequest
-from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
+from kafka.protocol.metadata import MetadataRequest
 
 from streaming_app.chunks import chunks
 from streaming_app.kafka.connection import ANSWER_MS, Admin
-from streaming_app.kafka.protocol import error_name
+from streaming_app.kafka.protocol import GroupError, error_name
 from streaming_app.lag.model import Commit
 from streaming_app.lag.partition_time import partition_time_ms
 
@@ -41,9 +41,8 @@ _PARTITIONS_PER_REQUEST = 50_000  # 0.8 MB out, 1.4 MB in
 _ISOLATION_VERSION = 2  # of ListOffsets: the first with an isolation level
 _NO_TOPIC_ID = UUID(int=0)
 _DENIED = "AUTHORIZATION"
-_GROUPS_PER_FIND = 1_000
 _GROUPS_PER_FETCH = 100
-_FIND_VERSION, _FETCH_VERSION = 4, 8  # the first that take many groups: KIP-699, KIP-709; Kafka 3.0
+_FETCH_VERSION = 8  # the first that takes many groups: KIP-709, Kafka 3.0
 _LAST_VERSION_WITH_NAMES = 9  # later ones name topics by id
 _FETCH_RECORDS_VERSION, _LAST_FETCH_WITH_NAMES = 4, 12  # the first with an isolation level
 _READ_BYTES = 16_384  # of a partition in one answer
@@ -290,21 +289,10 @@ def fetch_committed_offsets(admin: Admin, group_ids: Iterable[str]) -> Committed
     Raises KafkaError where no broker answers.
     """
     found = CommittedOffsets({}, {})
-    coordinators: defaultdict[int, list[str]] = defaultdict(list)
-    for ids in chunks(group_ids, _GROUPS_PER_FIND):
-        find = FindCoordinatorRequest(key_type=0, coordinator_keys=ids, min_version=_FIND_VERSION)
-        for one in admin.send_to_any(find).coordinators:
-            if one.error_code:
-                found.errors[one.key] = error_name(one.error_code)
-            else:
-                coordinators[one.node_id].append(one.key)
-    requests = [
-        (node_id, chunk) for node_id, ids in coordinators.items() for chunk in chunks(sorted(ids), _GROUPS_PER_FETCH)
-    ]
-    answers = admin.send_all([(node_id, _fetch_request(ids)) for node_id, ids in requests], ANSWER_MS)
-    for (_, ids), answer in zip(requests, answers, strict=True):
-        if isinstance(answer, KafkaError):
-            found.errors.update(dict.fromkeys(ids, type(answer).__name__))
+    for ids, answer in admin.send_to_coordinators(group_ids, _fetch_request, _GROUPS_PER_FETCH):
+        if isinstance(answer, Exception):
+            name = answer.name if isinstance(answer, GroupError) else type(answer).__name__
+            found.errors.update(dict.fromkeys(ids, name))
             continue
         for group in answer.groups:
             if group.error_code:

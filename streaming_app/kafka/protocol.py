@@ -82,9 +82,12 @@ StreamsGroupTopologyDescriptionUpdateRequest = _message("StreamsGroupTopologyDes
 StreamsGroupTopologyDescriptionUpdateResponse = _message("StreamsGroupTopologyDescriptionUpdateResponse")
 
 
-def build(message: Any, fields: Mapping[str, Any]) -> Any:  # noqa: ANN401 - kafka-python is untyped
-    """Create an instance of a message class from nested dicts. Raises KeyError for a field that the class lacks."""
-    return message(**{name: _value(message.fields[name], value) for name, value in fields.items()})
+def build(message: Any, fields: Mapping[str, Any], **versions: int) -> Any:  # noqa: ANN401 - kafka-python is untyped
+    """Create an instance of a message class from nested dicts, with `max_version` and the like of kafka-python.
+
+    Raises KeyError for a field that the class lacks.
+    """
+    return message(**{name: _value(message.fields[name], value) for name, value in fields.items()}, **versions)
 
 
 def _value(field: Any, value: Any) -> Any:  # noqa: ANN401 - kafka-python is untyped

@@ -23,16 +23,15 @@ from prometheus_client.registry import Collector
 from streaming_app.alerts.outbox import SinkStatus
 from streaming_app.alerts.problem import FIRING, Problem
 from streaming_app.config.sections import MetricsSettings
-from streaming_app.groups.snapshot import NEW_FOR, GroupSnapshot, is_newcomer, select
+from streaming_app.groups.snapshot import NEW_FOR, GroupSnapshot, select
 from streaming_app.groups.state_rules import DEAD
 from streaming_app.groups.task_copies import CopiesSum
 from streaming_app.health.verdict import Verdict
-from streaming_app.job_status import DiskSpace
 from streaming_app.lag.model import LagRow
 from streaming_app.metrics.group_metrics import GROUP_METRICS, LABELS_METRIC, GroupScrape
 from streaming_app.metrics.job_metrics import JOB_METRICS, JobScrape
 from streaming_app.metrics.lag_metrics import LAG_METRICS, LagScrape
-from streaming_app.metrics.metric import SUFFIXES, Metric, ScrapeT, has_short_id
+from streaming_app.metrics.metric import has_short_id
 from streaming_app.stream.health import Health
 from streaming_app.text import EPOCH
 
@@ -64,7 +63,6 @@ class MetricSources:
     """Returns the rows of the newest pass over the lag; None before the first one, and without."""
     copies: Callable[[], Mapping[str, Mapping[str, CopiesSum]]] = dict
     """Returns the sums of the copies of tasks, by group."""
-    disks: Callable[[], Sequence[DiskSpace]] = tuple
     verdicts: Callable[[], Mapping[str, Verdict]] = dict
     """Returns the newest verdict on each group."""
     types: Callable[[], Mapping[str, int]] = dict
@@ -84,40 +82,37 @@ def make_registry(sources: MetricSources, settings: MetricsSettings) -> Collecto
 
 class _StreamsGroupsCollector(Collector):
     def __init__(self, sources: MetricSources, settings: MetricsSettings) -> None:
-        self._sources = sources
-        self._wanted = settings.groups
-        self._max_groups = settings.max_groups
-        self._settings = settings
+        self._sources, self._settings = sources, settings
         self._lag: LagScrape | None = None
         self._version = version("streams-groups")
 
     def describe(self) -> Iterator[MetricFamily]:
         """Yield the families without samples, by which a scrape with `?name[]=` selects."""
         for metrics in (JOB_METRICS, (*GROUP_METRICS, LABELS_METRIC), LAG_METRICS):
-            yield from map(_family, metrics)
+            yield from (metric.family() for metric in metrics)
 
     def collect(self) -> Iterator[MetricFamily]:
-        sources, now = self._sources, time.time()
+        sources, now, cluster = self._sources, time.time(), {"cluster": self._sources.cluster}
         existing = [group for group in sources.groups.groups().values() if group.state != DEAD]
-        matching = [group for group in existing if self._wanted.matches(group.group_id)]
-        at = datetime.fromtimestamp(now, timezone.utc)
-        selected = select((one for one in matching if has_short_id(one.group_id)), self._max_groups)
+        matching = [group for group in existing if self._settings.groups.matches(group.group_id)]
+        selected = select((one for one in matching if has_short_id(one.group_id)), self._settings.max_groups)
+        lag = self._newest_lag()
         job = JobScrape(
             status=sources.health.status,
             totals=sources.health.totals,
             groups_by_state=Counter(group.state for group in existing),
-            groups_left_out=len(matching) - len(selected),
-            new_groups=sum(is_newcomer(group, at) for group in existing),
-            newcomers_left_out=sources.newcomers_left_out(),
+            left_out={
+                "series": len(matching) - len(selected),
+                **({"lag": lag.left_out} if lag else {}),
+                **sources.newcomers_left_out(),
+            },
             alerts=Counter(one.identity for one in sources.alerts() if one.state == FIRING),
             sinks=sources.sinks(),
-            disks=sources.disks(),
             version=self._version,
             groups_by_type=sources.types(),
             counts=sources.groups.counts(),
         )
-        for metric in JOB_METRICS:
-            yield _with_samples(metric, [({"cluster": sources.cluster}, job)])
+        yield from (metric.family([(cluster, job)]) for metric in JOB_METRICS)
         copies, verdicts = sources.copies(), sources.verdicts()
         scrapes = [
             GroupScrape(
@@ -129,34 +124,20 @@ class _StreamsGroupsCollector(Collector):
             )
             for group in selected
         ]
-        labelled = [({"cluster": sources.cluster, "group": scrape.snapshot.group_id}, scrape) for scrape in scrapes]
-        for group_metric in GROUP_METRICS:
-            yield _with_samples(group_metric, labelled)
+        labelled = [({**cluster, "group": scrape.snapshot.group_id}, scrape) for scrape in scrapes]
+        yield from (metric.family(labelled) for metric in GROUP_METRICS)
         declared = [(sources.labels_of(own["group"]), own, scrape) for own, scrape in labelled]
-        yield _with_samples(LABELS_METRIC, [({**labels, **own}, scrape) for labels, own, scrape in declared if labels])
-        yield from self._collect_lag()
+        yield LABELS_METRIC.family(({**labels, **own}, scrape) for labels, own, scrape in declared if labels)
+        if lag:
+            yield from (metric.family([(cluster, lag)]) for metric in LAG_METRICS)
 
-    def _collect_lag(self) -> Iterator[MetricFamily]:
-        """Yield the families of the newest pass; its sums are made once, however many scrapes there are."""
+    def _newest_lag(self) -> LagScrape | None:
+        """Return the newest pass, whose sums are made once, however many scrapes there are."""
         rows, scrape = self._sources.lag(), self._lag
         if rows is None:
-            return
+            return None
         if scrape is None or scrape.newest is not rows:
             groups = self._sources.groups.groups().values()
             first_seen = {group.group_id: group.first_seen_at or EPOCH for group in groups}
             scrape = self._lag = LagScrape(rows, self._settings, first_seen, datetime.now(timezone.utc) - NEW_FOR)
-        for metric in LAG_METRICS:
-            yield _with_samples(metric, [({"cluster": self._sources.cluster}, scrape)])
-
-
-def _family(metric: Metric[ScrapeT]) -> MetricFamily:
-    return MetricFamily(metric.name.removesuffix(SUFFIXES.get(metric.type, "")), metric.help, metric.type)
-
-
-def _with_samples(metric: Metric[ScrapeT], scrapes: Iterable[tuple[dict[str, str], ScrapeT]]) -> MetricFamily:
-    family = _family(metric)
-    for labels, scrape in scrapes:
-        for value, own, suffix in metric.samples(scrape):
-            all_labels = labels | dict(zip(metric.labels, own, strict=True)) if own else labels
-            family.add_sample(metric.name + suffix, all_labels, value)
-    return family
+        return scrape

@@ -1,12 +1,12 @@
-"""The metrics of each group, which have the label `group`. Only definitions: name, type, help, labels, value."""
+"""The metrics of each group, which have the label `group`. Only definitions: name, help, labels, value."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.groups.task_copies import STANDBY, WARMUP, CopiesSum
+from streaming_app.groups.task_copies import CopiesSum
 from streaming_app.health.verdict import Verdict
 from streaming_app.metrics.metric import Metric, Sample, unix_seconds
 
@@ -20,13 +20,33 @@ class GroupScrape(NamedTuple):
     rebalances: int
     now: float
     copies: Mapping[str, CopiesSum] | None = None
-    """None if they are not known."""
+    """By role; None if they are not known."""
     verdict: Verdict | None = None
     """None before the first one."""
 
 
-def _of_copies(value: Callable[[Mapping[str, CopiesSum]], float | None]) -> Callable[[GroupScrape], float | None]:
-    return lambda group: None if group.copies is None else value(group.copies)
+def _of_copies(value: Callable[[CopiesSum], float | None]) -> Callable[[GroupScrape], Iterator[Sample]]:
+    """Return the samples of a value by role."""
+
+    def samples(group: GroupScrape) -> Iterator[Sample]:
+        for role, copies in (group.copies or {}).items():
+            if (found := value(copies)) is not None:
+                yield Sample(found, (role,))
+
+    return samples
+
+
+def _epochs(group: GroupScrape) -> Iterator[Sample]:
+    one = group.snapshot
+    epochs = {
+        "group": one.group_epoch,
+        "assignment": one.assignment_epoch,
+        "topology": one.topology_epoch,
+        "validated_topology": one.validated_topology_epoch,
+        "stored_description": one.stored_description_epoch,
+        "failed_description": one.failed_description_epoch,
+    }
+    yield from (Sample(epoch, (name,)) for name, epoch in epochs.items() if epoch is not None)
 
 
 def _stale_seconds(group: GroupScrape) -> float | None:
@@ -55,6 +75,11 @@ GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
         ("verdict", "severity"),
     ),
     Metric(
+        "streams_group_health_since_timestamp_seconds",
+        "Since when the verdict holds, by the facts.",
+        lambda group: unix_seconds(group.verdict.since) if group.verdict else None,
+    ),
+    Metric(
         "streams_group_state",
         "1 for the state that the group is in; the other states have no series.",
         lambda group: [Sample(1, (group.snapshot.state,))],
@@ -67,33 +92,12 @@ GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
     ),
     Metric(
         "streams_group_epoch",
-        "Group epoch: bumped whenever a new assignment is needed.",
-        lambda group: group.snapshot.group_epoch,
-    ),
-    Metric(
-        "streams_group_assignment_epoch",
-        "Group epoch of the newest target assignment; behind streams_group_epoch while the group is Assigning.",
-        lambda group: group.snapshot.assignment_epoch,
-    ),
-    Metric(
-        "streams_group_topology_epoch",
-        "Epoch of the group's topology; absent while it has none.",
-        lambda group: group.snapshot.topology_epoch,
-    ),
-    Metric(
-        "streams_group_validated_topology_epoch",
-        "Topology epoch whose topics the broker validated; -1 for none.",
-        lambda group: group.snapshot.validated_topology_epoch,
-    ),
-    Metric(
-        "streams_group_stored_description_epoch",
-        "Topology epoch whose description the broker's plugin holds; -1 for none, -2 for uncertain.",
-        lambda group: group.snapshot.stored_description_epoch,
-    ),
-    Metric(
-        "streams_group_failed_description_epoch",
-        "Topology epoch whose description the broker's plugin rejected permanently; -1 for none.",
-        lambda group: group.snapshot.failed_description_epoch,
+        "Epochs of the group: `group`, bumped whenever a new assignment is needed; `assignment`, of the newest target "
+        "assignment, behind that of the group while it is Assigning; `topology`; `validated_topology`, whose topics "
+        "the broker validated, -1 for none; `stored_description`, that the broker's plugin holds, -1 for none, -2 for "
+        "uncertain; `failed_description`, that it rejected permanently, -1 for none.",
+        _epochs,
+        ("of",),
     ),
     Metric(
         "streams_group_members",
@@ -112,45 +116,36 @@ GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
     ),
     Metric(
         "streams_group_rebalances_total",
-        "New target assignments since the job started, without the first one of a group.",
+        "New target assignments since the job started, without the first one of a group. The brokers' "
+        "streams-group-rebalance-count counts joins, and changes of members, topics and configs, and not the members "
+        "that leave or are removed.",
         lambda group: group.rebalances,
     ),
     Metric(
-        "streams_group_standby_tasks",
-        "Standby tasks of the group, as the brokers said last; absent until they were asked.",
-        _of_copies(lambda copies: copies[STANDBY].copies),
+        "streams_group_copies",
+        "Standby and warm-up tasks of the group, as the brokers said last; absent until they were asked.",
+        _of_copies(lambda copies: copies.copies),
+        ("role",),
     ),
     Metric(
-        "streams_group_standby_lag_offsets",
-        "Offsets between the standby tasks and the ends of their changelogs, summed, as clients last reported them; "
-        "absent where none has.",
-        _of_copies(lambda copies: copies[STANDBY].lag),
+        "streams_group_copies_lag_offsets",
+        "Offsets between these tasks and the ends of their changelogs, summed, as clients last reported them; absent "
+        "where none has.",
+        _of_copies(lambda copies: copies.lag),
+        ("role",),
     ),
     Metric(
-        "streams_group_standby_lag_unknown_tasks",
-        "Standby tasks of which no client has reported a lag: what `streams_group_standby_lag_offsets` says is a lower "
-        "bound unless this is 0.",
-        _of_copies(lambda copies: copies[STANDBY].unknown),
+        "streams_group_copies_lag_unknown",
+        "Those of these tasks of which no client has reported a lag: what `streams_group_copies_lag_offsets` says is a "
+        "lower bound unless this is 0.",
+        _of_copies(lambda copies: copies.unknown),
+        ("role",),
     ),
     Metric(
-        "streams_group_standby_tasks_behind",
-        "Standby tasks that are further behind than `acceptable.recovery.lag`.",
-        _of_copies(lambda copies: copies[STANDBY].behind),
-    ),
-    Metric(
-        "streams_group_warmup_tasks",
-        "Warm-up tasks of the group, as the brokers said last; absent until they were asked.",
-        _of_copies(lambda copies: copies[WARMUP].copies),
-    ),
-    Metric(
-        "streams_group_warmup_lag_offsets",
-        "The same as `streams_group_standby_lag_offsets` for warm-up tasks.",
-        _of_copies(lambda copies: copies[WARMUP].lag),
-    ),
-    Metric(
-        "streams_group_warmup_lag_unknown_tasks",
-        "The same as `streams_group_standby_lag_unknown_tasks` for warm-up tasks.",
-        _of_copies(lambda copies: copies[WARMUP].unknown),
+        "streams_group_copies_behind",
+        "Those of these tasks that are further behind than `acceptable.recovery.lag`.",
+        _of_copies(lambda copies: copies.behind),
+        ("role",),
     ),
     Metric(
         "streams_group_description_status",

@@ -6,58 +6,50 @@ Names follow Prometheus: base units, the unit last, `_total` for counters. All m
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, NamedTuple, TypeVar
 
+from prometheus_client.core import Metric as MetricFamily
+
 ScrapeT = TypeVar("ScrapeT")
 _LONGEST_ID = 500
-SUFFIXES = {"counter": "_total", "info": "_info"}
-"""By type, of the samples; the name of the family has none."""
+_SUFFIXES = {"counter": "_total", "info": "_info"}  # of samples, by type; the name of the family has none
 
 
 class Sample(NamedTuple):
-    """One value, with the values of the metric's own labels; the suffix is for the parts of a summary."""
+    """One value, with the values of the metric's own labels."""
 
     value: float
     labels: tuple[str, ...] = ()
-    suffix: str = ""
 
 
 @dataclass(frozen=True)
 class Metric(Generic[ScrapeT]):
-    """A metric. Its type follows from its name, unless it is a summary.
+    """A metric, whose type follows from its name.
 
-    `read` gives at each scrape its value, None for no series, or its samples; `labels` are those besides `cluster` and
-    `group`.
+    `read` gives at each scrape its value, None for no series, or its samples; `labels` are those besides `cluster` and,
+    of the metrics of each group, `group`.
     """
 
     name: str
     help: str
     read: Callable[[ScrapeT], float | Iterable[Sample] | None]
     labels: tuple[str, ...] = ()
-    is_summary: bool = False
-    replaced_by: str | None = None
-    """The name that it has now; under this one it is served for one more release."""
 
     @property
     def type(self) -> str:
         """The type, as Prometheus calls it."""
-        by_name = (kind for kind, suffix in SUFFIXES.items() if self.name.endswith(suffix))
-        return "summary" if self.is_summary else next(by_name, "gauge")
+        return next((kind for kind, suffix in _SUFFIXES.items() if self.name.endswith(suffix)), "gauge")
 
-    def samples(self, scrape: ScrapeT) -> Iterable[Sample]:
-        """Return its samples at a scrape."""
-        found = self.read(scrape)
-        if found is None:
-            return ()
-        return (Sample(found),) if isinstance(found, int | float) else found
-
-
-def renamed(metric: Metric[ScrapeT], old_name: str) -> tuple[Metric[ScrapeT], Metric[ScrapeT]]:
-    """Return a metric under its name, and under the one that it had before."""
-    text = f"The same as `{metric.name}`, under the name that it had in 0.2.0, for one more release."
-    return metric, replace(metric, name=old_name, help=text, replaced_by=metric.name)
+    def family(self, scrapes: Iterable[tuple[dict[str, str], ScrapeT]] = ()) -> MetricFamily:
+        """Return the family, with the samples of scrapes that have these labels."""
+        family = MetricFamily(self.name.removesuffix(_SUFFIXES.get(self.type, "")), self.help, self.type)
+        for labels, scrape in scrapes:
+            found = self.read(scrape)
+            for value, own in (Sample(found),) if isinstance(found, int | float) else found or ():
+                family.add_sample(self.name, labels | dict(zip(self.labels, own, strict=True)), value)
+        return family
 
 
 def unix_seconds(time: datetime | None) -> float | None:

@@ -76,7 +76,7 @@ KEYS: dict[str, tuple[Any, ...]] = {
     "metrics.listen": ("file:1", "variable:2", "flag:3"),
     "metrics.allowed_hosts": (["file"], ["variable"]),
     "metrics.groups": ("file", "variable"),
-    "metrics.lag_by": (["group"], ["partition"]),
+    "metrics.lag_by": ("group", "partition"),
     "time_intervals": (nights("Europe/Berlin"), nights("Europe/Paris")),
     "running_hours": (hours("file"), hours("variable")),
     "mute_times": (hours("file"), hours("variable")),

@@ -69,7 +69,7 @@ def test_the_rules_of_the_example_of_0_2_0_are_read_and_what_went_is_named(write
 def test_a_variable_of_a_rule_that_went_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STREAMS_GROUPS_ALERTS__RULES__STREAMSGROUPSFLOOD__GROUPS", "5")
     (line,) = load().removed
-    assert line.startswith("alerts.rules.streamsgroupsflood was removed and does nothing: use the metrics ")
+    assert line.startswith("alerts.rules.streamsgroupsflood was removed and does nothing: use the metric ")
 
 
 def test_a_kind_of_sink_and_an_item_that_went_are_named_and_left_out(write: Callable[[Any], Path]) -> None:
@@ -84,4 +84,4 @@ def test_a_kind_of_sink_and_an_item_that_went_are_named_and_left_out(write: Call
         "metrics.lag_by.task",
     }
     assert [sink.name for sink in loaded.settings.sinks] == ["watchdog"]
-    assert loaded.settings.metrics.lag_by == ("group",)
+    assert loaded.settings.metrics.lag_by == "group"

@@ -15,6 +15,7 @@ import yaml
 
 from deploy.generate import prometheus
 from streaming_app.alerts.catalog import HEALTH_RULES
+from streaming_app.health.verdict import VERDICTS
 from streaming_app.lag.status import STATUSES
 from streaming_app.metrics.group_metrics import GROUP_METRICS
 from streaming_app.metrics.job_metrics import JOB_METRICS
@@ -30,16 +31,13 @@ GROUPS = yaml.safe_load(RULES_FILE.read_text("utf-8"))["groups"]
 ALERTS = [rule for group in GROUPS for rule in group["rules"]]
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 
-_SUFFIXES = {"summary": ("_count", "_sum")}
 LABELS = {
-    metric.name + suffix: {"cluster", *group, *metric.labels}
+    metric.name: {"cluster", *group, *metric.labels}
     for metrics, group in ((JOB_METRICS, ()), (GROUP_METRICS, ("group",)), (LAG_METRICS, ()))
     for metric in metrics
-    if metric.replaced_by is None
-    for suffix in _SUFFIXES.get(metric.type, ("",))
 }
-"""The labels of each series of a scrape, by name; not under names that go with the next release."""
-COUNTERS = {name for name in LABELS if name.endswith(("_total", "_sum", "_count"))}
+"""The labels of each metric, by name."""
+COUNTERS = {name for name in LABELS if name.endswith("_total")}
 
 QUERIES = [
     *((f"alert {rule['alert']}", rule["expr"]) for rule in ALERTS),
@@ -79,10 +77,12 @@ def test_rates_are_of_counters() -> None:
 
 
 def test_label_values_are_values_that_the_job_exports() -> None:
-    matched = {value for _, query in QUERIES for value in re.findall(r'(?:state|status)[=!]~?"([^"]+)"', query)}
+    matched = {value for _, query in QUERIES for value in re.findall(r'(?:state|status|verdict)[=!]~?"([^"]+)"', query)}
     used = {name for value in matched for name in value.split("|")}
     known = {"Empty", "NotReady", "Assigning", "Reconciling", "Stable", "Unknown"}
-    known |= STATUSES.keys() | {"CURRENT", "FAILED", "UNCERTAIN", "NEVER_STORED", "STALE", "NO_TOPOLOGY"}
+    known |= (
+        STATUSES.keys() | VERDICTS.keys() | {"CURRENT", "FAILED", "UNCERTAIN", "NEVER_STORED", "STALE", "NO_TOPOLOGY"}
+    )
     assert used <= known
     assert "FAILED" in used
 

@@ -42,7 +42,6 @@ def join(broker: Broker, group: str, topic: str) -> KafkaConsumer:
 @retry(retry=retry_if_exception_type(GroupError), stop=stop_after_delay(60), wait=wait_fixed(0.3), reraise=True)
 def commit(client: StreamsGroupClient, group: str, offsets: dict[tuple[str, int], int], *member: Any) -> None:
     """Commit; the coordinator of a topic that was just created may still load its partition."""
-    client.admin.forget_coordinators([group])
     client.commit_offsets(group, offsets, *member)
 
 

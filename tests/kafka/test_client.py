@@ -98,7 +98,7 @@ def test_only_the_group_whose_coordinator_is_busy_is_described_again(
         responses = send(group_ids, *rest)
         requests.append(list(group_ids))
         if len(requests) == 1:
-            responses[0]["groups"][1]["error_code"] = 14
+            responses[0][1].groups[1].error_code = 14
         return responses
 
     monkeypatch.setattr(client.admin, "send_to_coordinators", send_with_one_busy_coordinator)

@@ -29,13 +29,14 @@ Values = dict[tuple[str, ...], float]
 
 
 def scrape(rows: list[LagRow], settings: MetricsSettings) -> Values:
-    """Return the samples about lag by name and label values, in the order of the labels' names, without the cluster."""
+    """Return the samples about lag by name and those label values that are not empty, without the cluster."""
     text = generate_latest(make_registry(sources([], lag=lambda: rows), settings)).decode()
+    labels = ("group", "topic", "partition", "status", "of")
     return {
-        (sample.name, *(value for name, value in sample.labels.items() if name != "cluster")): (sample.value)
+        (sample.name, *(sample.labels[name] for name in labels if sample.labels.get(name))): sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
-        if any(part in sample.name for part in ("lag", "partition", "lost"))
+        if any(part in sample.name for part in ("lag", "partition", "lost", "left_out"))
     }
 
 
@@ -46,28 +47,49 @@ def of(values: Values, name: str) -> dict[tuple[str, ...], float]:
 def test_the_default_series() -> None:
     values = scrape(ROWS, MetricsSettings())
 
-    assert of(values, "streams_group_lag_offsets") == {("payments",): 510, ("plain",): 7}
-    assert of(values, "streams_group_lag_seconds") == {("payments",): 90}
-    assert of(values, "streams_group_topic_lag_offsets") == {("payments", "orders"): 510, ("plain", "clicks"): 7}
+    assert of(values, "streams_group_lag_offsets") == {("payments", "orders"): 510, ("plain", "clicks"): 7}
+    assert of(values, "streams_group_lag_seconds") == {("payments", "orders"): 90}
     assert of(values, "streams_group_unowned_lag_offsets") == {("payments",): 500}
     assert of(values, "streams_group_lost_offsets") == {("payments",): 7, ("plain",): 0}
-    assert of(values, "streams_group_partitions_without_commit") == {("payments",): 1, ("plain",): 0}
     assert of(values, "streams_group_partitions") == {
         ("payments", "OK"): 1,
         ("payments", "LOST"): 1,
         ("payments", "LEFT_OVER"): 1,
+        ("payments", "NO_COMMIT"): 1,
         ("plain", "OK"): 1,
     }
-    assert of(values, "streams_group_partition_lag_offsets") == {}
     assert not any(value < 0 for value in values.values())
 
 
-def test_the_stream_time_of_a_partition_is_served_where_it_is_known_and_partitions_are() -> None:
-    rows = [row(partition=0, partition_time=1_795_000_000.001), row(partition=1)]
-    by_partition = scrape(rows, MetricsSettings.model_validate({"lag_by": ["group", "partition"]}))
+@pytest.mark.parametrize(
+    ("lag_by", "expected"),
+    [
+        ("group", {("payments",): 510, ("plain",): 7}),
+        (["group", "topic"], {("payments", "orders"): 510, ("plain", "clicks"): 7}),  # as 0.2.0 has it
+        (
+            ["partition", "group"],
+            {("payments", "orders", "0"): 10, ("payments", "orders", "1"): 500, ("plain", "clicks", "0"): 7},
+        ),
+        ([], {("payments", "orders"): 510, ("plain", "clicks"): 7}),
+    ],
+    ids=str,
+)
+def test_what_has_series_is_a_setting(lag_by: object, expected: dict[tuple[str, ...], float]) -> None:
+    values = scrape(ROWS, MetricsSettings.model_validate({"lag_by": lag_by}))
+    assert of(values, "streams_group_lag_offsets") == expected
 
-    assert of(scrape(rows, MetricsSettings()), "streams_group_partition_time_seconds") == {}
-    assert of(by_partition, "streams_group_partition_time_seconds") == {("payments", "0", "orders"): 1_795_000_000.001}
+
+def test_the_stream_time_is_that_of_a_partition_or_the_lowest() -> None:
+    rows = [row(partition=0, partition_time=1_795_000_000.001), row(partition=1, partition_time=1_795_000_009.0)]
+    rows.append(row(partition=2))
+    by_partition = scrape(rows, MetricsSettings(lag_by="partition"))
+
+    lowest = {("payments", "orders"): 1_795_000_000.001}
+    assert of(scrape(rows, MetricsSettings()), "streams_group_partition_time_seconds") == lowest
+    assert of(by_partition, "streams_group_partition_time_seconds") == {
+        ("payments", "orders", "0"): 1_795_000_000.001,
+        ("payments", "orders", "1"): 1_795_000_009.0,
+    }
 
 
 def test_beside_each_sum_is_of_how_many_partitions_the_lag_is_not_known() -> None:
@@ -75,28 +97,24 @@ def test_beside_each_sum_is_of_how_many_partitions_the_lag_is_not_known() -> Non
     empty = row(partition=4, committed_offset=None, lag=None, log_start_offset=9, log_end_offset=9)
     values = scrape([*ROWS, unknown, empty], MetricsSettings())
 
-    assert of(values, "streams_group_lag_unknown_partitions") == {("payments",): 2, ("plain",): 0}
-    assert of(values, "streams_group_topic_lag_unknown_partitions") == {
-        ("payments", "orders"): 2,
-        ("plain", "clicks"): 0,
-    }
-    assert of(values, "streams_group_unowned_lag_unknown_partitions") == {("payments",): 1}
+    assert of(values, "streams_group_lag_unknown_partitions") == {("payments", "orders"): 2, ("plain", "clicks"): 0}
 
 
-def test_series_end_at_the_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_for_whose_series_there_is_no_room_has_none_and_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lag_metrics, "MAX_LAG_SERIES", 1)
     values = scrape(ROWS, MetricsSettings())
 
-    assert of(values, "streams_group_lag_offsets") == {("payments",): 510}
-    assert of(values, "streams_group_partitions_without_commit") == {("payments",): 1}
-    assert of(values, "streams_groups_lag_series_dropped") == {(): 2}  # of groups and of topics: 1 each
+    assert of(values, "streams_group_lag_offsets") == {("payments", "orders"): 510}
+    assert of(values, "streams_group_lost_offsets") == {("payments",): 7}
+    assert of(values, "streams_groups_left_out")["lag",] == 1
 
 
 def test_the_oldest_groups_have_series_then_those_of_other_types_then_newcomers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(lag_metrics, "MAX_LAG_SERIES", 3)
-    new = [row(group_id="!new", topic=f"t{number}", partition=0, lag=99_999) for number in range(9)]
-    first_seen = {"!new": NOW, "payments": NOW - timedelta(days=9)}
-    sums = LagScrape([*new, *ROWS], MetricsSettings(), first_seen, NOW - timedelta(days=1)).sums("topic")
-    assert [one.key for one in sums] == [("payments", "orders"), ("plain", "clicks"), ("!new", "t0")]
+    large = [row(group_id="!new", topic=f"t{number}", partition=0, lag=99_999) for number in range(9)]
+    small = [row(group_id=name, partition=0, lag=99_999) for name in ("!newer", "!newest")]
+    first_seen = {"!new": NOW, "!newer": NOW, "!newest": NOW + timedelta(1), "payments": NOW - timedelta(days=9)}
+    scrape = LagScrape([*large, *small, *ROWS], MetricsSettings(), first_seen, NOW - timedelta(days=1))
+    assert (list(scrape.groups), scrape.left_out) == (["payments", "plain", "!newer"], 2)

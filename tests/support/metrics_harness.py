@@ -12,7 +12,7 @@ from streaming_app.alerts.problem import FIRING, PENDING, Problem
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import CopiesSum
 from streaming_app.health.verdict import Verdict
-from streaming_app.job_status import DiskSpace, SelfCheckStatus
+from streaming_app.job_status import SelfCheckStatus
 from streaming_app.metrics.collector import MetricSources
 from streaming_app.stream.health import Batch, Health
 from streaming_app.stream.log_positions import Cut
@@ -98,7 +98,6 @@ def sources(groups: Iterable[GroupSnapshot], **fields: Any) -> MetricSources:
         "alerts": lambda: alerts,
         "sinks": lambda: (SinkStatus("pager", sent=5, failed=2, waiting=1, last_success_at=NOW), SinkStatus("mail")),
     }
-    values["disks"] = lambda: (DiskSpace("/data", 1 << 30, 20 << 30),)
     values["copies"] = lambda: {
         "a": {"standby": CopiesSum(3, 60, 1, 1), "warmup": CopiesSum(2, 5_000)},
         "b": {"standby": CopiesSum(), "warmup": CopiesSum()},

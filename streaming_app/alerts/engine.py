@@ -6,7 +6,7 @@ Theory of operation
 `unsaved`, or finds that it cannot, and calls `publish`: what is due may be sent from now on. This order is what a crash
 needs: no notification is lost, and none is sent that the table does not know.
 
-What sends takes notifications from `outboxes`, and tells them what came of each: that, too, changes rows to be stored.
+What sends takes what is due from `lifecycle`, and notes there what came of it: that, too, changes rows to be stored.
 
 The job's thread, `run --once` and the test bed drive the same object. Its whole memory are the problems that are
 stored: a restart changes nothing. It reads no clock, so a recorded year can be replayed through it. Not safe in
@@ -24,9 +24,8 @@ from typing import NamedTuple
 from streaming_app.alerts.catalog import RULE_OF_VERDICT
 from streaming_app.alerts.conditions import UNKNOWN, health_settings, truth_of
 from streaming_app.alerts.evaluate import Watched, evaluate
-from streaming_app.alerts.outbox import Backoff, IsMuted, Outboxes, SinkTraits
 from streaming_app.alerts.problem import HEALTH, Problem, ProblemKey
-from streaming_app.alerts.problems import Problems
+from streaming_app.alerts.problems import IsMuted, Problems
 from streaming_app.alerts.rule import Facts, Observed, RuleSettingsLookup
 from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.groups.snapshot import ranks
@@ -44,10 +43,8 @@ class EngineSettings:
 
     cluster: str
     rule_settings_of: RuleSettingsLookup
-    sinks: tuple[SinkTraits, ...] = ()
-    """The sinks that get alerts."""
-    backoff: Backoff = field(default_factory=Backoff)
-    """The pauses after a sink has failed."""
+    sinks: tuple[str, ...] = ()
+    """The names of the sinks that get alerts."""
     lag_of_all_groups: bool = False
     late_seconds: float = 120.0
     """How long ago the records may be read for groups to be judged by them."""
@@ -96,12 +93,10 @@ class AlertEngine:
         which have a verdict, are not as they would be written now.
         """
         self._settings, self._descriptions = settings, descriptions
-        sinks = [sink.name for sink in settings.sinks]
-        self._problems = Problems(settings.cluster, settings.rule_settings_of, sinks, stored, settings.labels_of)
-        self._problems.is_muted = is_muted
-        sending = self._problems.unsent, self._problems.firing, self._problems.delivered
-        self.outboxes = Outboxes(settings.sinks, settings.backoff, *sending)
-        """What is due to the sinks."""
+        rules, labels_of = settings.rule_settings_of, settings.labels_of
+        self.lifecycle = Problems(settings.cluster, rules, settings.sinks, stored, labels_of)
+        """The problems, of which the outboxes of the sinks take what is due."""
+        self.lifecycle.is_muted = is_muted
         self._watched = Watched()
         self._board = Board(self._health_settings, verdicts)
         self._rewrite = {group_id: verdicts[group_id] for group_id in rewrite}
@@ -112,12 +107,12 @@ class AlertEngine:
     @property
     def problems(self) -> tuple[Problem, ...]:
         """The problems that are pending or open, as of the last step."""
-        return tuple(self._problems.open.values())
+        return tuple(self.lifecycle.open.values())
 
     @property
     def calm_ends(self) -> tuple[datetime, ...]:
         """When problems end if their groups go on to process."""
-        return tuple(self._problems.calm.values())
+        return tuple(self.lifecycle.calm.values())
 
     @property
     def newcomers_left_out(self) -> Mapping[str, int]:
@@ -131,27 +126,27 @@ class AlertEngine:
 
     def problem_with(self, group_id: str) -> Problem | None:
         """Return the open problem with the health of a group."""
-        return self._problems.open.get(ProblemKey(HEALTH, group_id))
+        return self.lifecycle.open.get(ProblemKey(HEALTH, group_id))
 
     def step(self, observed: Observed, now: datetime) -> tuple[Problem, ...]:
         """Judge the groups, evaluate the rules, and return the problems that changed. `now` is aware, UTC.
 
         Those that changed since the last `publish` are returned again.
         """
-        self._problems.is_muted = observed.is_muted
-        for group_id, reason in self._problems.end(observed.ended, now):
+        self.lifecycle.is_muted = observed.is_muted
+        for group_id, reason in self.lifecycle.end(observed.ended, now):
             self._unsaved_changes += self._board.end([group_id], reason, now)
         if not self._has_judged:
-            self._problems.leave_out(now)
+            self.lifecycle.leave_out(now)
         self._judge(observed, now)
         self._evaluate(observed, now)
-        alerted = {key.group_id for key in self._problems.open if key.group_id is not None}
-        self.outboxes.ranks = ranks(observed.groups, alerted, now)
-        return tuple(self._problems.unpublished.values())
+        alerted = {key.group_id for key in self.lifecycle.open if key.group_id is not None}
+        self.lifecycle.ranks = ranks(observed.groups, alerted, now)
+        return tuple(self.lifecycle.unpublished.values())
 
     def publish(self) -> None:
         """Let everything be sent that is due: call it after each step, once its rows are stored or cannot be."""
-        self._problems.publish()
+        self.lifecycle.publish()
 
     def _judge(self, observed: Observed, now: datetime) -> None:
         """Bring the verdicts up to date, and the problems with the health of groups, unless records are read late."""
@@ -169,12 +164,12 @@ class AlertEngine:
         self._unsaved_changes += changes
         for group_id, verdict, _ in (*self._bad_without_problem(changes, now), *changes):
             key, truth = ProblemKey(HEALTH, group_id), truth_of(group_id, verdict)
-            self._problems.end_calm(verdict.at)
+            self.lifecycle.end_calm(verdict.at)
             if truth is None:
-                self._problems.over(key, verdict.at, verdict.verdict, verdict.why)
+                self.lifecycle.over(key, verdict.at, verdict.verdict, verdict.why)
             elif truth != UNKNOWN:
-                self._problems.found(key, RULE_OF_VERDICT[verdict.verdict], truth, verdict.at)
-        self._problems.end_calm(now)
+                self.lifecycle.found(key, RULE_OF_VERDICT[verdict.verdict], truth, verdict.at)
+        self.lifecycle.end_calm(now)
         self._has_judged = True
 
     def _bad_without_problem(self, changes: Sequence[Change], now: datetime) -> list[Change]:
@@ -193,14 +188,14 @@ class AlertEngine:
         self._watched.update(observed.groups)
         survey, descriptions, settings = self._watched.survey, self._descriptions, self._settings
         since = descriptions.since(survey)
-        facts = Facts(now, observed, self._problems.open, survey, since, descriptions.required)
+        facts = Facts(now, observed, self.lifecycle.open, survey, since, descriptions.required)
         truths, left_out = evaluate(facts, self._watched, settings.rule_settings_of)
         self._without_alerts = len(left_out)
         for key, truth in truths.items():
             if truth is None:
-                self._problems.over(key, now)
+                self.lifecycle.over(key, now)
             elif truth != UNKNOWN:
-                self._problems.found(key, key.subject, truth, now)
+                self.lifecycle.found(key, key.subject, truth, now)
 
     def _health_settings(self, group_id: str) -> HealthSettings:
         settings = health_settings(self._settings.rule_settings_of(group_id))
@@ -210,12 +205,12 @@ class AlertEngine:
     @property
     def unsaved(self) -> Unsaved:
         """The rows that are not stored yet."""
-        rows = tuple(self._problems.unsaved.values())
+        rows = tuple(self.lifecycle.unsaved.values())
         return Unsaved(tuple(one for one, gone in rows if not gone), tuple(one for one, gone in rows if gone))
 
     def saved(self, stored: Unsaved) -> None:
         """Note that these rows are stored; one that has changed since is still unsaved."""
-        unsaved = self._problems.unsaved
+        unsaved = self.lifecycle.unsaved
         for problems, gone in ((stored.changed, False), (stored.removed, True)):
             for one in problems:
                 if unsaved.get(one.alert_id) == (one, gone):

@@ -42,7 +42,6 @@ from streaming_app.alerts.problem import (
     make_id,
     severity_rank,
     with_delivery,
-    without_unknown,
 )
 from streaming_app.alerts.rule import RuleSettings, RuleSettingsLookup
 from streaming_app.health.verdict import GOOD, OFF
@@ -53,6 +52,9 @@ REMEMBERED = timedelta(days=30)
 """For how long a problem that ended is known: longer than any sensible `for`. What is not sent by then is obsolete."""
 _LONGEST_SUMMARY = 2_000  # characters; ids, which may have 32,000, are in it, and all open problems are in memory
 _LINES = 200
+
+IsMuted = Callable[[Problem], bool]
+"""Tells whether a problem is muted now."""
 
 
 class Problems:
@@ -68,7 +70,7 @@ class Problems:
     ) -> None:
         """Go on from the stored problems, all that are open and those that ended lately, by the settings of now."""
         self._cluster, self._settings_of, self._sinks, self._labels_of = cluster, settings_of, tuple(sinks), labels_of
-        self.is_muted: Callable[[Problem], bool] | None = None
+        self.is_muted: IsMuted | None = None
         """Tells whether a problem is muted now; None: no mute is active."""
         self.open: dict[ProblemKey, Problem] = {}
         """Those that are pending or open."""
@@ -76,6 +78,8 @@ class Problems:
         """By id those that are not stored as they are now; True: it never opened, and its row is to be deleted."""
         self.unpublished: dict[str, Problem] = {}
         """By id those that have changed since the last `publish`."""
+        self.ranks: Mapping[str, int] = {}
+        """What is about groups with a rank is sent after everything else, the lowest first; see `groups.snapshot`."""
         self.calm: dict[ProblemKey, datetime] = {}
         """When problems end whose groups process again, if they go on to."""
         self._unsent: dict[str, Problem] = {}
@@ -104,15 +108,20 @@ class Problems:
         """Yield the problems that fire and may be sent again."""
         return (one for one in self.open.values() if one.state == FIRING and self._may_be_sent(one))
 
-    def delivered(self, results: Iterable[tuple[Problem, Delivery]]) -> None:
-        """Note what came of an attempt to send these; what is not known any more does not count."""
+    def place(self, one: Problem) -> int:
+        """Return when a problem is sent: those of new groups after all others, the newest last."""
+        return self.ranks.get(one.group_id or "", 0)
+
+    def note(self, results: Iterable[tuple[Problem, Delivery]], *, is_over: bool) -> None:
+        """Note that an attempt to send these begins, or what came of it; what is not known any more does not count."""
         for sent, delivery in results:
             if known := self._unsent.get(sent.alert_id):
                 one = with_delivery(known, delivery)
                 if one.ended_at is None:
                     self.open[one.key] = one
                 self._note_due(one)
-                self.unsaved[one.alert_id] = one, False
+                if is_over:
+                    self.unsaved[one.alert_id] = one, False
 
     def found(self, key: ProblemKey, rule: str, finding: Finding, at: datetime) -> None:
         """Take in that a condition holds."""
@@ -223,9 +232,9 @@ class Problems:
         return at is not None and by == BY_EVIDENCE and one.opened_at is not None and one.opened_at - at <= AGAIN
 
     def _due_again(self, deliveries: Iterable[Delivery]) -> tuple[Delivery, ...]:
-        """Return the deliveries of a problem that opens or became worse: what was sent is due once more."""
+        """Return the deliveries of a problem that opens or became worse: what may have arrived is due once more."""
         return self._with_new_sinks(
-            Delivery(d.sink, FIRING, repeat=d.repeat + 1) if d.sent_at and d.sink in self._sinks else d
+            Delivery(d.sink, FIRING, repeat=d.repeat + 1) if d.attempts and d.sink in self._sinks else d
             for d in deliveries
         )
 
@@ -236,9 +245,7 @@ class Problems:
         return (*kept, *(Delivery(sink, FIRING) for sink in self._sinks if sink not in known))
 
     def _end(self, one: Problem, at: datetime, by: str) -> None:
-        ended = end_of(one, at, by, self._sinks)
-        if self.is_muted is not None and self.is_muted(one):
-            ended = without_unknown(ended)
+        ended = end_of(one, at, by, self._sinks, is_muted=self.is_muted is not None and self.is_muted(one))
         self._close(one)
         self._note_end(ended)
         self._note_change(ended)

@@ -15,8 +15,8 @@ from typing import ClassVar, NamedTuple
 
 from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
 from streaming_app.alerts.evaluate import watches_any
-from streaming_app.alerts.outbox import Grouping, IsMuted, SinkStatus
 from streaming_app.alerts.problem import Problem
+from streaming_app.alerts.problems import IsMuted
 from streaming_app.alerts.survey import DescriptionSupport, LostDescription
 from streaming_app.errors import OtherOwnerError
 from streaming_app.groups.copies_status import GroupCopies
@@ -26,7 +26,8 @@ from streaming_app.job.service import Service, WakeableEvent, error_text
 from streaming_app.job_status import DiskSpace, JobStatus
 from streaming_app.lag.work import GroupWork
 from streaming_app.notify.mutes import Mutes
-from streaming_app.notify.sender import Sender, jittered, traits_of
+from streaming_app.notify.outbox import Backoff, Grouping, Outbox, SinkStatus
+from streaming_app.notify.sender import Sender
 from streaming_app.notify.sink import Sink
 from streaming_app.report import Report
 from streaming_app.tables.alerts_table import AlertsTable
@@ -46,6 +47,7 @@ class AlertConfig:
     """Seconds between evaluations."""
     retention_days: float
     grouping: Grouping = field(default_factory=Grouping)
+    backoff: Backoff = field(default_factory=Backoff)
 
 
 class Sources(NamedTuple):
@@ -98,7 +100,6 @@ class AlertService(Service):
         self._evaluate_at = self._retry_save_at = self._retry_health_at = 0.0
         self._checked_coverage, self._evaluated = False, True
         sinks = list(sinks)
-        traits = tuple(traits_of(sink, config.grouping) for sink in sinks)
         self._health_tables, self._ended = health, ended
         verdicts, relabelled, labels_of = dict[str, Verdict](), list[str](), config.engine.labels_of
         for row in health.rows():
@@ -106,7 +107,7 @@ class AlertService(Service):
             if row.labels != labels_of(row.group_id):
                 relabelled.append(row.group_id)
         self._engine = AlertEngine(
-            replace(config.engine, sinks=traits, backoff=jittered(config.engine.backoff)),
+            replace(config.engine, sinks=tuple(sink.name for sink in sinks)),
             store.problems(),
             descriptions,
             is_muted=self._muted(),
@@ -114,7 +115,9 @@ class AlertService(Service):
             rewrite=relabelled,
         )
         # the result of an attempt is stored at once: after a crash it would be sent again
-        self._sender = Sender(sinks, self._engine.outboxes, self._wakeable.wake, report)
+        problems = self._engine.lifecycle
+        outboxes = [Outbox(sink, problems, config.grouping, config.backoff) for sink in sinks]
+        self._sender = Sender(outboxes, self._wakeable.wake, report)
 
     def problems(self) -> tuple[Problem, ...]:
         """Return the problems that are pending or open, as of the last evaluation."""
@@ -154,8 +157,7 @@ class AlertService(Service):
         super().close()
         self._evaluate_at = self._retry_save_at = self._retry_health_at = 0.0
         self._report_error_of(self.tick)
-        self._sender.flush(send_seconds)
-        self._end(1.0)
+        self._end(send_seconds)
 
     def end(self, send_seconds: float) -> None:
         """Close without another evaluation; what was not sent is sent after the next start."""

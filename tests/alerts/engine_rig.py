@@ -8,12 +8,14 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
-from streaming_app.alerts.outbox import Failure, Grouping, SinkTraits
 from streaming_app.alerts.problem import Problem
 from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.verdict import Verdict
+from streaming_app.notify.outbox import Backoff, Grouping, Outbox
+from streaming_app.notify.sink import SinkError
+from tests.notify.kept import Told
 from tests.support.healthy_group import healthy_group
 
 START = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
@@ -40,6 +42,7 @@ class Rig:
     received: list[tuple[str, Problem]] = field(default_factory=list)
     lag_of_all_groups: bool = False
     engine: AlertEngine = field(init=False)
+    outbox: Outbox = field(init=False)
 
     def __post_init__(self) -> None:
         self.restart()
@@ -50,11 +53,12 @@ class Rig:
         engine = EngineSettings(
             "prod",
             known.rule_settings_of(),
-            (SinkTraits(PAGER, Grouping(0, 0)),),
+            (PAGER,),
             lag_of_all_groups=self.lag_of_all_groups,
         )
         stored, support = list(self.table.values()), DescriptionSupport("always")
         self.engine = AlertEngine(engine, stored, support, is_muted=is_muted, verdicts=self.verdicts)
+        self.outbox = Outbox(Told(PAGER), self.engine.lifecycle, Grouping(0, 0), Backoff(jitter=lambda: 1.0))
 
     def step(self, seconds: float, *groups: GroupSnapshot, **observed: Any) -> tuple[Problem, ...]:
         return self.engine.step(Observed({one.group_id: one for one in groups}, **observed), at(seconds))
@@ -71,13 +75,12 @@ class Rig:
             del self.verdicts[group_id]
         self.engine.saved_health(health)
 
-    def send(self, seconds: float, failure: Failure | None = None) -> None:
+    def send(self, seconds: float, error: SinkError | None = None) -> None:
         """Let the pager take what is due, and note what it says."""
-        outboxes = self.engine.outboxes
-        while sent := outboxes.take(PAGER, seconds):
-            if failure is None:
+        while sent := self.outbox.take(seconds):
+            if error is None:
                 self.received += ((sent.event, one) for one in sent.problems)
-            outboxes.answered(PAGER, sent, failure, at(seconds), seconds)
+            self.outbox.answered(sent, error, at(seconds), seconds)
 
     def cycle(self, seconds: float, *groups: GroupSnapshot, **observed: Any) -> None:
         """Do what the job does at each evaluation."""

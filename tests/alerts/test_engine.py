@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_app.alerts.engine import AlertEngine, EngineSettings, UnsavedHealth
-from streaming_app.alerts.outbox import Failure
 from streaming_app.alerts.problem import FIRING, PENDING, RESOLVED, Delivery, Problem
 from streaming_app.alerts.survey import DescriptionSupport, LostDescription
 from streaming_app.config.removed import REMOVED
@@ -22,6 +21,7 @@ from streaming_app.health.history import Assignment, GroupHistory
 from streaming_app.health.verdict import Verdict
 from streaming_app.job_status import JobStatus
 from streaming_app.lag.work import observe_work
+from streaming_app.notify.sink import SinkError
 from tests.alerts.engine_rig import FAILED, OLD, PAGER, START, Rig, at, group
 from tests.alerts.evaluation import rule_settings_of
 from tests.alerts.examples import make_alert
@@ -116,7 +116,7 @@ def test_a_failed_attempt_is_stored_and_repeated_after_a_pause() -> None:
     rig = Rig()
     rig.step(0, group("FAILED", -3600))
     rig.engine.publish()
-    rig.send(0, Failure("down"))
+    rig.send(0, SinkError("down", retry=True))
     rig.save()
     (alert,) = rig.table.values()
     assert [(one.attempts, one.error, one.sent_at) for one in alert.deliveries] == [(1, "down", None)]
@@ -335,3 +335,48 @@ def test_members_with_an_older_topology_are_one_alert_though_the_broker_asks_non
     rig.cycle(80, replace(stale, stale_member_count=0, updated_at=at(80)))
     assert rig.open_rules() == {"StreamsGroupDescriptionMissing"}
     assert rig.sent == [(FIRING, "g"), (RESOLVED, "g")]
+
+
+def test_what_ends_in_a_mute_while_it_is_first_sent_is_resolved_where_it_arrived() -> None:
+    rig = Rig()
+    rig.step(0, group("FAILED", -3600))
+    rig.save()
+    rig.engine.publish()
+    sent = rig.outbox.take(0)
+    assert sent
+    rig.cycle(5, group(since=5), is_muted=lambda _: True)
+    rig.outbox.answered(sent, None, at(6), 6)
+    rig.cycle(10, group(since=5))
+    assert rig.sent == [(RESOLVED, "payments")]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("error", [None, SinkError("down", retry=True)], ids=["well", "down before"])
+def test_a_muted_alert_is_sent_if_it_still_fires_when_the_mute_ends(error: SinkError | None, restarts: bool) -> None:
+    rig, broken = Rig(), [group("FAILED", -3600), group("FAILED", -3600, "other")]
+
+    def is_muted(one: Problem) -> bool:
+        return one.group_id == "payments"
+
+    if error:
+        rig.step(0, *broken)
+        rig.engine.publish()
+        rig.send(0, error)
+    rig.cycle(60, *broken, is_muted=is_muted)
+    assert rig.sent == [(FIRING, "other")]
+    if restarts:
+        rig.restart(is_muted)
+        rig.cycle(65, *broken, is_muted=is_muted)
+    for second in (3600, 3605):
+        rig.cycle(second, *broken)
+    assert rig.sent == [(FIRING, "other"), (FIRING, "payments")]
+
+
+@pytest.mark.parametrize(("first", "sent"), [(0, [FIRING, RESOLVED]), (5, [])], ids=["sent before", "opened in it"])
+def test_what_ends_in_a_mute_is_resolved_after_it_where_it_was_sent(first: int, sent: list[str]) -> None:
+    rig, is_muted = Rig(), lambda _one: True
+    rig.cycle(first, group("FAILED", -3600), is_muted=is_muted if first else None)
+    rig.cycle(10, group(since=10), is_muted=is_muted)
+    assert [event for event, _ in rig.sent] == sent[:1]
+    rig.cycle(20, group(since=10))
+    assert [event for event, _ in rig.sent] == sent

@@ -13,7 +13,6 @@ import pytest
 from deltalake import DeltaTable
 
 from streaming_app.alerts.engine import EngineSettings
-from streaming_app.alerts.outbox import Backoff, Grouping
 from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem
 from streaming_app.alerts.rule import RuleSettings
 from streaming_app.alerts.survey import DescriptionSupport
@@ -23,6 +22,7 @@ from streaming_app.job import alert_service
 from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
 from streaming_app.job_status import JobStatus
 from streaming_app.notify.mutes import Mutes, new_mute
+from streaming_app.notify.outbox import Backoff, Grouping
 from streaming_app.notify.sink import Sink, SinkError
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.health_tables import EndedProblems, HealthTables
@@ -96,12 +96,11 @@ class Harness:
         engine = EngineSettings(
             "default",
             lambda _group: self.settings,
-            backoff=Backoff(0.01, 0.05),
             labels_of=lambda _group: self.labels,
         )
         groups: Any = self.groups
         self.service = AlertService(
-            AlertConfig(engine, 0.05, 30, self.grouping),
+            AlertConfig(engine, 0.05, 30, self.grouping, Backoff(0.01, 0.05)),
             Sources(groups, lambda: self.job, Mutes(self.path, "default")),
             AlertsTable(self.path, "default"),
             HealthTables(self.path, "default"),

@@ -1,17 +1,19 @@
-"""The threads of the sinks, some slow, down or with bugs. What is due and when, `alerts.outbox` decides."""
+"""The threads of the sinks, some slow, down or with bugs. What is due and when, `notify.outbox` decides."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from streaming_app.alerts.outbox import Grouping
-from streaming_app.alerts.problem import Delivery, Problem
+from streaming_app.alerts.problem import Problem
+from streaming_app.notify.outbox import Grouping
 from streaming_app.notify.sink import Sink
 from streaming_app.notify.webhook import WebhookSettings
 from streaming_app.sandbox.process import reserve_port
 from tests.alerts.examples import make_alert
+from tests.notify.kept import KeptProblems
 from tests.notify.sending import PATIENT, Sending
 from tests.support.receivers import HttpReceiver, Response
 from tests.support.waiting import thread_names, wait_until
@@ -48,7 +50,7 @@ def test_a_receiver_that_was_down_gets_everything_when_it_is_up_again() -> None:
             assert (status.sent, status.waiting) == (0, 20)
             assert status.error == f"{url} cannot be reached: Connection refused"
             with HttpReceiver(at=place) as restarted:
-                assert sender.flush(PATIENT)
+                assert sender.sends_all()
                 ids = [request.headers["webhook-id"] for request in restarted.requests]
             assert len(ids) == len(set(ids)) == 20
             assert sender.status()[0].error is None
@@ -65,7 +67,6 @@ def test_a_sink_that_hangs_does_not_delay_other_sinks_or_the_shutdown(receiver: 
         sender.offer(make_alert("stuck", "fine"))
         assert wait_until(lambda: bool(stuck.requests))
         assert wait_until(lambda: [one.sink for _, one in sender.deliveries] == ["fine"])
-        assert not sender.flush(0.05)
         sender.close(0.05)
         assert "alerts-stuck" in thread_names()  # abandoned, not waited for
     assert wait_until(lambda: "alerts-stuck" not in thread_names())
@@ -77,12 +78,13 @@ def test_bugs_in_a_sink_or_the_caller_stop_nothing_and_reveal_no_secret(caplog: 
     secret = f"hunter{2}"  # in pieces, because the log contains source lines
     chat = Chat(RuntimeError(secret))
 
-    class Failing(Sending):
-        def delivered(self, results: Sequence[tuple[Problem, Delivery]]) -> None:
-            super().delivered(results)
-            raise ValueError(secret)
+    class Failing(KeptProblems):
+        def note(self, *results: Any, is_over: bool) -> None:
+            super().note(*results, is_over=is_over)
+            if is_over:
+                raise ValueError(secret)
 
-    with Failing(chat, grouping=Grouping(0, 0)) as sender:
+    with Sending(chat, kept=Failing()) as sender:
         sender.send([make_alert("chat")])
     assert chat.sent == [["payments"]]
     assert "RuntimeError" in caplog.text

@@ -78,8 +78,8 @@ def run(groups: int = 100_000) -> None:
         start = time.process_time()
         changed = engine.step(Observed(everything, histories, job), now)
         rows.append((label, f"{time.process_time() - start:.3f}", f"{len(changed):,}"))
-        engine.saved(engine.unsaved)
-        engine.publish()
+        engine.lifecycle.saved(engine.lifecycle.unsaved)
+        engine.lifecycle.publish()
         engine.saved_health(engine.unsaved_health)
     title = f"One evaluation of {groups:,} groups, {groups // WRONG_EVERY:,} with a problem"
     print_table(title, ("seconds", "alerts written"), rows)

@@ -2,9 +2,9 @@
 
 Theory of operation
 -------------------
-`step` judges the health of the groups, evaluates the rules, and brings the problems up to date. The caller then stores
-`unsaved`, or finds that it cannot, and calls `publish`: what is due may be sent from now on. This order is what a crash
-needs: no notification is lost, and none is sent that the table does not know.
+`step` judges the health of the groups, evaluates the rules, and brings the problems (`lifecycle`) up to date. The
+caller stores what is unsaved of them, or finds that it cannot, and calls `publish`: what is due may be sent then.
+This order is what a crash needs: no notification is lost, and none is sent that the table does not know.
 
 What sends takes what is due from `lifecycle`, and notes there what came of it: that, too, changes rows to be stored.
 
@@ -34,7 +34,7 @@ from streaming_app.health.board import Board, Change, Known
 from streaming_app.health.verdict import HealthSettings, Verdict, is_bad
 from streaming_app.time_intervals import TimeInterval
 
-__all__ = ["AlertEngine", "EngineSettings", "Observed", "Unsaved", "UnsavedHealth"]
+__all__ = ["AlertEngine", "EngineSettings", "Observed", "UnsavedHealth"]
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,6 @@ class EngineSettings:
     """Group to the one that is declared to take over from it."""
     labels_of: Callable[[str], Mapping[str, str]] = lambda _group_id: {}
     """Returns the labels that are declared for a group."""
-
-
-class Unsaved(NamedTuple):
-    """Rows of the table `alerts` that are not stored yet."""
-
-    changed: Sequence[Problem] = ()
-    removed: Sequence[Problem] = ()
-    """Pending ones that are gone: their rows are to be deleted."""
 
 
 class UnsavedHealth(NamedTuple):
@@ -110,11 +102,6 @@ class AlertEngine:
         return tuple(self.lifecycle.open.values())
 
     @property
-    def calm_ends(self) -> tuple[datetime, ...]:
-        """When problems end if their groups go on to process."""
-        return tuple(self.lifecycle.calm.values())
-
-    @property
     def newcomers_left_out(self) -> Mapping[str, int]:
         """How many new groups have no alerts, and how many no verdict yet, as of the last step: others came first."""
         return {"alerts": self._without_alerts, "verdicts": len(self._board.put_off)}
@@ -143,10 +130,6 @@ class AlertEngine:
         alerted = {key.group_id for key in self.lifecycle.open if key.group_id is not None}
         self.lifecycle.ranks = ranks(observed.groups, alerted, now)
         return tuple(self.lifecycle.unpublished.values())
-
-    def publish(self) -> None:
-        """Let everything be sent that is due: call it after each step, once its rows are stored or cannot be."""
-        self.lifecycle.publish()
 
     def _judge(self, observed: Observed, now: datetime) -> None:
         """Bring the verdicts up to date, and the problems with the health of groups, unless records are read late."""
@@ -201,20 +184,6 @@ class AlertEngine:
         settings = health_settings(self._settings.rule_settings_of(group_id))
         hours, successor = self._settings.running_hours_of(group_id), self._settings.successors.get(group_id)
         return replace(settings, running_hours=hours, successor=successor) if hours or successor else settings
-
-    @property
-    def unsaved(self) -> Unsaved:
-        """The rows that are not stored yet."""
-        rows = tuple(self.lifecycle.unsaved.values())
-        return Unsaved(tuple(one for one, gone in rows if not gone), tuple(one for one, gone in rows if gone))
-
-    def saved(self, stored: Unsaved) -> None:
-        """Note that these rows are stored; one that has changed since is still unsaved."""
-        unsaved = self.lifecycle.unsaved
-        for problems, gone in ((stored.changed, False), (stored.removed, True)):
-            for one in problems:
-                if unsaved.get(one.alert_id) == (one, gone):
-                    del unsaved[one.alert_id]
 
     @property
     def unsaved_health(self) -> UnsavedHealth:

@@ -122,6 +122,11 @@ class Problem:
         return PENDING if self.opened_at is None else FIRING if self.ended_at is None else RESOLVED
 
     @property
+    def is_forgotten(self) -> bool:
+        """It was over before it opened: nobody is told, and it has no row."""
+        return self.opened_at is None and self.ended_at is not None
+
+    @property
     def identity(self) -> Identity:
         """What receivers route it by now."""
         return Identity(self.rule, self.severity)

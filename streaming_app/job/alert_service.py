@@ -149,7 +149,7 @@ class AlertService(Service):
 
     def succeeded(self) -> None:
         """Note that a tick has succeeded: nothing has while the last evaluation failed, or rows wait for the table."""
-        if self._evaluated and not any(self._engine.unsaved):
+        if self._evaluated and not self._engine.lifecycle.unsaved:
             super().succeeded()
 
     def finish(self, send_seconds: float) -> None:
@@ -201,19 +201,19 @@ class AlertService(Service):
 
     def _publish(self) -> None:
         with self._sender.changing():
-            self._engine.publish()
+            self._engine.lifecycle.publish()
 
     def _save(self) -> None:
         """Write what is not written yet. Rows that cannot be written are kept and retried after a while."""
         with self._sender.changing():
-            unsaved = self._engine.unsaved
-        if not any(unsaved) or time.monotonic() < self._retry_save_at:
+            unsaved = self._engine.lifecycle.unsaved
+        if not unsaved or time.monotonic() < self._retry_save_at:
             return
         self._retry_save_at = time.monotonic() + _RETRY_SAVE_SECONDS
-        self._store.save(unsaved.changed, unsaved.removed)
+        self._store.save(unsaved)
         self._retry_save_at = 0.0
         with self._sender.changing():
-            self._engine.saved(unsaved)
+            self._engine.lifecycle.saved(unsaved)
         self._store.maintain(self._config.retention_days)
 
     def _save_health(self) -> None:

@@ -64,11 +64,10 @@ class Rig:
         return self.engine.step(Observed({one.group_id: one for one in groups}, **observed), at(seconds))
 
     def save(self) -> None:
-        unsaved = self.engine.unsaved
-        for one in unsaved.removed:
-            self.table.pop(one.alert_id, None)
-        self.table |= {one.alert_id: one for one in unsaved.changed}
-        self.engine.saved(unsaved)
+        unsaved = self.engine.lifecycle.unsaved
+        self.table |= {one.alert_id: one for one in unsaved}
+        self.table = {alert_id: one for alert_id, one in self.table.items() if not one.is_forgotten}
+        self.engine.lifecycle.saved(unsaved)
         health = self.engine.unsaved_health
         self.verdicts |= health.verdicts
         for group_id in health.gone:
@@ -86,7 +85,7 @@ class Rig:
         """Do what the job does at each evaluation."""
         self.step(seconds, *groups, **observed)
         self.save()
-        self.engine.publish()
+        self.engine.lifecycle.publish()
         self.send(seconds)
         self.save()
 

@@ -115,7 +115,7 @@ def test_open_alerts_of_rules_of_0_2_0_that_went_are_resolved_and_pending_ones_a
 def test_a_failed_attempt_is_stored_and_repeated_after_a_pause() -> None:
     rig = Rig()
     rig.step(0, group("FAILED", -3600))
-    rig.engine.publish()
+    rig.engine.lifecycle.publish()
     rig.send(0, SinkError("down", retry=True))
     rig.save()
     (alert,) = rig.table.values()
@@ -129,21 +129,21 @@ def test_a_failed_attempt_is_stored_and_repeated_after_a_pause() -> None:
 def test_a_row_that_changed_while_it_was_stored_is_still_unsaved() -> None:
     rig = Rig()
     rig.step(0, group("FAILED", -3600))
-    storing = rig.engine.unsaved
-    rig.engine.publish()
+    storing = rig.engine.lifecycle.unsaved
+    rig.engine.lifecycle.publish()
     rig.send(0)
-    rig.engine.saved(storing)
-    (alert,) = rig.engine.unsaved.changed
+    rig.engine.lifecycle.saved(storing)
+    (alert,) = rig.engine.lifecycle.unsaved
     assert [one.sent_at for one in alert.deliveries] == [at(0)]
 
 
 KILLS: dict[str, Sequence[Callable[[Rig, float], None]]] = {
     "after step": (),
     "after save": (lambda rig, _: rig.save(),),
-    "after queue": (lambda rig, _: rig.save(), lambda rig, _: rig.engine.publish()),
+    "after queue": (lambda rig, _: rig.save(), lambda rig, _: rig.engine.lifecycle.publish()),
     "after all": (
         lambda rig, _: rig.save(),
-        lambda rig, _: rig.engine.publish(),
+        lambda rig, _: rig.engine.lifecycle.publish(),
         lambda rig, now: rig.send(now),
         lambda rig, _: rig.save(),
     ),
@@ -207,12 +207,12 @@ def test_the_row_of_an_alert_that_never_fired_is_removed_once_its_cause_is_gone(
     rig = Rig({"rules": {FAILED: {"for": "60s"}}})
     rig.cycle(0, group("FAILED", 0))
     assert [alert.state for alert in rig.table.values()] == [PENDING]
-    assert rig.engine.unsaved == ((), ())
+    assert rig.engine.lifecycle.unsaved == ()
     if restarts:
         rig.restart()
     rig.cycle(30, group(since=30))
     assert rig.table == {}
-    assert rig.engine.unsaved == ((), ())
+    assert rig.engine.lifecycle.unsaved == ()
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_what_changed_of_health_while_it_was_stored_is_still_unsaved() -> None:
     rig.step(5, group(), work=lost("payments"), ended={problem.alert_id: "retired"})
     rig.engine.saved_health(storing)
     unsaved = rig.engine.unsaved_health
-    assert [one.ended_by for one in rig.engine.unsaved.changed] == ["retired"]
+    assert [one.ended_by for one in rig.engine.lifecycle.unsaved] == ["retired"]
     assert list(unsaved.verdicts) == [one.group_id for one in unsaved.changes] == ["payments"]
     rig.engine.saved_health(unsaved)
     assert rig.engine.unsaved_health == UnsavedHealth()
@@ -341,7 +341,7 @@ def test_what_ends_in_a_mute_while_it_is_first_sent_is_resolved_where_it_arrived
     rig = Rig()
     rig.step(0, group("FAILED", -3600))
     rig.save()
-    rig.engine.publish()
+    rig.engine.lifecycle.publish()
     sent = rig.outbox.take(0)
     assert sent
     rig.cycle(5, group(since=5), is_muted=lambda _: True)
@@ -360,7 +360,7 @@ def test_a_muted_alert_is_sent_if_it_still_fires_when_the_mute_ends(error: SinkE
 
     if error:
         rig.step(0, *broken)
-        rig.engine.publish()
+        rig.engine.lifecycle.publish()
         rig.send(0, error)
     rig.cycle(60, *broken, is_muted=is_muted)
     assert rig.sent == [(FIRING, "other")]

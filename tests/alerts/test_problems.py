@@ -77,9 +77,9 @@ def deliver(problems: Problems) -> None:
 
 def changes(problems: Problems) -> tuple[list[Problem], list[Problem]]:
     """Return the problems that are to be stored and to be removed, and let them be."""
-    rows = list(problems.unsaved.values())
-    problems.unsaved.clear()
-    return [one for one, is_gone in rows if not is_gone], [one for one, is_gone in rows if is_gone]
+    rows = problems.unsaved
+    problems.saved(rows)
+    return [one for one in rows if not one.is_forgotten], [one for one in rows if one.is_forgotten]
 
 
 def test_a_condition_fires_once_it_has_held_for_long_enough_and_ends_when_it_is_over() -> None:
@@ -102,7 +102,7 @@ def test_a_condition_that_is_over_before_it_fires_is_forgotten() -> None:
     changes(problems)
     problems.over(OF_RULE, at(0.7))
     changed, removed = changes(problems)
-    assert (changed, [one.state for one in removed], problems.open) == ([], ["pending"], {})
+    assert (changed, len(removed), problems.open) == ([], 1, {})
 
 
 def test_without_a_time_a_condition_counts_from_when_it_was_first_found_also_after_a_restart() -> None:

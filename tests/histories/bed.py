@@ -157,7 +157,7 @@ class _Job:
         for verdict in self.engine.verdicts.values():
             if verdict.recheck_at is not None:
                 yield verdict.recheck_at
-        yield from self.engine.calm_ends
+        yield from self.engine.lifecycle.calm.values()
         for one in self._snapshots.values():
             if pushed_at := one.last_unsolicited_push_at:
                 yield pushed_at + timedelta(hours=1)
@@ -251,7 +251,7 @@ class _Job:
         changed = self.engine.step(observed, now)
         self._tables.rules |= {alert.rule for alert in changed if alert.opened_at is not None}
         self._save()
-        self.engine.publish()
+        self.engine.lifecycle.publish()
         self.send(now, at)
 
     def send(self, now: datetime, at: float) -> None:
@@ -264,11 +264,12 @@ class _Job:
             self._save()
 
     def _save(self) -> None:
-        unsaved, tables = self.engine.unsaved, self._tables
-        for one in unsaved.removed:
-            tables.problems.pop(one.alert_id, None)
-        tables.problems |= {one.alert_id: one for one in unsaved.changed}
-        self.engine.saved(unsaved)
+        unsaved, tables = self.engine.lifecycle.unsaved, self._tables
+        for one in unsaved:
+            tables.problems[one.alert_id] = one
+            if one.is_forgotten:
+                del tables.problems[one.alert_id]
+        self.engine.lifecycle.saved(unsaved)
         health = self.engine.unsaved_health
         tables.verdicts |= health.verdicts
         tables.changes += health.changes

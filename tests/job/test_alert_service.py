@@ -196,7 +196,7 @@ def test_rows_that_could_not_be_stored_are_stored_with_what_came_of_them_since(
     saved: list[Sequence[Problem]] = []
     save = AlertsTable.save
 
-    def fail(_self: AlertsTable, alerts: Sequence[Problem], _removed: Sequence[Problem] = ()) -> None:
+    def fail(_self: AlertsTable, alerts: Sequence[Problem]) -> None:
         saved.append(alerts)
         raise OSError("No space left on device")
 

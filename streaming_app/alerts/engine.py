@@ -25,7 +25,7 @@ from streaming_app.alerts.catalog import RULE_OF_VERDICT
 from streaming_app.alerts.conditions import UNKNOWN, health_settings, truth_of
 from streaming_app.alerts.evaluate import Watched, evaluate
 from streaming_app.alerts.problem import HEALTH, Problem, ProblemKey
-from streaming_app.alerts.problems import IsMuted, Problems
+from streaming_app.alerts.problems import Problems
 from streaming_app.alerts.rule import Facts, Observed, RuleSettingsLookup
 from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.groups.snapshot import ranks
@@ -54,6 +54,8 @@ class EngineSettings:
     """Group to the one that is declared to take over from it."""
     labels_of: Callable[[str], Mapping[str, str]] = lambda _group_id: {}
     """Returns the labels that are declared for a group."""
+    is_muted: Callable[[Problem], bool] = lambda _one: False
+    """Tells whether a problem is muted now."""
 
 
 class UnsavedHealth(NamedTuple):
@@ -69,13 +71,12 @@ class UnsavedHealth(NamedTuple):
 class AlertEngine:
     """The problems of one cluster."""
 
-    def __init__(  # noqa: PLR0913 - each is one thing it needs
+    def __init__(
         self,
         settings: EngineSettings,
         stored: Iterable[Problem],
         descriptions: DescriptionSupport,
         *,
-        is_muted: IsMuted | None = None,
         verdicts: Mapping[str, Verdict] = MappingProxyType({}),
         rewrite: Iterable[str] = (),
     ) -> None:
@@ -86,9 +87,8 @@ class AlertEngine:
         """
         self._settings, self._descriptions = settings, descriptions
         rules, labels_of = settings.rule_settings_of, settings.labels_of
-        self.lifecycle = Problems(settings.cluster, rules, settings.sinks, stored, labels_of)
+        self.lifecycle = Problems(settings.cluster, rules, settings.sinks, stored, labels_of, settings.is_muted)
         """The problems, of which the outboxes of the sinks take what is due."""
-        self.lifecycle.is_muted = is_muted
         self._watched = Watched()
         self._board = Board(self._health_settings, verdicts)
         self._rewrite = {group_id: verdicts[group_id] for group_id in rewrite}
@@ -120,7 +120,6 @@ class AlertEngine:
 
         Those that changed since the last `publish` are returned again.
         """
-        self.lifecycle.is_muted = observed.is_muted
         for group_id, reason in self.lifecycle.end(observed.ended, now):
             self._unsaved_changes += self._board.end([group_id], reason, now)
         if not self._has_judged:

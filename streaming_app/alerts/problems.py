@@ -53,25 +53,22 @@ REMEMBERED = timedelta(days=30)
 _LONGEST_SUMMARY = 2_000  # characters; ids, which may have 32,000, are in it, and all open problems are in memory
 _LINES = 200
 
-IsMuted = Callable[[Problem], bool]
-"""Tells whether a problem is muted now."""
-
 
 class Problems:
     """The problems of one cluster; for one thread at a time."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - each is one thing it needs
         self,
         cluster: str,
         settings_of: RuleSettingsLookup,
         sinks: Sequence[str] = (),
         stored: Iterable[Problem] = (),
         labels_of: Callable[[str], Mapping[str, str]] = lambda _group_id: {},
+        is_muted: Callable[[Problem], bool] = lambda _one: False,
     ) -> None:
         """Go on from the stored problems, all that are open and those that ended lately, by the settings of now."""
         self._cluster, self._settings_of, self._sinks, self._labels_of = cluster, settings_of, tuple(sinks), labels_of
-        self.is_muted: IsMuted | None = None
-        """Tells whether a problem is muted now; None: no mute is active."""
+        self._is_muted = is_muted
         self.open: dict[ProblemKey, Problem] = {}
         """Those that are pending or open."""
         self.calm: dict[ProblemKey, datetime] = {}
@@ -247,8 +244,7 @@ class Problems:
         return (*kept, *(Delivery(sink, FIRING) for sink in self._sinks if sink not in known))
 
     def _end(self, one: Problem, at: datetime, by: str) -> None:
-        is_muted = self.is_muted is not None and self.is_muted(one)
-        self._change(end_of(one, at, by, self._sinks, is_muted=is_muted))
+        self._change(end_of(one, at, by, self._sinks, is_muted=self._is_muted(one)))
 
     def _change(self, one: Problem) -> None:
         """Let a problem be as it is now, which is to be stored, and then to be sent."""
@@ -285,7 +281,7 @@ class Problems:
             self._ended.popitem(last=False)
 
     def _may_be_sent(self, one: Problem) -> bool:
-        return one.alert_id not in self.unpublished and not (self.is_muted and self.is_muted(one))
+        return one.alert_id not in self.unpublished and not self._is_muted(one)
 
     def _labels(self, group_id: str | None) -> Mapping[str, str]:
         return {} if group_id is None else self._labels_of(group_id)

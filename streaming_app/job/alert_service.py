@@ -16,7 +16,6 @@ from typing import ClassVar, NamedTuple
 from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
 from streaming_app.alerts.evaluate import watches_any
 from streaming_app.alerts.problem import Problem
-from streaming_app.alerts.problems import IsMuted
 from streaming_app.alerts.survey import DescriptionSupport, LostDescription
 from streaming_app.errors import OtherOwnerError
 from streaming_app.groups.copies_status import GroupCopies
@@ -99,6 +98,7 @@ class AlertService(Service):
         self._fence = fence
         self._evaluate_at = self._retry_save_at = self._retry_health_at = 0.0
         self._checked_coverage, self._evaluated = False, True
+        sources.mutes.refresh()
         sinks = list(sinks)
         self._health_tables, self._ended = health, ended
         verdicts, relabelled, labels_of = dict[str, Verdict](), list[str](), config.engine.labels_of
@@ -107,10 +107,9 @@ class AlertService(Service):
             if row.labels != labels_of(row.group_id):
                 relabelled.append(row.group_id)
         self._engine = AlertEngine(
-            replace(config.engine, sinks=tuple(sink.name for sink in sinks)),
+            replace(config.engine, sinks=tuple(sink.name for sink in sinks), is_muted=sources.mutes.is_muted),
             store.problems(),
             descriptions,
-            is_muted=self._muted(),
             verdicts=verdicts,
             rewrite=relabelled,
         )
@@ -174,6 +173,7 @@ class AlertService(Service):
         """Observe, step, store and send."""
         groups = self._sources.groups
         groups.refresh()
+        self._sources.mutes.refresh()
         now, sinks = datetime.now(timezone.utc), self._sender.status()
         failing = tuple(sink.failing for sink in sinks if sink.failing)
         job = replace(self._sources.job_status(), failing_sinks=failing, disks=self._sources.disks())
@@ -188,16 +188,11 @@ class AlertService(Service):
             self._sources.away(),
             self._sources.lost_descriptions(),
             self._ended.reasons(),
-            self._muted(),
         )
         with self._sender.changing():
             self._engine.step(observed, now)
         # stored before they are sent, so that a crash in between loses none
         self._try(self._save, self._save_health, self._publish)
-
-    def _muted(self) -> IsMuted:
-        self._sources.mutes.refresh()
-        return self._sources.mutes.is_muted
 
     def _publish(self) -> None:
         with self._sender.changing():

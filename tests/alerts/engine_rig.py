@@ -41,6 +41,7 @@ class Rig:
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     received: list[tuple[str, Problem]] = field(default_factory=list)
     lag_of_all_groups: bool = False
+    is_muted: Callable[[Problem], bool] | None = field(init=False)
     engine: AlertEngine = field(init=False)
     outbox: Outbox = field(init=False)
 
@@ -49,18 +50,27 @@ class Rig:
 
     def restart(self, is_muted: Callable[[Problem], bool] | None = None) -> None:
         """Start another engine with what the table has, as after a kill."""
+        self.is_muted = is_muted
         known = AlertSettings.model_validate(self.settings)
         engine = EngineSettings(
             "prod",
             known.rule_settings_of(),
             (PAGER,),
             lag_of_all_groups=self.lag_of_all_groups,
+            is_muted=lambda one: bool(self.is_muted and self.is_muted(one)),
         )
         stored, support = list(self.table.values()), DescriptionSupport("always")
-        self.engine = AlertEngine(engine, stored, support, is_muted=is_muted, verdicts=self.verdicts)
+        self.engine = AlertEngine(engine, stored, support, verdicts=self.verdicts)
         self.outbox = Outbox(Told(PAGER), self.engine.lifecycle, Grouping(0, 0), Backoff(jitter=lambda: 1.0))
 
-    def step(self, seconds: float, *groups: GroupSnapshot, **observed: Any) -> tuple[Problem, ...]:
+    def step(
+        self,
+        seconds: float,
+        *groups: GroupSnapshot,
+        is_muted: Callable[[Problem], bool] | None = None,
+        **observed: Any,
+    ) -> tuple[Problem, ...]:
+        self.is_muted = is_muted
         return self.engine.step(Observed({one.group_id: one for one in groups}, **observed), at(seconds))
 
     def save(self) -> None:

@@ -18,32 +18,17 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from streaming_app.alerts.problem import FIRING, Delivery, Problem
+from streaming_app.alerts.problems import Problems
 from streaming_app.job_status import FailingSink
 from streaming_app.notify.sink import Sink, SinkError
 
 _MAX_RETRY_AFTER_SECONDS = 3600.0  # for a receiver that asks for a longer pause
-
-
-class Problems(Protocol):
-    """What an outbox has to know of problems, which somebody else keeps."""
-
-    def unsent(self) -> Iterable[Problem]:
-        """Return the problems with a notification that is not sent yet and may be."""
-
-    def firing(self) -> Iterable[Problem]:
-        """Return the problems that fire and may be sent again."""
-
-    def place(self, one: Problem) -> int:
-        """Return when a problem is sent, the lowest first."""
-
-    def note(self, results: Iterable[tuple[Problem, Delivery]], *, is_over: bool) -> None:
-        """Note the deliveries of an attempt that begins, or is over."""
 
 
 class Grouping(NamedTuple):

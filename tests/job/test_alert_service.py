@@ -144,21 +144,6 @@ def failed_group(group_id: str = "g") -> GroupSnapshot:
     return group_snapshot(nulls | numbers | state | {"description_status": "FAILED", "stored_description_epoch": -1})
 
 
-def test_an_alert_is_stored_and_sent_once_when_it_fires_and_once_when_it_is_resolved(harness: Harness) -> None:
-    harness.groups.snapshots = {"g": failed_group()}
-    assert wait_until(
-        lambda: [one.sent_at is not None for alert in harness.stored() for one in alert.deliveries] == [True]
-    )
-    harness.groups.snapshots = {"g": replace(failed_group(), description_status="CURRENT")}
-    assert wait_until(
-        lambda: len(harness.alert().deliveries) == 2 and all(d.sent_at for d in harness.alert().deliveries)
-    )
-    assert harness.alert().state == RESOLVED
-    assert harness.sink.events() == [FIRING, RESOLVED]
-    assert harness.service.problems() == ()
-    assert harness.lines == []
-
-
 def test_a_row_is_stored_before_its_notification_is_sent_and_a_restart_sends_the_rest_and_nothing_twice(
     harness: Harness,
 ) -> None:

@@ -39,10 +39,7 @@ class Sending(Sender):
     def send(self, alerts: Iterable[Problem]) -> None:
         """Offer these, and return once everything is sent."""
         self.offer(*alerts)
-        assert self.sends_all()
-
-    def sends_all(self) -> bool:
-        return wait_until(lambda: not any(one.waiting for one in self.status()))
+        assert wait_until(lambda: not any(one.waiting for one in self.status()))
 
     def __enter__(self) -> Self:
         return self

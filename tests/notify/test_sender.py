@@ -11,7 +11,6 @@ from streaming_app.alerts.problem import Problem
 from streaming_app.notify.outbox import Grouping
 from streaming_app.notify.sink import Sink
 from streaming_app.notify.webhook import WebhookSettings
-from streaming_app.sandbox.process import reserve_port
 from tests.alerts.examples import make_alert
 from tests.notify.kept import KeptProblems
 from tests.notify.sending import PATIENT, Sending
@@ -38,26 +37,6 @@ class Chat(Sink):
 
 def hook(url: str, name: str) -> Sink:
     return WebhookSettings(type="webhook", name=name, url=url, timeout=300).sink()
-
-
-def test_a_receiver_that_was_down_gets_everything_when_it_is_up_again() -> None:
-    with reserve_port() as place:
-        url = f"http://127.0.0.1:{place.getsockname()[1]}"
-        with Sending(hook(url, "hook")) as sender:
-            sender.offer(*(make_alert("hook", group_id=str(number)) for number in range(20)))
-            assert wait_until(lambda: sender.status()[0].failed >= 5)
-            [status] = sender.status()
-            assert (status.sent, status.waiting) == (0, 20)
-            assert status.error == f"{url} cannot be reached: Connection refused"
-            with HttpReceiver(at=place) as restarted:
-                assert sender.sends_all()
-                ids = [request.headers["webhook-id"] for request in restarted.requests]
-            assert len(ids) == len(set(ids)) == 20
-            assert sender.status()[0].error is None
-    assert sender.lines == [
-        f"Alerts cannot be sent to hook: {status.error}. Retrying.",
-        "Alerts are sent to hook again.",
-    ]
 
 
 def test_a_sink_that_hangs_does_not_delay_other_sinks_or_the_shutdown(receiver: HttpReceiver) -> None:

@@ -34,7 +34,7 @@ from streaming_app.tables.fence import Fence
 from streaming_app.tables.health_tables import EndedProblems, HealthRow, HealthTables
 from streaming_app.text import count
 
-_RETRY_SAVE_SECONDS = 10.0  # delta-rs logs a lot at each attempt when the disk is full
+_RETRY_SECONDS = 10.0  # delta-rs logs a lot at each attempt when the disk is full
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class AlertService(Service):
         super().__init__("alerts", report, interval=config.interval, stopping=self._wakeable)
         self._config, self._sources, self._store, self._on_evaluated = config, sources, store, on_evaluated
         self._fence = fence
-        self._evaluate_at = self._retry_save_at = self._retry_health_at = 0.0
+        self._evaluate_at = self._retry_at = 0.0
         self._checked_coverage, self._evaluated = False, True
         sources.mutes.refresh()
         sinks = list(sinks)
@@ -154,7 +154,7 @@ class AlertService(Service):
     def finish(self, send_seconds: float) -> None:
         """Evaluate once more, wait up to `send_seconds` for the notifications that are due, and close."""
         super().close()
-        self._evaluate_at = self._retry_save_at = self._retry_health_at = 0.0
+        self._evaluate_at = self._retry_at = 0.0
         self._report_error_of(self.tick)
         self._end(send_seconds)
 
@@ -165,9 +165,8 @@ class AlertService(Service):
 
     def _end(self, send_seconds: float) -> None:
         self._sender.close(send_seconds)
-        self._retry_save_at = self._retry_health_at = 0.0
+        self._retry_at = 0.0
         self._report_error_of(self._save)
-        self._report_error_of(self._save_health)
 
     def _evaluate(self) -> None:
         """Observe, step, store and send."""
@@ -192,43 +191,40 @@ class AlertService(Service):
         with self._sender.changing():
             self._engine.step(observed, now)
         # stored before they are sent, so that a crash in between loses none
-        self._try(self._save, self._save_health, self._publish)
+        self._try(self._save, self._publish)
 
     def _publish(self) -> None:
         with self._sender.changing():
             self._engine.lifecycle.publish()
 
     def _save(self) -> None:
-        """Write what is not written yet. Rows that cannot be written are kept and retried after a while."""
+        """Write what is not written yet. What cannot be written is kept, and tried again after a while."""
+        if time.monotonic() < self._retry_at:
+            return
+        self._retry_at = time.monotonic() + _RETRY_SECONDS
+        self._try(self._save_problems, self._save_verdicts)
+        self._retry_at = 0.0
+
+    def _save_problems(self) -> None:
         with self._sender.changing():
             unsaved = self._engine.lifecycle.unsaved
-        if not unsaved or time.monotonic() < self._retry_save_at:
-            return
-        self._retry_save_at = time.monotonic() + _RETRY_SAVE_SECONDS
-        self._store.save(unsaved)
-        self._retry_save_at = 0.0
-        with self._sender.changing():
-            self._engine.lifecycle.saved(unsaved)
-        self._store.maintain(self._config.retention_days)
+        if unsaved:
+            self._store.save(unsaved)
+            with self._sender.changing():
+                self._engine.lifecycle.saved(unsaved)
+            self._store.maintain(self._config.retention_days)
 
-    def _save_health(self) -> None:
-        """Write the verdicts that are not written yet; what cannot be written is tried again."""
-        unsaved = self._engine.unsaved_health
-        if not (unsaved.verdicts or unsaved.changes):
-            return
-        if time.monotonic() < self._retry_health_at:
-            return
-        self._retry_health_at = time.monotonic() + _RETRY_SAVE_SECONDS
-        tables, labels_of = self._health_tables, self._config.engine.labels_of
-        rows = [
-            HealthRow(group_id, verdict, self._problem_id(group_id), None, labels_of(group_id))
-            for group_id, verdict in unsaved.verdicts.items()
-        ]
-        tables.save(rows, unsaved.gone, datetime.now(timezone.utc))
-        tables.append_changes(unsaved.changes)
-        self._retry_health_at = 0.0
-        self._engine.saved_health(unsaved)
-        tables.maintain(self._config.retention_days)
+    def _save_verdicts(self) -> None:
+        unsaved, labels_of = self._engine.unsaved_health, self._config.engine.labels_of
+        if unsaved.verdicts or unsaved.changes:
+            rows = [
+                HealthRow(group_id, verdict, self._problem_id(group_id), None, labels_of(group_id))
+                for group_id, verdict in unsaved.verdicts.items()
+            ]
+            self._health_tables.save(rows, unsaved.gone, datetime.now(timezone.utc))
+            self._health_tables.append_changes(unsaved.changes)
+            self._engine.saved_health(unsaved)
+            self._health_tables.maintain(self._config.retention_days)
 
     def _problem_id(self, group_id: str) -> str | None:
         problem = self._engine.problem_with(group_id)

@@ -185,7 +185,7 @@ def test_rows_that_could_not_be_stored_are_stored_with_what_came_of_them_since(
         saved.append(alerts)
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(alert_service, "_RETRY_SAVE_SECONDS", 0.2)
+    monkeypatch.setattr(alert_service, "_RETRY_SECONDS", 0.2)
     with monkeypatch.context() as full_disk:
         full_disk.setattr(AlertsTable, "save", fail)
         harness.groups.snapshots = {"g": failed_group()}

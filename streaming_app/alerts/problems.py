@@ -255,11 +255,12 @@ class Problems:
         """Let a problem be as it is now: whatever is remembered of it follows from that."""
         key, before = one.key, self.open.get(one.key)
         if before and before.alert_id == one.alert_id:
-            del self.open[key]
-            self.calm.pop(key, None)
             self._causes[before.cause] -= 1
             if not self._causes[before.cause]:
                 del self._causes[before.cause]
+            self.calm.pop(key, None)
+            if one.ended_at:
+                del self.open[key]
         if one.ended_at is None:
             self.open[key] = one
             self._causes[one.cause] += 1
@@ -267,9 +268,10 @@ class Problems:
                 self.calm[key] = one.timeline[-1].at + CALM
         elif not one.is_forgotten:
             self._note_end(key, one.ended_at, one.ended_by)
-        self._unsent.pop(one.alert_id, None)
         if any(delivery.sent_at is None for delivery in one.deliveries):
             self._unsent[one.alert_id] = one
+        else:
+            self._unsent.pop(one.alert_id, None)
 
     def _note_end(self, key: ProblemKey, at: datetime, by: str | None) -> None:
         """Remember when the last problem with a key ended, for as long as that counts."""

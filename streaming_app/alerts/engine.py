@@ -76,14 +76,11 @@ class AlertEngine:
         settings: EngineSettings,
         stored: Iterable[Problem],
         descriptions: DescriptionSupport,
-        *,
         verdicts: Mapping[str, Verdict] = MappingProxyType({}),
-        rewrite: Iterable[str] = (),
     ) -> None:
         """Go on from the problems in the table, and the verdicts of an earlier run.
 
-        What is not sent of the problems, and is not muted, is due. The rows of the groups in `rewrite`,
-        which have a verdict, are not as they would be written now.
+        What is not sent of the problems, and is not muted, is due.
         """
         self._settings, self._descriptions = settings, descriptions
         rules, labels_of = settings.rule_settings_of, settings.labels_of
@@ -91,7 +88,6 @@ class AlertEngine:
         """The problems, of which the outboxes of the sinks take what is due."""
         self._watched = Watched()
         self._board = Board(self._health_settings, verdicts)
-        self._rewrite = {group_id: verdicts[group_id] for group_id in rewrite}
         self._unsaved_changes: list[Change] = []
         self._without_alerts = 0
         self._has_judged = False
@@ -188,10 +184,9 @@ class AlertEngine:
     def unsaved_health(self) -> UnsavedHealth:
         """What is not stored yet of verdicts."""
         changes = tuple(self._unsaved_changes)
-        verdicts = self._rewrite | {change.group_id: change.verdict for change in changes}
+        verdicts = {change.group_id: change.verdict for change in changes}
         return UnsavedHealth(verdicts, changes, frozenset(one for one in verdicts if not self._board.knows(one)))
 
     def saved_health(self, stored: UnsavedHealth) -> None:
         """Note that these are stored; what has changed since is still unsaved."""
         del self._unsaved_changes[: len(stored.changes)]
-        self._rewrite = {}

@@ -101,17 +101,16 @@ class AlertService(Service):
         sources.mutes.refresh()
         sinks = list(sinks)
         self._health_tables, self._ended = health, ended
-        verdicts, relabelled, labels_of = dict[str, Verdict](), list[str](), config.engine.labels_of
+        verdicts, self._relabelled = dict[str, Verdict](), dict[str, HealthRow]()
         for row in health.rows():
             verdicts[row.group_id] = row.verdict
-            if row.labels != labels_of(row.group_id):
-                relabelled.append(row.group_id)
+            if row.labels != (labels := config.engine.labels_of(row.group_id)):
+                self._relabelled[row.group_id] = row._replace(labels=labels)
         self._engine = AlertEngine(
             replace(config.engine, sinks=tuple(sink.name for sink in sinks), is_muted=sources.mutes.is_muted),
             store.problems(),
             descriptions,
-            verdicts=verdicts,
-            rewrite=relabelled,
+            verdicts,
         )
         # the result of an attempt is stored at once: after a crash it would be sent again
         problems = self._engine.lifecycle
@@ -216,14 +215,15 @@ class AlertService(Service):
 
     def _save_verdicts(self) -> None:
         unsaved, labels_of = self._engine.unsaved_health, self._config.engine.labels_of
-        if unsaved.verdicts or unsaved.changes:
-            rows = [
-                HealthRow(group_id, verdict, self._problem_id(group_id), None, labels_of(group_id))
-                for group_id, verdict in unsaved.verdicts.items()
-            ]
-            self._health_tables.save(rows, unsaved.gone, datetime.now(timezone.utc))
+        rows = self._relabelled | {
+            group_id: HealthRow(group_id, verdict, self._problem_id(group_id), None, labels_of(group_id))
+            for group_id, verdict in unsaved.verdicts.items()
+        }
+        if rows:
+            self._health_tables.save(rows.values(), unsaved.gone, datetime.now(timezone.utc))
             self._health_tables.append_changes(unsaved.changes)
             self._engine.saved_health(unsaved)
+            self._relabelled = {}
             self._health_tables.maintain(self._config.retention_days)
 
     def _problem_id(self, group_id: str) -> str | None:

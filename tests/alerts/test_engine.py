@@ -10,20 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.alerts.engine import AlertEngine, EngineSettings, UnsavedHealth
+from streaming_app.alerts.engine import UnsavedHealth
 from streaming_app.alerts.problem import FIRING, PENDING, RESOLVED, Delivery, Problem
-from streaming_app.alerts.survey import DescriptionSupport, LostDescription
+from streaming_app.alerts.survey import LostDescription
 from streaming_app.config.removed import REMOVED
 from streaming_app.groups.copies_status import next_status
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.health.history import Assignment, GroupHistory
-from streaming_app.health.verdict import Verdict
 from streaming_app.job_status import JobStatus
 from streaming_app.lag.work import observe_work
 from streaming_app.notify.sink import SinkError
 from tests.alerts.engine_rig import FAILED, OLD, PAGER, START, Rig, at, group
-from tests.alerts.evaluation import rule_settings_of
 from tests.alerts.examples import make_alert
 from tests.support.lag_harness import row
 
@@ -267,15 +265,6 @@ def test_what_changed_of_health_while_it_was_stored_is_still_unsaved() -> None:
     assert list(unsaved.verdicts) == [one.group_id for one in unsaved.changes] == ["payments"]
     rig.engine.saved_health(unsaved)
     assert rig.engine.unsaved_health == UnsavedHealth()
-
-
-def test_a_verdict_that_is_to_be_written_again_is_unsaved_until_it_is() -> None:
-    verdicts = {name: Verdict("Ok", OLD, OLD, "") for name in ("payments", "other")}
-    settings = EngineSettings("prod", rule_settings_of)
-    engine = AlertEngine(settings, (), DescriptionSupport("always"), verdicts=verdicts, rewrite=["payments"])
-    assert list(engine.unsaved_health.verdicts) == ["payments"]
-    engine.saved_health(engine.unsaved_health)
-    assert engine.unsaved_health == UnsavedHealth()
 
 
 def test_what_is_about_new_groups_with_alerts_is_sent_after_everything_else() -> None:

@@ -14,7 +14,6 @@ from itertools import islice
 
 from bench.rounds import print_table
 from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
-from streaming_app.alerts.outbox import SinkTraits
 from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import NOT_REVOKING, GroupSnapshot, UnsettledMember
@@ -65,7 +64,7 @@ def restarted_lately() -> GroupHistory:
 def run(groups: int = 100_000) -> None:
     """Print the seconds of the first evaluation, of later ones, and of one after 50 groups have changed."""
     settings = AlertSettings.model_validate(SETTINGS)
-    engine_settings = EngineSettings("c", settings.rule_settings_of(), (SinkTraits("chat"),))
+    engine_settings = EngineSettings("c", settings.rule_settings_of(), ("chat",))
     engine = AlertEngine(engine_settings, (), DescriptionSupport("auto"))
     everything = {group.group_id: group for group in facts(groups)}
     histories = {group_id: restarted_lately() for group_id in islice(everything, 1, None, WRONG_EVERY)}
@@ -79,8 +78,8 @@ def run(groups: int = 100_000) -> None:
         start = time.process_time()
         changed = engine.step(Observed(everything, histories, job), now)
         rows.append((label, f"{time.process_time() - start:.3f}", f"{len(changed):,}"))
-        engine.saved(engine.unsaved)
-        engine.publish()
+        engine.lifecycle.saved(engine.lifecycle.unsaved)
+        engine.lifecycle.publish()
         engine.saved_health(engine.unsaved_health)
     title = f"One evaluation of {groups:,} groups, {groups // WRONG_EVERY:,} with a problem"
     print_table(title, ("seconds", "alerts written"), rows)

@@ -2,11 +2,11 @@
 
 Theory of operation
 -------------------
-`step` judges the health of the groups, evaluates the rules, and brings the problems up to date. The caller then stores
-`unsaved`, or finds that it cannot, and calls `publish`: what is due may be sent from now on. This order is what a crash
-needs: no notification is lost, and none is sent that the table does not know.
+`step` judges the health of the groups, evaluates the rules, and brings the problems (`lifecycle`) up to date. The
+caller stores what is unsaved of them, or finds that it cannot, and calls `publish`: what is due may be sent then.
+This order is what a crash needs: no notification is lost, and none is sent that the table does not know.
 
-What sends takes notifications from `outboxes`, and tells them what came of each: that, too, changes rows to be stored.
+What sends takes what is due from `lifecycle`, and notes there what came of it: that, too, changes rows to be stored.
 
 The job's thread, `run --once` and the test bed drive the same object. Its whole memory are the problems that are
 stored: a restart changes nothing. It reads no clock, so a recorded year can be replayed through it. Not safe in
@@ -24,7 +24,6 @@ from typing import NamedTuple
 from streaming_app.alerts.catalog import RULE_OF_VERDICT
 from streaming_app.alerts.conditions import UNKNOWN, health_settings, truth_of
 from streaming_app.alerts.evaluate import Watched, evaluate
-from streaming_app.alerts.outbox import Backoff, IsMuted, Outboxes, SinkTraits
 from streaming_app.alerts.problem import HEALTH, Problem, ProblemKey
 from streaming_app.alerts.problems import Problems
 from streaming_app.alerts.rule import Facts, Observed, RuleSettingsLookup
@@ -35,7 +34,7 @@ from streaming_app.health.board import Board, Change, Known
 from streaming_app.health.verdict import HealthSettings, Verdict, is_bad
 from streaming_app.time_intervals import TimeInterval
 
-__all__ = ["AlertEngine", "EngineSettings", "Observed", "Unsaved", "UnsavedHealth"]
+__all__ = ["AlertEngine", "EngineSettings", "Observed", "UnsavedHealth"]
 
 
 @dataclass(frozen=True)
@@ -44,10 +43,8 @@ class EngineSettings:
 
     cluster: str
     rule_settings_of: RuleSettingsLookup
-    sinks: tuple[SinkTraits, ...] = ()
-    """The sinks that get alerts."""
-    backoff: Backoff = field(default_factory=Backoff)
-    """The pauses after a sink has failed."""
+    sinks: tuple[str, ...] = ()
+    """The names of the sinks that get alerts."""
     lag_of_all_groups: bool = False
     late_seconds: float = 120.0
     """How long ago the records may be read for groups to be judged by them."""
@@ -57,14 +54,8 @@ class EngineSettings:
     """Group to the one that is declared to take over from it."""
     labels_of: Callable[[str], Mapping[str, str]] = lambda _group_id: {}
     """Returns the labels that are declared for a group."""
-
-
-class Unsaved(NamedTuple):
-    """Rows of the table `alerts` that are not stored yet."""
-
-    changed: Sequence[Problem] = ()
-    removed: Sequence[Problem] = ()
-    """Pending ones that are gone: their rows are to be deleted."""
+    is_muted: Callable[[Problem], bool] = lambda _one: False
+    """Tells whether a problem is muted now."""
 
 
 class UnsavedHealth(NamedTuple):
@@ -80,31 +71,23 @@ class UnsavedHealth(NamedTuple):
 class AlertEngine:
     """The problems of one cluster."""
 
-    def __init__(  # noqa: PLR0913 - each is one thing it needs
+    def __init__(
         self,
         settings: EngineSettings,
         stored: Iterable[Problem],
         descriptions: DescriptionSupport,
-        *,
-        is_muted: IsMuted | None = None,
         verdicts: Mapping[str, Verdict] = MappingProxyType({}),
-        rewrite: Iterable[str] = (),
     ) -> None:
         """Go on from the problems in the table, and the verdicts of an earlier run.
 
-        What is not sent of the problems, and is not muted, is due. The rows of the groups in `rewrite`,
-        which have a verdict, are not as they would be written now.
+        What is not sent of the problems, and is not muted, is due.
         """
         self._settings, self._descriptions = settings, descriptions
-        sinks = [sink.name for sink in settings.sinks]
-        self._problems = Problems(settings.cluster, settings.rule_settings_of, sinks, stored, settings.labels_of)
-        self._problems.is_muted = is_muted
-        sending = self._problems.unsent, self._problems.firing, self._problems.delivered
-        self.outboxes = Outboxes(settings.sinks, settings.backoff, *sending)
-        """What is due to the sinks."""
+        rules, labels_of = settings.rule_settings_of, settings.labels_of
+        self.lifecycle = Problems(settings.cluster, rules, settings.sinks, stored, labels_of, settings.is_muted)
+        """The problems, of which the outboxes of the sinks take what is due."""
         self._watched = Watched()
         self._board = Board(self._health_settings, verdicts)
-        self._rewrite = {group_id: verdicts[group_id] for group_id in rewrite}
         self._unsaved_changes: list[Change] = []
         self._without_alerts = 0
         self._has_judged = False
@@ -112,12 +95,7 @@ class AlertEngine:
     @property
     def problems(self) -> tuple[Problem, ...]:
         """The problems that are pending or open, as of the last step."""
-        return tuple(self._problems.open.values())
-
-    @property
-    def calm_ends(self) -> tuple[datetime, ...]:
-        """When problems end if their groups go on to process."""
-        return tuple(self._problems.calm.values())
+        return tuple(self.lifecycle.open.values())
 
     @property
     def newcomers_left_out(self) -> Mapping[str, int]:
@@ -131,27 +109,22 @@ class AlertEngine:
 
     def problem_with(self, group_id: str) -> Problem | None:
         """Return the open problem with the health of a group."""
-        return self._problems.open.get(ProblemKey(HEALTH, group_id))
+        return self.lifecycle.open.get(ProblemKey(HEALTH, group_id))
 
     def step(self, observed: Observed, now: datetime) -> tuple[Problem, ...]:
         """Judge the groups, evaluate the rules, and return the problems that changed. `now` is aware, UTC.
 
         Those that changed since the last `publish` are returned again.
         """
-        self._problems.is_muted = observed.is_muted
-        for group_id, reason in self._problems.end(observed.ended, now):
+        for group_id, reason in self.lifecycle.end(observed.ended, now):
             self._unsaved_changes += self._board.end([group_id], reason, now)
         if not self._has_judged:
-            self._problems.leave_out(now)
+            self.lifecycle.leave_out(now)
         self._judge(observed, now)
         self._evaluate(observed, now)
-        alerted = {key.group_id for key in self._problems.open if key.group_id is not None}
-        self.outboxes.ranks = ranks(observed.groups, alerted, now)
-        return tuple(self._problems.unpublished.values())
-
-    def publish(self) -> None:
-        """Let everything be sent that is due: call it after each step, once its rows are stored or cannot be."""
-        self._problems.publish()
+        alerted = {key.group_id for key in self.lifecycle.open if key.group_id is not None}
+        self.lifecycle.ranks = ranks(observed.groups, alerted, now)
+        return tuple(self.lifecycle.unpublished.values())
 
     def _judge(self, observed: Observed, now: datetime) -> None:
         """Bring the verdicts up to date, and the problems with the health of groups, unless records are read late."""
@@ -169,12 +142,12 @@ class AlertEngine:
         self._unsaved_changes += changes
         for group_id, verdict, _ in (*self._bad_without_problem(changes, now), *changes):
             key, truth = ProblemKey(HEALTH, group_id), truth_of(group_id, verdict)
-            self._problems.end_calm(verdict.at)
+            self.lifecycle.end_calm(verdict.at)
             if truth is None:
-                self._problems.over(key, verdict.at, verdict.verdict, verdict.why)
+                self.lifecycle.over(key, verdict.at, verdict.verdict, verdict.why)
             elif truth != UNKNOWN:
-                self._problems.found(key, RULE_OF_VERDICT[verdict.verdict], truth, verdict.at)
-        self._problems.end_calm(now)
+                self.lifecycle.found(key, RULE_OF_VERDICT[verdict.verdict], truth, verdict.at)
+        self.lifecycle.end_calm(now)
         self._has_judged = True
 
     def _bad_without_problem(self, changes: Sequence[Change], now: datetime) -> list[Change]:
@@ -193,14 +166,14 @@ class AlertEngine:
         self._watched.update(observed.groups)
         survey, descriptions, settings = self._watched.survey, self._descriptions, self._settings
         since = descriptions.since(survey)
-        facts = Facts(now, observed, self._problems.open, survey, since, descriptions.required)
+        facts = Facts(now, observed, self.lifecycle.open, survey, since, descriptions.required)
         truths, left_out = evaluate(facts, self._watched, settings.rule_settings_of)
         self._without_alerts = len(left_out)
         for key, truth in truths.items():
             if truth is None:
-                self._problems.over(key, now)
+                self.lifecycle.over(key, now)
             elif truth != UNKNOWN:
-                self._problems.found(key, key.subject, truth, now)
+                self.lifecycle.found(key, key.subject, truth, now)
 
     def _health_settings(self, group_id: str) -> HealthSettings:
         settings = health_settings(self._settings.rule_settings_of(group_id))
@@ -208,27 +181,12 @@ class AlertEngine:
         return replace(settings, running_hours=hours, successor=successor) if hours or successor else settings
 
     @property
-    def unsaved(self) -> Unsaved:
-        """The rows that are not stored yet."""
-        rows = tuple(self._problems.unsaved.values())
-        return Unsaved(tuple(one for one, gone in rows if not gone), tuple(one for one, gone in rows if gone))
-
-    def saved(self, stored: Unsaved) -> None:
-        """Note that these rows are stored; one that has changed since is still unsaved."""
-        unsaved = self._problems.unsaved
-        for problems, gone in ((stored.changed, False), (stored.removed, True)):
-            for one in problems:
-                if unsaved.get(one.alert_id) == (one, gone):
-                    del unsaved[one.alert_id]
-
-    @property
     def unsaved_health(self) -> UnsavedHealth:
         """What is not stored yet of verdicts."""
         changes = tuple(self._unsaved_changes)
-        verdicts = self._rewrite | {change.group_id: change.verdict for change in changes}
+        verdicts = {change.group_id: change.verdict for change in changes}
         return UnsavedHealth(verdicts, changes, frozenset(one for one in verdicts if not self._board.knows(one)))
 
     def saved_health(self, stored: UnsavedHealth) -> None:
         """Note that these are stored; what has changed since is still unsaved."""
         del self._unsaved_changes[: len(stored.changes)]
-        self._rewrite = {}

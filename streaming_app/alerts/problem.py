@@ -81,6 +81,7 @@ class Delivery:
     event: str
     sent_at: datetime | None = None
     attempts: int = 0
+    """How many have begun: one may have arrived though its result is not known."""
     error: str | None = None
     """Why the last attempt failed; None once it was sent."""
     repeat: int = 0
@@ -121,6 +122,11 @@ class Problem:
         return PENDING if self.opened_at is None else FIRING if self.ended_at is None else RESOLVED
 
     @property
+    def is_forgotten(self) -> bool:
+        """It was over before it opened: nobody is told, and it has no row."""
+        return self.opened_at is None and self.ended_at is not None
+
+    @property
     def identity(self) -> Identity:
         """What receivers route it by now."""
         return Identity(self.rule, self.severity)
@@ -143,11 +149,15 @@ class Problem:
         return (state, severity_rank(self.severity), self.since, self.rule, self.group_id or "")
 
 
-def end_of(one: Problem, at: datetime, by: str, sinks: Container[str]) -> Problem:
-    """Return a problem as it ends, with a notification due to each of these sinks that has or may have one of it."""
-    notified = dict.fromkeys(delivery.sink for delivery in one.deliveries)
+def end_of(one: Problem, at: datetime, by: str, sinks: Container[str], *, is_muted: bool = False) -> Problem:
+    """Return a problem as it ends, with a notification due to each of these sinks that has or may have one of it.
+
+    Of one that is muted, only that it is over is due, and that only where it may be known.
+    """
+    notified = dict.fromkeys(d.sink for d in one.deliveries if d.attempts or d.repeat or not is_muted)
+    kept = (d for d in one.deliveries if d.attempts or not is_muted)
     due = (Delivery(sink, RESOLVED) for sink in notified if sink in sinks)
-    return replace(one, ended_at=max(at, one.opened_at or at), ended_by=by, deliveries=(*one.deliveries, *due))
+    return replace(one, ended_at=max(at, one.opened_at or at), ended_by=by, deliveries=(*kept, *due))
 
 
 def with_delivery(one: Problem, delivery: Delivery) -> Problem:
@@ -155,13 +165,6 @@ def with_delivery(one: Problem, delivery: Delivery) -> Problem:
     key = delivery.sink, delivery.event, delivery.repeat
     changed = (delivery if (other.sink, other.event, other.repeat) == key else other for other in one.deliveries)
     return replace(one, deliveries=tuple(changed))
-
-
-def without_unknown(one: Problem) -> Problem:
-    """Return a problem that ended while it was muted: each sink that may have had a notification gets its end only."""
-    known = {d.sink for d in one.deliveries if d.event == FIRING and (d.sent_at or d.attempts or d.repeat)}
-    kept = (d for d in one.deliveries if d.sink in known and (d.event == RESOLVED or d.sent_at or d.attempts))
-    return replace(one, deliveries=tuple(kept))
 
 
 def make_id(cluster: str, key: ProblemKey, at: datetime) -> str:

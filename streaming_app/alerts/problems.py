@@ -42,7 +42,6 @@ from streaming_app.alerts.problem import (
     make_id,
     severity_rank,
     with_delivery,
-    without_unknown,
 )
 from streaming_app.alerts.rule import RuleSettings, RuleSettingsLookup
 from streaming_app.health.verdict import GOOD, OFF
@@ -58,42 +57,49 @@ _LINES = 200
 class Problems:
     """The problems of one cluster; for one thread at a time."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - each is one thing it needs
         self,
         cluster: str,
         settings_of: RuleSettingsLookup,
         sinks: Sequence[str] = (),
         stored: Iterable[Problem] = (),
         labels_of: Callable[[str], Mapping[str, str]] = lambda _group_id: {},
+        is_muted: Callable[[Problem], bool] = lambda _one: False,
     ) -> None:
         """Go on from the stored problems, all that are open and those that ended lately, by the settings of now."""
         self._cluster, self._settings_of, self._sinks, self._labels_of = cluster, settings_of, tuple(sinks), labels_of
-        self.is_muted: Callable[[Problem], bool] | None = None
-        """Tells whether a problem is muted now; None: no mute is active."""
+        self._is_muted = is_muted
         self.open: dict[ProblemKey, Problem] = {}
         """Those that are pending or open."""
-        self.unsaved: dict[str, tuple[Problem, bool]] = {}
-        """By id those that are not stored as they are now; True: it never opened, and its row is to be deleted."""
+        self.calm: dict[ProblemKey, datetime] = {}
+        """When open problems end whose groups process again, if they go on to."""
         self.unpublished: dict[str, Problem] = {}
         """By id those that have changed since the last `publish`."""
-        self.calm: dict[ProblemKey, datetime] = {}
-        """When problems end whose groups process again, if they go on to."""
+        self.ranks: Mapping[str, int] = {}
+        """What is about groups with a rank is sent after everything else, the lowest first; see `groups.snapshot`."""
+        self._unsaved: dict[str, Problem] = {}
         self._unsent: dict[str, Problem] = {}
         self._ended: OrderedDict[ProblemKey, tuple[datetime, str | None]] = OrderedDict()
-        self._causes = Counter[str]()  # of the open problems
+        self._causes = Counter[str | None]()  # of the open problems
         for one in stored:
             restored = self._by_settings(one)
-            if one.ended_at is None:
-                self._put(restored)
-                if one.timeline and one.timeline[-1].verdict in GOOD:
-                    self.calm[one.key] = one.timeline[-1].at + CALM
-            self._note_end(restored)
-            self._note_due(restored)
+            self._put(restored)
             if restored != one:
-                self.unsaved[one.alert_id] = restored, False
+                self._unsaved[one.alert_id] = restored
+
+    @property
+    def unsaved(self) -> tuple[Problem, ...]:
+        """Those that are not stored as they are now; the rows of those that are forgotten are to be deleted."""
+        return tuple(self._unsaved.values())
+
+    def saved(self, stored: Iterable[Problem]) -> None:
+        """Note that these are stored; one that has changed since is still unsaved."""
+        for one in stored:
+            if self._unsaved.get(one.alert_id) is one:
+                del self._unsaved[one.alert_id]
 
     def publish(self) -> None:
-        """Let everything be sent that is due."""
+        """Let everything be sent that is due: call it after each step, once its rows are stored or cannot be."""
         self.unpublished.clear()
 
     def unsent(self) -> Iterator[Problem]:
@@ -104,22 +110,24 @@ class Problems:
         """Yield the problems that fire and may be sent again."""
         return (one for one in self.open.values() if one.state == FIRING and self._may_be_sent(one))
 
-    def delivered(self, results: Iterable[tuple[Problem, Delivery]]) -> None:
-        """Note what came of an attempt to send these; what is not known any more does not count."""
+    def place(self, one: Problem) -> int:
+        """Return when a problem is sent: those of new groups after all others, the newest last."""
+        return self.ranks.get(one.group_id or "", 0)
+
+    def note(self, results: Iterable[tuple[Problem, Delivery]], *, is_over: bool) -> None:
+        """Note that an attempt to send these begins, or what came of it; what is not known any more does not count."""
         for sent, delivery in results:
             if known := self._unsent.get(sent.alert_id):
                 one = with_delivery(known, delivery)
-                if one.ended_at is None:
-                    self.open[one.key] = one
-                self._note_due(one)
-                self.unsaved[one.alert_id] = one, False
+                self._put(one)
+                if is_over:
+                    self._unsaved[one.alert_id] = one
 
     def found(self, key: ProblemKey, rule: str, finding: Finding, at: datetime) -> None:
         """Take in that a condition holds."""
         settings = self._settings_of(key.group_id).get(rule)
         if settings is None:
             return
-        self.calm.pop(key, None)
         before = self.open.get(key) or self._new(key, rule, at)
         was_open, opened_at, since = before.state == FIRING, before.opened_at, before.since
         severity, worst = _capped(finding.severity or settings.severity, settings), before.rule
@@ -138,7 +146,7 @@ class Problems:
                 timeline = _add(timeline, Line(at, finding.verdict, worst, severity, summary))
             if not was_open or severity != before.severity:
                 deliveries = self._due_again(deliveries)
-        one = replace(
+        changed = replace(
             before,
             rule=worst,
             severity=severity,
@@ -150,7 +158,8 @@ class Problems:
             timeline=timeline,
             deliveries=deliveries,
         )
-        self._keep(one)
+        if changed != before:
+            self._change(changed)
 
     def over(self, key: ProblemKey, at: datetime, verdict: str | None = None, why: str = "") -> None:
         """Take in that a condition is over; of the health of a group it is a good verdict that says so."""
@@ -159,7 +168,7 @@ class Problems:
             return
         line = Line(at, verdict, one.rule, one.severity, why)
         if one.state == PENDING:
-            self._forget(one)
+            self._change(replace(one, ended_at=at))
         elif verdict not in {None, OFF} and self._is_again(one):
             ends_at = at + CALM
             summary = (
@@ -167,8 +176,7 @@ class Problems:
                 f"until {utc(ends_at)}. {one.timeline[-1].why if one.timeline else ''}"
             )
             timeline = _add(one.timeline, line)
-            self._keep(replace(one, summary=shorten(summary, _LONGEST_SUMMARY), timeline=timeline))
-            self.calm[key] = ends_at
+            self._change(replace(one, summary=shorten(summary, _LONGEST_SUMMARY), timeline=timeline))
         else:
             self._end(replace(one, timeline=_add(one.timeline, line)), at, BY_EVIDENCE)
 
@@ -194,7 +202,7 @@ class Problems:
             enabled = self._settings_of(one.group_id)
             if one.rule not in enabled:
                 reason = NOT_ENABLED if enabled or one.group_id is None else IGNORED
-                self._forget(one) if one.state == PENDING else self._end(one, at, reason)
+                self._end(one, at, reason)
 
     def _by_settings(self, one: Problem) -> Problem:
         """Return a stored problem by the settings of this run, and with the sinks that it has."""
@@ -215,7 +223,7 @@ class Problems:
 
     def _cause_of(self, candidates: Sequence[str]) -> str:
         """Return the cause of a problem that opens: one that an open problem has, or else the first one."""
-        return next((one for one in candidates if one in self._causes), candidates[0])
+        return next((one for one in candidates if self._causes[one]), candidates[0])
 
     def _is_again(self, one: Problem) -> bool:
         """Tell whether the group had a problem shortly before this one, and may stand still once more."""
@@ -223,9 +231,9 @@ class Problems:
         return at is not None and by == BY_EVIDENCE and one.opened_at is not None and one.opened_at - at <= AGAIN
 
     def _due_again(self, deliveries: Iterable[Delivery]) -> tuple[Delivery, ...]:
-        """Return the deliveries of a problem that opens or became worse: what was sent is due once more."""
+        """Return the deliveries of a problem that opens or became worse: what may have arrived is due once more."""
         return self._with_new_sinks(
-            Delivery(d.sink, FIRING, repeat=d.repeat + 1) if d.sent_at and d.sink in self._sinks else d
+            Delivery(d.sink, FIRING, repeat=d.repeat + 1) if d.attempts and d.sink in self._sinks else d
             for d in deliveries
         )
 
@@ -236,61 +244,46 @@ class Problems:
         return (*kept, *(Delivery(sink, FIRING) for sink in self._sinks if sink not in known))
 
     def _end(self, one: Problem, at: datetime, by: str) -> None:
-        ended = end_of(one, at, by, self._sinks)
-        if self.is_muted is not None and self.is_muted(one):
-            ended = without_unknown(ended)
-        self._close(one)
-        self._note_end(ended)
-        self._note_change(ended)
+        self._change(end_of(one, at, by, self._sinks, is_muted=self._is_muted(one)))
 
-    def _forget(self, one: Problem) -> None:
-        """Forget a pending problem."""
-        self._close(one)
-        self.unpublished.pop(one.alert_id, None)
-        self.unsaved[one.alert_id] = one, True
-
-    def _keep(self, one: Problem) -> None:
-        if self.open.get(one.key) != one:
-            self._put(one)
-            self._note_change(one)
+    def _change(self, one: Problem) -> None:
+        """Let a problem be as it is now, which is to be stored, and then to be sent."""
+        self._put(one)
+        self._unsaved[one.alert_id] = self.unpublished[one.alert_id] = one
 
     def _put(self, one: Problem) -> None:
-        """Let a problem be the open one with its key."""
-        before = self.open.get(one.key)
-        self.open[one.key] = one
-        if one.cause and (before is None or not before.cause):
+        """Let a problem be as it is now: whatever is remembered of it follows from that."""
+        key, before = one.key, self.open.get(one.key)
+        if before and before.alert_id == one.alert_id:
+            self._causes[before.cause] -= 1
+            if not self._causes[before.cause]:
+                del self._causes[before.cause]
+            self.calm.pop(key, None)
+            if one.ended_at:
+                del self.open[key]
+        if one.ended_at is None:
+            self.open[key] = one
             self._causes[one.cause] += 1
-
-    def _close(self, one: Problem) -> None:
-        del self.open[one.key]
-        self.calm.pop(one.key, None)
-        if one.cause:
-            self._causes[one.cause] -= 1
-            if not self._causes[one.cause]:
-                del self._causes[one.cause]
-
-    def _note_change(self, one: Problem) -> None:
-        self.unsaved[one.alert_id] = one, False
-        self.unpublished[one.alert_id] = one
-        self._note_due(one)
-
-    def _note_due(self, one: Problem) -> None:
+            if one.timeline and one.timeline[-1].verdict in GOOD:
+                self.calm[key] = one.timeline[-1].at + CALM
+        elif not one.is_forgotten:
+            self._note_end(key, one.ended_at, one.ended_by)
         if any(delivery.sent_at is None for delivery in one.deliveries):
             self._unsent[one.alert_id] = one
         else:
             self._unsent.pop(one.alert_id, None)
 
-    def _note_end(self, one: Problem) -> None:
+    def _note_end(self, key: ProblemKey, at: datetime, by: str | None) -> None:
         """Remember when the last problem with a key ended, for as long as that counts."""
-        if one.ended_at is None or (one.key in self._ended and self._ended[one.key][0] > one.ended_at):
+        if key in self._ended and self._ended[key][0] > at:
             return
-        self._ended[one.key] = one.ended_at, one.ended_by
-        self._ended.move_to_end(one.key)
-        while next(iter(self._ended.values()))[0] < one.ended_at - REMEMBERED:
+        self._ended[key] = at, by
+        self._ended.move_to_end(key)
+        while next(iter(self._ended.values()))[0] < at - REMEMBERED:
             self._ended.popitem(last=False)
 
     def _may_be_sent(self, one: Problem) -> bool:
-        return one.alert_id not in self.unpublished and not (self.is_muted and self.is_muted(one))
+        return one.alert_id not in self.unpublished and not self._is_muted(one)
 
     def _labels(self, group_id: str | None) -> Mapping[str, str]:
         return {} if group_id is None else self._labels_of(group_id)

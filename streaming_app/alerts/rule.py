@@ -56,8 +56,6 @@ class Observed:
     """What of internal topics is not as it was asked for; None before the job has looked."""
     ended: Mapping[str, str] = field(default_factory=dict)
     """Problems that a person ended, by id, and why."""
-    is_muted: Callable[[Problem], bool] | None = None
-    """Tells whether a problem is muted; None: no mute is active."""
 
 
 @dataclass(frozen=True)

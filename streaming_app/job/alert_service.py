@@ -15,7 +15,6 @@ from typing import ClassVar, NamedTuple
 
 from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
 from streaming_app.alerts.evaluate import watches_any
-from streaming_app.alerts.outbox import Grouping, IsMuted, SinkStatus
 from streaming_app.alerts.problem import Problem
 from streaming_app.alerts.survey import DescriptionSupport, LostDescription, TopicDifference
 from streaming_app.errors import OtherOwnerError
@@ -26,7 +25,8 @@ from streaming_app.job.service import Service, WakeableEvent, error_text
 from streaming_app.job_status import DiskSpace, JobStatus
 from streaming_app.lag.work import GroupWork
 from streaming_app.notify.mutes import Mutes
-from streaming_app.notify.sender import Sender, jittered, traits_of
+from streaming_app.notify.outbox import Backoff, Grouping, Outbox, SinkStatus
+from streaming_app.notify.sender import Sender
 from streaming_app.notify.sink import Sink
 from streaming_app.report import Report
 from streaming_app.tables.alerts_table import AlertsTable
@@ -34,7 +34,7 @@ from streaming_app.tables.fence import Fence
 from streaming_app.tables.health_tables import EndedProblems, HealthRow, HealthTables
 from streaming_app.text import count
 
-_RETRY_SAVE_SECONDS = 10.0  # delta-rs logs a lot at each attempt when the disk is full
+_RETRY_SECONDS = 10.0  # delta-rs logs a lot at each attempt when the disk is full
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ class AlertConfig:
     """Seconds between evaluations."""
     retention_days: float
     grouping: Grouping = field(default_factory=Grouping)
+    backoff: Backoff = field(default_factory=Backoff)
 
 
 class Sources(NamedTuple):
@@ -97,26 +98,26 @@ class AlertService(Service):
         super().__init__("alerts", report, interval=config.interval, stopping=self._wakeable)
         self._config, self._sources, self._store, self._on_evaluated = config, sources, store, on_evaluated
         self._fence = fence
-        self._evaluate_at = self._retry_save_at = self._retry_health_at = 0.0
+        self._evaluate_at = self._retry_at = 0.0
         self._checked_coverage, self._evaluated = False, True
+        sources.mutes.refresh()
         sinks = list(sinks)
-        traits = tuple(traits_of(sink, config.grouping) for sink in sinks)
         self._health_tables, self._ended = health, ended
-        verdicts, relabelled, labels_of = dict[str, Verdict](), list[str](), config.engine.labels_of
+        verdicts, self._relabelled = dict[str, Verdict](), dict[str, HealthRow]()
         for row in health.rows():
             verdicts[row.group_id] = row.verdict
-            if row.labels != labels_of(row.group_id):
-                relabelled.append(row.group_id)
+            if row.labels != (labels := config.engine.labels_of(row.group_id)):
+                self._relabelled[row.group_id] = row._replace(labels=labels)
         self._engine = AlertEngine(
-            replace(config.engine, sinks=traits, backoff=jittered(config.engine.backoff)),
+            replace(config.engine, sinks=tuple(sink.name for sink in sinks), is_muted=sources.mutes.is_muted),
             store.problems(),
             descriptions,
-            is_muted=self._muted(),
-            verdicts=verdicts,
-            rewrite=relabelled,
+            verdicts,
         )
         # the result of an attempt is stored at once: after a crash it would be sent again
-        self._sender = Sender(sinks, self._engine.outboxes, self._wakeable.wake, report)
+        problems = self._engine.lifecycle
+        outboxes = [Outbox(sink, problems, config.grouping, config.backoff) for sink in sinks]
+        self._sender = Sender(outboxes, self._wakeable.wake, report)
 
     def problems(self) -> tuple[Problem, ...]:
         """Return the problems that are pending or open, as of the last evaluation."""
@@ -148,16 +149,15 @@ class AlertService(Service):
 
     def succeeded(self) -> None:
         """Note that a tick has succeeded: nothing has while the last evaluation failed, or rows wait for the table."""
-        if self._evaluated and not any(self._engine.unsaved):
+        if self._evaluated and not self._engine.lifecycle.unsaved:
             super().succeeded()
 
     def finish(self, send_seconds: float) -> None:
         """Evaluate once more, wait up to `send_seconds` for the notifications that are due, and close."""
         super().close()
-        self._evaluate_at = self._retry_save_at = self._retry_health_at = 0.0
+        self._evaluate_at = self._retry_at = 0.0
         self._report_error_of(self.tick)
-        self._sender.flush(send_seconds)
-        self._end(1.0)
+        self._end(send_seconds)
 
     def end(self, send_seconds: float) -> None:
         """Close without another evaluation; what was not sent is sent after the next start."""
@@ -166,14 +166,14 @@ class AlertService(Service):
 
     def _end(self, send_seconds: float) -> None:
         self._sender.close(send_seconds)
-        self._retry_save_at = self._retry_health_at = 0.0
+        self._retry_at = 0.0
         self._report_error_of(self._save)
-        self._report_error_of(self._save_health)
 
     def _evaluate(self) -> None:
         """Observe, step, store and send."""
         groups = self._sources.groups
         groups.refresh()
+        self._sources.mutes.refresh()
         now, sinks = datetime.now(timezone.utc), self._sender.status()
         failing = tuple(sink.failing for sink in sinks if sink.failing)
         job = replace(self._sources.job_status(), failing_sinks=failing, disks=self._sources.disks())
@@ -189,52 +189,45 @@ class AlertService(Service):
             self._sources.lost_descriptions(),
             self._sources.topic_differences(),
             self._ended.reasons(),
-            self._muted(),
         )
         with self._sender.changing():
             self._engine.step(observed, now)
         # stored before they are sent, so that a crash in between loses none
-        self._try(self._save, self._save_health, self._publish)
-
-    def _muted(self) -> IsMuted:
-        self._sources.mutes.refresh()
-        return self._sources.mutes.is_muted
+        self._try(self._save, self._publish)
 
     def _publish(self) -> None:
         with self._sender.changing():
-            self._engine.publish()
+            self._engine.lifecycle.publish()
 
     def _save(self) -> None:
-        """Write what is not written yet. Rows that cannot be written are kept and retried after a while."""
-        with self._sender.changing():
-            unsaved = self._engine.unsaved
-        if not any(unsaved) or time.monotonic() < self._retry_save_at:
+        """Write what is not written yet. What cannot be written is kept, and tried again after a while."""
+        if time.monotonic() < self._retry_at:
             return
-        self._retry_save_at = time.monotonic() + _RETRY_SAVE_SECONDS
-        self._store.save(unsaved.changed, unsaved.removed)
-        self._retry_save_at = 0.0
-        with self._sender.changing():
-            self._engine.saved(unsaved)
-        self._store.maintain(self._config.retention_days)
+        self._retry_at = time.monotonic() + _RETRY_SECONDS
+        self._try(self._save_problems, self._save_verdicts)
+        self._retry_at = 0.0
 
-    def _save_health(self) -> None:
-        """Write the verdicts that are not written yet; what cannot be written is tried again."""
-        unsaved = self._engine.unsaved_health
-        if not (unsaved.verdicts or unsaved.changes):
-            return
-        if time.monotonic() < self._retry_health_at:
-            return
-        self._retry_health_at = time.monotonic() + _RETRY_SAVE_SECONDS
-        tables, labels_of = self._health_tables, self._config.engine.labels_of
-        rows = [
-            HealthRow(group_id, verdict, self._problem_id(group_id), None, labels_of(group_id))
+    def _save_problems(self) -> None:
+        with self._sender.changing():
+            unsaved = self._engine.lifecycle.unsaved
+        if unsaved:
+            self._store.save(unsaved)
+            with self._sender.changing():
+                self._engine.lifecycle.saved(unsaved)
+            self._store.maintain(self._config.retention_days)
+
+    def _save_verdicts(self) -> None:
+        unsaved, labels_of = self._engine.unsaved_health, self._config.engine.labels_of
+        rows = self._relabelled | {
+            group_id: HealthRow(group_id, verdict, self._problem_id(group_id), None, labels_of(group_id))
             for group_id, verdict in unsaved.verdicts.items()
-        ]
-        tables.save(rows, unsaved.gone, datetime.now(timezone.utc))
-        tables.append_changes(unsaved.changes)
-        self._retry_health_at = 0.0
-        self._engine.saved_health(unsaved)
-        tables.maintain(self._config.retention_days)
+        }
+        if rows:
+            self._health_tables.save(rows.values(), unsaved.gone, datetime.now(timezone.utc))
+            self._health_tables.append_changes(unsaved.changes)
+            self._engine.saved_health(unsaved)
+            self._relabelled = {}
+            self._health_tables.maintain(self._config.retention_days)
 
     def _problem_id(self, group_id: str) -> str | None:
         problem = self._engine.problem_with(group_id)

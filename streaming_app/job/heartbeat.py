@@ -14,9 +14,9 @@ from streaming_app.tables.heartbeat_file import HeartbeatRecord, heartbeat_path
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streaming_app.alerts.outbox import SinkStatus
     from streaming_app.alerts.survey import DescriptionSupport
     from streaming_app.config.settings import JobConfig
+    from streaming_app.notify.outbox import SinkStatus
     from streaming_app.stream.health import Health
     from streaming_app.tables.fence import Fence
     from streaming_app.tables.files import Files

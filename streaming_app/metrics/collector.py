@@ -20,7 +20,6 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric as MetricFamily
 from prometheus_client.registry import Collector
 
-from streaming_app.alerts.outbox import SinkStatus
 from streaming_app.alerts.problem import FIRING, Problem
 from streaming_app.config.sections import MetricsSettings
 from streaming_app.groups.snapshot import NEW_FOR, GroupSnapshot, select
@@ -32,6 +31,7 @@ from streaming_app.metrics.group_metrics import GROUP_METRICS, LABELS_METRIC, Gr
 from streaming_app.metrics.job_metrics import JOB_METRICS, JobScrape
 from streaming_app.metrics.lag_metrics import LAG_METRICS, LagScrape
 from streaming_app.metrics.metric import has_short_id
+from streaming_app.notify.outbox import SinkStatus
 from streaming_app.stream.health import Health
 from streaming_app.text import EPOCH
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from offsets_decoder.definitions import record
-from streaming_app.alerts.outbox import SinkStatus
 from streaming_app.alerts.problem import Identity
 from streaming_app.groups.state_rules import DEAD, STATES
 from streaming_app.health.history import CALLS
 from streaming_app.job_status import JobStatus, OffsetsStatus, inputs
 from streaming_app.metrics.metric import Metric, Sample, unix_seconds
+from streaming_app.notify.outbox import SinkStatus
 from streaming_app.stream.batch_outcome import PHASES
 from streaming_app.stream.health import Totals
 

@@ -153,13 +153,12 @@ def event_at(alert: Problem, event: str) -> datetime:
     return (alert.ended_at if event == RESOLVED else alert.opened_at) or alert.since
 
 
-def repeat_number(alert: Problem, event: str, sink: str) -> int:
-    """Return how often this sink was notified of the event before: the problem became worse since."""
-    return next((d.repeat for d in alert.deliveries if (d.sink, d.event) == (sink, event)), 0)
+def notification_id(alert: Problem, event: str, sink: str | None = None) -> str:
+    """Return an id that is the same for every attempt. A hash, because headers cannot contain every group name.
 
-
-def notification_id(alert: Problem, event: str, repeat: int = 0) -> str:
-    """Return an id that is the same for every attempt. A hash, because headers cannot contain every group name."""
+    With a `sink` it is another one each time that the problem has become worse.
+    """
+    repeat = next((d.repeat for d in alert.deliveries if (d.sink, d.event) == (sink, event)), 0)
     return digest(f"{alert.alert_id}/{event}/{repeat}", 32)
 
 

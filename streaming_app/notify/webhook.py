@@ -32,7 +32,7 @@ from pydantic import SecretStr, field_validator
 
 from streaming_app.alerts.problem import Problem
 from streaming_app.notify.http_post import AuthSettings, SecretUrlSettings, post
-from streaming_app.notify.message import dump_json, event_at, notification_id, repeat_number
+from streaming_app.notify.message import dump_json, event_at, notification_id
 from streaming_app.notify.sink import Sink, SinkError
 from streaming_app.text import utc_iso
 
@@ -94,8 +94,7 @@ class WebhookSink(Sink):
         for problem in problems:
             links = self._settings.runbook_link(problem), self._settings.page_link(problem)
             body = dump_json(payload(problem, event, *links)).encode()
-            repeat = repeat_number(problem, event, self.name)
-            message_id, sent_at = f"msg_{notification_id(problem, event, repeat)}", int(self._now().timestamp())
+            message_id, sent_at = f"msg_{notification_id(problem, event, self.name)}", int(self._now().timestamp())
             headers = {
                 **{name: value.get_secret_value() for name, value in self._settings.headers.items()},
                 **self._settings.authorization_header(),

@@ -38,12 +38,12 @@ class AlertsTable:
         recent = f"(ended_at IS NULL OR ended_at > now() - INTERVAL '{REMEMBERED.days} days')"
         return read_problems(WarehouseReader(self._warehouse), f"{self._table.own_rows} AND {recent}")
 
-    def save(self, problems: Iterable[Problem], removed: Iterable[Problem] = ()) -> None:
-        """Insert or update the rows of these problems, and delete those of `removed`, in one commit.
+    def save(self, problems: Iterable[Problem]) -> None:
+        """Insert or update the rows of these problems, and delete those that are forgotten, in one commit.
 
         Raises OSError when the table cannot be written.
         """
-        rows = [to_row(one) for one in problems] + [{**to_row(one), "rule": _REMOVED} for one in removed]
+        rows = [to_row(one) | ({"rule": _REMOVED} if one.is_forgotten else {}) for one in problems]
         if rows:
             new = pa.Table.from_pylist(rows, self._schema)
             self._table.change(lambda target, commit: self._merge(target, new, commit))

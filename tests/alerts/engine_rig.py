@@ -8,12 +8,14 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
-from streaming_app.alerts.outbox import Failure, Grouping, SinkTraits
 from streaming_app.alerts.problem import Problem
 from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.verdict import Verdict
+from streaming_app.notify.outbox import Backoff, Grouping, Outbox
+from streaming_app.notify.sink import SinkError
+from tests.notify.kept import Told
 from tests.support.healthy_group import healthy_group
 
 START = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
@@ -39,51 +41,61 @@ class Rig:
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     received: list[tuple[str, Problem]] = field(default_factory=list)
     lag_of_all_groups: bool = False
+    is_muted: Callable[[Problem], bool] | None = field(init=False)
     engine: AlertEngine = field(init=False)
+    outbox: Outbox = field(init=False)
 
     def __post_init__(self) -> None:
         self.restart()
 
     def restart(self, is_muted: Callable[[Problem], bool] | None = None) -> None:
         """Start another engine with what the table has, as after a kill."""
+        self.is_muted = is_muted
         known = AlertSettings.model_validate(self.settings)
         engine = EngineSettings(
             "prod",
             known.rule_settings_of(),
-            (SinkTraits(PAGER, Grouping(0, 0)),),
+            (PAGER,),
             lag_of_all_groups=self.lag_of_all_groups,
+            is_muted=lambda one: bool(self.is_muted and self.is_muted(one)),
         )
         stored, support = list(self.table.values()), DescriptionSupport("always")
-        self.engine = AlertEngine(engine, stored, support, is_muted=is_muted, verdicts=self.verdicts)
+        self.engine = AlertEngine(engine, stored, support, verdicts=self.verdicts)
+        self.outbox = Outbox(Told(PAGER), self.engine.lifecycle, Grouping(0, 0), Backoff(jitter=lambda: 1.0))
 
-    def step(self, seconds: float, *groups: GroupSnapshot, **observed: Any) -> tuple[Problem, ...]:
+    def step(
+        self,
+        seconds: float,
+        *groups: GroupSnapshot,
+        is_muted: Callable[[Problem], bool] | None = None,
+        **observed: Any,
+    ) -> tuple[Problem, ...]:
+        self.is_muted = is_muted
         return self.engine.step(Observed({one.group_id: one for one in groups}, **observed), at(seconds))
 
     def save(self) -> None:
-        unsaved = self.engine.unsaved
-        for one in unsaved.removed:
-            self.table.pop(one.alert_id, None)
-        self.table |= {one.alert_id: one for one in unsaved.changed}
-        self.engine.saved(unsaved)
+        unsaved = self.engine.lifecycle.unsaved
+        self.table |= {one.alert_id: one for one in unsaved}
+        self.table = {alert_id: one for alert_id, one in self.table.items() if not one.is_forgotten}
+        self.engine.lifecycle.saved(unsaved)
         health = self.engine.unsaved_health
         self.verdicts |= health.verdicts
         for group_id in health.gone:
             del self.verdicts[group_id]
         self.engine.saved_health(health)
 
-    def send(self, seconds: float, failure: Failure | None = None) -> None:
+    def send(self, seconds: float, error: SinkError | None = None) -> None:
         """Let the pager take what is due, and note what it says."""
-        outboxes = self.engine.outboxes
-        while sent := outboxes.take(PAGER, seconds):
-            if failure is None:
+        while sent := self.outbox.take(seconds):
+            if error is None:
                 self.received += ((sent.event, one) for one in sent.problems)
-            outboxes.answered(PAGER, sent, failure, at(seconds), seconds)
+            self.outbox.answered(sent, error, at(seconds), seconds)
 
     def cycle(self, seconds: float, *groups: GroupSnapshot, **observed: Any) -> None:
         """Do what the job does at each evaluation."""
         self.step(seconds, *groups, **observed)
         self.save()
-        self.engine.publish()
+        self.engine.lifecycle.publish()
         self.send(seconds)
         self.save()
 

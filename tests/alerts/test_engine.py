@@ -10,19 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.alerts.engine import AlertEngine, EngineSettings, UnsavedHealth
-from streaming_app.alerts.outbox import Failure
+from streaming_app.alerts.engine import UnsavedHealth
 from streaming_app.alerts.problem import FIRING, PENDING, RESOLVED, Delivery, Problem
-from streaming_app.alerts.survey import DescriptionSupport, LostDescription
+from streaming_app.alerts.survey import LostDescription
 from streaming_app.config.removed import REMOVED
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import TaskCopy, next_status
 from streaming_app.health.history import Assignment, GroupHistory
-from streaming_app.health.verdict import Verdict
 from streaming_app.job_status import JobStatus
 from streaming_app.lag.work import observe_work
+from streaming_app.notify.sink import SinkError
 from tests.alerts.engine_rig import FAILED, OLD, PAGER, START, Rig, at, group
-from tests.alerts.evaluation import rule_settings_of
 from tests.alerts.examples import make_alert
 from tests.support.lag_harness import row
 
@@ -123,8 +121,8 @@ def test_open_alerts_of_rules_of_0_2_0_that_went_are_resolved_and_pending_ones_a
 def test_a_failed_attempt_is_stored_and_repeated_after_a_pause() -> None:
     rig = Rig()
     rig.step(0, group("FAILED", -3600))
-    rig.engine.publish()
-    rig.send(0, Failure("down"))
+    rig.engine.lifecycle.publish()
+    rig.send(0, SinkError("down", retry=True))
     rig.save()
     (alert,) = rig.table.values()
     assert [(one.attempts, one.error, one.sent_at) for one in alert.deliveries] == [(1, "down", None)]
@@ -137,21 +135,21 @@ def test_a_failed_attempt_is_stored_and_repeated_after_a_pause() -> None:
 def test_a_row_that_changed_while_it_was_stored_is_still_unsaved() -> None:
     rig = Rig()
     rig.step(0, group("FAILED", -3600))
-    storing = rig.engine.unsaved
-    rig.engine.publish()
+    storing = rig.engine.lifecycle.unsaved
+    rig.engine.lifecycle.publish()
     rig.send(0)
-    rig.engine.saved(storing)
-    (alert,) = rig.engine.unsaved.changed
+    rig.engine.lifecycle.saved(storing)
+    (alert,) = rig.engine.lifecycle.unsaved
     assert [one.sent_at for one in alert.deliveries] == [at(0)]
 
 
 KILLS: dict[str, Sequence[Callable[[Rig, float], None]]] = {
     "after step": (),
     "after save": (lambda rig, _: rig.save(),),
-    "after queue": (lambda rig, _: rig.save(), lambda rig, _: rig.engine.publish()),
+    "after queue": (lambda rig, _: rig.save(), lambda rig, _: rig.engine.lifecycle.publish()),
     "after all": (
         lambda rig, _: rig.save(),
-        lambda rig, _: rig.engine.publish(),
+        lambda rig, _: rig.engine.lifecycle.publish(),
         lambda rig, now: rig.send(now),
         lambda rig, _: rig.save(),
     ),
@@ -215,12 +213,12 @@ def test_the_row_of_an_alert_that_never_fired_is_removed_once_its_cause_is_gone(
     rig = Rig({"rules": {FAILED: {"for": "60s"}}})
     rig.cycle(0, group("FAILED", 0))
     assert [alert.state for alert in rig.table.values()] == [PENDING]
-    assert rig.engine.unsaved == ((), ())
+    assert rig.engine.lifecycle.unsaved == ()
     if restarts:
         rig.restart()
     rig.cycle(30, group(since=30))
     assert rig.table == {}
-    assert rig.engine.unsaved == ((), ())
+    assert rig.engine.lifecycle.unsaved == ()
 
 
 @pytest.mark.parametrize(
@@ -271,19 +269,10 @@ def test_what_changed_of_health_while_it_was_stored_is_still_unsaved() -> None:
     rig.step(5, group(), work=lost("payments"), ended={problem.alert_id: "retired"})
     rig.engine.saved_health(storing)
     unsaved = rig.engine.unsaved_health
-    assert [one.ended_by for one in rig.engine.unsaved.changed] == ["retired"]
+    assert [one.ended_by for one in rig.engine.lifecycle.unsaved] == ["retired"]
     assert list(unsaved.verdicts) == [one.group_id for one in unsaved.changes] == ["payments"]
     rig.engine.saved_health(unsaved)
     assert rig.engine.unsaved_health == UnsavedHealth()
-
-
-def test_a_verdict_that_is_to_be_written_again_is_unsaved_until_it_is() -> None:
-    verdicts = {name: Verdict("Ok", OLD, OLD, "") for name in ("payments", "other")}
-    settings = EngineSettings("prod", rule_settings_of)
-    engine = AlertEngine(settings, (), DescriptionSupport("always"), verdicts=verdicts, rewrite=["payments"])
-    assert list(engine.unsaved_health.verdicts) == ["payments"]
-    engine.saved_health(engine.unsaved_health)
-    assert engine.unsaved_health == UnsavedHealth()
 
 
 def test_what_is_about_new_groups_with_alerts_is_sent_after_everything_else() -> None:
@@ -343,3 +332,48 @@ def test_members_with_an_older_topology_are_one_alert_though_the_broker_asks_non
     rig.cycle(80, replace(stale, stale_member_count=0, updated_at=at(80)))
     assert rig.open_rules() == {"StreamsGroupDescriptionMissing"}
     assert rig.sent == [(FIRING, "g"), (RESOLVED, "g")]
+
+
+def test_what_ends_in_a_mute_while_it_is_first_sent_is_resolved_where_it_arrived() -> None:
+    rig = Rig()
+    rig.step(0, group("FAILED", -3600))
+    rig.save()
+    rig.engine.lifecycle.publish()
+    sent = rig.outbox.take(0)
+    assert sent
+    rig.cycle(5, group(since=5), is_muted=lambda _: True)
+    rig.outbox.answered(sent, None, at(6), 6)
+    rig.cycle(10, group(since=5))
+    assert rig.sent == [(RESOLVED, "payments")]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("error", [None, SinkError("down", retry=True)], ids=["well", "down before"])
+def test_a_muted_alert_is_sent_if_it_still_fires_when_the_mute_ends(error: SinkError | None, restarts: bool) -> None:
+    rig, broken = Rig(), [group("FAILED", -3600), group("FAILED", -3600, "other")]
+
+    def is_muted(one: Problem) -> bool:
+        return one.group_id == "payments"
+
+    if error:
+        rig.step(0, *broken)
+        rig.engine.lifecycle.publish()
+        rig.send(0, error)
+    rig.cycle(60, *broken, is_muted=is_muted)
+    assert rig.sent == [(FIRING, "other")]
+    if restarts:
+        rig.restart(is_muted)
+        rig.cycle(65, *broken, is_muted=is_muted)
+    for second in (3600, 3605):
+        rig.cycle(second, *broken)
+    assert rig.sent == [(FIRING, "other"), (FIRING, "payments")]
+
+
+@pytest.mark.parametrize(("first", "sent"), [(0, [FIRING, RESOLVED]), (5, [])], ids=["sent before", "opened in it"])
+def test_what_ends_in_a_mute_is_resolved_after_it_where_it_was_sent(first: int, sent: list[str]) -> None:
+    rig, is_muted = Rig(), lambda _one: True
+    rig.cycle(first, group("FAILED", -3600), is_muted=is_muted if first else None)
+    rig.cycle(10, group(since=10), is_muted=is_muted)
+    assert [event for event, _ in rig.sent] == sent[:1]
+    rig.cycle(20, group(since=10))
+    assert [event for event, _ in rig.sent] == sent

@@ -8,9 +8,21 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from streaming_app.alerts.problem import CRITICAL, FIRING, HEALTH, RESOLVED, WARNING, Finding, Problem, ProblemKey
+from streaming_app.alerts.problem import (
+    CRITICAL,
+    FIRING,
+    HEALTH,
+    RESOLVED,
+    WARNING,
+    Delivery,
+    Finding,
+    Problem,
+    ProblemKey,
+    end_of,
+)
 from streaming_app.alerts.problems import AGAIN, CALM, Problems
 from streaming_app.alerts.rule import RuleSettings
+from tests.alerts.examples import make_alert
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=timezone.utc)
 DOWN, BEHIND, OTHER = "StreamsGroupDown", "StreamsGroupBehind", "StreamsGroupMembersStale"
@@ -54,20 +66,20 @@ def open_one(problems: Problems, key: ProblemKey = OF_HEALTH) -> Problem:
 
 def sent(one: Problem) -> Problem:
     """Return it with everything sent."""
-    return replace(one, deliveries=tuple(replace(each, sent_at=NOW) for each in one.deliveries))
+    return replace(one, deliveries=tuple(replace(each, sent_at=NOW, attempts=1) for each in one.deliveries))
 
 
 def deliver(problems: Problems) -> None:
     """Let everything be sent that is due."""
     problems.publish()
-    problems.delivered([(one, delivery) for one in problems.unsent() for delivery in sent(one).deliveries])
+    problems.note([(one, each) for one in problems.unsent() for each in sent(one).deliveries], is_over=True)
 
 
 def changes(problems: Problems) -> tuple[list[Problem], list[Problem]]:
     """Return the problems that are to be stored and to be removed, and let them be."""
-    rows = list(problems.unsaved.values())
-    problems.unsaved.clear()
-    return [one for one, is_gone in rows if not is_gone], [one for one, is_gone in rows if is_gone]
+    rows = problems.unsaved
+    problems.saved(rows)
+    return [one for one in rows if not one.is_forgotten], [one for one in rows if one.is_forgotten]
 
 
 def test_a_condition_fires_once_it_has_held_for_long_enough_and_ends_when_it_is_over() -> None:
@@ -90,7 +102,7 @@ def test_a_condition_that_is_over_before_it_fires_is_forgotten() -> None:
     changes(problems)
     problems.over(OF_RULE, at(0.7))
     changed, removed = changes(problems)
-    assert (changed, [one.state for one in removed], problems.open) == ([], ["pending"], {})
+    assert (changed, len(removed), problems.open) == ([], 1, {})
 
 
 def test_without_a_time_a_condition_counts_from_when_it_was_first_found_also_after_a_restart() -> None:
@@ -240,3 +252,30 @@ def test_a_cause_is_that_of_an_open_problem_if_one_has_it_also_after_a_restart_w
         assert cause_of(one, *causes) == "missing_topic:b"
         one.over(OF_HEALTH, at(5), "Ok")
         assert cause_of(one, *causes) == "missing_topic:a"
+
+
+MUTED_THEN_RESOLVED = [
+    pytest.param((Delivery("chat", FIRING),), (), id="never sent"),
+    pytest.param((Delivery("chat", FIRING, NOW, 1),), (FIRING, RESOLVED), id="sent"),
+    pytest.param((Delivery("chat", FIRING, None, 3, "503"),), (FIRING, RESOLVED), id="it may have arrived"),
+    pytest.param((Delivery("chat", FIRING, repeat=2),), (RESOLVED,), id="a repetition was due"),
+]
+
+
+@pytest.mark.parametrize(("fired", "left"), MUTED_THEN_RESOLVED)
+def test_what_is_resolved_in_a_mute_is_resolved_where_it_is_known(
+    fired: tuple[Delivery, ...], left: tuple[str, ...]
+) -> None:
+    ended = end_of(make_alert(deliveries=fired), NOW, "evidence", ["chat", "mail"], is_muted=True)
+    assert [(one.sink, one.event) for one in ended.deliveries] == [("chat", event) for event in left]
+
+
+def test_what_gets_worse_while_it_is_sent_is_sent_once_more() -> None:
+    problems = make(sinks=("pager",))
+    problems.found(OF_HEALTH, BEHIND, found("slow", WARNING, "Behind"), at(0))
+    problems.publish()
+    (delivery,), one = open_one(problems).deliveries, open_one(problems)
+    problems.note([(one, replace(delivery, attempts=1))], is_over=False)
+    problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(5))
+    problems.note([(one, replace(delivery, attempts=1, sent_at=at(6)))], is_over=True)
+    assert due_of(open_one(problems)) == [("pager", FIRING, 1)]

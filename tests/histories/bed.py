@@ -18,7 +18,6 @@ from operator import attrgetter
 from typing import Any
 
 from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
-from streaming_app.alerts.outbox import Grouping, SinkTraits
 from streaming_app.alerts.problem import FIRING, HEALTH, Problem
 from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.alerts import AlertSettings
@@ -35,11 +34,13 @@ from streaming_app.groups.task_copies import GroupCopies, next_status
 from streaming_app.health.board import NOT_JUDGED, Change
 from streaming_app.health.history import COLUMNS, WINDOW, GroupHistories
 from streaming_app.health.verdict import Verdict
+from streaming_app.notify.outbox import Outbox
 from streaming_app.time_intervals import TimeInterval
 from tests.histories.clients import START
 from tests.histories.history import HOUR, MINUTE, History
 from tests.histories.lag_passes import LagPasses
 from tests.histories.simulation import Simulation
+from tests.notify.kept import Told
 from tests.support.failed_rules import no_rule_fails
 
 RunningHoursLookup = Callable[[str], Sequence[TimeInterval]]
@@ -106,11 +107,12 @@ class _Job:
         engine = EngineSettings(
             "default",
             self._rule_settings_of,
-            (SinkTraits(_PAGER, Grouping()),),
+            (_PAGER,),
             running_hours_of=hours_of,
             successors=settings.successors,
         )
         self.engine = AlertEngine(engine, tables.problems.values(), self._descriptions, verdicts=tables.verdicts)
+        self.outbox = Outbox(Told(_PAGER), self.engine.lifecycle)
         self._plugin_read_at = -_READ_PLUGIN
         self._is_new = True
         self._copies: dict[str, GroupCopies] = {}
@@ -155,7 +157,7 @@ class _Job:
         for verdict in self.engine.verdicts.values():
             if verdict.recheck_at is not None:
                 yield verdict.recheck_at
-        yield from self.engine.calm_ends
+        yield from self.engine.lifecycle.calm.values()
         for one in self._snapshots.values():
             if pushed_at := one.last_unsolicited_push_at:
                 yield pushed_at + timedelta(hours=1)
@@ -163,7 +165,7 @@ class _Job:
     def next_answers(self) -> Iterator[float]:
         """Yield when the brokers next say something of plugins, copies and the ends of logs, and something is sent."""
         yield self._plugin_read_at + _READ_PLUGIN
-        yield self.engine.outboxes.by_sink[_PAGER].wakes_at
+        yield self.outbox.wakes_at
         yield self._copies_read_at + STEP  # an alert's time is that of its finding once this is past
         if self._copies_read < len(self._simulation.copies):
             yield self._simulation.copies[self._copies_read][0]
@@ -249,24 +251,25 @@ class _Job:
         changed = self.engine.step(observed, now)
         self._tables.rules |= {alert.rule for alert in changed if alert.opened_at is not None}
         self._save()
-        self.engine.publish()
+        self.engine.lifecycle.publish()
         self.send(now, at)
 
     def send(self, now: datetime, at: float) -> None:
         """Send what is due; the pager accepts everything."""
-        outboxes, before = self.engine.outboxes, self._tables.messages
-        while sent := outboxes.take(_PAGER, at):
-            outboxes.answered(_PAGER, sent, None, now, at)
+        before = self._tables.messages
+        while sent := self.outbox.take(at):
+            self.outbox.answered(sent, None, now, at)
             self._tables.messages += 1
         if self._tables.messages > before:
             self._save()
 
     def _save(self) -> None:
-        unsaved, tables = self.engine.unsaved, self._tables
-        for one in unsaved.removed:
-            tables.problems.pop(one.alert_id, None)
-        tables.problems |= {one.alert_id: one for one in unsaved.changed}
-        self.engine.saved(unsaved)
+        unsaved, tables = self.engine.lifecycle.unsaved, self._tables
+        for one in unsaved:
+            tables.problems[one.alert_id] = one
+            if one.is_forgotten:
+                del tables.problems[one.alert_id]
+        self.engine.lifecycle.saved(unsaved)
         health = self.engine.unsaved_health
         tables.verdicts |= health.verdicts
         tables.changes += health.changes
@@ -328,7 +331,7 @@ def run(
         read_at = at - STEP
     outcome.fired = sorted(_fired(tables), key=attrgetter("at"))
     if job:
-        job.engine.outboxes.by_sink[_PAGER].release()
+        job.outbox.release()
         job.send(_time(at), at)
     outcome.notifications, outcome.rules = tables.messages, tables.rules
     outcome.problems = [one for one in tables.problems.values() if one.subject == HEALTH]

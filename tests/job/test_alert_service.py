@@ -13,7 +13,6 @@ import pytest
 from deltalake import DeltaTable
 
 from streaming_app.alerts.engine import EngineSettings
-from streaming_app.alerts.outbox import Backoff, Grouping
 from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem
 from streaming_app.alerts.rule import RuleSettings
 from streaming_app.alerts.survey import DescriptionSupport
@@ -23,6 +22,7 @@ from streaming_app.job import alert_service
 from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
 from streaming_app.job_status import JobStatus
 from streaming_app.notify.mutes import Mutes, new_mute
+from streaming_app.notify.outbox import Backoff, Grouping
 from streaming_app.notify.sink import Sink, SinkError
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.health_tables import EndedProblems, HealthTables
@@ -96,12 +96,11 @@ class Harness:
         engine = EngineSettings(
             "default",
             lambda _group: self.settings,
-            backoff=Backoff(0.01, 0.05),
             labels_of=lambda _group: self.labels,
         )
         groups: Any = self.groups
         self.service = AlertService(
-            AlertConfig(engine, 0.05, 30, self.grouping),
+            AlertConfig(engine, 0.05, 30, self.grouping, Backoff(0.01, 0.05)),
             Sources(groups, lambda: self.job, Mutes(self.path, "default")),
             AlertsTable(self.path, "default"),
             HealthTables(self.path, "default"),
@@ -145,21 +144,6 @@ def failed_group(group_id: str = "g") -> GroupSnapshot:
     return group_snapshot(nulls | numbers | state | {"description_status": "FAILED", "stored_description_epoch": -1})
 
 
-def test_an_alert_is_stored_and_sent_once_when_it_fires_and_once_when_it_is_resolved(harness: Harness) -> None:
-    harness.groups.snapshots = {"g": failed_group()}
-    assert wait_until(
-        lambda: [one.sent_at is not None for alert in harness.stored() for one in alert.deliveries] == [True]
-    )
-    harness.groups.snapshots = {"g": replace(failed_group(), description_status="CURRENT")}
-    assert wait_until(
-        lambda: len(harness.alert().deliveries) == 2 and all(d.sent_at for d in harness.alert().deliveries)
-    )
-    assert harness.alert().state == RESOLVED
-    assert harness.sink.events() == [FIRING, RESOLVED]
-    assert harness.service.problems() == ()
-    assert harness.lines == []
-
-
 def test_a_row_is_stored_before_its_notification_is_sent_and_a_restart_sends_the_rest_and_nothing_twice(
     harness: Harness,
 ) -> None:
@@ -197,11 +181,11 @@ def test_rows_that_could_not_be_stored_are_stored_with_what_came_of_them_since(
     saved: list[Sequence[Problem]] = []
     save = AlertsTable.save
 
-    def fail(_self: AlertsTable, alerts: Sequence[Problem], _removed: Sequence[Problem] = ()) -> None:
+    def fail(_self: AlertsTable, alerts: Sequence[Problem]) -> None:
         saved.append(alerts)
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(alert_service, "_RETRY_SAVE_SECONDS", 0.2)
+    monkeypatch.setattr(alert_service, "_RETRY_SECONDS", 0.2)
     with monkeypatch.context() as full_disk:
         full_disk.setattr(AlertsTable, "save", fail)
         harness.groups.snapshots = {"g": failed_group()}

@@ -1,10 +1,9 @@
-"""Muted alerts keep their state and send nothing; what still fires when the mute ends is then sent."""
+"""Which alerts are muted, and until when; what is sent of them then is tested in `tests/alerts/test_engine.py`."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.alerts.outbox import Backoff, Failure, Outboxes, SinkTraits
-from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem, without_unknown
 from streaming_app.config.running_hours import GroupTimesSettings, NamedIntervals, make_times_of
 from streaming_app.errors import WarehouseError
 from streaming_app.notify.mutes import Mute, Mutes, new_mute
 from tests.alerts.examples import make_alert
-from tests.alerts.kept import KeptProblems
 from tests.support.warehouses import make_warehouse
 
 NOW = datetime(2026, 11, 22, 8, tzinfo=timezone.utc)
@@ -27,31 +23,13 @@ MORNING = {"start_time": "06:00", "end_time": "09:00"}
 
 
 class Muted:
-    """A warehouse with mutes, what is due to a sink that answers at once, and a clock that the test moves."""
+    """A warehouse with mutes, and a clock that the test moves."""
 
     def __init__(self, warehouse: Path) -> None:
         self.now = NOW
         self.lines: list[str] = []
         self.warehouse = warehouse
         self.store = Mutes(warehouse, "prod")
-        self.sent: list[tuple[str | None, str]] = []
-        self.start()
-
-    def start(self, *, resend: float | None = None) -> None:
-        """Start with nothing that is due, as after a restart."""
-        self.kept, self.mutes = KeptProblems(), self.active()
-        sink = SinkTraits("page", resend_seconds=resend)
-        self.outboxes = Outboxes(
-            [sink],
-            Backoff(),
-            lambda: self.not_muted(self.kept.unsent()),
-            lambda: self.not_muted(self.kept.firing()),
-            self.kept.delivered,
-        )
-
-    def not_muted(self, problems: Iterable[Problem]) -> list[Problem]:
-        self.mutes.refresh()
-        return [one for one in problems if not self.mutes.is_muted(one)]
 
     def add(self, pattern: str = "pay.*", duration: str = "1h", now: datetime | None = None) -> Mute:
         mute = new_mute(pattern=pattern, duration=duration, reason="deployment", created_by="me", now=now or self.now)
@@ -67,79 +45,25 @@ class Muted:
     def directory(self) -> Path:
         return self.warehouse / "_jobs" / "prod.silences"
 
-    def offer(self, *alerts: Problem, failure: Failure | None = None) -> tuple[Problem, ...]:
-        """Do what the job does at each evaluation, and give the sink what is due; return what is stored."""
-        self.mutes.refresh()
-        is_muted = self.mutes.is_muted
-        settled = tuple(without_unknown(one) if one.ended_at and is_muted(one) else one for one in alerts)
-        self.kept.by_id |= {one.alert_id: one for one in settled}
-        second = (self.now - NOW).total_seconds()
-        while sent := self.outboxes.take("page", second):
-            if failure is None:
-                what = sent.event if sent.deliveries else "again"
-                self.sent += ((alert.group_id, what) for alert in sent.problems)
-            self.outboxes.answered("page", sent, failure, self.now, second)
-        return settled
-
 
 @pytest.fixture
 def muted(tmp_path: Path) -> Muted:
     return Muted(make_warehouse(tmp_path))
 
 
-@pytest.mark.parametrize("restarts", [False, True])
-def test_a_muted_alert_sends_nothing_and_is_sent_if_it_still_fires_at_the_end(muted: Muted, restarts: bool) -> None:
-    muted.add()
-    (stored,) = muted.offer(make_alert("page"))
-    muted.offer(make_alert("page", group_id="other"))
-    assert muted.sent == [("other", FIRING)]
-    assert stored == make_alert("page")
-    if restarts:
-        muted.start()
-        muted.offer(stored)
-    muted.now += timedelta(hours=1)
-    for _ in range(2):
-        muted.offer()
-    assert muted.sent == [("other", FIRING), ("payments", FIRING)]
-
-
-def test_an_alert_that_was_sent_before_the_mute_is_resolved_in_the_sink_when_the_mute_ends(muted: Muted) -> None:
-    muted.offer(make_alert("page"))
-    muted.add()
-    sent = Delivery("page", FIRING, NOW, 1)
-    resolved = make_alert(resolved=True, deliveries=(sent, Delivery("page", RESOLVED)))
-    (stored,) = muted.offer(resolved)
-    assert (stored.deliveries, muted.sent) == (resolved.deliveries, [("payments", FIRING)])
-    muted.now += timedelta(hours=2)
-    muted.offer()
-    assert muted.sent == [("payments", FIRING), ("payments", RESOLVED)]
-
-
-def test_what_waits_for_a_sink_that_is_down_is_withdrawn_when_a_mute_begins(muted: Muted) -> None:
-    muted.offer(make_alert("page"), make_alert("page", group_id="other"), failure=Failure("down"))
-    muted.add()
-    muted.now += timedelta(minutes=1)
-    muted.offer()
-    assert muted.sent == [("other", FIRING)]
-    muted.now += timedelta(hours=2)
-    muted.offer()
-    assert muted.sent == [("other", FIRING), ("payments", FIRING)]
-
-
-def test_an_alert_is_muted_within_its_mute_times_and_sent_once_they_end(muted: Muted) -> None:
+def test_an_alert_is_muted_within_its_mute_times(muted: Muted) -> None:
     entries = GroupTimesSettings.model_validate({"groups": "pay.*", "time_intervals": "mornings"})
     mornings = NamedIntervals.model_validate({"name": "mornings", "time_intervals": [{"times": [MORNING]}]})
     times_of = make_times_of([entries], [mornings])
-    muted.mutes = Mutes(muted.warehouse, "prod", now=lambda: muted.now, times_of=times_of)
-    muted.offer(make_alert("page"), make_alert("page", group_id="other"), make_alert("page", group_id=None))
-    assert muted.sent == [("other", FIRING), (None, FIRING)]
-    found = muted.mutes.find(make_alert())
-    assert found is not None
-    assert (found.ends_at, found.reason) == (NOW + timedelta(hours=1), "its mute_times")
+    mutes = Mutes(muted.warehouse, "prod", now=lambda: muted.now, times_of=times_of)
+    found = [mutes.find(make_alert(group_id=one)) for one in ("payments", "other", None)]
+    assert [one and (one.ends_at, one.reason) for one in found] == [
+        (NOW + timedelta(hours=1), "its mute_times"),
+        None,
+        None,
+    ]
     muted.now += timedelta(hours=1)
-    for _ in range(2):
-        muted.offer()
-    assert muted.sent[2:] == [("payments", FIRING)]
+    assert mutes.find(make_alert()) is None
 
 
 @given(

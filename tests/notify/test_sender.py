@@ -1,17 +1,18 @@
-"""The threads of the sinks, some slow, down or with bugs. What is due and when, `alerts.outbox` decides."""
+"""The threads of the sinks, some slow, down or with bugs. What is due and when, `notify.outbox` decides."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from streaming_app.alerts.outbox import Grouping
-from streaming_app.alerts.problem import Delivery, Problem
+from streaming_app.alerts.problem import Problem
+from streaming_app.notify.outbox import Grouping
 from streaming_app.notify.sink import Sink
 from streaming_app.notify.webhook import WebhookSettings
-from streaming_app.sandbox.process import reserve_port
 from tests.alerts.examples import make_alert
+from tests.notify.kept import KeptProblems
 from tests.notify.sending import PATIENT, Sending
 from tests.support.receivers import HttpReceiver, Response
 from tests.support.waiting import thread_names, wait_until
@@ -38,26 +39,6 @@ def hook(url: str, name: str) -> Sink:
     return WebhookSettings(type="webhook", name=name, url=url, timeout=300).sink()
 
 
-def test_a_receiver_that_was_down_gets_everything_when_it_is_up_again() -> None:
-    with reserve_port() as place:
-        url = f"http://127.0.0.1:{place.getsockname()[1]}"
-        with Sending(hook(url, "hook")) as sender:
-            sender.offer(*(make_alert("hook", group_id=str(number)) for number in range(20)))
-            assert wait_until(lambda: sender.status()[0].failed >= 5)
-            [status] = sender.status()
-            assert (status.sent, status.waiting) == (0, 20)
-            assert status.error == f"{url} cannot be reached: Connection refused"
-            with HttpReceiver(at=place) as restarted:
-                assert sender.flush(PATIENT)
-                ids = [request.headers["webhook-id"] for request in restarted.requests]
-            assert len(ids) == len(set(ids)) == 20
-            assert sender.status()[0].error is None
-    assert sender.lines == [
-        f"Alerts cannot be sent to hook: {status.error}. Retrying.",
-        "Alerts are sent to hook again.",
-    ]
-
-
 def test_a_sink_that_hangs_does_not_delay_other_sinks_or_the_shutdown(receiver: HttpReceiver) -> None:
     with HttpReceiver() as stuck:
         stuck.default = Response(hold=True)
@@ -65,7 +46,6 @@ def test_a_sink_that_hangs_does_not_delay_other_sinks_or_the_shutdown(receiver: 
         sender.offer(make_alert("stuck", "fine"))
         assert wait_until(lambda: bool(stuck.requests))
         assert wait_until(lambda: [one.sink for _, one in sender.deliveries] == ["fine"])
-        assert not sender.flush(0.05)
         sender.close(0.05)
         assert "alerts-stuck" in thread_names()  # abandoned, not waited for
     assert wait_until(lambda: "alerts-stuck" not in thread_names())
@@ -77,12 +57,13 @@ def test_bugs_in_a_sink_or_the_caller_stop_nothing_and_reveal_no_secret(caplog: 
     secret = f"hunter{2}"  # in pieces, because the log contains source lines
     chat = Chat(RuntimeError(secret))
 
-    class Failing(Sending):
-        def delivered(self, results: Sequence[tuple[Problem, Delivery]]) -> None:
-            super().delivered(results)
-            raise ValueError(secret)
+    class Failing(KeptProblems):
+        def note(self, *results: Any, is_over: bool) -> None:
+            super().note(*results, is_over=is_over)
+            if is_over:
+                raise ValueError(secret)
 
-    with Failing(chat, grouping=Grouping(0, 0)) as sender:
+    with Sending(chat, kept=Failing()) as sender:
         sender.send([make_alert("chat")])
     assert chat.sent == [["payments"]]
     assert "RuntimeError" in caplog.text

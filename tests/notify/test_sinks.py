@@ -13,7 +13,7 @@ from streaming_app.config.settings import SinkList
 from streaming_app.notify.message import format_message, format_title, one_line
 from tests.alerts.examples import make_alert
 from tests.long.hostile import HOSTILE, effective_characters
-from tests.support.receivers import make_settings, make_sink
+from tests.support.receivers import HttpReceiver, make_settings, make_sink
 
 SECRET = "hunter2-hunter2"  # noqa: S105 - must never be printed
 
@@ -107,3 +107,27 @@ def test_a_title_and_the_lines_of_a_message_are_short_whatever_the_length_of_an_
     lines = format_message(long, FIRING, None).splitlines()
     assert lines[0] == "s" * 499 + "… (since 2026-11-21 03:12:05Z)"
     assert max(map(len, lines)) < 10_100
+
+
+def test_sixty_groups_are_one_message_in_a_chat_that_names_twenty_with_their_links(receiver: HttpReceiver) -> None:
+    url = receiver.url.replace("http", "json", 1)
+    chat = make_sink(type="apprise", url=url, runbook_url="https://wiki#{rule}", page_url="https://page/{group}")
+    alerts = [make_alert(group_id=f"app-{number:03}", rule="stuck") for number in range(60)]
+    for event in (FIRING, RESOLVED):
+        chat.send(alerts, event)
+    fired, resolved = receiver.bodies
+    assert [one["title"] for one in (fired, resolved)] == [
+        f"[{event}] stuck: 60 groups (cluster prod)" for event in ("FIRING", "RESOLVED")
+    ]
+    assert "(since 2026-11-21 03:12:05Z) https://page/app-019\nand 40 more\n" in fired["message"]
+    assert fired["message"].endswith("\nrunbook: https://wiki#stuck")
+
+
+def test_links_to_the_page_are_of_the_group_and_an_alert_without_one_has_none() -> None:
+    settings = make_settings(type="webhook", url="https://hook", page_url="https://p/{cluster}/{group}?r={rule}")
+    hostile = settings.page_link(make_alert(group_id="a/b?c&{rule} \ud800"))
+    assert hostile == "https://p/prod/a%2Fb%3Fc%26%7Brule%7D%20%3F?r=not-ready"
+    assert settings.page_link(make_alert(group_id=None)) is None
+    assert settings.page_link(make_alert(group_id="x" * 32_000)) is None
+    overview = make_settings(type="webhook", url="https://hook", page_url="https://p/{cluster}")
+    assert overview.page_link(make_alert(group_id=None)) == "https://p/prod"

@@ -33,15 +33,16 @@ def test_an_alert_replaces_its_former_row_and_removed_alerts_are_deleted(empty_w
     other = replace(PENDING_ONE, alert_id="other", group_id="other")
     store.save([PENDING_ONE, other])
     fired = replace(PENDING_ONE, opened_at=NOW)
-    store.save([fired], removed=[other])
-    store.save([fired], removed=[other])  # as if the response to the commit was lost
+    forgotten = replace(other, ended_at=NOW)
+    store.save([fired, forgotten])
+    store.save([fired, forgotten])  # as if the response to the commit was lost
     assert store.problems() == [fired]
 
 
 def test_clusters_that_share_a_warehouse_are_separate(empty_warehouse: Path) -> None:
     AlertsTable(empty_warehouse, "default").save([PENDING_ONE])
     other = AlertsTable(empty_warehouse, "other")
-    other.save([], removed=[PENDING_ONE])
+    other.save([replace(PENDING_ONE, ended_at=NOW)])
     assert other.problems() == []
     assert AlertsTable(empty_warehouse, "default").problems() == [PENDING_ONE]
 

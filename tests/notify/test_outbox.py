@@ -5,6 +5,7 @@ The threads that carry it out are tested in `tests/notify/test_sender.py`, all o
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from itertools import pairwise
@@ -14,19 +15,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.alerts.outbox import Backoff, Failure, Grouping, Notification, Outboxes, SinkStatus, SinkTraits
-from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem, without_unknown
+from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem
 from streaming_app.job_status import FailingSink
+from streaming_app.notify.outbox import Backoff, Grouping, Notification, Outbox, SinkStatus
+from streaming_app.notify.sink import SinkError
 from tests.alerts.examples import make_alert
-from tests.alerts.kept import KeptProblems
+from tests.notify.kept import KeptProblems, Told
 
 START = datetime(2026, 11, 26, 3, tzinfo=timezone.utc)
-PLAIN = SinkTraits("chat")
-GROUPING = Grouping(group_wait=10, group_interval=60)
-GROUPED = SinkTraits("chat", GROUPING)
-MANY = SinkTraits("chat", at_once=3)
-DOWN, REFUSED = Failure("503"), Failure("401", retry=False)
-RESEND = SinkTraits("chat", resend_seconds=60)
+PLAIN, GROUPED, MANY, RESEND = Told("chat", 1), Told("chat"), Told("chat", 3), Told("chat", 1, 60)
+DOWN, REFUSED = SinkError("503", retry=True), SinkError("401", retry=False)
 
 
 def at(seconds: float) -> datetime:
@@ -37,8 +35,8 @@ def at(seconds: float) -> datetime:
 class Sending:
     """A sink that answers at once, and what it was given: second, what, and the groups of the alerts."""
 
-    traits: SinkTraits = PLAIN
-    backoff: Backoff = field(default_factory=Backoff)
+    sink: Told = PLAIN
+    longest_pause: float = 300
     kept: KeptProblems = field(default_factory=KeptProblems)
     given: list[tuple[float, str, tuple[str | None, ...]]] = field(default_factory=list)
     accepted: list[tuple[float, str, str, str]] = field(default_factory=list)
@@ -46,9 +44,8 @@ class Sending:
     now: float = 0
 
     def __post_init__(self) -> None:
-        kept = self.kept
-        self.outboxes = Outboxes([self.traits], self.backoff, kept.unsent, kept.firing, kept.delivered)
-        self.outbox = self.outboxes.by_sink["chat"]
+        backoff = Backoff(most=self.longest_pause, jitter=lambda: 1.0)
+        self.outbox = Outbox(self.sink, self.kept, backoff=backoff)
 
     def offer(self, second: float, *alerts: Problem) -> None:
         self.now = second
@@ -56,14 +53,13 @@ class Sending:
         self.outbox.wakes_at = second  # its thread looks whenever a problem changes
 
     def take(self, second: float) -> Notification | None:
-        return self.outboxes.take("chat", second)
+        return self.outbox.take(second)
 
     @property
     def status(self) -> SinkStatus:
-        (status,) = self.outboxes.status()
-        return status
+        return self.outbox.status
 
-    def run(self, second: float, failure: Failure | None = None, poison: str | None = None) -> None:
+    def run(self, second: float, failure: SinkError | None = None, poison: str | None = None) -> None:
         """Give the sink all that is due; it accepts nothing with a failure, and never what has the group `poison`."""
         self.now = second
         while sent := self.take(second):
@@ -72,10 +68,10 @@ class Sending:
             answer = REFUSED if poison in groups else failure
             if answer is None and sent.deliveries:
                 self.accepted += ((second, one.rule, str(one.group_id), sent.event) for one in sent.problems)
-            line = self.outboxes.answered("chat", sent, answer, at(second), second)
+            line = self.outbox.answered(sent, answer, at(second), second)
             self.lines += [line] if line else []
 
-    def run_until(self, second: float, failure: Failure | None = None, poison: str | None = None) -> None:
+    def run_until(self, second: float, failure: SinkError | None = None, poison: str | None = None) -> None:
         """Run whenever the outbox says that it has something, until this time."""
         while (now := self.outbox.wakes_at) <= second:
             self.run(max(now, self.now), failure, poison)
@@ -133,14 +129,14 @@ def test_what_comes_while_a_notification_is_sent_waits_for_the_interval() -> Non
     sent = sending.take(10)
     assert sent is not None
     sending.kept.put(of("b"))
-    sending.outboxes.answered("chat", sent, None, at(12), 12)
+    sending.outbox.answered(sent, None, at(12), 12)
     sending.take(12)
     sending.run_until(200)
     assert sending.given == [(72, FIRING, ("b",))]
 
 
 @pytest.mark.parametrize("traits", [PLAIN, GROUPED, MANY], ids=["alone", "together", "at once"])
-def test_an_alert_that_a_sink_refuses_keeps_no_other_one_from_being_sent(traits: SinkTraits) -> None:
+def test_an_alert_that_a_sink_refuses_keeps_no_other_one_from_being_sent(traits: Told) -> None:
     sending = Sending(traits)
     sending.offer(0, *map(of, "abcdefgh"))
     sending.run_until(200, poison="c")
@@ -154,7 +150,7 @@ def test_an_alert_that_a_sink_refuses_keeps_no_other_one_from_being_sent(traits:
 
 
 def test_pauses_double_while_a_sink_fails_and_are_short_again_after_it_has_accepted_something() -> None:
-    sending = Sending(backoff=Backoff(first_seconds=1, max_seconds=10))
+    sending = Sending(longest_pause=10)
     sending.offer(0, of("a"))
     sending.run_until(40, DOWN)
     assert sending.times == [0, 1, 3, 7, 15, 25, 35]
@@ -171,7 +167,7 @@ def test_pauses_double_while_a_sink_fails_and_are_short_again_after_it_has_accep
 def test_a_sink_that_asks_for_a_longer_pause_gets_it_up_to_an_hour(asked: float | None, pause: float) -> None:
     sending = Sending()
     sending.offer(0, of("a"))
-    sending.run(0, Failure("429", after_seconds=asked))
+    sending.run(0, SinkError("429", retry=True, after_seconds=asked))
     assert sending.outbox.wakes_at == pause
 
 
@@ -248,48 +244,20 @@ def test_after_a_restart_what_fires_is_sent_again_at_once() -> None:
     assert sending.given == [(100, "again", ("a",)), (160, "again", ("a",))]
 
 
-@pytest.mark.parametrize(
-    ("traits", "failure", "given"),
-    [
-        (GROUPED, None, [(1, FIRING, ("a", "b"))]),
-        (GROUPED, DOWN, [(10, FIRING, ("a",))]),
-        (PLAIN, None, [(1, FIRING, ("a",)), (1, FIRING, ("b",))]),
-    ],
-    ids=["what was held back for others", "nothing at a sink that is down", "what was never attempted"],
-)
-def test_once_it_ends_it_gives_out_only_what_was_never_attempted(
-    traits: SinkTraits, failure: Failure | None, given: list[Any]
-) -> None:
-    sending = Sending(traits)
+def test_once_it_ends_nothing_waits_for_others_and_a_sink_that_is_down_gets_nothing_before_its_pause_is_over() -> None:
+    sending = Sending(GROUPED)
     sending.offer(0, of("a"))
-    if failure:
-        sending.run_until(10, failure)
-    sending.offer(0, of("b"))
-    sending.outbox.is_ending = True
+    sending.run_until(10, DOWN)
+    sending.offer(10, of("b"))
     sending.outbox.release()
-    sending.run(100 if failure else 1)
-    assert sending.given == given
-    assert sending.take(10_000) is None
+    sending.run(10.5)
+    assert sending.given == [(10, FIRING, ("a",))]
+    sending.run(11)
+    assert sending.given[1:] == [(11, FIRING, ("b", "a"))]
+    assert sending.outbox.wakes_at == math.inf
 
 
-MUTED_THEN_RESOLVED = [
-    pytest.param((Delivery("chat", FIRING),), (), id="never sent"),
-    pytest.param((Delivery("chat", FIRING, START, 1),), (FIRING, RESOLVED), id="sent"),
-    pytest.param((Delivery("chat", FIRING, None, 3, "503"),), (FIRING, RESOLVED), id="it may have arrived"),
-    pytest.param((Delivery("chat", FIRING, repeat=2),), (RESOLVED,), id="a repetition was due"),
-]
-
-
-@pytest.mark.parametrize(("fired", "left"), MUTED_THEN_RESOLVED)
-def test_what_is_resolved_in_a_mute_is_resolved_where_it_is_known(
-    fired: tuple[Delivery, ...], left: tuple[str, ...]
-) -> None:
-    alert = of("a", resolved=True, deliveries=(*fired, Delivery("chat", RESOLVED), Delivery("mail", RESOLVED)))
-    left_over = without_unknown(alert).deliveries
-    assert [(one.sink, one.event) for one in left_over] == [("chat", event) for event in left]
-
-
-_ANSWERS = st.sampled_from([None, None, DOWN, REFUSED, Failure("429", after_seconds=90)])
+_ANSWERS = st.sampled_from([None, None, DOWN, REFUSED, SinkError("429", retry=True, after_seconds=90)])
 _STEPS = st.lists(
     st.tuples(
         st.sampled_from([0.0, 1.0, 7.0, 70.0]),
@@ -304,7 +272,7 @@ _STEPS = st.lists(
 
 @given(_STEPS, st.sampled_from([PLAIN, GROUPED, MANY, RESEND]))
 def test_whatever_a_sink_answers_it_accepts_each_notification_once_and_the_end_after_the_begin(
-    steps: list[tuple[float, str, str, bool, Failure | None]], traits: SinkTraits
+    steps: list[tuple[float, str, str, bool, SinkError | None]], traits: Told
 ) -> None:
     sending, offered, second = Sending(traits), dict[tuple[str, str], Problem](), 0.0
     for pause, group, rule, resolved, answer in steps:
@@ -328,4 +296,4 @@ def test_whatever_a_sink_answers_it_accepts_each_notification_once_and_the_end_a
     if traits is GROUPED and REFUSED not in {one[-1] for one in steps}:
         for key in {(rule, event) for rule, _, event in accepted}:
             times = sorted({at for at, rule, _, event in sending.accepted if (rule, event) == key})
-            assert all(later - earlier >= GROUPING.group_interval for earlier, later in pairwise(times))
+            assert all(later - earlier >= Grouping().group_interval for earlier, later in pairwise(times))

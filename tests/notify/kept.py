@@ -1,10 +1,11 @@
-"""What an engine keeps for its outboxes: problems, and what came of each attempt to send them."""
+"""What a sender looks at: problems, and what came of each attempt to send them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from streaming_app.alerts.problem import FIRING, Delivery, Problem, with_delivery
+from streaming_app.notify.sink import Sink
 
 
 class KeptProblems:
@@ -31,11 +32,27 @@ class KeptProblems:
         """Return those that fire and may be sent."""
         return [one for one in self.unsent() if one.state == FIRING]
 
-    def delivered(self, results: Sequence[tuple[Problem, Delivery]]) -> None:
-        """Note what came of an attempt."""
+    def place(self, _one: Problem) -> int:
+        """Return that none comes before another one."""
+        return 0
+
+    def note(self, results: Iterable[tuple[Problem, Delivery]], *, is_over: bool) -> None:
+        """Note an attempt."""
         for one, delivery in results:
-            self.results.append((one.alert_id, delivery))
+            self.results += [(one.alert_id, delivery)] if is_over else []
             self._note(one.alert_id, delivery)
 
     def _note(self, alert_id: str, delivery: Delivery) -> None:
         self.by_id[alert_id] = with_delivery(self.by_id[alert_id], delivery)
+
+
+class Told(Sink):
+    """A sink of which only its traits count: people read it, or it takes so many at once."""
+
+    def __init__(self, name: str, at_once: int | None = None, resend_seconds: float | None = None) -> None:
+        super().__init__(name)
+        self.is_read_by_people = at_once is None
+        self.at_once, self.resend_seconds = at_once or 1, resend_seconds
+
+    def send(self, problems: Sequence[Problem], event: str) -> None:
+        """Take nothing."""

@@ -46,14 +46,14 @@ _IF_MEANT = "; if this is meant, add running_hours for it, or name the group tha
 
 def losing(facts: Facts, _now: datetime, settings: HealthSettings, _previous: Verdict | None) -> Check | None:
     """The start of a log passed a committed offset."""
-    work = facts.work
-    if work is None or not work.lost_rows or work.lost_since is None:
+    lost = facts.work.lost if facts.work else None
+    if lost is None:
         return None
-    since = to_time(work.lost_since)
+    since = to_time(lost.since)
     had_nobody = facts.activity.group.state == EMPTY and facts.activity.state_since <= since
     why = (
-        f"at least {count(round_down(work.lost), 'offset')} of {count(len(work.lost_rows), 'partition')} were deleted "
-        f"before the group read them, seen at {utc(since)}: {places(work.lost_rows, len(work.lost_rows))}"
+        f"at least {count(round_down(lost.offsets), 'offset')} of {count(lost.count, 'partition')} were deleted "
+        f"before the group read them, seen at {utc(since)}: {places(lost.named, lost.count)}"
     )
     return Check(
         LOSING,
@@ -61,7 +61,7 @@ def losing(facts: Facts, _now: datetime, settings: HealthSettings, _previous: Ve
         since if had_nobody else since + timedelta(seconds=settings.lost_after),  # a commit may be on its way
         CRITICAL,
         why,
-        {"lost_offsets_at_least": work.lost, "partitions": rows_of(work.lost_rows)},
+        {"lost_offsets_at_least": lost.offsets, "partitions": rows_of(lost.named)},
     )
 
 

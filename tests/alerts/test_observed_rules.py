@@ -15,10 +15,10 @@ from streaming_app.groups.copies_status import GroupCopies, next_status
 from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.health.history import GroupHistory, StateChange
 from streaming_app.lag.model import LagRow
-from streaming_app.lag.work import GroupWork, observe_work
+from streaming_app.lag.work import GroupWork
 from tests.alerts.engine_rig import Rig, group
 from tests.alerts.evaluation import findings_of
-from tests.support.lag_harness import GROUP, row
+from tests.support.lag_harness import GROUP, row, work_of
 
 START = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
 STANDBYS, REWOUND = "StreamsGroupStandbyBehind", "StreamsGroupOffsetsRewound"
@@ -175,7 +175,7 @@ def owned(status: str, minutes: float | None = None, **fields: Any) -> LagRow:
 
 def after(rows: Iterable[LagRow]) -> dict[str, GroupWork]:
     """Return what is known after a pass an hour after the start."""
-    return observe_work(rows, {}, {}, seconds(60))
+    return work_of(rows, seconds(60))
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_who_is_retired_is_off_whatever_is_lost_until_it_runs_again_and_a_restar
     one.step(known(ENDED, waits), ago(minutes=20))
     (change,) = one.end([GROUP], "retired", ago(minutes=10))
     assert (change.verdict.verdict, change.verdict.at) == (OFF, ago(minutes=10))
-    lost = replace(waits, lost=9, lost_since=ago(minutes=5).timestamp(), lost_rows=unmoved(NOW).named)
+    lost = replace(waits, lost=unmoved(ago(minutes=5)))
     for each in (one, board(payments=change.verdict)):
         assert each.step(known(ENDED, lost), NOW) == []
         assert each.verdicts()[GROUP].why == "It is retired, as somebody said."
@@ -96,7 +96,7 @@ def test_what_was_planned_stays_down_and_says_so_until_it_is_worse() -> None:
     (more,) = one.step(known(ENDED, replace(waits, offsets=90_000)), ago(minutes=5))
     for found in (change.verdict, more.verdict):
         assert (found.verdict, found.severity, found.evidence["planned"]) == (DOWN, None, True)
-    lost = replace(waits, lost=9, lost_since=ago(minutes=5).timestamp(), lost_rows=unmoved(NOW).named)
+    lost = replace(waits, lost=unmoved(ago(minutes=5)))
     (worse,) = one.step(known(ENDED, lost), NOW)
     assert (worse.verdict.verdict, worse.verdict.severity) == (LOSING, "critical")
     assert "planned" not in worse.verdict.evidence

@@ -14,6 +14,7 @@ from streaming_app.health.activity import activity
 from streaming_app.health.successors import Successors
 from streaming_app.health.verdict import DEFAULTS, DOWN, OFF, HealthSettings, Verdict
 from streaming_app.lag.model import GroupTasks, Node
+from streaming_app.lag.tracker import LagTracker
 from tests.lag.test_work import ENDED as ENDED_TASKS
 from tests.lag.test_work import RUNS as RUNNING_TASKS
 from tests.lag.test_work import owned, passes
@@ -48,7 +49,9 @@ def found(
     left = owned(committed_offset=90, member_id=None)
     rest = [left._replace(topic=more)] if more != TOPIC else []
     rows = [[left, *rest, owned(group_id=OTHER, committed_offset=offset)] for (offset,) in offsets]
-    work = passes(rows, {GROUP: ended, OTHER: tasks}, passes([[left, *rest]], {GROUP: ended}))
+    tracker = LagTracker()
+    passes([[left, *rest]], {GROUP: ended}, tracker)
+    work = passes(rows, {GROUP: ended, OTHER: tasks}, tracker)
     snapshots = {GROUP: gone, OTHER: come or other()}
     return Successors(snapshots, work).of(activity(gone, None, ago()), work[GROUP], previous, settings)
 

@@ -64,7 +64,7 @@ def test_a_stable_group_is_judged_by_its_work(of_work: GroupWork | None, expecte
 
 def test_lost_records_are_losing_with_how_many() -> None:
     lost = row(status="LOST", committed_offset=90, log_start_offset=790)
-    found = verdict(facts(group(), waiting(ago(hours=1), lost=700, lost_since=ago(minutes=2), lost_rows=(lost,))))
+    found = verdict(facts(group(), waiting(ago(hours=1), lost=unmoved(ago(minutes=2), offsets=700, named=(lost,)))))
     assert (found.verdict, found.severity, found.since) == (LOSING, "critical", ago(minutes=2))
     assert "at least 700 offsets of 1 partition were deleted before the group read them" in found.why
     assert found.evidence["lost_offsets_at_least"] == 700
@@ -190,14 +190,10 @@ def gone(minutes: float, *places: str) -> GroupHistory:
 
 
 @pytest.mark.parametrize("places", [("a", "a"), ("a", "b"), ("a",)])
-@pytest.mark.parametrize("committed", [0, 20, None])
-def test_a_group_whose_members_left_has_the_same_time_however_they_left(
-    places: tuple[str, ...], committed: float | None
-) -> None:
+def test_a_group_whose_members_left_has_the_same_time_however_they_left(places: tuple[str, ...]) -> None:
     """With exactly-once each crash follows a commit within a tenth of a second: it looks like a shutdown."""
     for minutes, expected in ((4.9, OFF), (5, DOWN)):
-        at = None if committed is None else ago(minutes=minutes, seconds=committed)
-        known = waiting(ago(minutes=minutes), committed_at=at)
+        known = waiting(ago(minutes=minutes))
         one = group("Empty", ago(minutes=minutes), first_seen_at=ago(days=9))
         assert verdict(facts(one, known, gone(minutes, *places))).verdict == expected
 
@@ -284,7 +280,7 @@ def test_where_the_lag_cannot_be_known_ten_minutes_of_processing_end_it() -> Non
 
 def test_what_is_lost_while_the_group_has_no_members_is_lost_at_once() -> None:
     lost = row(status="LOST", committed_offset=90, log_start_offset=790)
-    known = waiting(ago(minutes=2), lost=700, lost_since=NOW, lost_rows=(lost,))
+    known = waiting(ago(minutes=2), lost=unmoved(NOW, offsets=700, named=(lost,)))
     assert verdict(facts(group(), known)).verdict != LOSING  # its next commit may be on its way
     found = verdict(facts(group("Empty", ago(minutes=2)), known))
     assert (found.verdict, found.severity, found.at) == (LOSING, "critical", NOW)

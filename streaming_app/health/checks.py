@@ -220,10 +220,12 @@ def unstable(facts: Facts, now: datetime, settings: HealthSettings, previous: Ve
     activity = facts.activity
     if facts.is_deleted or (found := restless(activity, now)) is None:
         return None
-    if previous is None or previous.verdict not in BAD:
-        outage = _outage(activity, now, settings)
-        if outage and outage.processed_share < _SHARE and now < outage.since + _LOOP:
-            return None  # it is about to be Down, or up
+    outage = _outage(activity, now, settings)
+    if outage and any(one.state == NOT_READY and one.at >= outage.since for one in activity.changes):
+        return None  # it does not process for a reason that is known, or that is about to be Down
+    is_well = previous is None or previous.verdict not in BAD
+    if is_well and outage and outage.processed_share < _SHARE and now < outage.since + _LOOP:
+        return None  # it is about to be Down, or up
     return Check(
         UNSTABLE,
         found.since,

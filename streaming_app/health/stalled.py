@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from streaming_app.health.evidence import AFTER_LAST_COMMIT, AGES, IN_TEXT, at_least, places, rows_of
+from streaming_app.health.evidence import AFTER_LAST_COMMIT, AGES, IN_TEXT, places, rows_of, work_of
 from streaming_app.health.unstable import late_members, not_assigned_since
 from streaming_app.health.verdict import (
     CRITICAL,
@@ -45,7 +45,7 @@ def stalled(facts: Facts, now: datetime, _settings: HealthSettings, previous: Ve
         f"all {count(one.count, 'partition')} with work" if is_all and one.count > 1 else count(one.count, "partition")
     )
     nobody = f", of which no member has the task of {one.unowned}" if one.unowned else ""
-    waiting, where = f"{at_least(one.offsets)} wait{nobody}", places(one.named, one.count)
+    waiting, where = f"{work_of(one)}{nobody}", places(one.named, one.count)
     why = f"no offset of {which} moved since {utc(since)}, {waiting}: {where}"
     evidence = {
         "partitions": rows_of(one.named),
@@ -98,7 +98,7 @@ def restoring(facts: Facts, now: datetime, _settings: HealthSettings, _previous:
     done_at = max(filter(None, ends), default=None) if all(ends) else None
     late = deadline is not None and deadline < (done_at or to_time(work.known_at) + timedelta(hours=1))
     what = f"{count(one.count, 'partition')} {'restore' if reported else 'may restore'} state since {utc(since)}"
-    why = f"{what}, {at_least(one.offsets)} wait"
+    why = f"{what}, {work_of(one)}"
     evidence: dict[str, Any] = {"partition_count": one.count, "partitions": rows_of(one.named)}
     if reported:
         evidence["restore_offsets_left"] = sum(restore.lag for restore in reported)

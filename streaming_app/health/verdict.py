@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from streaming_app.groups.copies_status import Progress
 from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.groups.state_rules import ASSIGNING, EMPTY
+from streaming_app.groups.state_rules import ASSIGNING, EMPTY, NOT_READY
 from streaming_app.health.activity import Activity
 from streaming_app.lag.work import GroupWork
 from streaming_app.text import rank, utc
@@ -38,7 +38,7 @@ VERDICTS: Mapping[str, str] = {
     RESTORING: "As Stalled, but tasks came to another member and restore their state.",
     BEHIND: "Offsets move, but the oldest record that waits is old, and the group does not catch up.",
     UNSTABLE: "It processes, but is interrupted again and again.",
-    OFF: "It has no members, and needs none: nothing waits, it is not meant to run now, or another group took over.",
+    OFF: "It has no members, and is not Down for the reason that is given.",
     IDLE: "There is nothing to do.",
     OK: "Work comes or waits, and offsets advance.",
     UNKNOWN: "Not enough is known yet.",
@@ -162,6 +162,9 @@ _ASSIGNS_LATER = (
 )
 _ADVANCES = "Offsets advance."
 """Why a group is Ok, whether something waits just now or not: that changes with each record."""
+_SOME_UNKNOWN = " Of some of its partitions it is not known whether work waits."
+_JUST_CAME = timedelta(minutes=1)
+_GOOD_FOR = timedelta(minutes=15)  # after that what was known says nothing of now
 
 AnyCheck = Callable[[Facts, datetime, HealthSettings, Verdict | None], Check | None]
 
@@ -191,12 +194,13 @@ def judge(
         hours = settings.running_hours
         if hours and facts.activity.group.state == EMPTY and (at := next_change(hours, now)):
             wakes.append(at)
-        if fresh_until := _fresh_until(facts, now):
-            wakes.append(fresh_until)
+        if at := _work_at(facts):
+            stale = (at + after + timedelta(microseconds=1) for after in (WORK_OLD, _GOOD_FOR))
+            wakes += [one for one in stale if one > now]
     return replace(
         result,
         caught_up_at=_caught_up_at(facts),
-        losing_at=losing_at(facts),
+        losing_at=None if result.verdict in GOOD else losing_at(facts),
         facts_at=_work_at(facts) or (previous.facts_at if previous else None),
         recheck_at=min(wakes, default=None),
     )
@@ -295,11 +299,6 @@ def _caught_up_at(facts: Facts) -> datetime | None:
     return to_time(work.known_at + work.catch_up_seconds)
 
 
-def _fresh_until(facts: Facts, now: datetime) -> datetime | None:
-    at = _work_at(facts)
-    return at + WORK_OLD + timedelta(microseconds=1) if at and at + WORK_OLD >= now else None
-
-
 def _verdict_of(found: Check, previous: Verdict | None) -> Verdict:
     if previous and previous.verdict == found.verdict:
         planned = {PLANNED: True} if previous.evidence.get(PLANNED) else {}
@@ -364,30 +363,43 @@ def _good(facts: Facts, now: datetime, previous: Verdict | None, settings: Healt
     ):
         return replace(previous, severity=None)
     verdict, why = _good_one(facts, now, previous, settings)
-    if is_back and verdict == UNKNOWN:
+    if is_back and verdict == UNKNOWN and facts.activity.runs and not is_known(facts, now):
         verdict, why = OK, "It has members again; its lag is not known."
     if previous and previous.verdict == verdict:
         return replace(previous, why=why, evidence=_numbers(facts), severity=None)
     return Verdict(verdict, now, now, why, evidence=_numbers(facts))
 
 
-def _good_one(facts: Facts, now: datetime, previous: Verdict | None, settings: HealthSettings) -> tuple[str, str]:
+def _good_one(  # noqa: PLR0911 - a list of cases
+    facts: Facts, now: datetime, previous: Verdict | None, settings: HealthSettings
+) -> tuple[str, str]:
     activity, work = facts.activity, facts.work
     state = activity.group.state
     if facts.is_deleted:
         return OFF, "It was deleted when it had nothing to do."
     if state == EMPTY:
         return OFF, _why_off(facts, now, settings)
-    why = "Its lag is not known: no commit, or no answer about the ends of its logs."
-    if work is not None and is_known(facts, now):
-        if not work.waiting and not _is_busy(work):
-            return IDLE, f"Nothing waits. {_ASSIGNS_LATER}" if state == ASSIGNING else "Nothing waits."
-        if not work.waiting or (work.progressed_at and to_time(work.progressed_at) >= activity.runs_since):
-            return OK, _ADVANCES
-        why = "Work waits, and it is not known yet whether offsets advance."
-    if previous and previous.verdict in {IDLE, OK}:
-        return previous.verdict, previous.why
-    return UNKNOWN, why
+    if state == NOT_READY:
+        return UNKNOWN, f"NotReady since {utc(activity.state_since)}: {activity.reason or 'the reason is not known'}"
+    if work is None or not is_known(facts, now):
+        at = _work_at(facts)
+        if previous and previous.verdict in {IDLE, OK} and (at is None or now - at <= _GOOD_FOR):
+            return previous.verdict, previous.why
+        if at and work and work.has_commits:
+            return UNKNOWN, f"Whether work waits is not known since {utc(at)}."
+        return UNKNOWN, "Its lag is not known: no commit, or no answer about the ends of its logs."
+    unknown = _SOME_UNKNOWN if work.unknown else ""
+    if not work.waiting and not _is_busy(work):
+        return IDLE, f"Nothing waits. {_ASSIGNS_LATER if state == ASSIGNING else ''}".rstrip() + unknown
+    moved_at, known_at = to_time(work.progressed_at or 0.0), to_time(work.known_at)
+    has_moved = moved_at >= activity.runs_since and known_at - moved_at < timedelta(seconds=work.patience)
+    is_new = work.waits_since is not None and known_at - to_time(work.waits_since) < _JUST_CAME
+    was_good = previous is not None and previous.verdict in {IDLE, OK}
+    if has_moved if work.waiting else known_at >= activity.runs_since:
+        return OK, _ADVANCES + unknown
+    if previous and was_good and is_new:
+        return OK, previous.why if previous.verdict == OK else "Records have just come."
+    return UNKNOWN, "Work waits or comes, and it is not known yet whether offsets advance."
 
 
 def _why_off(facts: Facts, now: datetime, settings: HealthSettings) -> str:

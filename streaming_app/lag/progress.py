@@ -47,6 +47,7 @@ from streaming_app.lag.status import (
 
 STALLED_SECONDS = 300.0
 RESTORE_SECONDS = 1800.0
+_COMMITS_SECONDS = 60.0  # a member that came to a task commits within a minute, unless it restores first
 _MARKER = 1  # the commit or abort marker of a transaction, behind the last record
 _STALLED_COMMITS, _STALLED_COMMIT_SECONDS = 3, 60.0
 _MIN_PATIENCE = 60.0
@@ -94,7 +95,7 @@ class Standing(NamedTuple):
     """Records have come since the pass before."""
     is_stalled: bool = False
     restores: bool = False
-    """Its task may restore state: it came to another member since the offset last moved."""
+    """Its task may restore state: it came to another member since the offset last moved, a minute ago at least."""
     slow_at: float | None = None
     """Since when it has not caught up fast enough; None unless it is BEHIND or CATCHING_UP, or was before its status
     became unknown."""
@@ -348,9 +349,10 @@ class Progress:
             return
         if self.waits_since is None or self.waits_since > now:
             self.waits_since = since
-        self.is_stalled = now - max(self.waits_since, self.moved_at) >= one.patience
-        came_since = self.owner_since >= self.moved_at and now - self.owner_since < RESTORE_SECONDS
-        self.restores = is_stateful and came_since
+        unmoved = now - max(self.waits_since, self.moved_at)
+        self.is_stalled = unmoved >= one.patience
+        has_come = _COMMITS_SECONDS <= now - self.owner_since < RESTORE_SECONDS and self.owner_since >= self.moved_at
+        self.restores = is_stateful and has_come and unmoved >= _COMMITS_SECONDS
         if found.lag is not None:
             self.trend.add(found.lag, now)
 

@@ -67,7 +67,7 @@ class LagTracker:
         self.work = {
             group_id: work
             for group_id, those in found.items()
-            if (work := group_work(group_id, those, passes[group_id].tasks, self.work.get(group_id), now))
+            if (work := group_work(group_id, those, passes[group_id], self.work.get(group_id)))
         }
         return [one.row for those in found.values() for one in those]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from streaming_app.lag.ends import TopicPartition
 from streaming_app.lag.model import NO_TASKS, GroupTasks, LagRow
-from streaming_app.lag.progress import Standing
+from streaming_app.lag.progress import STALLED_SECONDS, GroupPass, Standing
 from streaming_app.lag.status import LEFT_OVER, LOST, REWOUND, UNKNOWN
 
 _FORGETS = 0.99  # of the longest time between records, each time that records come
@@ -90,13 +90,15 @@ class GroupWork:
     """Until nothing waits, if it goes on like that; None if that is not known of every partition."""
     progress: Mapping[TopicPartition, Standing] = field(default_factory=dict)
     tasks: GroupTasks = NO_TASKS
+    patience: float = STALLED_SECONDS
+    """For how many seconds no offset may move while work waits."""
 
 
 def group_work(
-    group_id: str, standings: Iterable[Standing], tasks: GroupTasks, before: GroupWork | None, now: float
+    group_id: str, standings: Iterable[Standing], one_pass: GroupPass, before: GroupWork | None
 ) -> GroupWork | None:
     """Return the work of a group after a pass; `before` is that after the one before. None: it reads nothing."""
-    found = [one for one in standings if one.row.status != LEFT_OVER]
+    now, found = one_pass.now, [one for one in standings if one.row.status != LEFT_OVER]
     if not found:
         return None
     unknown = sum(one.waits is None for one in found)
@@ -118,7 +120,6 @@ def group_work(
     slow = [one for one in found if one.slow_at is not None and _is_slow(one, now)]
     without_status = frozenset(_key(one) for one in found if _has_no_status(one))
     is_held = any(one.row.held_since is not None for one in found)
-    stalled = [one for one in working if one.is_stalled]
     return GroupWork(
         group_id,
         0.0 if is_blind else now,
@@ -135,8 +136,8 @@ def group_work(
         progressed_at=max((one.moved_at for one in found if one.offset is not None), default=None),
         waits_since=min(written.values() or (one.waits_since or 0.0 for one in working), default=None),
         oldest=written,
-        stalled=_partitions([one for one in stalled if not one.restores], _unmoved_since),
-        restoring=_partitions([one for one in stalled if one.restores], _unmoved_since),
+        stalled=_partitions([one for one in working if one.is_stalled and not one.restores], _unmoved_since),
+        restoring=_partitions([one for one in working if one.restores], _unmoved_since),
         slow=_partitions(slow, lambda one: one.slow_at or now),
         catches_up=all(one.catches_up for one in slow),
         may_be_slow=bool(without_status) or any(one.slow_at is not None and not one.catches_up for one in found),
@@ -147,7 +148,8 @@ def group_work(
         without_status=without_status,
         catch_up_seconds=max(filter(None, catch_up), default=None) if all(catch_up) else None,
         progress={_key(one): one for one in found},
-        tasks=tasks,
+        tasks=one_pass.tasks,
+        patience=one_pass.patience,
     )
 
 

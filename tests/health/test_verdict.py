@@ -23,6 +23,7 @@ from streaming_app.health.verdict import (
     STALLED,
     UNKNOWN,
     UNSTABLE,
+    Verdict,
 )
 from streaming_app.lag.model import GroupTasks
 from streaming_app.lag.work import GroupWork
@@ -89,6 +90,28 @@ def test_not_ready_beyond_its_time_is_down_whatever_waits(of_work: GroupWork | N
     before = verdict(facts(one, of_work, at=ago(seconds=1)), at=ago(seconds=1))
     assert before.verdict != DOWN
     assert before.recheck_at == NOW
+
+
+@pytest.mark.parametrize("of_work", [work(arrived_at=NOW), work(), waiting(ago(minutes=1), progressed_at=NOW)])
+def test_a_group_that_is_not_ready_is_not_well_before_it_is_down(of_work: GroupWork) -> None:
+    one = group("NotReady", ago(minutes=3), not_ready_reason=MISSING)
+    for before in (None, Verdict(OK, LONG_AGO, LONG_AGO, "Offsets advance.")):
+        found = verdict(facts(one, of_work), before)
+        assert (found.verdict, found.why) == (UNKNOWN, f"NotReady since 2026-11-21 03:09:00Z: {MISSING}")
+
+
+def test_what_waits_for_a_group_that_is_well_is_not_about_to_be_lost_and_what_waits_for_one_that_is_down_is() -> None:
+    known = waiting(ago(minutes=6), progressed_at=NOW, oldest={"orders": ago(minutes=6).timestamp()})
+    for one, expected in ((group(), None), (ended(6)[0], ago(minutes=-54))):
+        found = verdict(facts(one, known, retention={"orders": 3_600.0}))
+        assert (found.verdict in BAD, found.losing_at) == (expected is not None, expected)
+
+
+def test_that_some_partitions_are_not_known_is_said_of_a_group_that_is_well() -> None:
+    for known, name in ((work(unknown=3), IDLE), (work(unknown=3, arrived_at=NOW), OK)):
+        found = verdict(facts(group(), known))
+        assert (found.verdict, found.evidence["unknown_partitions"]) == (name, 3)
+        assert "it is not known whether work waits" in found.why
 
 
 def ended(minutes: float, ran: float = 10_000, **history: Any) -> tuple[Any, GroupHistory | None]:
@@ -294,10 +317,15 @@ def test_a_group_that_is_deleted_while_it_is_bad_stays_bad(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [OK, STALLED, LOSING])
-def test_lag_that_is_too_old_makes_nothing_better_or_worse(name: str) -> None:
-    old = work(ago(minutes=30))
+def test_lag_that_is_too_old_makes_nothing_better_or_worse_and_what_is_not_known_for_long_is_not_well(
+    name: str,
+) -> None:
+    old = work(ago(minutes=14))
     before = replace(bad(name, ago(minutes=40)), severity="critical" if name in BAD else None)
-    assert verdict(facts(group(), old), before).verdict == name
+    found = verdict(facts(group(), old), before)
+    assert (found.verdict, found.recheck_at) == (name, ago(minutes=-1, microseconds=-1))
+    later = verdict(facts(group(), old), before, at=ago(minutes=-2)).verdict
+    assert later == (UNKNOWN if name == OK else name)
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ from itertools import pairwise
 import pytest
 
 from streaming_app.lag.ends import EndSamples, LogEnds
-from streaming_app.lag.model import NO_TASKS, Commit, LagRow, ReadUntil
-from streaming_app.lag.progress import GroupPass, Progress
+from streaming_app.lag.model import Commit, LagRow
+from streaming_app.lag.progress import Progress
 from streaming_app.lag.rhythm import CommitIntervals, LagTrend
+from tests.support.lag_harness import at_pass
 
 
 def usual(times: Iterable[float]) -> float | None:
@@ -34,9 +35,8 @@ def follow(*passes: tuple[float, int, float | None, int]) -> list[LagRow]:
     progress, samples, found, before = Progress(), EndSamples(), list[LagRow](), -1
     for now, offset, at, end in passes:
         samples.add(end, now)
-        one = GroupPass(now, ReadUntil(now, now), NO_TASKS, 0, 300.0, 60.0)
         commit, ends = Commit(offset, "id", 0, at), LogEnds(end, 0, end, "id")
-        found.append(progress.observe(("g", "t", 0), commit, ends, samples, one, rests=end == before).row)
+        found.append(progress.observe(("g", "t", 0), commit, ends, samples, at_pass(now), rests=end == before).row)
         before = end
     return found
 

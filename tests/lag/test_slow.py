@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from streaming_app.lag.model import NO_TASKS, LagRow
+from streaming_app.lag.model import LagRow
 from streaming_app.lag.progress import Progress, Standing
 from streaming_app.lag.work import GroupWork, group_work
-from tests.support.lag_harness import GROUP, TOPIC, row, work_of
+from tests.support.lag_harness import GROUP, TOPIC, at_pass, row, work_of
 
 HOUR, NOW = 3600.0, 1_000_000.0
 
@@ -22,7 +22,7 @@ def follow(*passes: LagRow, seconds: float = 30.0) -> list[GroupWork]:
             progress.status, progress.status_since = one.status, now if one.status_since is None else one.status_since
         progress._take_speed(one.catch_up_seconds, now)
         standing = Standing(one, slow_at=progress.slow_at, catches_up=progress.catches_up_since is not None)
-        work = group_work(GROUP, [standing], NO_TASKS, found[-1] if found else None, now)
+        work = group_work(GROUP, [standing], at_pass(now), found[-1] if found else None)
         assert work
         found.append(work)
     return found

@@ -13,7 +13,7 @@ from streaming_app.lag.model import Commit, GroupTasks, LagRow, Owner
 from streaming_app.lag.progress import STALLED_SECONDS, Standing
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.lag.work import GroupWork, group_work, retention_seconds
-from tests.support.lag_harness import GROUP, TOPIC, pass_over, row, work_of
+from tests.support.lag_harness import GROUP, TOPIC, at_pass, pass_over, row, work_of
 
 T0 = 1_000_000.0
 RUNS = GroupTasks(subtopology_of={TOPIC: "0"}, has_members=True)
@@ -106,8 +106,8 @@ def test_where_nothing_was_ever_committed_what_came_since_a_member_had_it_is_wor
 def test_a_stateful_task_that_came_to_another_member_may_restore_for_half_an_hour() -> None:
     tasks = {GROUP: replace(RUNS, stateful=frozenset({"0"}))}
     moved = [owned(member_id="m" if n < 4 else "other", log_end_offset=100 + n) for n in range(70)]
-    assert passes(moved[:10], tasks)[GROUP].restoring is None  # not stalled yet
-    for some in (moved[:20], moved[:64]):  # the other came at 120 s, and the last of these is at 1890 s
+    assert passes(moved[:6], tasks)[GROUP].restoring is None  # it may commit soon
+    for some in (moved[:7], moved[:64]):  # the other came at 120 s, and the last of these is at 1890 s
         assert passes(some, tasks)[GROUP].restoring.count == 1
         assert passes(some, tasks)[GROUP].stalled is None
     assert passes(moved[:65], tasks)[GROUP].stalled.count == 1
@@ -217,7 +217,7 @@ def test_what_waits_is_as_old_as_its_oldest_record_or_where_no_age_is_known_as_t
     rows = [row(lag_seconds=40.0), row(partition=1, lag_seconds=300.0), row(topic="b", lag_seconds=7.0)]
     work = work_of(rows, T0)[GROUP]
     assert (work.waits_since, work.oldest) == (T0 - 300, {TOPIC: T0 - 300, "b": T0 - 7})
-    no_age = group_work(GROUP, [Standing(row(lag_seconds=None), waits_since=T0 - 90)], RUNS, None, T0)
+    no_age = group_work(GROUP, [Standing(row(lag_seconds=None), waits_since=T0 - 90)], at_pass(T0), None)
     assert (no_age and no_age.waits_since, no_age and no_age.oldest) == (T0 - 90, {})
     assert work_of([row(lag=0)], T0)[GROUP].waits_since is None
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from streaming_app.lag.ends import LogEnds, Tail
 from streaming_app.lag.model import NO_TASKS, Commit, GroupTasks, LagRow, Owner, ReadUntil
-from streaming_app.lag.progress import Standing
+from streaming_app.lag.progress import GroupPass, Standing
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.lag.work import GroupWork, group_work
 
@@ -96,13 +96,17 @@ def row(**fields: Any) -> LagRow:
     return LagRow(**{**dict.fromkeys(LagRow._fields), **values, **fields})
 
 
+def at_pass(now: float, tasks: GroupTasks = NO_TASKS) -> GroupPass:
+    return GroupPass(now, ReadUntil(now, now), tasks, 0, 300.0, 60.0)
+
+
 def work_of(rows: Iterable[LagRow], now: float) -> dict[str, GroupWork]:
     """Return the work of each group after a single pass that gave these rows, by their lag and statuses alone."""
     found: dict[str, list[Standing]] = {}
     for one in rows:
         since = now - (one.lag_seconds or 0.0) if one.lag else None
         found.setdefault(one.group_id, []).append(Standing(one, bool(one.lag), since, since or now, 90))
-    return {name: work for name, those in found.items() if (work := group_work(name, those, NO_TASKS, None, now))}
+    return {name: work for name, those in found.items() if (work := group_work(name, those, at_pass(now), None))}
 
 
 def pass_over(

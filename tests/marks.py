@@ -1,5 +1,5 @@
 """Marks every test by what it needs: `make test-fast` leaves out what starts a broker, Spark, JVM or browser,
-and what takes long.
+and what takes long: more than half a second of processor time.
 
 A test that starts one of these itself, without a fixture, carries the mark in its module.
 """

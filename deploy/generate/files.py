@@ -16,7 +16,7 @@ def files() -> dict[str, str]:
         "CONTRIBUTING.md": adding.page(),
         "schemas/RECORDS.md": records.page(),
         "deploy/METRICS.md": metrics.page(),
-        "deploy/RUNBOOK.md": runbook.page(),
+        **runbook.pages(),
         prometheus.NAME: prometheus.page(),
         **figures.files(),
     }

@@ -1,4 +1,4 @@
-"""The parts of `deploy/RUNBOOK.md` that are generated from the code.
+"""The parts of `deploy/RUNBOOK.md` and `docs/alerts.md` that are generated from the code.
 
 These parts are between markers. They are generated from the rules' own entries and from the tables in
 `groups/state_rules.py`; the text outside the markers is written by hand, in that file.
@@ -18,6 +18,7 @@ from streaming_app.groups.state_rules import NONE, SOLICITABLE_STATUSES, STATE_R
 from streaming_app.text import format_duration
 
 PAGE = Path(__file__).parents[2] / "deploy" / "RUNBOOK.md"
+ALERTS_PAGE = Path(__file__).parents[2] / "docs" / "alerts.md"
 
 _JOB, _DESCRIPTION = "StreamsGroups", "Description"
 
@@ -63,9 +64,9 @@ _PUSHES = (
 )
 
 
-def page() -> str:
-    """Return the text of the whole page."""
-    return render_page(PAGE.read_text("utf-8"))
+def pages() -> dict[str, str]:
+    """Return the text of each page with generated parts, by its path in the project."""
+    return {f"{page.parent.name}/{page.name}": render_page(page.read_text("utf-8")) for page in (PAGE, ALERTS_PAGE)}
 
 
 def render_page(text: str) -> str:
@@ -90,6 +91,14 @@ def _index() -> str:
     return _table(("alert", "severity", "fires after"), rows)
 
 
+def _summaries() -> str:
+    rows = (
+        (f"[{rule.name}](../deploy/RUNBOOK.md#{rule.name.lower()})", rule.summary, _fires_after(rule))
+        for rule in rules().values()
+    )
+    return _table(("rule", "what is wrong", "opens after"), rows)
+
+
 def _about(*, job: bool, descriptions: bool = False) -> str:
     chosen = (
         rule
@@ -104,10 +113,23 @@ def _fires_after(rule: Rule) -> str:
 
 
 def _section(rule: Rule) -> str:
-    queries = [f"{question}\n\n```sql\n{sql}\n```" for question, sql in rule.queries.items()]
-    steps = "\n".join(_wrap(f"- {step}", "  ") for step in rule.steps)
-    head = f"**{rule.severity}**, `for: {format_duration(rule.for_seconds)}`"
-    return "\n\n".join((f"### {rule.name}", head, _wrap(rule.meaning), *queries, "What to do:", steps))
+    head = f"{rule.summary} **{rule.severity.capitalize()}**, `for: {format_duration(rule.for_seconds)}`."
+    parts = [
+        f"### {rule.name}",
+        _wrap(head),
+        _wrap(f"**For the business:** {rule.impact}"),
+        _wrap(f"**When:** {rule.meaning}"),
+        f"**Confirm:**\n\n```\n{rule.confirm}\n```",
+        "**What to do:**",
+        _list(rule.steps),
+        *(("**What not to do:**", _list(rule.avoid)) if rule.avoid else ()),
+        *(f"{question}\n\n```sql\n{sql}\n```" for question, sql in rule.queries.items()),
+    ]
+    return "\n\n".join(parts)
+
+
+def _list(items: Iterable[str]) -> str:
+    return "\n".join(_wrap(f"- {item}", "  ") for item in items)
 
 
 def _wrap(text: str, indent: str = "") -> str:
@@ -152,6 +174,7 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 _PARTS: Mapping[str, Callable[[], str]] = {
     "index": _index,
+    "rules": _summaries,
     "alerts-groups": lambda: _about(job=False),
     "alerts-descriptions": lambda: _about(job=False, descriptions=True),
     "alerts-job": lambda: _about(job=True),

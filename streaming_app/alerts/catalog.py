@@ -47,12 +47,20 @@ class Rule:
     severity: str
     for_seconds: float
     """How long, in seconds, the condition must hold before a problem opens."""
+    summary: str
+    """What is wrong, in a sentence."""
+    impact: str
+    """What that means for the business."""
     meaning: str
-    """What the alert means, in a few sentences, and the reasons for the defaults."""
+    """When the alert opens and ends."""
+    confirm: str
+    """The command that shows it; `GROUP_ID` is the placeholder for the group's id."""
     queries: Mapping[str, str]
     """Question to the SQL (DataFusion's) that answers it; `GROUP_ID` is the placeholder for the group's id."""
     steps: tuple[str, ...]
     """What to do, the most likely first."""
+    avoid: tuple[str, ...] = ()
+    """What not to do, and why."""
     while_catching_up: bool = False
     """It may fire before the job has caught up, because it does not read the groups."""
 
@@ -86,20 +94,10 @@ def subject_of(rule: str) -> str:
 
 def _rule(name: str, data: Mapping[str, Any]) -> Rule:
     given = dict(data)
-    seconds, meaning = parse_duration(given.pop("for"), _MAX_SECONDS), _text(given.pop("meaning"))
+    seconds = parse_duration(given.pop("for"), _MAX_SECONDS)
     queries = {question: sql.strip() for question, sql in given.pop("queries").items()}
-    return Rule(
-        name,
-        for_seconds=seconds,
-        meaning=meaning,
-        queries=queries,
-        steps=tuple(map(_text, given.pop("steps"))),
-        **given,
-    )
-
-
-def _text(written: str) -> str:
-    return " ".join(written.split())
+    steps, avoid = tuple(given.pop("steps")), tuple(given.pop("avoid", ()))
+    return Rule(name, for_seconds=seconds, queries=queries, steps=steps, avoid=avoid, **given)
 
 
 REPLACED = {

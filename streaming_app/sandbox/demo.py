@@ -29,8 +29,9 @@ _HEARTBEAT_SECONDS = 1.0
 _TABLES = (
     (
         "Groups",
-        "SELECT group_id, state, group_epoch, assignment_epoch, topology_epoch, member_count AS members, "
-        "description_status, unsolicited_pushes AS unsolicited FROM groups WHERE cluster = {cluster} ORDER BY group_id",
+        "SELECT g.group_id, verdict, g.state, group_epoch, topology_epoch, member_count AS members, "
+        "description_status, unsolicited_pushes AS unsolicited FROM groups g LEFT JOIN group_health h "
+        "ON h.cluster = g.cluster AND h.group_id = g.group_id WHERE g.cluster = {cluster} ORDER BY g.group_id",
     ),
     (
         "Members",

@@ -16,6 +16,8 @@ from tests.support.heartbeats import write_heartbeat
 from tests.support.rows import group_row
 from tests.support.warehouses import append, make_warehouse
 
+pytestmark = pytest.mark.slow
+
 AT = datetime(2026, 11, 24, tzinfo=timezone.utc)
 
 

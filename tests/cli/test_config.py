@@ -15,6 +15,8 @@ from click.testing import CliRunner, Result
 from streaming_app.cli.main import main
 from tests.support.warehouses import make_warehouse
 
+pytestmark = pytest.mark.slow
+
 READ_COMMANDS = [["list"], ["describe", "--all-groups"], ["sql", "SELECT 1"], ["status"], ["alerts"]]
 
 

@@ -14,6 +14,8 @@ from streaming_app.tables.lag_tables import KnownUntil, LagTables
 from tests.support.lag_harness import row
 from tests.support.warehouses import append, make_warehouse
 
+pytestmark = pytest.mark.slow
+
 ALICE = {"member_id": "alice", "process_id": "p-1", "client_host": "10.0.0.1", "subtopology_id": "0"}
 BOB = {"member_id": "bob", "process_id": "p-2", "client_host": "10.0.0.2", "subtopology_id": "0"}
 ROWS = [

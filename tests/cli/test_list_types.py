@@ -14,6 +14,8 @@ from tests.support.rows import group_row
 from tests.support.warehouses import append, make_warehouse
 from tests.tables.test_newest_views import classic, commit, consumer, write
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:

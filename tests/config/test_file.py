@@ -47,6 +47,7 @@ def test_an_invalid_file_is_one_line_that_names_the_position(
     assert line is None or printed == line
 
 
+@pytest.mark.slow
 def test_a_file_that_is_nested_too_deeply_is_one_line(write: Callable[[str | bytes], Path]) -> None:
     gc.collect()
     gc.disable()  # what other tests left must not be collected at this depth: pytest's hook would exceed it, too

@@ -29,6 +29,8 @@ from streaming_app.tables.health_tables import EndedProblems, HealthTables
 from tests.support.waiting import wait_until
 from tests.support.warehouses import make_warehouse
 
+pytestmark = pytest.mark.slow
+
 NOW = datetime.now(timezone.utc)
 RULE = "StreamsGroupDescriptionFailed"
 SETTINGS = {RULE: RuleSettings("warning", 0)}

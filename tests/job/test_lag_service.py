@@ -27,6 +27,8 @@ from tests.support.lag_harness import row, work_of
 from tests.support.waiting import wait_until
 from tests.support.warehouses import make_warehouse
 
+pytestmark = pytest.mark.slow
+
 Outcome = PassResult | Exception | Callable[[LagPass], PassResult]
 
 

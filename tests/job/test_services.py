@@ -71,6 +71,7 @@ def running(
         yield started, lines
 
 
+@pytest.mark.slow
 def test_heartbeats_go_on_while_the_evaluation_of_alerts_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     going_on = threading.Event()
     monkeypatch.setattr(AlertService, "_evaluate", lambda _: going_on.wait())

@@ -60,6 +60,7 @@ def test_a_signal_is_reported_at_once_and_the_job_ends_by_itself(number: signal.
     assert run("until_stopped", number) == (0, ["running", "Stopping ...", "ended", "returned"])
 
 
+@pytest.mark.slow
 def test_a_signal_that_the_kernel_gives_to_another_thread_ends_the_job() -> None:
     assert run("in_this_thread") == (0, ["Stopping ...", "ended", "returned"])
 

@@ -24,6 +24,8 @@ from streaming_app.job_status import OffsetsStatus
 from streaming_app.stream.health import Batch, Health
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 Step = Exception | None
 
 

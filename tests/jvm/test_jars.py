@@ -48,7 +48,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
         (root / artifact / version).mkdir(parents=True)
         (root / artifact / version / jars.jar_name(name)).write_bytes(content)
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(tmp_path / "repository")))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     monkeypatch.setenv("STREAMS_GROUPS_MAVEN", f"http://127.0.0.1:{server.server_port}/")
     monkeypatch.setenv("STREAMS_GROUPS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")

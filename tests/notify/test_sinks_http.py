@@ -174,6 +174,7 @@ def test_every_error_is_one_line_without_the_url(
     assert len(receiver.requests) == 1
 
 
+@pytest.mark.slow
 def test_a_receiver_that_hangs_or_sends_slowly_is_a_timeout(receiver: HttpReceiver) -> None:
     receiver.default = Response(hold=True)
     assert "did not respond within 0.3 s" in str(error_of(make_sink(type="webhook", url=receiver.url, timeout=SHORT)))

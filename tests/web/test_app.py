@@ -29,6 +29,8 @@ from tests.support.waiting import wait_until
 from tests.support.warehouses import append, make_warehouse
 from tests.web import sample_others
 
+pytestmark = pytest.mark.slow
+
 LOCAL = "http://localhost"
 
 

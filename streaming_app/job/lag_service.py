@@ -73,7 +73,7 @@ class LagService(Service):
         `on_pass` is called after each pass, with the error of one that failed, else with the time at which each broker
         last answered about the ends of its logs.
 
-        `read_until` is as in `LagPass`; `late_seconds` and `patience` are as in `lag.progress.GroupPass`.
+        `read_until` is as in `LagPass`; `late_seconds` and `patience` are as in `lag.model.GroupPass`.
 
         No pass begins unless `may_begin`: the job reads old records, or has itself reported that no broker answers.
         """

@@ -92,6 +92,20 @@ class GroupTasks:
 NO_TASKS = GroupTasks()
 
 
+class GroupPass(NamedTuple):
+    """What of a pass is the same for all partitions of a group. Times are seconds, by the job's clock."""
+
+    now: float
+    until: ReadUntil
+    tasks: GroupTasks
+    allowed: int
+    """Offsets that are no lag."""
+    patience: float
+    """For how many seconds no offset may move while records wait."""
+    late_seconds: float
+    """When what a group did is known only up to so long ago, its status is held, and its lag is not known."""
+
+
 class LagRow(NamedTuple):
     """A row of the table `lag`, without `cluster`; its columns say what the fields mean. Times are seconds."""
 

@@ -5,8 +5,7 @@ Theory of operation
 A pass sees the newest commit and the ends of the log. What of them lasts is here: when the offset moved, since when
 records wait (`waits_since`), how often the group commits, how its lag moves, and who has had the task.
 
-A record waits if it lies beyond the committed offset. Markers of transactions and aborted records are none, and where
-it is not known what lies there, it is not known whether something waits. Where nothing was ever committed, the records
+Where nothing was ever committed, the records
 beyond the end that the log had when a member first had the task wait: whether those before are to be read is not in the
 log (`auto.offset.reset`). Neither a rebalance nor a pass that does not know changes `waits_since`: an outage is not
 forgotten. What has not moved for longer than its patience is stalled; if its task has state and came to another member
@@ -28,7 +27,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from streaming_app.lag.ends import Age, EndSamples, LogEnds
-from streaming_app.lag.model import NOBODY, Commit, CommitKey, GroupTasks, LagRow, Owner, ReadUntil
+from streaming_app.lag.gap import ANOTHER_LOG, MARKER, NO_AGE, Gap, Lag
+from streaming_app.lag.model import NOBODY, Commit, CommitKey, GroupPass, GroupTasks, LagRow, Owner
 from streaming_app.lag.rhythm import CommitIntervals, LagTrend
 from streaming_app.lag.status import (
     AHEAD,
@@ -37,7 +37,6 @@ from streaming_app.lag.status import (
     LEFT_OVER,
     LOST,
     OK,
-    RECREATED,
     REWOUND,
     STALLED,
     STOPPED,
@@ -48,7 +47,6 @@ from streaming_app.lag.status import (
 STALLED_SECONDS = 300.0
 RESTORE_SECONDS = 1800.0
 _COMMITS_SECONDS = 60.0  # a member that came to a task commits within a minute, unless it restores first
-_MARKER = 1  # the commit or abort marker of a transaction, behind the last record
 _STALLED_COMMITS, _STALLED_COMMIT_SECONDS = 3, 60.0
 _MIN_PATIENCE = 60.0
 _INTERVALS = 3  # without a commit, until it is missed
@@ -56,23 +54,7 @@ _REWOUND_SECONDS = 3600.0  # after that, who set the offsets back is processing 
 _SLOW_CATCH_UP = 6 * 3600.0  # a lag that neither rises nor falls seems to fall so slowly every other time
 _CATCHES_UP_SECONDS = 180.0  # in a row, until that is believed
 _SLOW = frozenset({BEHIND, CATCHING_UP})
-_ANOTHER_LOG = frozenset({RECREATED, AHEAD})  # the log does not have the committed offset: what it has waits
-_NO_AGE = Age(0.0, is_lower_bound=False)  # no record waits; at most the marker of a transaction is left
 _NOTHING_SAID = Age(0.0, is_lower_bound=True)  # "at least 0 s"
-
-
-class GroupPass(NamedTuple):
-    """What of a pass is the same for all partitions of a group. Times are seconds, by the job's clock."""
-
-    now: float
-    until: ReadUntil
-    tasks: GroupTasks
-    allowed: int
-    """Offsets that are no lag."""
-    patience: float
-    """For how many seconds no offset may move while records wait."""
-    late_seconds: float
-    """When what a group did is known only up to so long ago, its status is held, and its lag is not known."""
 
 
 class Standing(NamedTuple):
@@ -115,17 +97,6 @@ class Standing(NamedTuple):
         return max(self.waits_since or 0.0, self.moved_at)
 
 
-class _Lag(NamedTuple):
-    """What lies between a commit and the end of the log; what is not known is None."""
-
-    lag: int | None = None
-    lost: int | None = None
-    age: Age | None = None
-    waits: bool | None = None
-    status: str | None = UNKNOWN
-    """The one that follows from the ends of the log alone; None: that depends on what the group does."""
-
-
 @dataclass(slots=True)
 class Progress:
     """What of one partition lasts from pass to pass."""
@@ -155,12 +126,7 @@ class Progress:
     is_stalled: bool = False
     restores: bool = False
     lag_known_at: float | None = None
-    had_record: bool = False
-    """A record was seen beyond this offset."""
-    empty_to: int = 0
-    """No record lies between the offset and this one."""
-    is_beyond: bool = False
-    """The commit was beyond the end of the log at the pass before."""
+    gap: Gap = field(default_factory=Gap)
     status: str | None = None
     status_since: float = 0.0
     held_since: float | None = None
@@ -171,20 +137,20 @@ class Progress:
         """Begin with the row of a commit that an earlier run stored."""
         since = row.observed_at if row.status_since is None else row.status_since
         self._take_commit(Commit(row.committed_offset, committed_at=row.committed_at), row.observed_at)
-        self.waits_since = since if row.status in _ANOTHER_LOG else row.behind_since
+        self.waits_since = since if row.status in ANOTHER_LOG else row.behind_since
         self.rewound_from, self.rewound_at = row.rewound_from, since
-        self.status, self.status_since, self.is_beyond = row.status, since, row.status == AHEAD
+        self.status, self.status_since, self.gap.is_beyond = row.status, since, row.status == AHEAD
         if row.status == STALLED:  # the same offset is committed again and again, and was for a minute before
             self.commits_at_offset, self.moved_at = _STALLED_COMMITS, since - _STALLED_COMMIT_SECONDS
         if row.lag and row.lag_seconds == 0 and row.lag_seconds_is_lower_bound is False:
-            self.empty_to = row.log_end_offset or 0
+            self.gap.empty_to = row.log_end_offset or 0
         if row.commit_interval_seconds is not None:
             self.intervals.restore(row.commit_interval_seconds)
 
     def forget_log(self) -> None:
         """Forget what was seen of the log: the topic was created again."""
         self.waits_since = self.rewound_from = None
-        self.empty_to, self.had_record = 0, False
+        self.gap.forget()
         self.trend.clear()
 
     def observe(  # noqa: PLR0913 - what a pass sees of it
@@ -198,11 +164,14 @@ class Progress:
         self._take_commit(commit, now)
         if commit.offset is None and owner is not NOBODY and self.baseline is None:
             self.baseline = ends.end
-        found = self._lag(commit, ends, samples, one, rests=rests)
+        if has_commit := commit.offset is not None:
+            found = self.gap.measure(commit, ends, samples, one, rests=rests, is_lost=self.status == LOST)
+        else:
+            found = self._without_commit(ends, one, rests=rests)
         since = self._waits_from(commit, ends, samples, one) if found.waits and found.lag is not None else now
         self._take_lag(found, since, one, is_stateful=subtopology_id in tasks.stateful)
         status, is_held, catch_up = UNKNOWN, False, None
-        if has_commit := commit.offset is not None:
+        if has_commit:
             catch_up = self.trend.catch_up_seconds(self.intervals.usual) if found.waits else None
             lost = found.lost or 0 if min(now, *one.until) >= min(now, ends.start_at or now) else 0
             is_left_over = tasks.subtopology_of is not None and subtopology_id is None
@@ -242,7 +211,7 @@ class Progress:
             status,
             self.status_since if has_commit else None,
             self.held_since if has_commit else None,
-            self.waits_since if has_commit and status not in _ANOTHER_LOG else None,
+            self.waits_since if has_commit and status not in ANOTHER_LOG else None,
             catch_up if status == CATCHING_UP else None,
             self.intervals.usual if has_commit else None,
             self.rewound_from if has_commit else None,
@@ -293,43 +262,17 @@ class Progress:
             self.commits_at_offset = self.commits_at_offset + 1 if offset == before else 1
         if offset != before:
             self.moved_at = self.seen_at
-            self.empty_to, self.had_record = 0, False
+            self.gap.forget()
         self.offset, self.committed_at = offset, self.committed_at if is_same and at is None else at
         is_over = offset >= (self.rewound_from or 0) or now - self.rewound_at > _REWOUND_SECONDS
         self.rewound_from = None if is_over else self.rewound_from
 
-    def _lag(  # noqa: PLR0911 - a list of cases
-        self, commit: Commit, ends: LogEnds, samples: EndSamples | None, one: GroupPass, *, rests: bool
-    ) -> _Lag:
-        """Return what lies between the commit and the end of the log."""
-        committed, end, start, was_beyond = commit.offset, ends.end, ends.start, self.is_beyond
-        self.is_beyond = False
-        has_records = None if end is None else end > (start or 0)
-        if committed is None:
-            ahead = 0 if end is None or self.baseline is None else end - self.baseline
-            waits = ahead > one.allowed and (ahead > _MARKER or not rests)
-            return _Lag(waits=None if end is None or self.offset is not None else waits)  # None: it has expired
-        if _is_recreated(commit, ends):
-            return _Lag(waits=has_records, status=RECREATED)
-        if end is not None and committed > end:
-            self.is_beyond = True
-            return _Lag(waits=has_records, status=AHEAD) if was_beyond else _Lag()
-        if end is None or samples is None or one.now - one.until.commits > one.late_seconds:
-            return _Lag()
-        offset = max(committed, start or 0)
-        lag, has_record = max(0, end - offset), ends.has_record(offset)  # the start may be newer than the end
-        is_empty = lag == 0 or has_record is False or (has_record is None and lag == _MARKER and rests)
-        if has_record:
-            self.had_record = True
-        elif has_record is False and committed == offset:
-            self.empty_to = end
-        lost = None if start is None else max(0, start - max(committed, self.empty_to))
-        if lag == 0 and (lost or 0) > _MARKER and not self.had_record and self.status != LOST:
-            return _Lag(lag, None, _NO_AGE, waits=False)  # deleted before it was read what it was
-        if not is_empty and rests and has_record is None and ends.tail is not None and ends.tail.is_denied:
-            return _Lag(lag, lost)
-        age = _NO_AGE if is_empty else samples.age(offset, one.now)
-        return _Lag(lag, lost, age, waits=not is_empty and lag > one.allowed, status=None)
+    def _without_commit(self, ends: LogEnds, one: GroupPass, *, rests: bool) -> Lag:
+        """Return what waits where there is no commit: it has expired, or never was one."""
+        if ends.end is None or self.offset is not None:
+            return Lag()
+        ahead = 0 if self.baseline is None else ends.end - self.baseline
+        return Lag(waits=ahead > one.allowed and (ahead > MARKER or not rests))
 
     def _waits_from(self, commit: Commit, ends: LogEnds, samples: EndSamples | None, one: GroupPass) -> float:
         """Return since when records wait that did not at the pass before; of the first pass, as the samples say."""
@@ -338,7 +281,7 @@ class Progress:
         written_by = samples.written_by(max(commit.offset or 0, ends.start or 0) + one.allowed)
         return min(one.now, max(self.moved_at, written_by or one.now))
 
-    def _take_lag(self, found: _Lag, since: float, one: GroupPass, *, is_stateful: bool) -> None:
+    def _take_lag(self, found: Lag, since: float, one: GroupPass, *, is_stateful: bool) -> None:
         now = one.now
         if found.waits is None:  # all stays as it was
             return
@@ -357,7 +300,7 @@ class Progress:
             self.trend.add(found.lag, now)
 
     def _judge(
-        self, found: _Lag, one: GroupPass, *, is_left_over: bool, is_unowned: bool, falls: bool
+        self, found: Lag, one: GroupPass, *, is_left_over: bool, is_unowned: bool, falls: bool
     ) -> tuple[str, bool]:
         """Return the status of a commit, and whether it is that of before and held."""
         known_until = min(one.now, *one.until)
@@ -365,14 +308,14 @@ class Progress:
         if late > one.late_seconds:
             return (UNKNOWN, False) if self.status is None else (self.status, True)
         patience = max(_MIN_PATIENCE, _INTERVALS * (self.intervals.usual or 0.0))
-        lag, age = found.lag or 0, found.age or _NO_AGE
+        lag, age = found.lag or 0, found.age or NO_AGE
         is_new = age.seconds - late <= patience
         waits_for = 0.0 if self.waits_since is None else known_until - self.waits_since
         from_offsets = (
             (LEFT_OVER, is_left_over),
             (found.status or UNKNOWN, found.status is not None),
             # A log whose records were all deleted starts behind its last marker; nothing is lost then.
-            (LOST, (found.lost or 0) > (0 if lag else _MARKER)),
+            (LOST, (found.lost or 0) > (0 if lag else MARKER)),
             (OK, lag <= one.allowed or (is_new and not age.is_lower_bound)),
         )
         from_behaviour = (
@@ -411,13 +354,6 @@ class Progress:
 
 def _is_unowned(tasks: GroupTasks, owner: Owner) -> bool:
     return owner is NOBODY if tasks.subtopology_of is not None else tasks.has_members is False
-
-
-def _is_recreated(commit: Commit, ends: LogEnds) -> bool:
-    """Tell whether the commit is of another topic of the same name; by the offset only where an id is unknown."""
-    if commit.topic_id is not None and ends.topic_id is not None:
-        return commit.topic_id != ends.topic_id
-    return ends.end is not None and commit.offset is not None and commit.offset > ends.end
 
 
 def _known_until(commits: float, ends: LogEnds) -> float | None:

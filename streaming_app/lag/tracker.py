@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from streaming_app.lag.ends import NO_ENDS, EndSamples, LogEnds, TopicPartition
-from streaming_app.lag.model import NO_TASKS, Commit, CommitKey, GroupTasks, LagRow, ReadUntil
-from streaming_app.lag.progress import STALLED_SECONDS, GroupPass, Progress, Standing
+from streaming_app.lag.model import NO_TASKS, Commit, CommitKey, GroupPass, GroupTasks, LagRow, ReadUntil
+from streaming_app.lag.progress import STALLED_SECONDS, Progress, Standing
 from streaming_app.lag.work import GroupWork, group_work
 
 LATE_SECONDS = 60.0

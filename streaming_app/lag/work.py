@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from streaming_app.lag.ends import TopicPartition
-from streaming_app.lag.model import NO_TASKS, GroupTasks, LagRow
-from streaming_app.lag.progress import STALLED_SECONDS, GroupPass, Standing
+from streaming_app.lag.model import NO_TASKS, GroupPass, GroupTasks, LagRow
+from streaming_app.lag.progress import STALLED_SECONDS, Standing
 from streaming_app.lag.status import LEFT_OVER, LOST, REWOUND, UNKNOWN
 
 _FORGETS = 0.99  # of the longest time between records, each time that records come

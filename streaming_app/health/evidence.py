@@ -7,7 +7,7 @@ from datetime import timedelta
 from itertools import islice
 from typing import Any
 
-from streaming_app.health.verdict import Facts
+from streaming_app.health.facts import Facts
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.status import AHEAD
 from streaming_app.lag.work import GroupWork, Partitions

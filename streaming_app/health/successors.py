@@ -27,8 +27,8 @@ from itertools import islice
 
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import EMPTY
-from streaming_app.health.activity import Activity
-from streaming_app.health.verdict import OFF, SUCCESSOR, HealthSettings, Verdict
+from streaming_app.health.facts import Facts, HealthSettings
+from streaming_app.health.verdict import OFF, SUCCESSOR
 from streaming_app.lag.ends import TopicPartition
 from streaming_app.lag.model import Node
 from streaming_app.lag.progress import Standing
@@ -44,10 +44,9 @@ class Successors:
         self._groups, self._work = groups, work
         self._running: defaultdict[frozenset[Node], list[str]] | None = None
 
-    def of(
-        self, activity: Activity, work: GroupWork | None, previous: Verdict | None, settings: HealthSettings
-    ) -> str | None:
-        """Return who has taken over from a group, whose verdict before is `previous`."""
+    def of(self, facts: Facts) -> str | None:
+        """Return who has taken over from a group."""
+        activity, work, previous, settings = facts.activity, facts.work, facts.previous, facts.settings
         if activity.group.state != EMPTY:
             return None
         since = activity.state_since

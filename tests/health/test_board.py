@@ -11,7 +11,9 @@ import pytest
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health import board as board_module
 from streaming_app.health.board import Board, Change, Known
-from streaming_app.health.verdict import DEFAULTS, DOWN, LOSING, OFF, STALLED, Verdict, judge
+from streaming_app.health.facts import DEFAULTS
+from streaming_app.health.judge import judge
+from streaming_app.health.verdict import DOWN, LOSING, OFF, STALLED, Verdict
 from tests.support.health_harness import NOW, ago, bad, group, unmoved, waiting, work
 
 GROUP = "payments"
@@ -141,9 +143,9 @@ def test_groups_known_before_a_flood_are_judged_first_and_newcomers_take_so_many
     """Steps are counted, and a change of one of the flood does not take the turn of those that wait."""
     judged: list[str] = []
 
-    def counting(facts: Any, *rest: Any) -> Verdict:
+    def counting(facts: Any, checks: Any) -> Verdict:
         judged.append(facts.activity.group.group_id)
-        return judge(facts, *rest)
+        return judge(facts, checks)
 
     monkeypatch.setattr(board_module, "judge", counting)
     monkeypatch.setattr(board_module, "NEWCOMER_STEPS", 4)

@@ -92,6 +92,16 @@ class Standing(NamedTuple):
         return max(0, (self.row.log_end_offset or 0) - (self.baseline or 0)) if self.offset is None else 0
 
     @property
+    def lost(self) -> int:
+        """How many offsets the log deleted before they were read."""
+        return self.row.lost_offsets or 0
+
+    @property
+    def status_since(self) -> float:
+        """Since when it has its status."""
+        return self.row.observed_at if self.row.status_since is None else self.row.status_since
+
+    @property
     def unmoved_since(self) -> float:
         """Since when records have waited and the offset has not moved."""
         return max(self.waits_since or 0.0, self.moved_at)

@@ -6,8 +6,9 @@ behaviour are held: what is slow counts again from the first pass after it (`set
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from streaming_app.lag.ends import TopicPartition
 from streaming_app.lag.model import NO_TASKS, GroupPass, GroupTasks, LagRow
@@ -117,8 +118,12 @@ def group_work(
     if arrived_at and before.arrived_at is not None:
         gap = max(now - before.arrived_at, gap * _FORGETS)
     catch_up = [one.row.catch_up_seconds for one in working]
-    slow = [one for one in found if one.slow_at is not None and _is_slow(one, now)]
-    without_status = frozenset(_key(one) for one in found if _has_no_status(one))
+    without_status = frozenset(
+        _key(one) for one in found if one.row.status == UNKNOWN and one.row.committed_offset is not None
+    )
+    slow = [one for one in found if one.slow_at is not None and now - one.slow_at >= _SLOW_SECONDS]
+    slow = [one for one in slow if one.row.status != UNKNOWN]
+    never = [one for one in found if one.row.committed_offset is None and one.waits_since is None]
     is_held = any(one.row.held_since is not None for one in found)
     return GroupWork(
         group_id,
@@ -130,19 +135,19 @@ def group_work(
         offsets=sum(one.waiting for one in working),
         unknown=unknown,
         has_commits=any(one.row.committed_offset is not None for one in found),
-        uncertain=sum(_is_uncertain(one) for one in found),
+        uncertain=sum((one.row.log_end_offset or 0) > (one.row.log_start_offset or 0) for one in never),
         arrived_at=arrived_at or before.arrived_at,
         arrival_gap=gap,
         progressed_at=max((one.moved_at for one in found if one.offset is not None), default=None),
         waits_since=min(written.values() or (one.waits_since or 0.0 for one in working), default=None),
         oldest=written,
-        stalled=_partitions([one for one in working if one.is_stalled and not one.restores], _unmoved_since),
-        restoring=_partitions([one for one in working if one.restores], _unmoved_since),
-        slow=_partitions(slow, lambda one: one.slow_at or now),
+        stalled=_partitions([one for one in working if one.is_stalled and not one.restores], "unmoved_since"),
+        restoring=_partitions([one for one in working if one.restores], "unmoved_since"),
+        slow=_partitions(slow, "slow_at"),
         catches_up=all(one.catches_up for one in slow),
         may_be_slow=bool(without_status) or any(one.slow_at is not None and not one.catches_up for one in found),
-        rewound=_partitions([one for one in found if one.row.status == REWOUND], _status_since),
-        lost=_partitions([one for one in found if one.row.status == LOST], _status_since, _lost),
+        rewound=_partitions([one for one in found if one.row.status == REWOUND], "status_since"),
+        lost=_partitions([one for one in found if one.row.status == LOST], "status_since", "lost"),
         is_held=is_held,
         settled_at=now if before.is_held and not is_held else before.settled_at,
         without_status=without_status,
@@ -157,45 +162,15 @@ def _key(one: Standing) -> TopicPartition:
     return one.row.topic, one.row.partition
 
 
-def _has_no_status(one: Standing) -> bool:
-    return one.row.status == UNKNOWN and one.row.committed_offset is not None
-
-
-def _is_slow(one: Standing, now: float) -> bool:
-    return one.row.status != UNKNOWN and now - (one.slow_at or now) >= _SLOW_SECONDS
-
-
-def _is_uncertain(one: Standing) -> bool:
-    has_records = (one.row.log_end_offset or 0) > (one.row.log_start_offset or 0)
-    return one.row.committed_offset is None and one.waits_since is None and has_records
-
-
-def _unmoved_since(one: Standing) -> float:
-    return one.unmoved_since
-
-
-def _status_since(one: Standing) -> float:
-    return one.row.status_since or one.row.observed_at
-
-
-def _waiting(one: Standing) -> int:
-    return one.waiting
-
-
-def _lost(one: Standing) -> int:
-    return one.row.lost_offsets or 0
-
-
-def _partitions(
-    found: Sequence[Standing], since: Callable[[Standing], float], offsets: Callable[[Standing], int] = _waiting
-) -> Partitions | None:
+def _partitions(found: Sequence[Standing], since: str, offsets: str = "waiting") -> Partitions | None:
+    """Return these partitions; `since` and `offsets` name what of each says that."""
     if not found:
         return None
     rows = [one.row for one in found]
     return Partitions(
-        min(map(since, found)),
+        min(map(attrgetter(since), found)),
         len(found),
-        sum(map(offsets, found)),
+        sum(map(attrgetter(offsets), found)),
         sorted(rows, key=lambda row: (row.topic, row.partition))[:_NAMED],
         max((row.lag_seconds for row in rows if row.lag_seconds is not None), default=None),
         sum(row.is_unowned for row in rows),

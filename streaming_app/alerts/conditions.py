@@ -31,19 +31,9 @@ from streaming_app.groups.not_ready import missing_sources
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD, EMPTY, NONE
 from streaming_app.groups.task_copies import GroupCopies, Progress, TaskCopy, format_task
+from streaming_app.health.facts import HealthSettings, to_time
 from streaming_app.health.history import NO_HISTORY, GroupHistory
-from streaming_app.health.verdict import (
-    BEHIND,
-    BROKER_AWAY,
-    DOWN,
-    GOOD,
-    LOSING,
-    PLANNED,
-    HealthSettings,
-    Verdict,
-    is_bad,
-    to_time,
-)
+from streaming_app.health.verdict import BEHIND, BROKER_AWAY, DOWN, GOOD, LOSING, PLANNED, Verdict, is_bad
 from streaming_app.lag.model import LagRow
 from streaming_app.text import count, first_of, round_down, shorten, utc
 

@@ -31,7 +31,8 @@ from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.groups.snapshot import ranks
 from streaming_app.groups.task_copies import format_task
 from streaming_app.health.board import Board, Change, Known
-from streaming_app.health.verdict import HealthSettings, Verdict, is_bad
+from streaming_app.health.facts import HealthSettings
+from streaming_app.health.verdict import Verdict, is_bad
 from streaming_app.time_intervals import TimeInterval
 
 __all__ = ["AlertEngine", "EngineSettings", "Observed", "UnsavedHealth"]

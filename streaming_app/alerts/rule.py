@@ -14,8 +14,8 @@ from streaming_app.alerts.problem import Problem, ProblemKey
 from streaming_app.alerts.survey import NO_SURVEY, ClusterSurvey, LostDescription, TopicDifference
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import GroupCopies
+from streaming_app.health.facts import Away
 from streaming_app.health.history import GroupHistory
-from streaming_app.health.verdict import Away
 from streaming_app.job_status import JobStatus
 from streaming_app.lag.work import GroupWork
 

@@ -30,20 +30,11 @@ from streaming_app.groups.snapshot import GroupSnapshot, age, changed, is_newcom
 from streaming_app.groups.state_rules import DEAD
 from streaming_app.health.activity import activity
 from streaming_app.health.checks import CHECKS
+from streaming_app.health.facts import Away, Facts, HealthSettings, Restores
 from streaming_app.health.history import NO_HISTORY, GroupHistory
+from streaming_app.health.judge import judge
 from streaming_app.health.successors import Successors
-from streaming_app.health.verdict import (
-    BAD,
-    OFF,
-    UNKNOWN,
-    Away,
-    Facts,
-    HealthSettings,
-    Restores,
-    Verdict,
-    ended_by_person,
-    judge,
-)
+from streaming_app.health.verdict import BAD, OFF, UNKNOWN, Verdict, ended_by_person
 from streaming_app.lag.work import GroupWork
 from streaming_app.text import EPOCH
 
@@ -117,12 +108,13 @@ class _Group(NamedTuple):
     successor: str | None = None
     is_deleted: bool = False
 
-    def facts(self, watched_since: datetime | None) -> Facts:
-        """Return what the verdict is made of."""
+    def facts(self, now: datetime, settings: HealthSettings, watched_since: datetime | None) -> Facts:
+        """Return what the next verdict is made of."""
         seen = self.seen
         does = activity(seen.snapshot, seen.history, self.at)
         rest = (self.is_deleted, self.retention, self.away, seen.restores, watched_since)
-        return Facts(does, seen.work, *rest, self.successor)
+        previous = None if self.verdict is _UNJUDGED else self.verdict
+        return Facts(does, now, settings, previous, seen.work, *rest, self.successor)
 
 
 class Board:
@@ -235,12 +227,9 @@ class Board:
         is_old = one is not None and seen.snapshot is one.seen.snapshot and seen.history is one.seen.history
         before = one.verdict if one else self._stored.pop(group_id, None)
         new = _Group(seen, one.at if one and is_old else now, known.retention, known.away, before or _UNJUDGED)
-        facts = new.facts(self._began)
-        settings = self._settings_of(group_id)
-        successor = self._successors.of(facts.activity, seen.work, before, settings)
-        if successor:
-            facts = replace(facts, successor=successor)
-        verdict = self._safely(facts, now, before, settings)
+        facts = new.facts(now, self._settings_of(group_id), self._began)
+        successor = self._successors.of(facts)
+        verdict = self._safely(replace(facts, successor=successor) if successor else facts)
         self._groups[group_id] = new._replace(successor=successor, verdict=verdict)
         yield from _change(group_id, before, verdict, now)
 
@@ -250,24 +239,24 @@ class Board:
             at = one.verdict.recheck_at
             if at is None or at > now:
                 break
-            verdict = self._safely(one.facts(self._began), at, one.verdict, self._settings_of(group_id))
+            verdict = self._safely(one.facts(at, self._settings_of(group_id), self._began))
             yield from _change(group_id, one.verdict, verdict, at)
             one = one._replace(verdict=verdict)
         self._groups[group_id] = one
         return one
 
-    def _safely(self, facts: Facts, now: datetime, before: Verdict | None, settings: HealthSettings) -> Verdict:
+    def _safely(self, facts: Facts) -> Verdict:
         """Judge a group. Whatever one group causes, the others have their verdicts, and a bad one stays."""
-        activity = facts.activity
+        activity, before = facts.activity, facts.previous
         events = len(activity.changes) + len(activity.members) + len(activity.assignments)
         self._steps += 1 + events // _EVENTS_PER_STEP
         try:
-            return judge(facts, now, before, CHECKS, settings)
+            return judge(facts, CHECKS)
         except Exception as error:  # noqa: BLE001 - see above
             why = f"{NOT_JUDGED}{type(error).__name__}: {error}"
             if before and before.verdict in BAD:
                 return replace(before, evidence={**before.evidence, "not_over": why}, recheck_at=None)
-            return Verdict(UNKNOWN, now, now, why)
+            return Verdict(UNKNOWN, facts.now, facts.now, why)
 
     def _judge_deleted(self, group_id: str, snapshot: GroupSnapshot | None, now: datetime) -> Iterator[Change]:
         one = self._groups[group_id]
@@ -276,7 +265,7 @@ class Board:
             one = one._replace(is_deleted=True)
             is_other = snapshot is not None and snapshot.group_type != STREAMS
             before = one.verdict
-            verdict = self._safely(one.facts(self._began), now, before, self._settings_of(group_id))
+            verdict = self._safely(one.facts(now, self._settings_of(group_id), self._began))
             if is_other:
                 verdict = Verdict(OFF, now, now, "Its id belongs to a group of another type now.")
             yield from _change(group_id, before, verdict, now)

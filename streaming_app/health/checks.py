@@ -11,27 +11,11 @@ from typing import Any
 from streaming_app.groups.state_rules import EMPTY, NOT_READY
 from streaming_app.health.activity import Activity
 from streaming_app.health.evidence import AFTER_LAST_COMMIT, AGES, offsets_of, places, rows_of, waits, work_numbers
+from streaming_app.health.facts import Check, Facts, to_time
 from streaming_app.health.interruptions import Outage, current_outage
 from streaming_app.health.stalled import restoring, stalled, stuck
 from streaming_app.health.unstable import restless
-from streaming_app.health.verdict import (
-    BAD,
-    BEHIND,
-    CRITICAL,
-    DOWN,
-    LOSING,
-    UNSTABLE,
-    WARNING,
-    Check,
-    Facts,
-    HealthSettings,
-    Verdict,
-    has_work,
-    is_known,
-    is_not_read_yet,
-    to_time,
-    work_waits,
-)
+from streaming_app.health.verdict import BAD, BEHIND, CRITICAL, DOWN, LOSING, UNSTABLE, WARNING
 from streaming_app.lag.work import GroupWork
 from streaming_app.text import count, format_duration, lasted, round_down, utc
 from streaming_app.time_intervals import contain, next_change
@@ -44,62 +28,62 @@ _NEVER = timedelta(days=400)
 _IF_MEANT = "; if this is meant, add running_hours for it, or name the group that takes over in alerts.successors"
 
 
-def losing(facts: Facts, _now: datetime, settings: HealthSettings, _previous: Verdict | None) -> Check | None:
+def losing(facts: Facts) -> Check | None:
     """The start of a log passed a committed offset."""
-    work = facts.work
-    if work is None or not work.lost_rows or work.lost_since is None:
+    lost = facts.work.lost if facts.work else None
+    if lost is None:
         return None
-    since = to_time(work.lost_since)
+    since = to_time(lost.since)
     had_nobody = facts.activity.group.state == EMPTY and facts.activity.state_since <= since
     why = (
-        f"at least {count(round_down(work.lost), 'offset')} of {count(len(work.lost_rows), 'partition')} were deleted "
-        f"before the group read them, seen at {utc(since)}: {places(work.lost_rows, len(work.lost_rows))}"
+        f"at least {count(round_down(lost.offsets), 'offset')} of {count(lost.count, 'partition')} were deleted "
+        f"before the group read them, seen at {utc(since)}: {places(lost.named, lost.count)}"
     )
     return Check(
         LOSING,
         since,
-        since if had_nobody else since + timedelta(seconds=settings.lost_after),  # a commit may be on its way
+        since if had_nobody else since + timedelta(seconds=facts.settings.lost_after),  # a commit may be on its way
         CRITICAL,
         why,
-        {"lost_offsets_at_least": work.lost, "partitions": rows_of(work.lost_rows)},
+        {"lost_offsets_at_least": lost.offsets, "partitions": rows_of(lost.named)},
     )
 
 
-def not_ready(facts: Facts, now: datetime, settings: HealthSettings, _previous: Verdict | None) -> Check | None:
+def not_ready(facts: Facts) -> Check | None:
     """The broker assigns no tasks: topics are missing, or their partitions do not match."""
     activity = facts.activity
     if activity.group.state != NOT_READY:
         return None
     reason = activity.reason or "the reason is not in the group's records"
-    severity = WARNING if is_known(facts, now) and not has_work(facts, now) else CRITICAL
+    severity = WARNING if facts.is_known and not facts.has_work else CRITICAL
     since = activity.state_since
     return Check(
         DOWN,
         since,
-        since + timedelta(seconds=settings.not_ready_after),
+        since + timedelta(seconds=facts.settings.not_ready_after),
         severity,
         f"NotReady since {utc(since)}, it processes nothing: {reason}",
         {"reason": reason, "members": activity.group.member_count, **work_numbers(facts)},
     )
 
 
-def without_members(facts: Facts, now: datetime, settings: HealthSettings, previous: Verdict | None) -> Check | None:
+def without_members(facts: Facts) -> Check | None:
     """Nobody processes, and there is work, or that cannot be known."""
     activity, work = facts.activity, facts.work
     state, since = activity.group.state, activity.state_since
     if state != EMPTY or not activity.ended or facts.successor:
         return None
-    known = is_known(facts, now)
-    if (known or facts.is_deleted) and not work_waits(facts, now) and not activity.gave_up:
+    known = facts.is_known
+    if (known or facts.is_deleted) and not facts.work_waits and not activity.gave_up:
         return None
-    due = since + timedelta(seconds=settings.down_after) if activity.gave_up else _due(facts, since, settings, known)
-    if facts.watched_since and is_not_read_yet(facts, previous):
-        due = max(due, facts.watched_since + timedelta(seconds=settings.down_unknown_after))
+    due = since + timedelta(seconds=facts.settings.down_after) if activity.gave_up else _due(facts, since)
+    if facts.watched_since and facts.is_not_read_yet:
+        due = max(due, facts.watched_since + timedelta(seconds=facts.settings.down_unknown_after))
     after = ""
     if activity.gave_up:
         after = f"; its members gave up, as it was NotReady ({activity.gave_up})"
     waiting = waits(work) if work and known else "whether work waits is not known"
-    if_meant = "" if activity.gave_up or settings.running_hours else _IF_MEANT
+    if_meant = "" if activity.gave_up or facts.settings.running_hours else _IF_MEANT
     return Check(
         DOWN,
         since,
@@ -110,15 +94,15 @@ def without_members(facts: Facts, now: datetime, settings: HealthSettings, previ
     )
 
 
-def _due(facts: Facts, since: datetime, settings: HealthSettings, known: bool) -> datetime:  # noqa: FBT001 - a fact
+def _due(facts: Facts, since: datetime) -> datetime:
     """Return from when on a group without members is down."""
-    work = facts.work
+    work, settings = facts.work, facts.settings
     waits_since = to_time(work.waits_since) if work and work.waits_since is not None else since
-    patience = timedelta(seconds=settings.down_after if known else settings.down_unknown_after)
+    patience = timedelta(seconds=settings.down_after if facts.is_known else settings.down_unknown_after)
     due = max(since, waits_since) + patience
     if work and work.seen_again_at:  # nobody could process while the brokers were away, and work had to wait
-        latest = max(since, waits_since) + timedelta(seconds=settings.down_unknown_after)
-        due = max(due, min(to_time(work.seen_again_at), latest) + timedelta(seconds=settings.down_after))
+        latest = max(since, waits_since) + timedelta(seconds=facts.settings.down_unknown_after)
+        due = max(due, min(to_time(work.seen_again_at), latest) + timedelta(seconds=facts.settings.down_after))
     hours = settings.running_hours
     if not hours or contain(hours, due):
         return due
@@ -126,23 +110,20 @@ def _due(facts: Facts, since: datetime, settings: HealthSettings, known: bool) -
     return begins + patience if begins else due + _NEVER
 
 
-def started_again_and_again(
-    facts: Facts, now: datetime, settings: HealthSettings, _previous: Verdict | None
-) -> Check | None:
+def started_again_and_again(facts: Facts) -> Check | None:
     """It does not stay up: less than half of the time is processed."""
     activity, work = facts.activity, facts.work
-    uptime = timedelta(seconds=settings.stay_up)
-    outage = _outage(activity, now, settings)
+    outage = _outage(facts)
     if outage is None:
         return None
     starts = len(outage.starts)
     is_loop = starts >= _STARTS and (outage.processed_share < _SHARE or starts >= 2 * _STARTS)
-    is_idle = _has_done_nothing(facts, outage, now)
-    if not (is_loop or is_idle) or (work and is_known(facts, now) and _ends_with_nothing_left(activity, work)):
+    is_idle = _has_done_nothing(facts, outage)
+    if not (is_loop or is_idle) or (work and facts.is_known and _ends_with_nothing_left(activity, work)):
         return None
-    idle_due = [outage.since + timedelta(seconds=settings.down_after)] if is_idle else []
+    idle_due = [outage.since + timedelta(seconds=facts.settings.down_after)] if is_idle else []
     loop_due = [max(outage.since + _LOOP, outage.starts[_STARTS - 1])] if is_loop else []
-    ends_at = activity.runs_since + uptime if activity.runs else None
+    ends_at = activity.runs_since + timedelta(seconds=facts.settings.stay_up) if activity.runs else None
     processed, whole = lasted(outage.processed), lasted(outage.lasted)
     between = ", ".join(f"{s} {lasted(d)}" for s, d in sorted(outage.down.items()))
     reason = f" ({activity.reason})" if activity.reason and NOT_READY in outage.down else ""
@@ -162,10 +143,10 @@ def started_again_and_again(
     return Check(verdict, outage.since, min(idle_due + loop_due), severity, why, evidence, ends_at)
 
 
-def _has_done_nothing(facts: Facts, outage: Outage, now: datetime) -> bool:
+def _has_done_nothing(facts: Facts, outage: Outage) -> bool:
     """Tell whether it was started once at least since the outage began, went down again, and no offset has moved."""
     work, activity = facts.work, facts.activity
-    if work is None or not work.waiting or not is_known(facts, now) or work.restoring or facts.restores:
+    if work is None or not work.waiting or not facts.is_known or work.restoring or facts.restores:
         return False
     again = 1 if activity.group.state in {EMPTY, NOT_READY} else 2
     return len(outage.starts) >= again and (
@@ -173,8 +154,9 @@ def _has_done_nothing(facts: Facts, outage: Outage, now: datetime) -> bool:
     )
 
 
-def _outage(activity: Activity, now: datetime, settings: HealthSettings) -> Outage | None:
-    return current_outage(activity.changes, now, uptime=timedelta(seconds=settings.stay_up), gap=_GAP)
+def _outage(facts: Facts) -> Outage | None:
+    uptime = timedelta(seconds=facts.settings.stay_up)
+    return current_outage(facts.activity.changes, facts.now, uptime=uptime, gap=_GAP)
 
 
 def _ends_with_nothing_left(activity: Activity, work: GroupWork) -> bool:
@@ -185,17 +167,17 @@ def _ends_with_nothing_left(activity: Activity, work: GroupWork) -> bool:
     return work.waits_since is None or to_time(work.waits_since) >= ended[-1] - AFTER_LAST_COMMIT
 
 
-def behind(facts: Facts, _now: datetime, settings: HealthSettings, previous: Verdict | None) -> Check | None:
+def behind(facts: Facts) -> Check | None:
     """It moves, but does not catch up with what is old."""
     work = facts.work
-    was_behind = previous is not None and previous.verdict == BEHIND
+    was_behind = facts.was == BEHIND
     wrong = work.slow if work and facts.activity.group.state != EMPTY else None
-    if work is None or wrong is None or (wrong.lag_seconds or 0.0) < settings.behind_age:
+    if work is None or wrong is None or (wrong.lag_seconds or 0.0) < facts.settings.behind_age:
         return None
     if work.catches_up and not was_behind:
         return None
     since = to_time(max(wrong.since, work.settled_at))
-    due = since if was_behind else since + timedelta(seconds=settings.behind_for)
+    due = since if was_behind else since + timedelta(seconds=facts.settings.behind_for)
     eta = work.catch_up_seconds
     ends = (
         f", caught up in less than {format_duration(next((one for one in AGES if one > eta), AGES[-1]))}" if eta else ""
@@ -215,15 +197,16 @@ def behind(facts: Facts, _now: datetime, settings: HealthSettings, previous: Ver
     )
 
 
-def unstable(facts: Facts, now: datetime, settings: HealthSettings, previous: Verdict | None) -> Check | None:
+def unstable(facts: Facts) -> Check | None:
     """It is interrupted again and again."""
     activity = facts.activity
-    if facts.is_deleted or (found := restless(activity, now)) is None:
+    if facts.is_deleted or (found := restless(activity, facts.now)) is None:
         return None
-    if previous is None or previous.verdict not in BAD:
-        outage = _outage(activity, now, settings)
-        if outage and outage.processed_share < _SHARE and now < outage.since + _LOOP:
-            return None  # it is about to be Down, or up
+    outage = _outage(facts)
+    if outage and any(one.state == NOT_READY and one.at >= outage.since for one in activity.changes):
+        return None  # it does not process for a reason that is known, or that is about to be Down
+    if outage and outage.processed_share < _SHARE and facts.was not in BAD and facts.now < outage.since + _LOOP:
+        return None  # it is about to be Down, or up
     return Check(
         UNSTABLE,
         found.since,

@@ -7,10 +7,10 @@ from datetime import timedelta
 from itertools import islice
 from typing import Any
 
-from streaming_app.health.verdict import Facts
+from streaming_app.health.facts import Facts
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.status import AHEAD
-from streaming_app.lag.work import GroupWork
+from streaming_app.lag.work import GroupWork, Partitions
 from streaming_app.text import count, first_of, round_down
 
 IN_TEXT = 3
@@ -25,6 +25,11 @@ _KEYS = {"task_id": "task", "client_host": "host"}
 def at_least(offsets: int) -> str:
     """Return how many offsets there are, in a text that does not change with every record."""
     return count(offsets, "offset") if offsets < _FEW else f"more than {round_down(offsets):,} offsets"
+
+
+def work_of(one: Partitions) -> str:
+    """Return how much waits in partitions, in words; of a log that was created again it is not known."""
+    return f"{at_least(one.offsets)} wait" if one.offsets else "records wait"
 
 
 def waits(work: GroupWork) -> str:

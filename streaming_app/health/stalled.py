@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import islice
 from typing import Any
 
-from streaming_app.health.evidence import AFTER_LAST_COMMIT, AGES, IN_TEXT, at_least, places, rows_of
+from streaming_app.health.evidence import AFTER_LAST_COMMIT, AGES, IN_TEXT, places, rows_of, work_of
+from streaming_app.health.facts import Check, Facts, to_time
 from streaming_app.health.unstable import late_members, not_assigned_since
-from streaming_app.health.verdict import (
-    CRITICAL,
-    RESTORING,
-    STALLED,
-    WARNING,
-    Check,
-    Facts,
-    HealthSettings,
-    Verdict,
-    has_work,
-    is_known,
-    losing_at,
-    to_time,
-)
+from streaming_app.health.verdict import CRITICAL, RESTORING, STALLED, WARNING
 from streaming_app.lag.work import GroupWork, Partitions
 from streaming_app.text import count, first_of, format_duration, utc
 
@@ -29,23 +17,23 @@ _SETTLES = timedelta(minutes=5)
 _NO_PROGRESS = timedelta(minutes=5)  # by the reports of a task that is restored, which come every minute
 
 
-def stalled(facts: Facts, now: datetime, _settings: HealthSettings, previous: Verdict | None) -> Check | None:
+def stalled(facts: Facts) -> Check | None:
     """Members have the tasks, work waits, and offsets do not move."""
     activity, work = facts.activity, facts.work
-    if work is None or not activity.runs or (one := _unmoved(facts, work, now)) is None:
+    if work is None or not activity.runs or (one := _unmoved(facts, work)) is None:
         return None
-    if not is_known(facts, now) and not (previous and previous.verdict == STALLED):
+    if not facts.is_known and facts.was != STALLED:
         return None
     since = max(to_time(one.since), activity.runs_since)
     # That its members left and joined again does not give it five minutes once more, as after max.poll.interval.ms.
     settles = max(timedelta(0), _SETTLES - activity.ran_between(to_time(one.since), since))
-    due = max(to_time(work.known_at) if not previous or previous.verdict != STALLED else since, since + settles)
+    due = max(to_time(work.known_at) if facts.was != STALLED else since, since + settles)
     is_all = work.progressed_at is None or to_time(work.progressed_at) <= since + AFTER_LAST_COMMIT
     which = (
         f"all {count(one.count, 'partition')} with work" if is_all and one.count > 1 else count(one.count, "partition")
     )
     nobody = f", of which no member has the task of {one.unowned}" if one.unowned else ""
-    waiting, where = f"{at_least(one.offsets)} wait{nobody}", places(one.named, one.count)
+    waiting, where = f"{work_of(one)}{nobody}", places(one.named, one.count)
     why = f"no offset of {which} moved since {utc(since)}, {waiting}: {where}"
     evidence = {
         "partitions": rows_of(one.named),
@@ -56,21 +44,21 @@ def stalled(facts: Facts, now: datetime, _settings: HealthSettings, previous: Ve
     return Check(STALLED, since, due, CRITICAL if is_all else WARNING, why, evidence)
 
 
-def stuck(facts: Facts, now: datetime, settings: HealthSettings, _previous: Verdict | None) -> Check | None:
+def stuck(facts: Facts) -> Check | None:
     """A rebalance does not end: a member does not do its part, or the broker assigns nothing."""
     group = facts.activity.group
-    severity = WARNING if is_known(facts, now) and not has_work(facts, now) else CRITICAL
-    if since := not_assigned_since(group, now):
+    severity = WARNING if facts.is_known and not facts.has_work else CRITICAL
+    if since := not_assigned_since(group, facts.now):
         why = f"stuck in Assigning since {utc(since)}: group epoch {group.group_epoch} has no assignment yet"
         return Check(
             STALLED,
             since,
-            since + timedelta(seconds=settings.not_ready_after + 60),
+            since + timedelta(seconds=facts.settings.not_ready_after + 60),
             severity,
             why,
             {"state": group.state, "members": group.member_count},
         )
-    late = late_members(group, timedelta(seconds=settings.longest_rebalance), now)
+    late = late_members(group, timedelta(seconds=facts.settings.longest_rebalance), facts.now)
     if not late:
         return None
     due = late[0].since + timedelta(seconds=60)
@@ -86,36 +74,36 @@ def stuck(facts: Facts, now: datetime, settings: HealthSettings, _previous: Verd
     )
 
 
-def restoring(facts: Facts, now: datetime, _settings: HealthSettings, _previous: Verdict | None) -> Check | None:
+def restoring(facts: Facts) -> Check | None:
     """Offsets do not move since tasks restore their state: by their reports, or else for half an hour at most."""
     work = facts.work
     one = None if work is None else work.stalled or work.restoring
-    if work is None or one is None or not facts.activity.runs or _unmoved(facts, work, now):
+    if work is None or one is None or not facts.activity.runs or _unmoved(facts, work):
         return None
-    since, deadline = to_time(one.since), losing_at(facts)
+    since, deadline = to_time(one.since), facts.losing_at
     reported = [restore for task, restore in facts.restores.items() if task in one.tasks]
     ends = [restore.ends_at for restore in reported]
     done_at = max(filter(None, ends), default=None) if all(ends) else None
     late = deadline is not None and deadline < (done_at or to_time(work.known_at) + timedelta(hours=1))
     what = f"{count(one.count, 'partition')} {'restore' if reported else 'may restore'} state since {utc(since)}"
-    why = f"{what}, {at_least(one.offsets)} wait"
+    why = f"{what}, {work_of(one)}"
     evidence: dict[str, Any] = {"partition_count": one.count, "partitions": rows_of(one.named)}
     if reported:
         evidence["restore_offsets_left"] = sum(restore.lag for restore in reported)
     if done_at:
-        left = max(0.0, (done_at - now).total_seconds())
+        left = max(0.0, (done_at - facts.now).total_seconds())
         why += f"; restored in less than {format_duration(next((age for age in AGES if age > left), AGES[-1]))}"
         evidence["restored_at"] = done_at.isoformat()
     ends_at = min((restore.fell_at + _NO_PROGRESS for restore in reported), default=None)
     return Check(RESTORING, since, to_time(work.known_at), WARNING if late else None, why, evidence, ends_at)
 
 
-def _unmoved(facts: Facts, work: GroupWork, now: datetime) -> Partitions | None:
+def _unmoved(facts: Facts, work: GroupWork) -> Partitions | None:
     """Return the partitions that do not move, and whose state is not just being restored."""
     restores, one = facts.restores, work.stalled or work.restoring
     if one is None:
         return None
-    advance = {task for task, restore in restores.items() if now < restore.fell_at + _NO_PROGRESS}
+    advance = {task for task, restore in restores.items() if facts.now < restore.fell_at + _NO_PROGRESS}
     if one is work.stalled:
         return None if one.tasks and one.tasks <= advance else one
     return one if one.tasks & restores.keys() and not one.tasks & advance else None

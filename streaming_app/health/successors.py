@@ -27,10 +27,12 @@ from itertools import islice
 
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import EMPTY
-from streaming_app.health.activity import Activity
-from streaming_app.health.verdict import OFF, SUCCESSOR, HealthSettings, Verdict
-from streaming_app.lag.model import Node, TopicPartition
-from streaming_app.lag.work import GroupWork, Progress
+from streaming_app.health.facts import Facts, HealthSettings
+from streaming_app.health.verdict import OFF, SUCCESSOR
+from streaming_app.lag.ends import TopicPartition
+from streaming_app.lag.model import Node
+from streaming_app.lag.progress import Standing
+from streaming_app.lag.work import GroupWork
 
 _MOST = 100  # groups with one topology that are looked at: a tenant may have thousands, each of which ends
 
@@ -42,10 +44,9 @@ class Successors:
         self._groups, self._work = groups, work
         self._running: defaultdict[frozenset[Node], list[str]] | None = None
 
-    def of(
-        self, activity: Activity, work: GroupWork | None, previous: Verdict | None, settings: HealthSettings
-    ) -> str | None:
-        """Return who has taken over from a group, whose verdict before is `previous`."""
+    def of(self, facts: Facts) -> str | None:
+        """Return who has taken over from a group."""
+        activity, work, previous, settings = facts.activity, facts.work, facts.previous, facts.settings
         if activity.group.state != EMPTY:
             return None
         since = activity.state_since
@@ -60,7 +61,7 @@ class Successors:
         others = islice(self._with_same_topology(work.tasks.content), _MOST)
         return next((other for other in others if _has_passed(self._progress(other), work)), None)
 
-    def _progress(self, group_id: str) -> Mapping[TopicPartition, Progress]:
+    def _progress(self, group_id: str) -> Mapping[TopicPartition, Standing]:
         return self._work[group_id].progress if group_id in self._work else {}
 
     def _has_members(self, group_id: str) -> bool:
@@ -84,20 +85,20 @@ class Successors:
         return self._running.get(content, [])
 
 
-def _has_passed(other: Mapping[TopicPartition, Progress], ended: GroupWork, *, is_declared: bool = False) -> bool:
+def _has_passed(other: Mapping[TopicPartition, Standing], ended: GroupWork, *, is_declared: bool = False) -> bool:
     """Tell whether a group has passed another one, in all partitions but those of internal topics of their own."""
     prefix = f"{ended.group_id}-"
     internal = {node.name for node in ended.tasks.content if node.is_internal}
     passed = [
         key in other and _is_beyond(other[key], one.offset, may_begin_anywhere=is_declared)
         for key, one in ended.progress.items()
-        if one.offset is not None and one.work_since is not None
+        if one.offset is not None and one.waits_since is not None
         if key in other or not (is_declared or key[0].removeprefix(prefix) in internal)
     ]
     return bool(passed) and all(passed)
 
 
-def _is_beyond(one: Progress, offset: int, *, may_begin_anywhere: bool) -> bool:
+def _is_beyond(one: Standing, offset: int, *, may_begin_anywhere: bool) -> bool:
     if one.offset is None or one.offset <= offset:
         return False
     if may_begin_anywhere:

@@ -27,8 +27,8 @@ from streaming_app.kafka.lag_offsets import (
     TopicLeaders,
     leader_of,
 )
-from streaming_app.lag.model import Commit, LogEnds, Tail, TopicPartition
-from streaming_app.lag.tracker import CommitKey
+from streaming_app.lag.ends import LogEnds, Tail, TopicPartition
+from streaming_app.lag.model import Commit, CommitKey
 
 _SLOW_SECONDS = 300.0  # between two requests for leaders and for the starts of the logs
 _RETRIES = 3

@@ -22,19 +22,20 @@ from streaming_app.job.lag_ends import Ends, LogEndsReader
 from streaming_app.kafka.connection import Admin
 from streaming_app.kafka.lag_offsets import fetch_committed_offsets, is_denied
 from streaming_app.lag.committed import CommittedOffsets
+from streaming_app.lag.ends import LogEnds, TopicPartition
 from streaming_app.lag.model import (
     NO_TASKS,
     Commit,
+    CommitKey,
     GroupTasks,
     LagRow,
-    LogEnds,
     Owner,
     ReadUntil,
-    TopicPartition,
     group_tasks,
     source_topics,
 )
-from streaming_app.lag.tracker import LATE_SECONDS, CommitKey, LagTracker
+from streaming_app.lag.tracker import LagTracker
+from streaming_app.lag.work import GroupWork
 from streaming_app.tables.lag_tables import KnownUntil, LagTables
 from streaming_app.text import first_of
 
@@ -50,7 +51,8 @@ class PassResult(NamedTuple):
     """Error to the topics or groups that it is about."""
     at: float
     seconds: float
-    groups: Mapping[str, GroupTasks] = MappingProxyType({})
+    work: Mapping[str, GroupWork] = MappingProxyType({})
+    """What waits for each group."""
     away: Mapping[str, Collection[str]] = MappingProxyType({})
     """By the name of a broker that is away: the partitions that it leads, or that have no leader without it."""
     offsets_away: Mapping[str, Collection[str]] = MappingProxyType({})
@@ -79,18 +81,13 @@ class LagPass:
     def __init__(
         self,
         store: LagTables,
-        allowed_lag: Callable[[str], int],
+        tracker: LagTracker,
         clock: Callable[[], float] = time.time,
         read_until: Callable[[], ReadUntil] | None = None,
-        late_seconds: float = LATE_SECONDS,
     ) -> None:
-        """Prepare. `read_until` returns up to when the streams have read the log, by default up to now.
-
-        What is known only up to more than `late_seconds` ago is late, see `lag.tracker`.
-        """
-        self._store, self._clock, self._late_seconds = store, clock, late_seconds
+        """Prepare. `read_until` returns up to when the streams have read the log, by default up to now."""
+        self._store, self.tracker, self._clock = store, tracker, clock
         self._read_until = read_until or (lambda: ReadUntil(clock(), clock()))
-        self.tracker = LagTracker(allowed_lag, late_seconds)
         self._committed = CommittedOffsets()
         self._known: dict[str, _KnownGroup] = {}
         self._ends = LogEndsReader(clock)
@@ -114,7 +111,7 @@ class LagPass:
         in_log = self._store.commits(reader)
         self._read_groups(reader)
         asked_at = self._clock()
-        is_late = asked_at - log.commits > self._late_seconds
+        is_late = asked_at - log.commits > self.tracker.late_seconds
         chosen = self._committed.choose(in_log, self._known.keys(), asked_at, is_late=is_late)
         fetched = fetch_committed_offsets(admin, sorted(chosen))
         denied = [group_id for group_id, error in fetched.errors.items() if is_denied(error)]
@@ -142,7 +139,7 @@ class LagPass:
             _errors(ends, fetched.errors, with_tails),
             now,
             time.monotonic() - began,
-            groups,
+            self.tracker.work,
             _away(ends.away),
             _away(self._ends.away_of(admin, OFFSETS_TOPIC)),
             KnownUntil(log.commits or None, of_groups, ends.answered_at),

@@ -22,8 +22,9 @@ from streaming_app.job.lag_pass import LagPass, PassResult, describe_errors
 from streaming_app.job.service import CLOSE_SECONDS, Service, describes_requests
 from streaming_app.kafka.connection import Admin, KeptConnection, connect
 from streaming_app.lag.model import HISTORY_REST_SECONDS, LagRow, ReadUntil
-from streaming_app.lag.tracker import LATE_SECONDS
-from streaming_app.lag.work import STALLED_SECONDS, GroupWork, observe_work
+from streaming_app.lag.progress import STALLED_SECONDS
+from streaming_app.lag.tracker import LATE_SECONDS, LagTracker
+from streaming_app.lag.work import GroupWork
 from streaming_app.report import Report, ReportOnce
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.text import escape
@@ -72,18 +73,16 @@ class LagService(Service):
         `on_pass` is called after each pass, with the error of one that failed, else with the time at which each broker
         last answered about the ends of its logs.
 
-        `read_until` and `late_seconds` are as in `LagPass`, `patience` is as in `observe_work`.
+        `read_until` is as in `LagPass`; `late_seconds` and `patience` are as in `lag.model.GroupPass`.
 
         No pass begins unless `may_begin`: the job reads old records, or has itself reported that no broker answers.
         """
         super().__init__("lag", report, interval=settings.interval, describe_error=describe_error, may_tick=may_begin)
         self._settings, self._store, self._connection = settings, store, KeptConnection(connect)
-        self._patience = patience
         self._clock, self._on_pass = clock, on_pass
-        self._pass = LagPass(store, settings.allowed_for, clock, read_until, late_seconds)
+        self._pass = LagPass(store, LagTracker(settings.allowed_for, late_seconds, patience), clock, read_until)
         self._is_restored = False
         self._result: PassResult | None = None
-        self._work: Mapping[str, GroupWork] = {}
         self._written: list[object] | None = None
         self._written_at = self._saved_at = 0.0
         self._save_seconds = 0.0
@@ -159,7 +158,7 @@ class LagService(Service):
 
     def work(self) -> Mapping[str, GroupWork] | None:
         """Return what waits for each group; None if the newest pass says nothing of now."""
-        return self._work if self._is_new() else None
+        return self._result.work if self._result and self._is_new() else None
 
     def away(self) -> Mapping[str, Collection[str]]:
         """Return the partitions without a leader by the broker that led them, also those of the offsets topic."""
@@ -191,8 +190,6 @@ class LagService(Service):
         result = self._pass.run(self._connection.get())
         if self.stopping.is_set():
             return
-        settings = self._settings.allowed_for, self._patience
-        self._work = observe_work(result.rows, result.groups, self._work, result.at, *settings)
         self._result = result
         self._report_gaps(result)
         self._write(result)

@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 
-from streaming_app.lag.model import Commit, TopicPartition
-from streaming_app.lag.tracker import CommitKey
+from streaming_app.lag.ends import TopicPartition
+from streaming_app.lag.model import Commit, CommitKey
 
 _AGAIN_SECONDS = 300.0
 

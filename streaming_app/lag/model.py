@@ -14,7 +14,8 @@ from streaming_app.groups.snapshot import REBALANCING
 from streaming_app.groups.state_rules import STABLE
 from streaming_app.text import host_of
 
-TopicPartition = tuple[str, int]
+CommitKey = tuple[str, str, int]
+"""Group, topic and partition."""
 Row = Mapping[str, Any]
 MatchTopics = Callable[[str], Collection[str]]
 """Returns the topics that match a regular expression of a topology as a whole."""
@@ -35,47 +36,6 @@ class Commit(NamedTuple):
     """By the broker's clock; None if only OffsetFetch returned the offset."""
     partition_time: float | None = None
     """Of its input, as Kafka Streams commits it, see `partition_time`; None if it is not known."""
-
-
-class Tail(NamedTuple):
-    """What a read as READ_COMMITTED found of the records before one end of a log, which only moves if they do."""
-
-    end: int
-    record_at: int = -1
-    """The highest offset at which a record is known."""
-    empty_from: int = 0
-    """From here to `empty_to` are only markers of transactions, and records of those that were aborted."""
-    empty_to: int = 0
-    is_denied: bool = False
-
-    def has_record(self, offset: int) -> bool | None:
-        """Tell whether a record lies between this offset and the end; None: not known."""
-        if offset <= self.record_at:
-            return True
-        return False if self.empty_from <= offset and self.empty_to >= self.end else None
-
-
-class LogEnds(NamedTuple):
-    """The ends of the log of one partition; what the brokers did not say is None."""
-
-    end: int | None = None
-    """The high watermark: the offset after the newest record that consumers may read."""
-    start: int | None = None
-    stable: int | None = None
-    """The last stable offset: where the oldest open transaction begins, else the high watermark."""
-    topic_id: str | None = None
-    at: float | None = None
-    """When the leader was asked, by the job's clock."""
-    start_at: float | None = None
-    """When it was asked for the start, which is less often."""
-    leader: int | None = None
-    """The id of the broker that leads the partition, or did when it was last known."""
-    answered_at: float | None = None
-    """When that broker last answered."""
-    tail: Tail | None = None
-
-
-NO_ENDS = LogEnds()
 
 
 class ReadUntil(NamedTuple):
@@ -130,6 +90,20 @@ class GroupTasks:
 
 
 NO_TASKS = GroupTasks()
+
+
+class GroupPass(NamedTuple):
+    """What of a pass is the same for all partitions of a group. Times are seconds, by the job's clock."""
+
+    now: float
+    until: ReadUntil
+    tasks: GroupTasks
+    allowed: int
+    """Offsets that are no lag."""
+    patience: float
+    """For how many seconds no offset may move while records wait."""
+    late_seconds: float
+    """When what a group did is known only up to so long ago, its status is held, and its lag is not known."""
 
 
 class LagRow(NamedTuple):

@@ -6,7 +6,7 @@ and counts them (`unknown_partitions`): it is then a lower bound. It is None if 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -90,25 +90,17 @@ KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """What lag can be summed by, and the columns of a subject; of one such as a task, some follow from the others."""
 
-_NEEDED: Mapping[str, Callable[[LagRow], bool]] = MappingProxyType(
-    {
-        "subtopology": lambda row: row.subtopology_id is not None,
-        "task": lambda row: row.task_id is not None,
-        "member": lambda row: row.task_id is not None,
-        "process": lambda row: row.task_id is not None,
-        "host": lambda row: row.task_id is not None,
-    }
-)
-"""Rows that have such a subject; of a task without an owner, member, process and host are None."""
+_OF_TASKS = KEYS.keys() - {"group", "topic", "partition"}
+"""Of rows without a task there is no sum by these; of a task without an owner, member, process and host are None."""
 
 
 def lag_sums(rows: Iterable[LagRow], by: str) -> list[LagSum]:
     """Return the sums, the largest first: by offsets, then by seconds. Raises KeyError if `by` is not in `KEYS`."""
-    names, is_subject = KEYS[by], _NEEDED.get(by)
+    names, needs_task = KEYS[by], by in _OF_TASKS
     positions = [LagRow._fields.index(name) for name in names]
     sums: dict[Key, LagSum] = {}
     for row in rows:
-        if row.status == LEFT_OVER or (is_subject and not is_subject(row)):
+        if row.status == LEFT_OVER or (needs_task and row.task_id is None):
             continue
         key = tuple(row[position] for position in positions)
         found = sums.get(key)

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_app.lag.model import Commit, LagRow, TopicPartition
-from streaming_app.lag.series import EndSamples
-from streaming_app.lag.tracker import CommitKey
+from streaming_app.lag.ends import EndSamples, TopicPartition
+from streaming_app.lag.model import Commit, CommitKey, LagRow
 from streaming_app.tables.arrow import (
     TIMESTAMP,
     intern_strings,

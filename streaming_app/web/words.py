@@ -6,17 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from streaming_app.health.verdict import (
-    BEHIND,
-    DOWN,
-    LOSING,
-    OK,
-    RESTORING,
-    STALLED,
-    UNKNOWN,
-    UNSTABLE,
-    VERDICTS,
-)
+from streaming_app.health.verdict import BEHIND, DOWN, LOSING, OK, RESTORING, STALLED, UNKNOWN, UNSTABLE, VERDICTS
 from streaming_app.text import digest, escape
 
 _MAX_SHOWN = 96  # characters of a name in a table

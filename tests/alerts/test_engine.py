@@ -18,11 +18,10 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import TaskCopy, next_status
 from streaming_app.health.history import Assignment, GroupHistory
 from streaming_app.job_status import JobStatus
-from streaming_app.lag.work import observe_work
 from streaming_app.notify.sink import SinkError
 from tests.alerts.engine_rig import FAILED, OLD, PAGER, START, Rig, at, group
 from tests.alerts.examples import make_alert
-from tests.support.lag_harness import row
+from tests.support.lag_harness import row, work_of
 
 
 def uncopied() -> Any:
@@ -35,12 +34,12 @@ def uncopied() -> Any:
 
 def lag(status: str, **fields: Any) -> Any:
     one = row(status=status, status_since=OLD.timestamp(), lost_offsets=700, **fields)
-    return observe_work([one], {}, {}, START.timestamp())
+    return work_of([one], START.timestamp())
 
 
 def lost(*group_ids: str) -> Any:
     fields = {"status": "LOST", "status_since": OLD.timestamp(), "lost_offsets": 700}
-    return observe_work([row(group_id=one, **fields, **TASK) for one in group_ids], {}, {}, START.timestamp())
+    return work_of([row(group_id=one, **fields, **TASK) for one in group_ids], START.timestamp())
 
 
 TASK = {"subtopology_id": "0", "task_id": "0_0", "member_id": "m", "process_id": "p", "client_host": "10.0.0.1"}
@@ -246,7 +245,7 @@ def test_a_problem_stays_as_it_is_while_records_are_read_late() -> None:
     rig.cycle(0, group(), job=READ, work=lost("payments"))
     before = rig.engine.problem_with("payments")
     assert before
-    well = observe_work([row(lag=0)], {}, {}, at(9_000).timestamp())
+    well = work_of([row(lag=0)], at(9_000).timestamp())
     rig.cycle(9_000, group(), job=READ, work=well)
     assert rig.engine.problem_with("payments") == before
     assert rig.engine.verdicts["payments"].verdict == "Losing"

@@ -16,11 +16,11 @@ from streaming_app.alerts.survey import TopicDifference
 from streaming_app.groups.task_copies import GroupCopies, TaskCopy, next_status
 from streaming_app.health.history import GroupHistory, StateChange
 from streaming_app.lag.model import LagRow
-from streaming_app.lag.work import GroupWork, observe_work
+from streaming_app.lag.work import GroupWork
 from tests.alerts.engine_rig import Rig, group
 from tests.alerts.evaluation import findings_of, truths_of
 from tests.alerts.examples import make_alert
-from tests.support.lag_harness import GROUP, row
+from tests.support.lag_harness import GROUP, row, work_of
 
 START = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
 STANDBYS, REWOUND = "StreamsGroupStandbyBehind", "StreamsGroupOffsetsRewound"
@@ -239,7 +239,7 @@ def owned(status: str, minutes: float | None = None, **fields: Any) -> LagRow:
 
 def after(rows: Iterable[LagRow]) -> dict[str, GroupWork]:
     """Return what is known after a pass an hour after the start."""
-    return observe_work(rows, {}, {}, seconds(60))
+    return work_of(rows, seconds(60))
 
 
 @pytest.mark.parametrize(

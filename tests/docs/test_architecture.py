@@ -24,7 +24,7 @@ from streaming_app.groups.not_ready import set_reasons
 from streaming_app.groups.row import to_row
 from streaming_app.groups.snapshot import group_snapshot
 from streaming_app.health.board import Board, Known
-from streaming_app.health.verdict import DEFAULTS
+from streaming_app.health.facts import DEFAULTS
 from streaming_app.notify.message import format_message, format_title
 from streaming_app.queries.output import as_json
 from tests.support.documents import DOCS, ROOT, code_blocks

@@ -11,7 +11,9 @@ import pytest
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health import board as board_module
 from streaming_app.health.board import Board, Change, Known
-from streaming_app.health.verdict import DEFAULTS, DOWN, LOSING, OFF, STALLED, Verdict, judge
+from streaming_app.health.facts import DEFAULTS
+from streaming_app.health.judge import judge
+from streaming_app.health.verdict import DOWN, LOSING, OFF, STALLED, Verdict
 from tests.support.health_harness import NOW, ago, bad, group, unmoved, waiting, work
 
 GROUP = "payments"
@@ -81,7 +83,7 @@ def test_who_is_retired_is_off_whatever_is_lost_until_it_runs_again_and_a_restar
     one.step(known(ENDED, waits), ago(minutes=20))
     (change,) = one.end([GROUP], "retired", ago(minutes=10))
     assert (change.verdict.verdict, change.verdict.at) == (OFF, ago(minutes=10))
-    lost = replace(waits, lost=9, lost_since=ago(minutes=5).timestamp(), lost_rows=unmoved(NOW).named)
+    lost = replace(waits, lost=unmoved(ago(minutes=5)))
     for each in (one, board(payments=change.verdict)):
         assert each.step(known(ENDED, lost), NOW) == []
         assert each.verdicts()[GROUP].why == "It is retired, as somebody said."
@@ -96,7 +98,7 @@ def test_what_was_planned_stays_down_and_says_so_until_it_is_worse() -> None:
     (more,) = one.step(known(ENDED, replace(waits, offsets=90_000)), ago(minutes=5))
     for found in (change.verdict, more.verdict):
         assert (found.verdict, found.severity, found.evidence["planned"]) == (DOWN, None, True)
-    lost = replace(waits, lost=9, lost_since=ago(minutes=5).timestamp(), lost_rows=unmoved(NOW).named)
+    lost = replace(waits, lost=unmoved(ago(minutes=5)))
     (worse,) = one.step(known(ENDED, lost), NOW)
     assert (worse.verdict.verdict, worse.verdict.severity) == (LOSING, "critical")
     assert "planned" not in worse.verdict.evidence
@@ -141,9 +143,9 @@ def test_groups_known_before_a_flood_are_judged_first_and_newcomers_take_so_many
     """Steps are counted, and a change of one of the flood does not take the turn of those that wait."""
     judged: list[str] = []
 
-    def counting(facts: Any, *rest: Any) -> Verdict:
+    def counting(facts: Any, checks: Any) -> Verdict:
         judged.append(facts.activity.group.group_id)
-        return judge(facts, *rest)
+        return judge(facts, checks)
 
     monkeypatch.setattr(board_module, "judge", counting)
     monkeypatch.setattr(board_module, "NEWCOMER_STEPS", 4)

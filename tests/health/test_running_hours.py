@@ -9,7 +9,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from streaming_app.health.board import Board, Known
-from streaming_app.health.verdict import DEFAULTS, DOWN, OFF
+from streaming_app.health.facts import DEFAULTS
+from streaming_app.health.verdict import DOWN, OFF
 from streaming_app.time_intervals import TimeInterval
 from tests.support.health_harness import group, waiting
 

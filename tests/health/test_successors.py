@@ -11,13 +11,15 @@ import pytest
 
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.activity import activity
+from streaming_app.health.facts import DEFAULTS, Facts, HealthSettings
 from streaming_app.health.successors import Successors
-from streaming_app.health.verdict import DEFAULTS, DOWN, OFF, HealthSettings, Verdict
+from streaming_app.health.verdict import DOWN, OFF, Verdict
 from streaming_app.lag.model import GroupTasks, Node
+from streaming_app.lag.tracker import LagTracker
 from tests.lag.test_work import ENDED as ENDED_TASKS
 from tests.lag.test_work import RUNS as RUNNING_TASKS
 from tests.lag.test_work import owned, passes
-from tests.support.health_harness import ago, group
+from tests.support.health_harness import ago, facts, group
 from tests.support.lag_harness import GROUP, TOPIC
 
 OTHER = "payments-v2"
@@ -48,9 +50,11 @@ def found(
     left = owned(committed_offset=90, member_id=None)
     rest = [left._replace(topic=more)] if more != TOPIC else []
     rows = [[left, *rest, owned(group_id=OTHER, committed_offset=offset)] for (offset,) in offsets]
-    work = passes(rows, {GROUP: ended, OTHER: tasks}, passes([[left, *rest]], {GROUP: ended}))
+    tracker = LagTracker()
+    passes([[left, *rest]], {GROUP: ended}, tracker)
+    work = passes(rows, {GROUP: ended, OTHER: tasks}, tracker)
     snapshots = {GROUP: gone, OTHER: come or other()}
-    return Successors(snapshots, work).of(activity(gone, None, ago()), work[GROUP], previous, settings)
+    return Successors(snapshots, work).of(Facts(activity(gone, None, ago()), ago(), settings, previous, work[GROUP]))
 
 
 @pytest.mark.parametrize(
@@ -123,5 +127,5 @@ def test_of_thousands_of_groups_with_one_topology_only_some_are_looked_at() -> N
     others = {f"o{n}": replace(ended, group_id=f"o{n}", tasks=RUNS) for n in range(1000)}
     groups = {name: replace(other(), group_id=name) for name in others}
     one = Successors({**groups, GROUP: GONE}, {**others, GROUP: ended})
-    assert one.of(activity(GONE, None, ago()), ended, None, DEFAULTS) is None
+    assert one.of(facts(GONE, ended)) is None
     assert len(looked_at) == 100

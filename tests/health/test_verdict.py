@@ -22,6 +22,7 @@ from streaming_app.health.verdict import (
     STALLED,
     UNKNOWN,
     UNSTABLE,
+    Verdict,
 )
 from streaming_app.lag.model import GroupTasks
 from streaming_app.lag.work import GroupWork
@@ -63,7 +64,7 @@ def test_a_stable_group_is_judged_by_its_work(of_work: GroupWork | None, expecte
 
 def test_lost_records_are_losing_with_how_many() -> None:
     lost = row(status="LOST", committed_offset=90, log_start_offset=790)
-    found = verdict(facts(group(), waiting(ago(hours=1), lost=700, lost_since=ago(minutes=2), lost_rows=(lost,))))
+    found = verdict(facts(group(), waiting(ago(hours=1), lost=unmoved(ago(minutes=2), offsets=700, named=(lost,)))))
     assert (found.verdict, found.severity, found.since) == (LOSING, "critical", ago(minutes=2))
     assert "at least 700 offsets of 1 partition were deleted before the group read them" in found.why
     assert found.evidence["lost_offsets_at_least"] == 700
@@ -88,6 +89,28 @@ def test_not_ready_beyond_its_time_is_down_whatever_waits(of_work: GroupWork | N
     before = verdict(facts(one, of_work, at=ago(seconds=1)), at=ago(seconds=1))
     assert before.verdict != DOWN
     assert before.recheck_at == NOW
+
+
+@pytest.mark.parametrize("of_work", [work(arrived_at=NOW), work(), waiting(ago(minutes=1), progressed_at=NOW)])
+def test_a_group_that_is_not_ready_is_not_well_before_it_is_down(of_work: GroupWork) -> None:
+    one = group("NotReady", ago(minutes=3), not_ready_reason=MISSING)
+    for before in (None, Verdict(OK, LONG_AGO, LONG_AGO, "Offsets advance.")):
+        found = verdict(facts(one, of_work), before)
+        assert (found.verdict, found.why) == (UNKNOWN, f"NotReady since 2026-11-21 03:09:00Z: {MISSING}")
+
+
+def test_what_waits_for_a_group_that_is_well_is_not_about_to_be_lost_and_what_waits_for_one_that_is_down_is() -> None:
+    known = waiting(ago(minutes=6), progressed_at=NOW, oldest={"orders": ago(minutes=6).timestamp()})
+    for one, expected in ((group(), None), (ended(6)[0], ago(minutes=-54))):
+        found = verdict(facts(one, known, retention={"orders": 3_600.0}))
+        assert (found.verdict in BAD, found.losing_at) == (expected is not None, expected)
+
+
+def test_that_some_partitions_are_not_known_is_said_of_a_group_that_is_well() -> None:
+    for known, name in ((work(unknown=3), IDLE), (work(unknown=3, arrived_at=NOW), OK)):
+        found = verdict(facts(group(), known))
+        assert (found.verdict, found.evidence["unknown_partitions"]) == (name, 3)
+        assert "it is not known whether work waits" in found.why
 
 
 def ended(minutes: float, ran: float = 10_000, **history: Any) -> tuple[Any, GroupHistory | None]:
@@ -189,14 +212,10 @@ def gone(minutes: float, *places: str) -> GroupHistory:
 
 
 @pytest.mark.parametrize("places", [("a", "a"), ("a", "b"), ("a",)])
-@pytest.mark.parametrize("committed", [0, 20, None])
-def test_a_group_whose_members_left_has_the_same_time_however_they_left(
-    places: tuple[str, ...], committed: float | None
-) -> None:
+def test_a_group_whose_members_left_has_the_same_time_however_they_left(places: tuple[str, ...]) -> None:
     """With exactly-once each crash follows a commit within a tenth of a second: it looks like a shutdown."""
     for minutes, expected in ((4.9, OFF), (5, DOWN)):
-        at = None if committed is None else ago(minutes=minutes, seconds=committed)
-        known = waiting(ago(minutes=minutes), committed_at=at)
+        known = waiting(ago(minutes=minutes))
         one = group("Empty", ago(minutes=minutes), first_seen_at=ago(days=9))
         assert verdict(facts(one, known, gone(minutes, *places))).verdict == expected
 
@@ -283,7 +302,7 @@ def test_where_the_lag_cannot_be_known_ten_minutes_of_processing_end_it() -> Non
 
 def test_what_is_lost_while_the_group_has_no_members_is_lost_at_once() -> None:
     lost = row(status="LOST", committed_offset=90, log_start_offset=790)
-    known = waiting(ago(minutes=2), lost=700, lost_since=NOW, lost_rows=(lost,))
+    known = waiting(ago(minutes=2), lost=unmoved(NOW, offsets=700, named=(lost,)))
     assert verdict(facts(group(), known)).verdict != LOSING  # its next commit may be on its way
     found = verdict(facts(group("Empty", ago(minutes=2)), known))
     assert (found.verdict, found.severity, found.at) == (LOSING, "critical", NOW)
@@ -297,10 +316,15 @@ def test_a_group_that_is_deleted_while_it_is_bad_stays_bad(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [OK, STALLED, LOSING])
-def test_lag_that_is_too_old_makes_nothing_better_or_worse(name: str) -> None:
-    old = work(ago(minutes=30))
+def test_lag_that_is_too_old_makes_nothing_better_or_worse_and_what_is_not_known_for_long_is_not_well(
+    name: str,
+) -> None:
+    old = work(ago(minutes=14))
     before = replace(bad(name, ago(minutes=40)), severity="critical" if name in BAD else None)
-    assert verdict(facts(group(), old), before).verdict == name
+    found = verdict(facts(group(), old), before)
+    assert (found.verdict, found.recheck_at) == (name, ago(minutes=-1, microseconds=-1))
+    later = verdict(facts(group(), old), before, at=ago(minutes=-2)).verdict
+    assert later == (UNKNOWN if name == OK else name)
 
 
 @pytest.mark.parametrize(

@@ -230,4 +230,15 @@ LAG_INCIDENTS = (
         do(BEGINS, "recreate_topics"),
         do(BEGINS, "stick"),
     ),
+    incident(
+        "A topic is created again with few records, and the application waits behind their end at its old offset",
+        STALLED,
+        steady(2),
+        do(TRAFFIC, "read"),
+        do(BEGINS, "change", rate=0.0),
+        do(BEGINS + 600, "recreate_topics"),
+        do(BEGINS + 600, "stick"),
+        do(BEGINS + 700, "change", rate=0.01),
+        begins=BEGINS + 700,
+    ),
 )

@@ -8,17 +8,10 @@ from operator import attrgetter
 
 from streaming_app.groups.group import GroupState
 from streaming_app.groups.row import to_row
-from streaming_app.lag.model import (
-    NO_ENDS,
-    Commit,
-    GroupTasks,
-    LagRow,
-    LogEnds,
-    TopicPartition,
-    group_tasks,
-)
-from streaming_app.lag.tracker import CommitKey, LagTracker
-from streaming_app.lag.work import GroupWork, observe_work
+from streaming_app.lag.ends import NO_ENDS, LogEnds, TopicPartition
+from streaming_app.lag.model import Commit, CommitKey, GroupTasks, LagRow, group_tasks
+from streaming_app.lag.tracker import LagTracker
+from streaming_app.lag.work import GroupWork
 from tests.histories.clients import START
 from tests.histories.traffic import Seen
 
@@ -38,11 +31,10 @@ class LagPasses:
         """Begin with what the passes of the run before left in the tables."""
         self._seen, self._states = seen, states
         self._next: int | None = None
-        self._patience = patience
-        self._tracker = LagTracker()
+        self._tracker = LagTracker(patience=patience)
         self._rows: list[LagRow] = []
         self._tasks: dict[str, tuple[int, GroupTasks]] = {}
-        self.work: dict[str, GroupWork] = {}
+        self.work: Mapping[str, GroupWork] = {}
         self.away: dict[str, frozenset[str]] = {}
         if before:
             for (topic, partition), samples in before._tracker.samples().items():
@@ -69,7 +61,7 @@ class LagPasses:
         now = START.timestamp() + at
         self._seed(commits, ends, at)
         self._rows = self._tracker.observe(commits, ends, tasks, now)
-        self.work = observe_work(self._rows, tasks, self.work, now, patience=self._patience)
+        self.work = self._tracker.work
 
     def _seed(self, commits: Mapping[CommitKey, Commit], ends: Mapping[TopicPartition, LogEnds], at: float) -> None:
         """Find earlier ends of logs that are seen for the first time with lag, as `job.lag_ends` does."""

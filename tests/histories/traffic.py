@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from streaming_app.lag.model import NO_ENDS, Commit, LogEnds, Tail
+from streaming_app.lag.ends import NO_ENDS, LogEnds, Tail
+from streaming_app.lag.model import Commit
 from tests.histories.coordinator import Group
 
 PASS = 30.0  # seconds, the default of `lag.interval`

@@ -17,12 +17,13 @@ from streaming_app.job.lag_pass import LagPass, PassResult
 from streaming_app.job.lag_service import LagService
 from streaming_app.job_status import inputs
 from streaming_app.kafka.connection import Admin
-from streaming_app.lag.model import Commit, LagRow, LogEnds
+from streaming_app.lag.ends import LogEnds
+from streaming_app.lag.model import Commit, LagRow
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.stream.health import Health
 from streaming_app.tables.lag_tables import KnownUntil, LagTables
 from streaming_app.tables.reader import WarehouseReader
-from tests.support.lag_harness import row
+from tests.support.lag_harness import row, work_of
 from tests.support.waiting import wait_until
 from tests.support.warehouses import make_warehouse
 
@@ -63,7 +64,7 @@ class Passes:
 
     def result(self, rows: list[LagRow], **errors: set[str]) -> PassResult:
         known = self.known or KnownUntil(self.now - 3, {}, {2: self.now})
-        return PassResult(rows, errors, self.now, 0.1, known=known)
+        return PassResult(rows, errors, self.now, 0.1, work_of(rows, self.now), known=known)
 
     def run(self, rows: list[LagRow], seconds: float = 30.0, **errors: set[str]) -> None:
         self.now += seconds

@@ -16,7 +16,6 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from streaming_app.cli.main import main
-from streaming_app.config.sections import LagSettings
 from streaming_app.config.settings import JobConfig
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.lag_pass import LagPass
@@ -24,6 +23,7 @@ from streaming_app.job.service import PolledBy
 from streaming_app.job.task_copies import make_task_copies
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.lag.model import LagRow
+from streaming_app.lag.tracker import LagTracker
 from streaming_app.sandbox.container import Broker
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.tables.reader import WarehouseReader
@@ -98,7 +98,7 @@ def test_a_real_application_from_its_commits_to_its_lag_and_its_copies(
 ) -> None:
     run("__consumer_offsets", lag={"enabled": True}, offsets={"enabled": True})
     config = JobConfig.model_validate({"bootstrap_server": broker.bootstrap_server, "warehouse": tmp_path})
-    at_rest = LagPass(LagTables(tmp_path, "default"), LagSettings().allowed_for)
+    at_rest = LagPass(LagTables(tmp_path, "default"), LagTracker())
     at_rest.restore()
     rows = at_rest.run(client.admin).rows
     groups = GroupCache(tmp_path, "default", timedelta(hours=1))

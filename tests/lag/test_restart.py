@@ -6,7 +6,6 @@ import pytest
 
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.tracker import LagTracker
-from streaming_app.lag.work import observe_work
 from tests.support.lag_harness import GROUP, TASKS, TOPIC, TOPIC_ID, MiniCluster, fall_behind, keep_up
 
 
@@ -64,7 +63,7 @@ def test_a_commit_beyond_the_end_of_its_log_stays_ahead_and_has_work_since_then_
     after = cluster.step()
 
     assert (after.status, after.status_since) == ("AHEAD", before.status_since)
-    work = observe_work([after], {GROUP: TASKS}, {}, cluster.now)[GROUP]
+    work = cluster.tracker.work[GROUP]
     assert (work.waiting, work.waits_since) == (1, before.status_since)
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.lag.series import Age, EndSamples
+from streaming_app.lag.ends import Age, EndSamples
 
 
 def test_what_follows_a_pause_was_written_after_the_pause() -> None:

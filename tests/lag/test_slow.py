@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pytest
 
 from streaming_app.lag.model import LagRow
-from streaming_app.lag.work import GroupWork, observe_work
-from tests.support.lag_harness import GROUP, TOPIC, row
+from streaming_app.lag.progress import Progress, Standing
+from streaming_app.lag.work import GroupWork, group_work
+from tests.support.lag_harness import GROUP, TOPIC, at_pass, row, work_of
 
 HOUR, NOW = 3600.0, 1_000_000.0
 
@@ -16,17 +15,22 @@ HOUR, NOW = 3600.0, 1_000_000.0
 def follow(*passes: LagRow, seconds: float = 30.0) -> list[GroupWork]:
     """Return what is known of the group after each of these passes, so many seconds apart from `NOW`."""
     found: list[GroupWork] = []
-    before: Mapping[str, GroupWork] = {}
+    progress = Progress()
     for number, one in enumerate(passes):
-        before = observe_work([one], {}, before, NOW + number * seconds)
-        found.append(before[GROUP])
+        now = NOW + number * seconds
+        if one.status != progress.status:
+            progress.status, progress.status_since = one.status, now if one.status_since is None else one.status_since
+        progress._take_speed(one.catch_up_seconds, now)
+        standing = Standing(one, slow_at=progress.slow_at, catches_up=progress.catches_up_since is not None)
+        work = group_work(GROUP, [standing], at_pass(now), found[-1] if found else None)
+        assert work
+        found.append(work)
     return found
 
 
 @pytest.mark.parametrize(("catch_up", "catches_up"), [(6 * HOUR, True), (6 * HOUR + 1, False)])
 def test_a_lag_that_takes_more_than_six_hours_is_not_caught_up(catch_up: float, *, catches_up: bool) -> None:
-    rows = [row(status="CATCHING_UP", status_since=NOW - HOUR, catch_up_seconds=catch_up)]
-    found = observe_work(rows, {}, {}, NOW)[GROUP]
+    (found,) = follow(row(status="CATCHING_UP", status_since=NOW - HOUR, catch_up_seconds=catch_up))
     assert found.slow is not None
     assert found.slow.count == 1
     assert found.catches_up is catches_up
@@ -38,7 +42,7 @@ def test_a_lag_that_takes_more_than_six_hours_is_not_caught_up(catch_up: float, 
 def test_a_partition_with_a_commit_whose_status_is_not_known_is_remembered(
     status: str, committed: int | None, *, is_unknown: bool
 ) -> None:
-    found = observe_work([row(status=status, committed_offset=committed)], {}, {}, NOW)[GROUP]
+    found = work_of([row(status=status, committed_offset=committed)], NOW)[GROUP]
     assert found.without_status == ({(TOPIC, 0)} if is_unknown else set())
     assert found.may_be_slow is is_unknown
 

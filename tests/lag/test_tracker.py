@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streaming_app.lag.model import NO_TASKS, Commit, GroupTasks, LagRow, LogEnds, ReadUntil, Tail
+from streaming_app.lag.ends import LogEnds, Tail
+from streaming_app.lag.model import NO_TASKS, Commit, GroupTasks, LagRow, ReadUntil
 from streaming_app.lag.tracker import LagTracker
 from tests.support.lag_harness import ALICE, GROUP, TASKS, TOPIC, TOPIC_ID, MiniCluster, row
 

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from streaming_app.lag.model import Commit, GroupTasks, LagRow, LogEnds, Owner
+from streaming_app.lag.ends import LogEnds, Tail
+from streaming_app.lag.model import Commit, GroupTasks, LagRow, Owner
+from streaming_app.lag.progress import STALLED_SECONDS, Standing
 from streaming_app.lag.tracker import LagTracker
-from streaming_app.lag.work import STALLED_SECONDS, GroupWork, observe_work, retention_seconds
-from tests.support.lag_harness import GROUP, TOPIC, row
+from streaming_app.lag.work import GroupWork, group_work, retention_seconds
+from tests.support.lag_harness import GROUP, TOPIC, at_pass, pass_over, row, work_of
 
 T0 = 1_000_000.0
 RUNS = GroupTasks(subtopology_of={TOPIC: "0"}, has_members=True)
@@ -25,21 +27,21 @@ def owned(**fields: Any) -> LagRow:
 def passes(
     rows: Iterable[LagRow | list[LagRow]],
     tasks: Mapping[str, GroupTasks] | None = None,
-    before: Mapping[str, GroupWork] | None = None,
+    tracker: LagTracker | None = None,
     seconds: float = 30.0,
     patience: float = STALLED_SECONDS,
-) -> dict[str, GroupWork]:
-    """Return the work after a pass for each entry, `seconds` apart."""
-    known, now = dict(before or {}), T0
+    tail: Tail | None = None,
+) -> Mapping[str, GroupWork]:
+    """Return the work after a pass over what makes each entry, `seconds` apart."""
+    known, now = tracker or LagTracker(patience=lambda _group_id: patience), T0
     for one in rows:
-        those = one if isinstance(one, list) else [one]
-        known = observe_work(those, tasks or {GROUP: RUNS}, known, now, patience=lambda _group_id: patience)
+        pass_over(known, one if isinstance(one, list) else [one], tasks or {GROUP: RUNS}, now, tail)
         now += seconds
-    return known
+    return known.work
 
 
 def test_an_offset_that_does_not_move_while_records_wait_is_stalled_after_five_minutes() -> None:
-    some = [owned(lag=10 + n, log_end_offset=100 + n) for n in range(11)]
+    some = [owned(log_end_offset=100 + n) for n in range(11)]
     assert passes(some[:10])[GROUP].stalled is None
     stalled = passes(some)[GROUP].stalled
     assert (stalled.since, stalled.count, stalled.offsets, stalled.unowned) == (T0, 1, 20, 0)
@@ -61,15 +63,15 @@ def test_the_first_stalled_partitions_are_named_by_topic_and_partition() -> None
 
 
 def test_it_is_stalled_also_while_the_group_rebalances_and_its_status_is_held() -> None:
-    held = [owned(lag=10 + n, log_end_offset=100 + n, held_since=T0 + 30) for n in range(12)]
-    tasks = {GROUP: replace(RUNS, rebalancing_since=T0)}
-    assert passes(held, tasks)[GROUP].stalled
+    some = [owned(log_end_offset=100 + n) for n in range(12)]
+    found = passes(some, {GROUP: replace(RUNS, rebalancing_since=T0)})[GROUP]
+    assert (found.is_held, found.stalled is not None) == (True, True)
 
 
 def test_the_patience_of_a_group_counts_whether_it_ever_committed() -> None:
-    none = {"committed_offset": None, "committed_at": None, "lag": None, "lag_seconds": None, "status": "UNKNOWN"}
+    none = {"committed_offset": None, "committed_at": None}
     comes = [owned(**none, log_end_offset=100 + 5 * n) for n in range(42)]
-    rare = [owned(lag=10 + n, log_end_offset=100 + n, commit_interval_seconds=256.0) for n in range(42)]
+    rare = [owned(log_end_offset=100 + n, commit_interval_seconds=256.0) for n in range(42)]
     for rows, first in ((comes, 1), (rare, 0)):
         for patience in (300.0, 1_200.0):
             count = first + round(patience / 30)
@@ -77,21 +79,21 @@ def test_the_patience_of_a_group_counts_whether_it_ever_committed() -> None:
             assert passes(rows[: count + 1], patience=patience)[GROUP].stalled
 
 
-def test_one_that_moves_is_not_stalled_and_an_end_that_rests_one_ahead_is_no_work() -> None:
+def test_one_that_moves_is_not_stalled_and_where_no_record_waits_there_is_no_work() -> None:
     moving = [owned(committed_offset=90 + n, log_end_offset=100 + n) for n in range(20)]
     assert passes(moving)[GROUP].stalled is None
-    marker = passes([owned(lag=3, lag_seconds=0.0)] * 20)[GROUP]
+    marker = passes([owned(log_end_offset=93)] * 20, tail=Tail(93, empty_from=90, empty_to=93))[GROUP]
     assert (marker.waiting, marker.stalled) == (0, None)
-    one_record = passes([owned(lag=1)] * 20)[GROUP]
+    one_record = passes([owned(log_end_offset=91)] * 20, tail=Tail(91, record_at=90))[GROUP]
     assert (one_record.waiting, one_record.stalled is None) == (1, False)
-    unreadable = passes([owned(lag=3, lag_seconds=None, lag_seconds_is_lower_bound=None, log_end_offset=100)] * 20)
-    assert unreadable[GROUP].stalled is None
-    slow = passes([owned(lag=1, log_end_offset=100 + n) for n in range(20)])[GROUP]
+    unreadable = passes([owned(log_end_offset=93)] * 20, tail=Tail(93, is_denied=True))[GROUP]
+    assert (unreadable.stalled, unreadable.is_blind) == (None, True)
+    slow = passes([owned(log_end_offset=91 + n, committed_offset=90) for n in range(20)])[GROUP]
     assert (slow.waiting, slow.stalled.count) == (1, 1)
 
 
 def test_where_nothing_was_ever_committed_what_came_since_a_member_had_it_is_work() -> None:
-    none = {"committed_offset": None, "committed_at": None, "lag": None, "lag_seconds": None, "status": "UNKNOWN"}
+    none = {"committed_offset": None, "committed_at": None}
     rests = passes([owned(**none)] * 30)[GROUP]
     assert (rests.waiting, rests.stalled, rests.has_commits) == (0, None, False)
     no_member = [owned(**none, log_end_offset=100 + 5 * n, member_id=None if n < 29 else "m") for n in range(30)]
@@ -103,9 +105,9 @@ def test_where_nothing_was_ever_committed_what_came_since_a_member_had_it_is_wor
 
 def test_a_stateful_task_that_came_to_another_member_may_restore_for_half_an_hour() -> None:
     tasks = {GROUP: replace(RUNS, stateful=frozenset({"0"}))}
-    moved = [owned(member_id="m" if n < 4 else "other", lag=10 + n, log_end_offset=100 + n) for n in range(70)]
-    assert passes(moved[:10], tasks)[GROUP].restoring is None  # not stalled yet
-    for some in (moved[:20], moved[:64]):  # the other came at 120 s, and the last of these is at 1890 s
+    moved = [owned(member_id="m" if n < 4 else "other", log_end_offset=100 + n) for n in range(70)]
+    assert passes(moved[:6], tasks)[GROUP].restoring is None  # it may commit soon
+    for some in (moved[:7], moved[:64]):  # the other came at 120 s, and the last of these is at 1890 s
         assert passes(some, tasks)[GROUP].restoring.count == 1
         assert passes(some, tasks)[GROUP].stalled is None
     assert passes(moved[:65], tasks)[GROUP].stalled.count == 1
@@ -139,44 +141,54 @@ def test_a_task_restores_half_an_hour_from_the_first_member_that_it_came_to_sinc
 def test_a_run_that_begins_knows_by_the_state_of_the_group_when_its_tasks_came(
     state: str, seconds: float, *, restores: bool
 ) -> None:
+    tracker = LagTracker()
     stored = owned(behind_since=T0 - 5000, committed_at=T0 - 5000)
+    tracker.restore_row(stored)
     tasks = replace(RUNS, stateful=frozenset({"0"}), **{state: T0 - seconds})
-    work = passes([stored], {GROUP: tasks})[GROUP]
+    work = passes([stored], {GROUP: tasks}, tracker)[GROUP]
     assert (work.restoring is not None, work.stalled is not None) == (restores, not restores)
 
 
 def test_a_pass_that_knows_nothing_leaves_what_was_known_as_it_was() -> None:
-    some = [owned(lag=10 + n, log_end_offset=100 + n) for n in range(12)]
-    known = passes(some)
-    away = owned(lag=None, log_end_offset=None, status="UNKNOWN")
-    after = observe_work([away], {GROUP: RUNS}, known, T0 + 900)
-    assert after == {GROUP: replace(known[GROUP], is_blind=True)}
-    assert observe_work([away], {GROUP: RUNS}, after, T0 + 930) == after
-    assert observe_work(some[-1:], {GROUP: RUNS}, after, T0 + 960)[GROUP].seen_again_at == T0 + 960
-    assert known[GROUP].seen_again_at is None
-    some_away = observe_work([away, owned(partition=1, lag=0)], {GROUP: RUNS}, known, T0 + 900)[GROUP]
+    tracker = LagTracker()
+    known = passes([owned(log_end_offset=100 + n) for n in range(12)], tracker=tracker)[GROUP]
+    away = owned(log_end_offset=None)
+    for _ in range(2):
+        pass_over(tracker, [away], {GROUP: RUNS}, T0 + 900)
+        assert tracker.work == {GROUP: replace(known, is_blind=True)}
+    pass_over(tracker, [owned(log_end_offset=111)], {GROUP: RUNS}, T0 + 960)
+    assert known.seen_again_at is None
+    assert (tracker.work[GROUP].seen_again_at, tracker.work[GROUP].stalled.since) == (T0 + 960, T0)
+    pass_over(tracker, [away, owned(partition=1, log_end_offset=90)], {GROUP: RUNS}, T0 + 990)
+    some_away = tracker.work[GROUP]
     assert some_away.offsets == 0
-    assert (some_away.stalled.count, some_away.unknown, some_away.known_at) == (1, 1, T0 + 900)
+    assert (some_away.stalled.count, some_away.unknown, some_away.known_at) == (1, 1, T0 + 990)
 
 
 @pytest.mark.parametrize(
-    ("status", "since", "stalled_since"),
-    [("STALLED", T0 - 900, T0 - 900), ("STALLED", None, None), ("BEHIND", T0 - 900, None)],
+    ("status", "since", "stalled_since"), [("STALLED", T0 - 900, T0 - 960), ("BEHIND", T0 - 900, None)]
 )
 def test_after_a_restart_an_offset_that_is_committed_again_and_again_has_not_moved(
-    status: str, since: float | None, stalled_since: float | None
+    status: str, since: float, stalled_since: float | None
 ) -> None:
+    tracker = LagTracker()
     stored = owned(status=status, status_since=since, behind_since=T0 - 1000, committed_at=T0 - 10)
-    stalled = passes([stored])[GROUP].stalled
+    tracker.restore_row(stored)
+    stalled = passes([stored], tracker=tracker)[GROUP].stalled
     assert (stalled and stalled.since) == stalled_since
 
 
-def test_a_topic_that_was_created_again_has_work_if_its_log_has_records() -> None:
-    again = owned(status="RECREATED", lag=None, lag_seconds=None)
-    work = passes([again] * 11)[GROUP]
-    assert (work.waiting, work.stalled.count, work.offsets) == (1, 1, 0)
-    for start, end, waiting in ((None, 0, 0), (None, 1, 1), (0, 1, 1), (1, 1, 0), (99, 100, 1)):
-        assert passes([again._replace(log_start_offset=start, log_end_offset=end)])[GROUP].waiting == waiting
+@pytest.mark.parametrize(("start", "end", "waiting"), [(None, 0, 0), (None, 1, 1), (0, 1, 1), (1, 1, 0), (99, 100, 1)])
+def test_a_topic_that_was_created_again_has_work_if_its_log_has_records(
+    start: int | None, end: int, waiting: int
+) -> None:
+    tracker = LagTracker()
+    for n in range(11):
+        ends = LogEnds(end, start, end, "another", T0 + 30 * n)
+        (found,) = tracker.observe({(GROUP, TOPIC, 0): Commit(90, "id", 0, T0)}, {(TOPIC, 0): ends}, {}, T0 + 30 * n)
+    work = tracker.work[GROUP]
+    assert (found.status, work.waiting, work.offsets) == ("RECREATED", waiting, 0)
+    assert (work.stalled is not None) == bool(waiting)
 
 
 @pytest.mark.parametrize(
@@ -187,15 +199,14 @@ def test_a_topic_that_was_created_again_has_work_if_its_log_has_records() -> Non
         ({"log_start_offset": None, "log_end_offset": 1}, 1),
         ({"log_start_offset": None, "log_end_offset": 0}, 0),
         ({"log_start_offset": 0, "log_end_offset": None}, 0),
-        ({"log_start_offset": 0, "committed_offset": 90, "lag": 0}, 0),
+        ({"log_start_offset": 0, "committed_offset": 90, "log_end_offset": 90}, 0),
     ],
     ids=str,
 )
 def test_whether_a_group_is_to_read_records_without_a_commit_is_uncertain(
     fields: dict[str, Any], uncertain: int
 ) -> None:
-    without = {"committed_offset": None, "committed_at": None, "lag": None, "lag_seconds": None}
-    one = owned(status="UNKNOWN", **{**without, **fields})
+    one = owned(**{"committed_offset": None, "committed_at": None, **fields})
     assert passes([one])[GROUP].uncertain == uncertain
     if uncertain:
         come = passes([one, one._replace(log_end_offset=(one.log_end_offset or 0) + 5)])[GROUP]
@@ -203,25 +214,20 @@ def test_whether_a_group_is_to_read_records_without_a_commit_is_uncertain(
 
 
 def test_what_waits_is_as_old_as_its_oldest_record_or_where_no_age_is_known_as_the_work() -> None:
-    moves = [
-        [owned(committed_offset=90 + n, lag_seconds=40.0), owned(partition=1, committed_offset=n, lag_seconds=300.0)]
-        for n in range(5)
-    ]
-    work = passes(moves)[GROUP]
-    assert work.waits_since == T0 + 4 * 30 - 300
-    assert work.oldest == {TOPIC: T0 + 4 * 30 - 300}
-    unknown = [[one._replace(lag_seconds=None) for one in rows] for rows in moves]
-    assert passes(unknown)[GROUP].waits_since == T0
-    assert passes([owned(lag=0)])[GROUP].waits_since is None
+    rows = [row(lag_seconds=40.0), row(partition=1, lag_seconds=300.0), row(topic="b", lag_seconds=7.0)]
+    work = work_of(rows, T0)[GROUP]
+    assert (work.waits_since, work.oldest) == (T0 - 300, {TOPIC: T0 - 300, "b": T0 - 7})
+    no_age = group_work(GROUP, [Standing(row(lag_seconds=None), waits_since=T0 - 90)], at_pass(T0), None)
+    assert (no_age and no_age.waits_since, no_age and no_age.oldest) == (T0 - 90, {})
+    assert work_of([row(lag=0)], T0)[GROUP].waits_since is None
 
 
 def test_what_was_lost_is_counted_over_all_partitions() -> None:
-    lost = [
-        owned(partition=n, status="LOST", status_since=T0 - n, lost_offsets=count) for n, count in enumerate([7, 5])
-    ]
-    held = owned(partition=2, status="LOST", status_since=T0, lag=None, lost_offsets=None)
-    work = passes([[*lost, held, owned(partition=3, lost_offsets=None)]])[GROUP]
-    assert (work.lost, work.lost_since, [one.partition for one in work.lost_rows]) == (12, T0 - 1, [0, 1, 2])
+    lost = [row(partition=n, status="LOST", status_since=T0 - n, lost_offsets=count) for n, count in enumerate([7, 5])]
+    held = row(partition=2, status="LOST", status_since=T0, lag=None, lost_offsets=None)
+    found = work_of([*lost, held, row(partition=3, lost_offsets=None)], T0)[GROUP].lost
+    assert found
+    assert (found.offsets, found.since, [one.partition for one in found.named]) == (12, T0 - 1, [0, 1, 2])
 
 
 def test_only_topics_that_delete_by_age_have_a_retention() -> None:
@@ -241,8 +247,10 @@ def test_only_topics_that_delete_by_age_have_a_retention() -> None:
 
 
 def test_a_group_that_commits_while_old_records_wait_is_not_stalled_when_a_run_begins() -> None:
-    busy = {"committed_at": T0 - 20, "lag": 1_000_000, "lag_seconds": 90_000.0, "status": "BEHIND"}
-    assert passes([owned(**busy)])[GROUP].stalled is None
+    tracker = LagTracker()
+    tracker.restore_samples(TOPIC, 0, "id", [(90, T0 - 90_000), (1_000_090, T0 - 80_000)])
+    busy = owned(committed_at=T0 - 20, log_end_offset=1_000_090)
+    assert passes([busy], tracker=tracker)[GROUP].stalled is None
 
 
 @pytest.mark.parametrize(
@@ -261,6 +269,6 @@ def test_a_run_that_begins_in_the_middle_counts_from_the_last_commit_or_the_arri
     tracker.restore_samples(TOPIC, 0, "id", samples)
     ends = {(TOPIC, 0): LogEnds(100, 0, 100, "id", T0, T0, 1, T0)}
     tasks = {GROUP: replace(RUNS, owners={("0", 0): Owner("m", "p", "10.0.0.1")})}
-    rows = tracker.observe({(GROUP, TOPIC, 0): Commit(10, "id", 0, committed)}, ends, tasks, T0)
-    stalled = observe_work(rows, tasks, {}, T0)[GROUP].stalled
+    tracker.observe({(GROUP, TOPIC, 0): Commit(10, "id", 0, committed)}, ends, tasks, T0)
+    stalled = tracker.work[GROUP].stalled
     assert (stalled and stalled.since) == since

@@ -9,8 +9,10 @@ from typing import Any
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.activity import activity
 from streaming_app.health.checks import CHECKS
+from streaming_app.health.facts import Facts
 from streaming_app.health.history import GroupHistory, MemberChange, Reason, StateChange
-from streaming_app.health.verdict import DEFAULTS, Facts, Verdict, judge
+from streaming_app.health.judge import judge
+from streaming_app.health.verdict import Verdict
 from streaming_app.lag.work import GroupWork, Partitions
 from tests.support.healthy_group import healthy_group
 from tests.support.lag_harness import row
@@ -68,11 +70,11 @@ def facts(
     at: datetime = NOW,
     **fields: Any,
 ) -> Facts:
-    return Facts(activity(snapshot, history, at), of_work, **fields)
+    return Facts(activity(snapshot, history, at), at, work=of_work, **fields)
 
 
 def verdict(known: Facts, previous: Verdict | None = None, at: datetime = NOW) -> Verdict:
-    return judge(known, at, previous, CHECKS, DEFAULTS)
+    return judge(replace(known, now=at, previous=previous), CHECKS)
 
 
 def bad(name: str, since: datetime, **fields: Any) -> Verdict:

@@ -12,7 +12,8 @@ from streaming_app.config.sections import LagSettings
 from streaming_app.job.lag_pass import LagPass, PassResult
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.lag.model import LagRow, ReadUntil
-from streaming_app.lag.work import GroupWork, observe_work
+from streaming_app.lag.tracker import LagTracker
+from streaming_app.lag.work import GroupWork
 from streaming_app.tables.lag_tables import LagTables
 from tests.support.offsets_log import RawRecord
 from tests.support.warehouses import make_warehouse, replace_rows
@@ -33,12 +34,13 @@ class LagCluster:
         self.store = LagTables(self.path, CLUSTER)
         self.commits_read_at: float | None = None
         """When the stream of commits was last at the end of the topic; None: now."""
-        self.work: dict[str, GroupWork] = {}
         self.restart()
 
     def restart(self, settings: LagSettings | None = None) -> None:
         """Begin again with what is in the tables."""
-        self.passes = LagPass(self.store, (settings or LagSettings()).allowed_for, lambda: self.now, self.read_until)
+        self.passes = LagPass(
+            self.store, LagTracker((settings or LagSettings()).allowed_for), lambda: self.now, self.read_until
+        )
         self.passes.restore()
 
     def read_until(self) -> ReadUntil:
@@ -68,8 +70,7 @@ class LagCluster:
         found = []
         for _ in range(count):
             result = self.run()
-            self.work = observe_work(result.rows, result.groups, self.work, result.at)
-            found.append(([row for row in result.rows if row.group_id == group_id], self.work[group_id]))
+            found.append(([row for row in result.rows if row.group_id == group_id], result.work[group_id]))
         return found
 
 

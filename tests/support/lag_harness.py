@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from streaming_app.lag.model import NO_TASKS, Commit, GroupTasks, LagRow, LogEnds, Owner, ReadUntil, Tail
+from streaming_app.lag.ends import LogEnds, Tail
+from streaming_app.lag.model import NO_TASKS, Commit, GroupPass, GroupTasks, LagRow, Owner, ReadUntil
+from streaming_app.lag.progress import Standing
 from streaming_app.lag.tracker import LagTracker
+from streaming_app.lag.work import GroupWork, group_work
 
 GROUP, TOPIC, TOPIC_ID = "payments", "orders", "b5Wb5ZLaQh2q0mFYH7Yb2A"
 STEP = 30.0
@@ -91,3 +94,45 @@ def row(**fields: Any) -> LagRow:
         "observed_at": 1_000_000.0,
     }
     return LagRow(**{**dict.fromkeys(LagRow._fields), **values, **fields})
+
+
+def at_pass(now: float, tasks: GroupTasks = NO_TASKS) -> GroupPass:
+    return GroupPass(now, ReadUntil(now, now), tasks, 0, 300.0, 60.0)
+
+
+def work_of(rows: Iterable[LagRow], now: float) -> dict[str, GroupWork]:
+    """Return the work of each group after a single pass that gave these rows, by their lag and statuses alone."""
+    found: dict[str, list[Standing]] = {}
+    for one in rows:
+        since = now - (one.lag_seconds or 0.0) if one.lag else None
+        found.setdefault(one.group_id, []).append(Standing(one, bool(one.lag), since, since or now, 90))
+    return {name: work for name, those in found.items() if (work := group_work(name, those, at_pass(now), None))}
+
+
+def pass_over(
+    tracker: LagTracker, rows: Iterable[LagRow], tasks: Mapping[str, GroupTasks], now: float, tail: Tail | None = None
+) -> list[LagRow]:
+    """Let a tracker see what makes such rows: their commits, the ends of their logs, and who has their tasks."""
+    rows = list(rows)
+    groups = {
+        name: replace(
+            one,
+            subtopology_of={row.topic: "0" for row in rows},
+            owners={("0", row.partition): Owner(row.member_id, "p", "h") for row in rows if row.member_id},
+        )
+        for name, one in tasks.items()
+    }
+    return tracker.observe(
+        {
+            (row.group_id, row.topic, row.partition): Commit(row.committed_offset, "id", 0, row.committed_at)
+            for row in rows
+        },
+        {
+            (row.topic, row.partition): LogEnds(
+                row.log_end_offset, row.log_start_offset, row.log_end_offset, "id", now, now, 1, now, tail
+            )
+            for row in rows
+        },
+        groups,
+        now,
+    )

@@ -15,7 +15,7 @@ from deltalake import DeltaTable, Transaction
 
 from streaming_app.errors import OtherOwnerError
 from streaming_app.groups.task_copies import TaskCopy
-from streaming_app.lag.series import EndSamples
+from streaming_app.lag.ends import EndSamples
 from streaming_app.stream.log_positions import Cut
 from streaming_app.stream.truncation import add_truncation_events, delete_topologies, void_history
 from streaming_app.tables.alerts_table import AlertsTable

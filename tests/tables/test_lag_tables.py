@@ -8,6 +8,7 @@ from typing import Any
 
 from streaming_app.job.lag_pass import LagPass
 from streaming_app.lag.model import NO_TASKS, Owner
+from streaming_app.lag.tracker import LagTracker
 from streaming_app.tables.lag_tables import LagTables
 from tests.support.rows import subtopology_row
 from tests.support.sample_groups import replace_group
@@ -53,7 +54,7 @@ def test_tasks_follow_the_rows_of_the_groups_and_the_topics_that_exist(tmp_path:
         stored("deleted", subtopologies=[part("orders")], deleted_at=SINCE),
     )
     store = LagTables(path, "default")
-    one = LagPass(store, lambda _group_id: 0)
+    one = LagPass(store, LagTracker())
 
     def tasks(*committed: str) -> dict[str, Any]:
         one._read_groups(store.reader())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
-from streaming_app.groups.copies_status import Progress
+from streaming_app.groups.task_copies import Progress
 from streaming_app.health.activity import Activity
 from streaming_app.health.verdict import Verdict
 from streaming_app.lag.work import GroupWork

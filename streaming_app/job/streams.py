@@ -49,7 +49,13 @@ from streaming_app.stream.progress import Progress
 from streaming_app.stream.read_check import require_partitions, require_records
 from streaming_app.stream.repair import GroupRepair, read_partition
 from streaming_app.stream.source import read_stream
-from streaming_app.stream.start import QueryTables, StartPosition, check_same_topic, prepare_start
+from streaming_app.stream.start import (
+    QueryTables,
+    StartPosition,
+    check_same_topic,
+    finish_reading,
+    prepare_start,
+)
 from streaming_app.stream.table_versions import KnownTables, LostTableError, TableVersions
 from streaming_app.tables.checkpoint_offsets import (
     checkpoint_location,
@@ -168,7 +174,7 @@ class TopicStream(ABC):
                 tables=self._query_tables(),
                 log=log,
             )
-            self._positions.started(range(topic.partitions) if position.from_beginning else position.cut)
+            self._positions.started(position.read_again)
         self._reset = False
         self._topic = topic
         self._joins_first_reading = position.from_beginning
@@ -181,7 +187,7 @@ class TopicStream(ABC):
         self._health.started_reading(
             from_beginning=position.from_beginning,
             tombstone_retention=timedelta(milliseconds=topic.delete_retention_ms),
-            is_incomplete=bool(position.cut),
+            is_incomplete=bool(position.read_again),
         )
         self._report(self._start_line(topic, position))
         once = self._config.once
@@ -337,7 +343,7 @@ class GroupsStream(TopicStream):
         return None
 
     def _found(self, position: StartPosition) -> None:
-        if position.from_beginning or position.cut:
+        if position.read_again:
             self._services.group_cache.on_bulk_change()
 
     def _read_description_plugin(self) -> None:
@@ -376,11 +382,19 @@ class GroupsStream(TopicStream):
             self._writer.check_owner()
             with self._records_of(batch, batch_id) as needed:
                 write_batch(needed, batch_id)
+            if position.until:
+                self._finish_reading(position, batch_id)
 
         query = self._query.start(records, write, trigger)
         if not self._stop.is_set():
             self._start_services(topic, write_batch)
         return query
+
+    def _finish_reading(self, position: StartPosition, batch_id: int) -> None:
+        with self._lock:
+            if finish_reading(self._writer, self._checkpoint, position, read_batch_ends(self._checkpoint, batch_id)):
+                position.until.clear()
+                self._services.group_cache.on_bulk_change()
 
     def _free_heap(self) -> None:
         """Let the JVM collect what a large batch has left, and give the memory back: by itself it does so rarely.
@@ -450,7 +464,8 @@ class CommitsStream(TopicStream):
         return QueryTables(
             name=COMMITS,
             has_rows=lambda: any(self._tables.count_rows(name) for name in NAMES),
-            delete_rows=self._tables.delete,
+            delete=self._tables.delete,
+            outdate=self._tables.delete,
             versions=TableVersions(self._writer, self._checkpoint, NAMES, shared=SHARED),
             own_rows=OWN_ROWS,
             state=NAMES,

@@ -237,7 +237,7 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     ),
     Metric(
         "streams_groups_self_check_repaired_groups_total",
-        "Rows of groups that were replaced because they differed from what the brokers describe.",
+        "Groups that were read again because they differed from what the brokers describe.",
         lambda job: job.status.self_check.repaired,
     ),
     Metric(

@@ -56,7 +56,7 @@ class SelfCheckStatus:
     differing: int = 0
     """Groups with a difference that lasts, as of the last comparison."""
     repaired: int = 0
-    """Rows of groups that were replaced since the start."""
+    """Groups that were read again since the start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,6 @@ class DifferingGroup:
     """How many fields differed."""
     fields: tuple[tuple[str, str], ...]
     """The first of these, by name, with the values of both sides as text."""
-    repair: str | None = None
-    """What came of reading the group's records again; None before that."""
     agreed_at: datetime | None = None
     """When a later comparison found no difference; None while there is one."""
 

@@ -66,11 +66,6 @@ def differences(group_id: str, row: Row | None, description: GroupDescription | 
     return _compare_fields(group_id, ours, theirs)
 
 
-def is_same(one: Row | None, other: Row | None) -> bool:
-    """Return whether two rows of a group are equal in every field that is compared."""
-    return fields_of_row(one) == fields_of_row(other)
-
-
 def _compare_fields(group_id: str, ours: ComparableFields, theirs: ComparableFields) -> list[Difference]:
     """Return the fields that differ; a group, subtopology or member on one side only is one difference."""
     if not ours or not theirs:

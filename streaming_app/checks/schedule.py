@@ -119,11 +119,6 @@ def with_lasting(
     return tuple(differing[:_MAX_GROUPS])
 
 
-def with_repair(known: Iterable[DifferingGroup], results: Mapping[str, str]) -> tuple[DifferingGroup, ...]:
-    """Return the groups with the result of reading their records again, a text by group."""
-    return tuple(replace(one, repair=results[one.group_id]) if one.group_id in results else one for one in known)
-
-
 def with_agreement(
     known: Iterable[DifferingGroup], agreeing: Collection[str], now: datetime
 ) -> tuple[DifferingGroup, ...]:

@@ -18,6 +18,8 @@ WARMUP = "warmup"
 ROLES = ("active", "standby", WARMUP)
 """In which a member has a task."""
 STORED_AT = "description_stored_at"
+READ_AGAIN = -2
+"""The `last_offset` of a row while its group is read again from the beginning: the row counts no longer."""
 LEFT_EPOCH = -1  # member epoch after the tombstone of record 22
 
 TaskId = tuple[str, str, int]  # role, subtopology id, partition

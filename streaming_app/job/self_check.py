@@ -1,6 +1,6 @@
-"""The service that compares the tables with the brokers while the job runs, and has wrong rows replaced.
+"""The service that compares the tables with the brokers while the job runs, and has groups read again that differ.
 
-`checks.schedule` decides when, and which differences count. A batch waits only while rows are replaced.
+`checks.schedule` decides when, and which differences count.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from streaming_app.checks.compare import is_same
 from streaming_app.checks.schedule import (
     CONFIRM_SECONDS,
     DifferencesByGroup,
@@ -24,14 +23,12 @@ from streaming_app.checks.schedule import (
     lasting,
     with_agreement,
     with_lasting,
-    with_repair,
 )
 from streaming_app.checks.verification import Brokers, Report, Tables, VerifyError, WarehouseTables, verify
 from streaming_app.job.service import Service, describes_requests
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.report import Report as ReportLine
 from streaming_app.report import ReportOnce
-from streaming_app.stream.repair import Repair, RepairResult
 from streaming_app.text import count, first_of
 
 if TYPE_CHECKING:
@@ -40,7 +37,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT_SECONDS = 60.0  # of a comparison, for the job to catch up and for groups to stop changing
 _NEEDS = "the self-check needs Describe on the groups and on the offsets topic"
-_MAX_REPAIRS = 100  # groups whose records are read again in one check
+_MAX_GROUPS = 100  # that are read again after one check
 _MAX_NAMES = 5  # of groups in a line
 
 
@@ -56,7 +53,7 @@ class SelfCheck(Service):
         schedule: Schedule,
         connect: Callable[[], AbstractContextManager[Brokers]],
         tables: Tables,
-        repair: Repair,
+        read_again: Callable[[Collection[str]], Collection[str]],
         *,
         health: Health,
         report: ReportLine,
@@ -64,17 +61,17 @@ class SelfCheck(Service):
     ) -> None:
         """Continue from the results in `health`, which one before it has left there: each query has its own.
 
-        `connect` opens a connection to the brokers for one check; `report` gets lines for the operator.
+        `connect` opens a connection to the brokers for one check; `report` gets lines for the operator; `read_again`
+        has groups read again, and returns which: the query ends for that.
         """
         super().__init__(
             "self-check", report, interval=self.poll_seconds, after=self.poll_seconds, describe_error=describe_error
         )
-        self._schedule, self._connect, self._tables, self._repair = schedule, connect, tables, repair
+        self._schedule, self._connect, self._tables, self._read_again = schedule, connect, tables, read_again
         self._job = health
         self._status = health.status.self_check
         self._known = health.differing_groups
         self._differing = {group.group_id for group in self._known if group.agreed_at is None}
-        self._same: set[str] = set()  # groups whose records gave the same row
         self._due, self._start = Step.WAIT, 0
         self._report_denied = ReportOnce(report)
 
@@ -107,10 +104,6 @@ class SelfCheck(Service):
         self._publish(failures=self._status.failures + 1, failed_at=datetime.now(timezone.utc), failure=text)
         return f"self-check: {text}"
 
-    def interrupt(self) -> None:
-        """Let no write begin, and wait for one that has begun: nothing is written once this returns."""
-        self._repair.close()
-
     def _compare_all(self, brokers: Brokers) -> None:
         self._status = replace(self._status, runs=self._status.runs + 1)
         report = self._verify(brokers)
@@ -134,7 +127,7 @@ class SelfCheck(Service):
             self._report_denied.clear()
 
     def _confirm(self, brokers: Brokers) -> None:
-        """Compare the groups again that differed; report those that still do, and have their rows replaced."""
+        """Compare the groups again that differed; report those that still do, and have them read again."""
         first = self._schedule.unconfirmed
         found = lasting(first, by_group(self._verify(brokers, first).differences))
         self._schedule = self._schedule.after_confirmation()
@@ -144,27 +137,11 @@ class SelfCheck(Service):
         self._known = with_lasting(self._known, found, datetime.now(timezone.utc))
         self._publish()
         self.report(f"self-check: the tables differ from the brokers in {count(len(found), 'group')}: {_names(found)}")
-        replaced = self._replace_rows(brokers, found)
-        if replaced:
-            report = self._verify(brokers, replaced)
-            unequal = by_group(report.differences).keys() | {group.group_id for group in report.not_compared}
-            self._agree(set(replaced) - unequal)
-            self._publish()
-        left = len(self._differing & found.keys())
-        self.report(f"self-check: rows replaced: {len(replaced):,}; groups that still differ: {left:,}")
-
-    def _replace_rows(self, brokers: Brokers, found: DifferencesByGroup) -> list[str]:
-        """Have the records of these groups read again; return those whose row was replaced."""
-        offsets = self._tables.checkpoint_offsets()
-        if offsets is None:
-            raise VerifyError("The job has not finished a batch yet")
-        chosen = sorted(found, key=lambda group_id: (group_id in self._same, group_id))[:_MAX_REPAIRS]
-        results = self._repair.repair(chosen, lambda: brokers.end_offsets(offsets.topic), is_same)
-        replaced = [group_id for group_id, result in results.items() if result is RepairResult.REPLACED]
-        self._same = (self._same - results.keys()) | {g for g, one in results.items() if one is RepairResult.SAME}
-        self._known = with_repair(self._known, {group_id: result.value for group_id, result in results.items()})
-        self._publish(repaired=self._status.repaired + len(replaced))
-        return replaced
+        asked = self._read_again(sorted(found)[:_MAX_GROUPS])
+        self._publish(repaired=self._status.repaired + len(asked))
+        left = len(found) - len(asked)
+        rest = f"; left, as they were within the hour before or are very many: {left:,}" if left else ""
+        self.report(f"self-check: groups to be read again: {len(asked):,}{rest}")
 
     def _agree(self, group_ids: Collection[str]) -> None:
         self._known = with_agreement(self._known, group_ids, datetime.now(timezone.utc))
@@ -179,14 +156,19 @@ class SelfCheck(Service):
 
 
 def make_self_check(
-    config: JobConfig, properties: Mapping[str, str], repair: Repair, *, health: Health, report: ReportLine
+    config: JobConfig,
+    properties: Mapping[str, str],
+    read_again: Callable[[Collection[str]], Collection[str]],
+    *,
+    health: Health,
+    report: ReportLine,
 ) -> SelfCheck:
     """Return the self-check of a job."""
     return SelfCheck(
         Schedule(config.self_check.interval, CONFIRM_SECONDS),
         partial(StreamsGroupClient.of, properties),
         WarehouseTables(config.warehouse, config.cluster),
-        repair,
+        read_again,
         health=health,
         report=report,
         describe_error=describes_requests(properties, _NEEDS),

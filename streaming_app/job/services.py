@@ -56,7 +56,7 @@ _MAINTENANCE_SECONDS = 1.0  # it looks at what is due; that takes no time
 
 LAG, COPIES, FACTS, WATCHDOG = "lag", "task copies", "broker facts", "watchdog"
 DESCRIPTIONS = "descriptions"
-SELF_CHECK, SET_ASIDE = "self-check", "groups set aside"
+SELF_CHECK = "self-check"
 
 
 _SERVICES: Mapping[str, Callable[[JobConfig], bool]] = {  # of those jobs that do not end by themselves
@@ -67,7 +67,6 @@ _SERVICES: Mapping[str, Callable[[JobConfig], bool]] = {  # of those jobs that d
     WATCHDOG: lambda config: bool(config.sinks),  # with `once` there is one heartbeat at the end
     # The groups of a topic that is a copy are those of other brokers.
     SELF_CHECK: lambda config: config.self_check.enabled and config.topic == TOPIC,
-    SET_ASIDE: lambda _config: True,
 }
 
 

@@ -15,23 +15,22 @@ import math
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from streaming_app.job.self_check import make_self_check
-from streaming_app.job.services import SELF_CHECK, SET_ASIDE, MaintenanceService
-from streaming_app.job.set_aside import SetAsideGroups
+from streaming_app.job.read_again import GroupsToReadAgain
+from streaming_app.job.self_check import SelfCheck, make_self_check
+from streaming_app.job.services import SELF_CHECK, MaintenanceService
 from streaming_app.job.stream_query import (
     OFFSETS,
     LogTruncatedError,
     StreamChangedError,
     StreamQuery,
 )
-from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.log_reader import LogReaders
 from streaming_app.kafka.offsets_topic import (
     TopicIdentity,
@@ -47,20 +46,25 @@ from streaming_app.stream.log_positions import LogPositions, TruncatedLogError
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.stream.progress import Progress
 from streaming_app.stream.read_check import require_partitions, require_records
-from streaming_app.stream.repair import GroupRepair, read_partition
 from streaming_app.stream.source import read_stream
-from streaming_app.stream.start import QueryTables, StartPosition, check_same_topic, prepare_start
+from streaming_app.stream.start import (
+    QueryTables,
+    StartPosition,
+    check_same_topic,
+    finish_reading,
+    prepare_start,
+)
 from streaming_app.stream.table_versions import KnownTables, LostTableError, TableVersions
 from streaming_app.tables.checkpoint_offsets import (
     checkpoint_location,
     commits_checkpoint_location,
     newest_batch_ends,
     read_batch_ends,
-    read_checkpoint_offsets,
 )
 from streaming_app.tables.definitions import table
 from streaming_app.tables.maintenance import Maintenance
 from streaming_app.tables.newest_tables import COMMITS, NAMES, NewestTables
+from streaming_app.text import count
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -167,8 +171,10 @@ class TopicStream(ABC):
                 away=self._health.time_away(),
                 tables=self._query_tables(),
                 log=log,
+                groups=(groups := self._groups_to_read_again()),
             )
-            self._positions.started(range(topic.partitions) if position.from_beginning else position.cut)
+            self._positions.started(position.read_again)
+            self._reads_again(groups)
         self._reset = False
         self._topic = topic
         self._joins_first_reading = position.from_beginning
@@ -181,7 +187,7 @@ class TopicStream(ABC):
         self._health.started_reading(
             from_beginning=position.from_beginning,
             tombstone_retention=timedelta(milliseconds=topic.delete_retention_ms),
-            is_incomplete=bool(position.cut),
+            is_incomplete=bool(position.read_again),
         )
         self._report(self._start_line(topic, position))
         once = self._config.once
@@ -285,7 +291,14 @@ class TopicStream(ABC):
     def _query_tables(self) -> QueryTables | None:
         """Return the tables that the query writes; None for those of the groups."""
 
-    def _found(self, position: StartPosition) -> None:  # noqa: B027 - one of them has something to do
+    def _groups_to_read_again(self) -> Collection[str]:
+        """Return the groups that are to be read again."""
+        return ()
+
+    def _reads_again(self, group_ids: Collection[str]) -> None:  # noqa: B027 - one of them has something to do
+        """Note that the query reads these groups again."""
+
+    def _found(self, position: StartPosition) -> None:  # noqa: B027 - as above
         """Note where the query starts."""
 
     @abstractmethod
@@ -313,11 +326,14 @@ class GroupsStream(TopicStream):
         if not config.offsets.enabled:
             first_reading.leave()
         self._topics, self._services, self._logs = topics, services, LogReaders(parts.properties)
+        self._read_again = GroupsToReadAgain(config.warehouse, config.cluster)
         self._plugin_read_at = -math.inf
 
     def check(self) -> None:
         """Check as every stream, and read from time to time whether the brokers have a description plugin."""
         super().check()
+        if due := self._read_again.due():
+            raise StreamChangedError(f"{count(len(due), 'group')} to be read again")
         if time.monotonic() >= self._plugin_read_at + _READ_PLUGIN_SECONDS:
             self._read_description_plugin()
 
@@ -336,8 +352,14 @@ class GroupsStream(TopicStream):
     def _query_tables(self) -> None:
         return None
 
+    def _groups_to_read_again(self) -> Collection[str]:
+        return self._read_again.due()
+
+    def _reads_again(self, group_ids: Collection[str]) -> None:
+        self._read_again.done(group_ids)
+
     def _found(self, position: StartPosition) -> None:
-        if position.from_beginning or position.cut:
+        if position.read_again:
             self._services.group_cache.on_bulk_change()
 
     def _read_description_plugin(self) -> None:
@@ -376,11 +398,19 @@ class GroupsStream(TopicStream):
             self._writer.check_owner()
             with self._records_of(batch, batch_id) as needed:
                 write_batch(needed, batch_id)
+            if position.until:
+                self._finish_reading(position, batch_id)
 
         query = self._query.start(records, write, trigger)
         if not self._stop.is_set():
-            self._start_services(topic, write_batch)
+            self._start_services()
         return query
+
+    def _finish_reading(self, position: StartPosition, batch_id: int) -> None:
+        with self._lock:
+            if finish_reading(self._writer, self._checkpoint, position, read_batch_ends(self._checkpoint, batch_id)):
+                position.until.clear()
+                self._services.group_cache.on_bulk_change()
 
     def _free_heap(self) -> None:
         """Let the JVM collect what a large batch has left, and give the memory back: by itself it does so rarely.
@@ -390,31 +420,14 @@ class GroupsStream(TopicStream):
         if not self._config.given_session:
             self._spark._jvm.System.gc()  # type: ignore[union-attr] # noqa: SLF001 - the JVM has no public name
 
-    def _start_services(self, topic: OffsetsTopic, write_batch: GroupsBatchWriter) -> None:
-        """Start what reads records of groups again while this query runs."""
-        config, repair = self._config, partial(self._make_repair, topic, write_batch)
-        connect = partial(StreamsGroupClient.of, self._properties)
-        self._services.start_of_query(
-            {
-                SELF_CHECK: lambda: make_self_check(
-                    config, self._properties, repair(), health=self._health, report=self._report
-                ),
-                SET_ASIDE: lambda: SetAsideGroups(config.warehouse, config.cluster, connect, repair(), self._report),
-            }
-        )
+    def _start_services(self) -> None:
+        """Start what looks at the tables while this query runs."""
 
-    def _make_repair(self, topic: OffsetsTopic, write_batch: GroupsBatchWriter) -> GroupRepair:
-        config, budget = self._config, self._config.group_budget.budget()
-        return GroupRepair(
-            self._spark,
-            self._writer,
-            partial(read_partition, self._spark, self._properties, topic),
-            FoldOptions(config.cluster, topic.name, config.dialect, chains=self._positions.chains, budget=budget),
-            between_batches=write_batch.between_batches,
-            processed=partial(read_checkpoint_offsets, config.warehouse, config.cluster),
-            on_change=self._services.group_cache.on_bulk_change,
-            topics=self._topics,
-        )
+        def self_check() -> SelfCheck:
+            ask = self._read_again.ask
+            return make_self_check(self._config, self._properties, ask, health=self._health, report=self._report)
+
+        self._services.start_of_query({SELF_CHECK: self_check})
 
 
 class CommitsStream(TopicStream):
@@ -450,7 +463,8 @@ class CommitsStream(TopicStream):
         return QueryTables(
             name=COMMITS,
             has_rows=lambda: any(self._tables.count_rows(name) for name in NAMES),
-            delete_rows=self._tables.delete,
+            delete=self._tables.delete,
+            outdate=self._tables.delete,
             versions=TableVersions(self._writer, self._checkpoint, NAMES, shared=SHARED),
             own_rows=OWN_ROWS,
             state=NAMES,

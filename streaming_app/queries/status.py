@@ -161,7 +161,7 @@ def _format_self_check(check: dict[str, Any], now: datetime) -> str:
     parts = []
     if check["last_run_at"]:
         uncompared = f", {check['not_compared']:,} not compared" if check["not_compared"] else ""
-        repaired = f", {count(check['repaired'], 'row')} replaced since the start" if check["repaired"] else ""
+        repaired = f", {count(check['repaired'], 'group')} read again since the start" if check["repaired"] else ""
         parts.append(
             f"{ago(check['last_run_at'], now)}: {count(check['compared'], 'group')} compared with the brokers, "
             f"{check['differing']:,} differ{uncompared}{repaired}"

@@ -29,9 +29,10 @@ import pyarrow.compute as pc
 from streaming_app.groups.budget import OverBudgetError
 from streaming_app.groups.events import UNKNOWN_STATE
 from streaming_app.groups.fold import CLASSIC_GROUP, Fold
-from streaming_app.groups.group import Group, GroupState, LogRecord
+from streaming_app.groups.group import READ_AGAIN, Group, GroupState, LogRecord
 from streaming_app.groups.not_ready import TopicLookup, set_reasons
 from streaming_app.groups.partition import partition_of
+from streaming_app.groups.read_again import carry_over
 from streaming_app.groups.row import from_row, to_row
 from streaming_app.stream.outcome import FoldOptions, GroupOutcome, LeftoverRecord, LogRow
 from streaming_app.tables.arrow import to_datetimes
@@ -264,8 +265,11 @@ class _Group:
         return Folded(self.outcome.without_group(), size=size)
 
     def _restore(self, stored: dict[str, Any]) -> None:
-        """Continue from the stored row."""
-        self._stored, self._partition = stored, stored["source_partition"]
+        """Continue from the stored row, unless the group is read again."""
+        self._stored = stored
+        if stored["last_offset"] == READ_AGAIN:
+            return
+        self._partition = stored["source_partition"]
         self._is_set_aside = bool(stored.get("set_aside_reason"))
         if not self._is_set_aside:
             self._group = self._fold_of(stored["group_id"], stored["source_partition"], stored)
@@ -320,6 +324,8 @@ class _Group:
             group.close_operation()
             set_reasons(group.fold, topics)
             if group.fold.touched:
+                if self._stored and self._stored["last_offset"] == READ_AGAIN:
+                    carry_over(self._stored, group.fold.group_state)
                 size = group.fold.size + outcome.undecodable_bytes
                 before = None if group.has_all else self._before()
                 return Folded(outcome.with_group(group.fold), [raw.row for raw in group.kept], size, before)
@@ -336,6 +342,8 @@ class _Group:
         """Return the group as it was; None if there is nothing of it."""
         newest, stored = self._newest, self._stored
         if stored is not None:
+            if newest and stored["last_offset"] == READ_AGAIN:  # which it would be again after each batch
+                stored = {**stored, "last_offset": newest[1], "source_partition": newest[2]}
             return Before(stored, newest[3] if newest else stored["updated_at"])
         if newest is None:
             return None

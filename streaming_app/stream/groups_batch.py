@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from offsets_decoder import SHIPPED
-from streaming_app.errors import JobError
 from streaming_app.groups.budget import DEFAULT, Budget
 from streaming_app.groups.not_ready import TopicLookup
 from streaming_app.groups.state_rules import NOT_READY
@@ -158,20 +157,6 @@ class GroupsBatchWriter:
         """Write one micro-batch of the Kafka source into the tables."""
         with self._lock:
             self._process(batch, batch_id)
-
-    @contextmanager
-    def between_batches(self, timeout: float) -> Iterator[None]:
-        """Run the block while no batch runs; the next one waits for it. The block may write rows of `groups`.
-
-        Raises JobError if a batch runs for longer than `timeout` seconds.
-        """
-        if not self._lock.acquire(timeout=timeout):
-            raise JobError(f"A batch has been running for more than {timeout:.0f} s")
-        try:
-            self._is_first = False  # as the block may add the first row
-            yield
-        finally:
-            self._lock.release()
 
     def _process(self, batch: DataFrame, batch_id: int) -> None:
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._cluster

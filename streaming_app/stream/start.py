@@ -1,31 +1,32 @@
-"""Where the job starts: it resumes from the checkpoint, reads from the beginning, or refuses.
+"""Where the job starts, and what it reads again: whatever went wrong, the topic is compacted, small, and the truth.
 
 Theory of operation
 -------------------
-Rows and checkpoint hold offsets of one topic of one cluster, and a topic that is deleted and created again counts from
-0. So a record next to the checkpoint names the topic, and another one is refused unless `--reset` is given.
+A record next to the checkpoint names the topic and the `groups` table that both belong to. A topic that is deleted and
+created again counts from 0, so another one than that of the record is refused unless `--reset` is given. A job that
+finds all as it was resumes from the checkpoint. Otherwise it reads again:
 
-The record also names the `groups` table. A checkpoint of other rows (the table was deleted and created again, or the
-checkpoint was copied from another warehouse or cluster) would leave out what these rows have not seen. Such a
-checkpoint is dropped, as one that is missing, and the job reads from the beginning.
+| what is found | partitions | rows that no longer count |
+| --- | --- | --- |
+| no record, or it names other tables or another topic | all | all |
+| no checkpoint, or it is damaged or does not fit the tables (see `table_versions`) | all | all |
+| more partitions than before | all | all |
+| the job was away for so long that tombstones may be gone | all | all |
+| the log was cut (see `log_positions`) | that one | those of records that do not exist |
+| records were deleted before they were read | that one | all of it |
+| groups differ from the brokers', or were set aside and are to be tried again | theirs | theirs |
 
-Reading from the beginning drops the rows of the groups. The log may have been compacted since they were written, and
-tombstones are removed after `delete.retention.ms`, so members and groups that are gone would stay in the rows for ever.
-For the same reason a job that was away for longer than that reads from the beginning, too.
+A new query, with a new checkpoint, reads these partitions from their start, and the others on from where they were. A
+row that counts skips the records that it has. One that does not count stands until then, marked by `READ_AGAIN`: the
+first record of its group replaces it, with what only it proves (see `groups.read_again`). Those that are left when the
+ends of the partitions are reached had no records any more, and go. Rows of records that do not exist go at once.
 
-A checkpoint that is past its tables, or behind them, since one was restored, is dropped, too (see `table_versions`).
-
-The history (`history_tables`) stays as it is. `StartPosition.history_offsets` is how far it reaches; what the log shows
-again up to there, after compaction perhaps otherwise, is left out. It is part of the record, so that a job that is
-killed while it reads again does not append twice.
-
-Where an unclean election cut the log of a partition (see `log_positions`), only that partition is read again: its rows
-are dropped, and the new query reads the others on from where the checkpoint was. History of records that no longer
-exist is marked, and what the log now has at their offsets is added. Where records were deleted before they were read,
-the same is done, and no history is marked.
+The history (`history_tables`) stays, but for what is marked as void, see `truncation`.
+`StartPosition.history_offsets` is how far it reaches; what the log shows again up to there, after compaction perhaps
+otherwise, is left out.
 
 Each step can be the last one: the record names no rows from before the first change until after the last one, so a job
-that is killed in between starts over.
+that is killed in between reads everything again.
 """
 
 from __future__ import annotations
@@ -34,27 +35,23 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streaming_app.errors import OtherTopicError
+from streaming_app.groups.group import READ_AGAIN
+from streaming_app.groups.partition import partition_of
 from streaming_app.job_status import is_too_long
 from streaming_app.kafka.offsets_topic import check_topic_id
 from streaming_app.stream.log_positions import NO_CUT, LogCheck
 from streaming_app.stream.source import EARLIEST
 from streaming_app.stream.table_versions import TableVersions
-from streaming_app.stream.truncation import (
-    LOG_TRUNCATED,
-    NOT_VOID,
-    VOIDED,
-    add_truncation_events,
-    affected_groups,
-    delete_topologies,
-    void_history,
-)
-from streaming_app.tables.checkpoint_offsets import find_damage
+from streaming_app.stream.truncation import LOG_TRUNCATED, NOT_VOID, VOIDED, rows_of, tell_of_cuts
+from streaming_app.tables.checkpoint_offsets import find_damage, newest_batch_ends
 from streaming_app.tables.definitions import Table, history_tables
 from streaming_app.tables.location import Location
-from streaming_app.text import shorten
+from streaming_app.tables.reader import quote
+from streaming_app.text import count, escape, first_of, shorten
 
 if TYPE_CHECKING:
     from streaming_app.kafka.offsets_topic import OffsetsTopic
@@ -65,16 +62,19 @@ if TYPE_CHECKING:
 _ROWS = "groups"  # in the record: the identity of the groups table
 _NO_ROWS = ""  # its value while the start is being prepared
 _SOURCE = ("cluster_id", "topic", "topic_id")
-
 _STARTING = "starting"  # in the record: where a query without a checkpoint starts
+_UNTIL = "until"  # in the record, see `StartPosition`
 _OWN_ROWS = {
     "group_events": f"kind NOT IN ('group_type', '{LOG_TRUNCATED}')",
     "quarantine": "key IS NULL OR key >= X'0011' OR error_kind IN ('UnfoldableRecord', 'LeftoverRecord')",
 }
 """The rows of history tables that the query of the groups wrote: the other query may be further in the topic."""
+_ALL, _IS_MARKED = "true", f"last_offset = {READ_AGAIN}"
+_STAYS = "reading from the beginning; the history stays"
+_NAMED, _NAME = 5, 60  # groups in a line, and characters of each
 
-HistoryOffsets = Mapping[str, Mapping[int, int]]
-"""By table and partition of the topic, the highest offset that the table holds."""
+Offsets = Mapping[int, int]
+"""By partition of the topic."""
 
 
 @dataclass(frozen=True)
@@ -82,15 +82,18 @@ class StartPosition:
     """Where the job starts; `message` says it to people."""
 
     message: str
-    from_beginning: bool
-    """The rows were dropped, and no record was read since."""
-    history_offsets: HistoryOffsets = field(default_factory=dict)
+    from_beginning: bool = False
+    """All is read again, and no record was read since."""
+    history_offsets: Mapping[str, Offsets] = field(default_factory=dict)
+    """By table, the highest offsets that it holds."""
     partitions_grew: bool = False
     """The topic had fewer partitions once, see `FoldOptions`."""
-    cut: frozenset[int] = frozenset()
-    """The partitions whose rows were dropped, to be read again from their start."""
-    starting: Mapping[int, int] = field(default_factory=dict)
+    read_again: frozenset[int] = frozenset()
+    """The partitions that are read from their start."""
+    starting: Offsets = field(default_factory=dict)
     """Where each partition begins if there is no checkpoint; none: all of them from their start."""
+    until: dict[int, int] = field(default_factory=dict)
+    """Where rows that are still marked go, as nothing has replaced them."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +103,10 @@ class QueryTables:
     name: str
     """The table with rows of this topic; its identity is in the record."""
     has_rows: Callable[[], bool]
-    delete_rows: Callable[[Collection[int] | None], None]
-    """Deletes the rows that must not be there when these partitions, or all, are read from the beginning."""
+    delete: Callable[[str], object]
+    """Deletes the rows that match a condition."""
+    outdate: Callable[[str], object]
+    """Lets the rows that match count no longer."""
     versions: TableVersions
     own_rows: Mapping[str, str]
     """The rows of history tables that the query wrote, in SQL."""
@@ -112,10 +117,13 @@ class QueryTables:
 
 def group_tables(writer: TableWriter, checkpoint: Location) -> QueryTables:
     """Return the tables of the query that folds streams groups."""
+    groups = writer.table("groups")
+
     return QueryTables(
         name="groups",
         has_rows=lambda: not writer.is_empty("groups"),
-        delete_rows=writer.delete_groups,
+        delete=groups.delete,
+        outdate=partial(groups.update, {"last_offset": str(READ_AGAIN)}),
         versions=TableVersions(writer, checkpoint),
         own_rows=_OWN_ROWS,
         state=("groups",),
@@ -132,95 +140,114 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
     away: timedelta | None,
     tables: QueryTables | None = None,
     log: LogCheck = NO_CUT,
+    groups: Collection[str] = (),
 ) -> StartPosition:
     """Make checkpoint, tables and topic fit each other. `tables` are those of the groups by default.
 
-    `log` says whether what was read is still there. `away` is how long ago the job was last at the end of the topic,
-    None if that is not known: too long, then. Raises OtherTopicError when the topic is another one than
-    before and `reset` is not given.
+    `log` says whether what was read is still there; `groups` are to be read again. `away` is how long ago the job was
+    last at the end of the topic, None if that is not known: too long, then. Raises OtherTopicError when the topic is
+    another one than before and `reset` is not given.
     """
     tables = tables or group_tables(writer, checkpoint)
     files, file = writer.files, _record_file(checkpoint)
-    known = _read(files, file)
-    now = {"cluster_id": topic.cluster_id, "topic": topic.name, "topic_id": topic.topic_id}
-    is_other = known is not None and any(known.get(name) != now[name] for name in _SOURCE)
+    known = _read(files, file) or {}
+    record: dict[str, Any] = {"cluster_id": topic.cluster_id, "topic": topic.name, "topic_id": topic.topic_id}
+    is_other = bool(known) and any(known.get(name) != record[name] for name in _SOURCE)
     if is_other and not reset:
         advice = "Give another --cluster, or --reset to drop the rows of the groups and read from the beginning"
-        raise OtherTopicError(f"{_difference(known or {}, now)} {advice}; the history stays")
-    identity = writer.identity(tables.name)
-    grew = bool(known and not is_other and topic.partitions > known.get("partitions", topic.partitions))
-    # A directory that was deleted while the job ran has only what was written after that.
-    is_lost = not (files.exists(checkpoint / "metadata") and files.exists(checkpoint / "offsets"))
-    damage = None if is_lost else find_damage(checkpoint)
-    restored = tables.versions.restored()
-    beyond = [] if is_lost or damage else tables.versions.beyond()
-    reason = _reason_to_read_again(
-        known,
-        identity,
-        reset=reset or is_lost,
-        is_other=is_other,
-        grew=grew,
-        mismatch=f"the checkpoint is damaged, {damage}" if damage else _mismatch(restored, beyond),
-        topic=topic,
-        away=away,
-    )
-    record = {
-        **now,
-        "partitions": topic.partitions,
-        "partitions_grew": grew or bool(known and not is_other and known.get("partitions_grew")),
-    }
+        raise OtherTopicError(f"{_difference(known, record)} {advice}; the history stays")
+    before = {} if is_other else known
+    grew = topic.partitions > before.get("partitions", topic.partitions)
+    record |= {"partitions": topic.partitions, "partitions_grew": grew or bool(before.get("partitions_grew"))}
+    identity, restored = writer.identity(tables.name), tables.versions.restored()
+    if is_other:
+        reason: str | None = "another topic than before, reading from the beginning"
+    elif reset or before.get(_ROWS) != identity or not _is_complete(files, checkpoint):
+        reason = ""
+    elif grew:
+        reason = f"the topic now has {topic.partitions} partitions, {_STAYS}"
+    else:
+        reason = _mismatch(tables.versions, restored, checkpoint) or _too_long(away, topic)
+    if reason is None and log.is_whole and not groups:
+        return _resume(files, file, checkpoint, {**known, **record, _ROWS: identity}, tables)
+
     cuts = () if is_other else log.cuts
-    if reason is None and known is not None and log.is_whole:
-        _write(files, file, {**known, **record, _ROWS: identity})
-        if files.exists(checkpoint / "commits"):
-            return _position(known, record, "resuming from the checkpoint", from_beginning=False)
-        return _position(known, record, "reading from the beginning", from_beginning=False)
-    if cuts:
-        _void(writer, tables, cuts)
-    history = _history(writer, tables.history, known, topic, is_other=is_other, restored=restored, cuts=cuts)
-    cut = frozenset(one.partition for one in cuts)
-    is_partly = reason is None
-    history[_STARTING] = _starting(log, known or {}, topic, cut) if is_partly else {}
-    _write(files, file, {**record, **history, _ROWS: _NO_ROWS})
+    read_again = frozenset(range(topic.partitions))
+    if reason is None:
+        read_again = frozenset(
+            {cut.partition for cut in cuts} | {partition_of(one, topic.partitions) for one in groups}
+        )
+    tell_of_cuts(writer, cuts, tables)
+    record |= _history(writer, tables.history, known, topic, is_other=is_other, restored=restored, cuts=cuts)
+    record[_STARTING] = {} if reason is not None else _starting(log, before, topic, read_again)
+    record[_UNTIL] = {one: topic.end_offsets.get(one, 0) for one in read_again if _has_records(topic, one)}
+    _write(files, file, {**record, _ROWS: _NO_ROWS})
     tables.versions.forget()
     files.remove(checkpoint)
-    had_rows = tables.has_rows()
-    if had_rows and (cut or not is_partly):
-        tables.delete_rows(cut if is_partly else None)
+    if had_rows := tables.has_rows():
+        _outdate(tables, cuts, groups, reason, at_once=reset or not record[_UNTIL])
     tables.versions.write()  # a table that is lost before the first batch is done must be recognized, too
-    _write(files, file, {**record, **history, _ROWS: identity})
-    if is_partly:
-        return _position(history, record, _partly(cuts), from_beginning=False, cut=cut)
+    _write(files, file, {**record, _ROWS: identity})
+    if reason is None:
+        return _position(record, _partly(cuts, groups), read_again=read_again)
     message = reason or "reading from the beginning"
-    if not reason and (had_rows or any(history["history"].values())):
+    if not reason and (had_rows or any(record["history"].values())):
         message += " again; the history stays"
-    return _position(history, record, f"{_lost(cuts)}; {message}" if cuts else message, from_beginning=True)
+    message = f"{_lost(cuts)}; {message}" if cuts else message
+    return _position(record, message, from_beginning=True, read_again=read_again)
 
 
-def _void(writer: TableWriter, tables: QueryTables, cuts: Sequence[Cut]) -> None:
-    """Let the history say what of it came from records that no longer exist. The rows of groups are still there."""
-    place, cluster, fence = writer.location, writer.cluster, writer.fence
-    for cut in cuts:
-        add_truncation_events(place, cluster, cut, affected_groups(place, cluster, tables.state, cut), fence)
-    if read := [cut for cut in cuts if not cut.unread]:
-        void_history(place, cluster, read, tables.own_rows, fence)
-        if tables.history:
-            delete_topologies(place, cluster, read, fence)
+def finish_reading(writer: TableWriter, checkpoint: Location, position: StartPosition, ends: Offsets | None) -> bool:
+    """Delete the rows that nothing has replaced, if a batch with these ends was the last to do so; return whether."""
+    if not position.until or not _is_reached(position.until, ends):
+        return False
+    group_tables(writer, checkpoint).delete(_IS_MARKED)
+    record = _read(writer.files, _record_file(checkpoint)) or {}
+    _write(writer.files, _record_file(checkpoint), {**record, _UNTIL: {}})
+    return True
 
 
-def _starting(log: LogCheck, known: Mapping[str, Any], topic: OffsetsTopic, cut: Collection[int]) -> dict[str, int]:
-    """Return where each partition begins: those that were cut at their start, others after what was committed."""
-    earlier = {int(partition): offset for partition, offset in known.get(_STARTING, {}).items()}
-    ends = log.committed or earlier
-    return {str(one): EARLIEST if one in cut else ends.get(one, EARLIEST) for one in range(topic.partitions)}
+def _resume(
+    files: Files, file: Location, checkpoint: Location, record: dict[str, Any], tables: QueryTables
+) -> StartPosition:
+    if (until := _offsets(record, _UNTIL)) and _is_reached(until, newest_batch_ends(checkpoint).committed):
+        tables.delete(_IS_MARKED)  # the job ended before it did that
+        record[_UNTIL] = {}
+    _write(files, file, record)
+    begun = files.exists(checkpoint / "commits")
+    return _position(record, "resuming from the checkpoint" if begun else "reading from the beginning")
 
 
-def _partly(cuts: Sequence[Cut]) -> str:
+def _outdate(
+    tables: QueryTables, cuts: Sequence[Cut], groups: Collection[str], reason: str | None, *, at_once: bool
+) -> None:
+    """Let rows not count any more; `at_once` they go."""
+    lost = [rows_of(cut) for cut in cuts if not cut.unread]
+    if lost:
+        tables.delete(" OR ".join(lost))
+    outdated = [rows_of(cut) for cut in cuts if cut.unread]
+    if groups:
+        outdated.append(f"group_id IN ({', '.join(map(quote, groups))})")
+    condition = _ALL if reason is not None else " OR ".join(outdated)
+    if condition:
+        (tables.delete if at_once else tables.outdate)(condition)
+
+
+def _starting(log: LogCheck, known: Mapping[str, Any], topic: OffsetsTopic, again: Collection[int]) -> Offsets:
+    """Return where each partition begins: those that are read again at their start, others after what was committed."""
+    ends = log.committed or _offsets(known, _STARTING)
+    return {one: EARLIEST if one in again else ends.get(one, EARLIEST) for one in range(topic.partitions)}
+
+
+def _partly(cuts: Sequence[Cut], groups: Collection[str]) -> str:
+    if groups and not cuts:
+        names = first_of([shorten(escape(one), _NAME) for one in sorted(groups)[:_NAMED]], _NAMED, len(groups))
+        return f"reading the records of {count(len(groups), 'group')} again ({names}); the history stays"
     if not cuts:
         return "the last batch was begun and ends beyond the log, resuming before it"
     partitions = "this partition" if len(cuts) == 1 else "these partitions"
-    void = "" if all(cut.unread for cut in cuts) else ", and says which of it is void"
-    return f"{_lost(cuts)}: reading {partitions} again; the history stays{void}"
+    is_void = "" if all(cut.unread for cut in cuts) else ", and says which of it is void"
+    return f"{_lost(cuts)}: reading {partitions} again; the history stays{is_void}"
 
 
 def _lost(cuts: Sequence[Cut]) -> str:
@@ -229,52 +256,40 @@ def _lost(cuts: Sequence[Cut]) -> str:
 
 def check_same_topic(files: Files, checkpoint: Location, topic: OffsetsTopic) -> None:
     """Raise OtherTopicError if the topic is no longer the one that the job started with."""
-    known = _read(files, _record_file(checkpoint))
-    if known is not None:
+    if known := _read(files, _record_file(checkpoint)):
         check_topic_id(topic.name, known["topic_id"], topic.topic_id)
 
 
-def _reason_to_read_again(  # noqa: PLR0913 - each is one of the conditions
-    known: Mapping[str, Any] | None,
-    identity: str,
-    *,
-    reset: bool,
-    is_other: bool,
-    grew: bool,
-    mismatch: str,
-    topic: OffsetsTopic,
-    away: timedelta | None,
-) -> str | None:
-    """Return why the job reads from the beginning, empty where there is nothing to say; None if it may resume."""
-    if is_other:
-        return "another topic than before, reading from the beginning"
-    if reset or known is None or known.get(_ROWS) != identity:
-        return ""
-    if grew:
-        return f"the topic now has {topic.partitions} partitions, reading from the beginning; the history stays"
-    if mismatch:
-        return f"{mismatch}; reading from the beginning; the history stays"
+def _is_complete(files: Files, checkpoint: Location) -> bool:
+    """Return whether a checkpoint has all: one that was deleted while the job ran has only what was written since."""
+    return files.exists(checkpoint / "metadata") and files.exists(checkpoint / "offsets")
+
+
+def _mismatch(versions: TableVersions, restored: Sequence[str], checkpoint: Location) -> str | None:
+    """Return how checkpoint and tables do not fit; None if they do."""
+    if damage := find_damage(checkpoint):
+        return f"the checkpoint is damaged, {damage}; {_STAYS}"
+    if restored:
+        return f"lost or restored since: {', '.join(restored)}; {_STAYS}"
+    beyond = versions.beyond()
+    return f"the checkpoint is older than {', '.join(beyond)}; {_STAYS}" if beyond else None
+
+
+def _too_long(away: timedelta | None, topic: OffsetsTopic) -> str | None:
+    """Return that tombstones may be gone that the job has not read; None if not."""
     retention = timedelta(milliseconds=topic.delete_retention_ms)
     if not is_too_long(away, retention):
         return None
     if away is None:
-        why = "not known when the job was last at the end of the topic"
-    else:
-        why = f"last at the end of the topic {_hours(away)} ago, and tombstones are removed after {_hours(retention)}"
-    return f"{why}: reading from the beginning; the history stays"
-
-
-def _mismatch(restored: Sequence[str], beyond: Sequence[str]) -> str:
-    """Return in which way tables are older than the checkpoint, or newer; empty if they fit."""
-    if restored:
-        return f"lost or restored since: {', '.join(restored)}"
-    return f"the checkpoint is older than {', '.join(beyond)}" if beyond else ""
+        return f"not known when the job was last at the end of the topic: {_STAYS}"
+    why = f"last at the end of the topic {_hours(away)} ago, and tombstones are removed after {_hours(retention)}"
+    return f"{why}: {_STAYS}"
 
 
 def _history(  # noqa: PLR0913 - each is one thing it needs
     writer: TableWriter,
     tables: Sequence[Table],
-    known: Mapping[str, Any] | None,
+    known: Mapping[str, Any],
     topic: OffsetsTopic,
     *,
     is_other: bool,
@@ -292,9 +307,9 @@ def _history(  # noqa: PLR0913 - each is one thing it needs
         ends = [writer.newest(one.name, str(one.expires_by)) for one in tables]
         newest = max((end for end in ends if end), default=None)
         return {"history": {}, "history_after": newest and newest.isoformat()}
-    after = known.get("history_after") if known else None
+    after = known.get("history_after")
     since = datetime.fromisoformat(after) if after else None
-    kept = {name: reached for name, reached in (known or {}).get("history", {}).items() if name not in restored}
+    kept = {name: reached for name, reached in known.get("history", {}).items() if name not in restored}
     offsets = {}
     left = {cut.partition: cut.start - 1 for cut in cuts if not cut.unread}
     for one in tables:
@@ -312,19 +327,30 @@ def _history(  # noqa: PLR0913 - each is one thing it needs
 
 
 def _position(
-    known: Mapping[str, Any],
-    record: Mapping[str, Any],
-    message: str,
-    *,
-    from_beginning: bool,
-    cut: frozenset[int] = frozenset(),
+    record: Mapping[str, Any], message: str, *, from_beginning: bool = False, read_again: frozenset[int] = frozenset()
 ) -> StartPosition:
-    history = {
-        name: {int(partition): offset for partition, offset in offsets.items()}
-        for name, offsets in known.get("history", {}).items()
-    }
-    starting = {int(partition): offset for partition, offset in known.get(_STARTING, {}).items()}
-    return StartPosition(message, from_beginning, history, record["partitions_grew"], cut, starting)
+    return StartPosition(
+        message,
+        from_beginning,
+        {name: _offsets(record.get("history", {}), name) for name in record.get("history", {})},
+        record["partitions_grew"],
+        read_again,
+        _offsets(record, _STARTING),
+        _offsets(record, _UNTIL),
+    )
+
+
+def _offsets(record: Mapping[str, Any], name: str) -> dict[int, int]:
+    """Return offsets by partition, of which JSON makes texts."""
+    return {int(partition): offset for partition, offset in record.get(name, {}).items()}
+
+
+def _has_records(topic: OffsetsTopic, partition: int) -> bool:
+    return topic.end_offsets.get(partition, 0) > topic.start_offsets.get(partition, 0)
+
+
+def _is_reached(until: Offsets, ends: Offsets | None) -> bool:
+    return ends is not None and all(ends.get(partition, 0) >= end for partition, end in until.items())
 
 
 def _hours(time: timedelta) -> str:

@@ -7,19 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from streaming_app.tables.reader import query_table, quote
-from streaming_app.tables.rust_table import Commit, RustTable
-
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
     from streaming_app.stream.log_positions import Cut
-    from streaming_app.tables.fence import Fence
-    from streaming_app.tables.location import Location
+    from streaming_app.stream.start import QueryTables
+    from streaming_app.tables.writer import TableWriter
 
 LOG_TRUNCATED = "log_truncated"
 """The kind of the events in `group_events`."""
@@ -27,63 +21,57 @@ VOIDED = {"group_events": "source_partition", "quarantine": "partition"}
 """The tables whose rows are marked, and their columns of the partition."""
 NOT_VOID = "(void IS NULL OR void = false)"
 """The condition that the record of a row is in the log, as far as is known."""
-_EVENTS = "group_events"
 _EVENTS_LOCK = Lock()  # both streams find a cut, and one of them tells of it
 
 
-def void_history(
-    warehouse: Location,
-    cluster: str,
-    cuts: Iterable[Cut],
-    own_rows: Mapping[str, str],
-    fence: Fence | None = None,
-) -> None:
-    """Mark the rows of history tables that came from the records of the cuts; `own_rows` are the stream's, in SQL.
+def tell_of_cuts(writer: TableWriter, cuts: Sequence[Cut], tables: QueryTables) -> None:
+    """Let the history say what of it came from records that no longer exist. The rows of groups are still there.
 
-    Raises OSError if a table cannot be written, and OtherOwnerError, as all that write here with a `fence`.
+    Raises OSError if a table cannot be written, and OtherOwnerError, as all that write here.
     """
+    for cut in cuts:
+        add_truncation_events(writer, cut, affected_groups(writer, tables.state, cut))
+    if read := [cut for cut in cuts if not cut.unread]:
+        void_history(writer, read, tables.own_rows)
+        if tables.history:
+            delete_topologies(writer, read)
+
+
+def void_history(writer: TableWriter, cuts: Iterable[Cut], own_rows: Mapping[str, str]) -> None:
+    """Mark the rows of history tables that came from the records of the cuts; `own_rows` are the stream's, in SQL."""
     for name, column in VOIDED.items():
         condition = " OR ".join(_is_of(cut, column, "offset") for cut in cuts)
-        where = f"cluster = {quote(cluster)} AND ({own_rows[name]}) AND {NOT_VOID} AND ({condition})"
-        if query_table(warehouse / name, f"SELECT 1 FROM t WHERE {where} LIMIT 1").num_rows:  # noqa: S608 - quoted
-            RustTable(warehouse / name, cluster, fence).change(partial(_set_void, where))
+        writer.table(name).update({"void": "true"}, f"({own_rows[name]}) AND {NOT_VOID} AND ({condition})")
 
 
-def _set_void(where: str, target: DeltaTable, commit: Commit) -> None:
-    target.update(updates={"void": "true"}, predicate=where, **commit)
-
-
-def delete_topologies(warehouse: Location, cluster: str, cuts: Iterable[Cut], fence: Fence | None = None) -> None:
+def delete_topologies(writer: TableWriter, cuts: Iterable[Cut]) -> None:
     """Delete the topologies that only these records hold: a group that still has one writes it again."""
-    condition = " OR ".join(_is_of(cut, "source_partition", "offset") for cut in cuts)
-    RustTable(warehouse / "topologies", cluster, fence).delete(condition)
+    writer.table("topologies").delete(" OR ".join(_is_of(cut, "source_partition", "offset") for cut in cuts))
 
 
-def affected_groups(warehouse: Location, cluster: str, tables: Collection[str], cut: Cut) -> list[str]:
+def affected_groups(writer: TableWriter, tables: Collection[str], cut: Cut) -> set[str]:
     """Return the groups whose rows in these tables came from records of the cut, or may lack something of them."""
-    rows_of = f"source_partition = {cut.partition}" if cut.unread else _is_of(cut, "source_partition", "last_offset")
-    condition = f"cluster = {quote(cluster)} AND {rows_of}"
-    found: set[str] = set()
-    for name in tables:
-        rows = query_table(warehouse / name, f"SELECT DISTINCT group_id FROM t WHERE {condition}")  # noqa: S608 - quoted
-        found |= set(rows["group_id"].to_pylist())
-    return sorted(found)
+    found = (writer.table(name).select("DISTINCT group_id", rows_of(cut)) for name in tables)
+    return {group_id for rows in found for group_id in rows["group_id"].to_pylist()}
 
 
-def add_truncation_events(
-    warehouse: Location, cluster: str, cut: Cut, group_ids: Sequence[str], fence: Fence | None = None
-) -> None:
+def add_truncation_events(writer: TableWriter, cut: Cut, group_ids: Collection[str]) -> None:
     """Append an event for each group that has none about this cut."""
+    events = writer.table("group_events")
     with _EVENTS_LOCK:
         # A start that did not come to its end may have written them, in an earlier epoch than that of now.
         last = -1 if cut.epoch is None else cut.epoch
         same = f'source_partition = {cut.partition} AND "offset" = {cut.start} AND log_epoch > {last}'
-        query = f"SELECT group_id FROM t WHERE cluster = {quote(cluster)} AND kind = '{LOG_TRUNCATED}' AND {same}"  # noqa: S608 - quoted
-        written = query_table(warehouse / _EVENTS, query)["group_id"].to_pylist()
-        rows = [_event(group_id, cut) for group_id in sorted(set(group_ids) - set(written))]
-        if rows:
-            events = RustTable(warehouse / _EVENTS, cluster, fence)
+        written = events.select("group_id", f"kind = '{LOG_TRUNCATED}' AND {same}")["group_id"].to_pylist()
+        if rows := [_event(group_id, cut) for group_id in sorted(set(group_ids) - set(written))]:
             events.append(events.to_table(rows))
+
+
+def rows_of(cut: Cut) -> str:
+    """Return the condition for rows that came from records of the cut, or may lack something of them."""
+    if cut.unread:
+        return f"source_partition = {cut.partition}"
+    return _is_of(cut, "source_partition", "last_offset")
 
 
 def _event(group_id: str, cut: Cut) -> dict[str, Any]:

@@ -9,7 +9,7 @@ with them, and a batch that is repeated after it holds at least the newest of it
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -68,10 +68,10 @@ class NewestTables:
         """Append any number of rows exactly once."""
         self._writer.append(name, rows, writer, batch_id)
 
-    def delete(self, partitions: Collection[int] | None = None) -> None:
-        """Delete all rows of the cluster, or those in these partitions of the topic."""
+    def delete(self, condition: str | None = None) -> None:
+        """Delete all rows of the cluster, or those that match."""
         for name in NAMES:
-            self._writer.table(name).delete_partitions(partitions)
+            self._writer.table(name).delete(condition)
 
     def find_metadata_records(self, group_ids: Iterable[str] | None) -> list[dict[str, Any]]:
         """Return the records that prove the types of these groups, or of all; several for a type and a group.

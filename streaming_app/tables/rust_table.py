@@ -37,7 +37,7 @@ from streaming_app.tables.fence import HOOKS, Fence, HasTransactions
 from streaming_app.tables.kept_table import newest_table, table_to_write
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
-from streaming_app.tables.reader import quote, time_literal
+from streaming_app.tables.reader import query_table, quote, time_literal
 
 
 class Commit(TypedDict):
@@ -156,9 +156,17 @@ class RustTable:
         where = self._own(condition)
         return self.change(lambda target, commit: target.delete(where, **commit))
 
-    def delete_partitions(self, partitions: Iterable[int] | None) -> int:
-        """Delete all rows of the cluster, or those of records in these partitions of the topic."""
-        return self.delete(None if partitions is None else f"source_partition IN ({', '.join(map(str, partitions))})")
+    def update(self, values: Mapping[str, str], condition: str) -> None:
+        """Set columns of the rows of the cluster that match, if there are any, to values in SQL."""
+        where = self._own(condition)
+        if self.select("count(*)", condition).column(0)[0].as_py():
+            self.change(lambda target, commit: target.update(updates=dict(values), predicate=where, **commit))
+
+    def select(self, columns: str, condition: str) -> pa.Table:
+        """Return columns, in SQL, of the rows of the cluster that match."""
+        query = f"SELECT {columns} FROM t WHERE {self._own(condition)}"  # noqa: S608 - the callers quote
+        with self._errors():
+            return query_table(self.location, query)
 
     def delete_rows(self, rows: pa.Table, key: Sequence[str]) -> int:
         """Delete the rows of the table that have the key of one of `rows`, null like null; return its version."""

@@ -30,7 +30,7 @@ from streaming_app.tables.rust_table import Batch, Commit, RustTable
 from streaming_app.tables.table_creation import prepare_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
     from pathlib import Path
 
@@ -140,10 +140,6 @@ class TableWriter:
         query = f"SELECT max({time_column}) FROM t WHERE {self.table(name).own_rows}"  # noqa: S608 - quoted
         newest: datetime | None = query_table(self._location / name, query).column(0)[0].as_py()
         return newest
-
-    def delete_groups(self, partitions: Collection[int] | None = None) -> None:
-        """Delete the rows of all groups of this cluster, or of those in these partitions of the topic."""
-        self.table("groups").delete_partitions(partitions)
 
     def append(self, name: str, rows: DataFrame, writer: str, batch_id: int) -> None:
         """Append `rows` to table `name` exactly once, as the batch of a writer."""

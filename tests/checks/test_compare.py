@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streaming_app.checks.compare import differences, is_same
+from streaming_app.checks.compare import differences
 
 G = "g"
 
@@ -221,14 +221,3 @@ def test_state_and_topology_that_a_4_1_broker_does_not_make_available_are_not_co
     assert str(missing) == "g group: Unknown in the tables, absent on the broker"
     renamed = changed(("topology", "subtopologies", 0, "subtopology_id"), "1")
     assert len(differences(G, row, renamed)) == 2
-
-
-def test_rows_are_the_same_if_they_agree_in_what_is_compared() -> None:
-    unassigned = {**ROW, "assignment_epoch": 1, "assigned_at": None}
-    for row in (ROW, unassigned):
-        assert is_same(row, deepcopy(row))
-        assert is_same(row, {**row, "updated_at": "another time", "last_offset": 7})
-        assert not is_same(row, {**row, "group_epoch": 6})
-        assert not is_same(row, None)
-    assert not is_same(ROW, {**ROW, "assignment_epoch": 1, "assigned_at": None})
-    assert is_same(None, {**ROW, "state": "Dead"})

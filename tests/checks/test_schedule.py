@@ -17,7 +17,6 @@ from streaming_app.checks.schedule import (
     lasting,
     with_agreement,
     with_lasting,
-    with_repair,
 )
 from streaming_app.job_status import DifferingGroup, JobStatus
 
@@ -96,7 +95,7 @@ def test_a_difference_lasts_if_the_same_field_differs_twice(
 def test_a_group_that_still_differs_keeps_its_time_and_one_that_differs_again_gets_a_new_one() -> None:
     known = with_lasting((), by_group([STATE]), NOW)
     later = NOW + timedelta(hours=1)
-    (still,) = with_lasting(with_repair(known, {"g": "nothing changed"}), by_group([EPOCH]), later)
+    (still,) = with_lasting(known, by_group([EPOCH]), later)
     assert still == DifferingGroup("g", NOW, 1, (("group_epoch", "3 in the tables, 4 on the broker"),))
     (again,) = with_lasting(with_agreement(known, {"g"}, NOW), by_group([EPOCH]), later)
     assert again.since == later

@@ -1,8 +1,8 @@
-"""The self-check of the running job, with brokers, tables and a repair that the test controls."""
+"""The self-check of the running job, with brokers and tables that the test controls."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,12 +12,8 @@ from streaming_app.checks.schedule import Schedule
 from streaming_app.errors import JobError
 from streaming_app.job.self_check import SelfCheck
 from streaming_app.stream.health import Health
-from streaming_app.stream.repair import RepairResult
 from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
 from tests.checks.test_verification import NOT_FOUND, description, row
-
-REPLACED, SAME, CHANGED = RepairResult.REPLACED, RepairResult.SAME, RepairResult.CHANGED
-
 
 CONFIRM, INTERVAL = 60.0, 1_000.0
 
@@ -39,19 +35,18 @@ class SteppedCheck(SelfCheck):
 
 
 class SelfCheckHarness:
-    """A cluster, the tables and a repair; `rows` and `epochs` hold the group epochs of both sides by group."""
+    """A cluster and the tables; `rows` and `epochs` hold the group epochs of both sides by group."""
 
     def __init__(self) -> None:
         self.epochs = {"a": 1, "b": 1}
         self.rows_by_id = {"a": 1, "b": 1}
         self.error: Exception | None = None
         self.error_codes: dict[str, int] = {}
-        self.result = REPLACED
-        self.repaired: list[list[str]] = []
+        self.may_read = True
+        self.read: list[list[str]] = []
         self.described: list[list[str]] = []
         self.health = Health()
         self.lines: list[str] = []
-        self.closed = False
         self.check: SteppedCheck
         self.start()
 
@@ -60,7 +55,7 @@ class SelfCheckHarness:
             Schedule(INTERVAL, CONFIRM),
             self.connect,
             self,
-            self,
+            self.read_again,
             health=self.health,
             report=self.lines.append,
         )
@@ -102,21 +97,10 @@ class SelfCheckHarness:
     def rows(self, group_ids: Sequence[str]) -> dict[str, Any]:
         return {one: row(self.rows_by_id[one]) for one in group_ids if one in self.rows_by_id}
 
-    def repair(
-        self,
-        group_ids: Sequence[str],
-        end_offsets: Callable[[], Mapping[int, int]],
-        is_same: Callable[[Any, Any], bool],
-    ) -> dict[str, RepairResult]:
-        assert end_offsets() == {0: 10}
-        assert is_same(row(), row())
-        self.repaired.append(list(group_ids))
-        if self.result is REPLACED:
-            self.rows_by_id |= {one: self.epochs[one] for one in group_ids}
-        return dict.fromkeys(group_ids, self.result)
-
-    def close(self) -> None:
-        self.closed = True
+    def read_again(self, group_ids: Collection[str]) -> Collection[str]:
+        """The stream ends for that, and with the next one another check begins."""
+        self.read.append(list(group_ids))
+        return group_ids if self.may_read else ()
 
     @property
     def status(self) -> Any:
@@ -128,7 +112,6 @@ def harness() -> Iterator[SelfCheckHarness]:
     made = SelfCheckHarness()
     yield made
     made.check.close()
-    assert made.closed
 
 
 def test_each_start_of_the_stream_is_followed_by_a_check_once_the_job_has_caught_up(harness: SelfCheckHarness) -> None:
@@ -146,7 +129,9 @@ def test_each_start_of_the_stream_is_followed_by_a_check_once_the_job_has_caught
     assert harness.status.runs == 2
 
 
-def test_a_group_that_differs_twice_is_reported_repaired_and_compared_again(harness: SelfCheckHarness) -> None:
+def test_a_group_that_differs_twice_is_reported_read_again_and_compared_after_the_next_start(
+    harness: SelfCheckHarness,
+) -> None:
     harness.rows_by_id["b"] = 7
     harness.health.nothing_new()
     harness.turn()
@@ -155,13 +140,18 @@ def test_a_group_that_differs_twice_is_reported_repaired_and_compared_again(harn
     harness.turn(1)
     assert harness.lines == [
         "self-check: the tables differ from the brokers in 1 group: b (group_epoch)",
-        "self-check: rows replaced: 1; groups that still differ: 0",
+        "self-check: groups to be read again: 1",
     ]
-    assert harness.repaired == [["b"]]
+    assert harness.read == [["b"]]
     (group,) = harness.health.differing_groups
     assert (group.group_id, group.fields) == ("b", (("group_epoch", "7 in the tables, 1 on the broker"),))
-    assert (group.repair, group.agreed_at is not None) == (REPLACED.value, True)
-    assert (harness.status.differing, harness.status.repaired, harness.status.runs) == (0, 1, 1)
+    assert (harness.status.differing, harness.status.repaired, group.agreed_at) == (1, 1, None)
+    harness.check.close()
+    harness.rows_by_id["b"] = 1
+    harness.start()
+    harness.turn()
+    assert harness.health.differing_groups[0].agreed_at is not None
+    assert (harness.status.differing, harness.status.repaired, harness.status.runs) == (0, 1, 2)
 
 
 def test_a_difference_that_is_gone_a_minute_later_is_not_reported(harness: SelfCheckHarness) -> None:
@@ -172,17 +162,17 @@ def test_a_difference_that_is_gone_a_minute_later_is_not_reported(harness: SelfC
     harness.described.clear()
     harness.turn(CONFIRM)
     assert harness.described[0] == ["b"]
-    assert (harness.lines, harness.health.differing_groups, harness.repaired) == ([], (), [])
+    assert (harness.lines, harness.health.differing_groups, harness.read) == ([], (), [])
 
 
-def test_a_group_that_cannot_be_repaired_stays_reported_and_is_tried_again(harness: SelfCheckHarness) -> None:
-    harness.rows_by_id["b"], harness.result = 7, CHANGED
+def test_a_group_that_differs_again_is_reported_and_not_read_once_more(harness: SelfCheckHarness) -> None:
+    harness.rows_by_id["b"], harness.may_read = 7, False
     harness.health.nothing_new()
-    for seconds in (0, CONFIRM, INTERVAL, CONFIRM):
+    for seconds in (0, CONFIRM):
         harness.turn(seconds)
-    assert harness.repaired == [["b"], ["b"]]
-    (group,) = harness.health.differing_groups
-    assert (group.repair, group.agreed_at) == (CHANGED.value, None)
+    assert harness.lines[1:] == [
+        "self-check: groups to be read again: 0; left, as they were within the hour before or are very many: 1"
+    ]
     assert (harness.status.differing, harness.status.repaired) == (1, 0)
     harness.epochs["b"] = 7
     harness.turn(INTERVAL)

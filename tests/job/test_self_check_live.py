@@ -1,4 +1,4 @@
-"""The self-check of a real job with a real broker: a row that somebody else changed is found, reported and replaced."""
+"""The self-check of a real job with a real broker: a row that somebody else changed is found and read again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from streaming_app.config.settings import JobConfig
-from streaming_app.job import self_check
+from streaming_app.job import self_check, supervisor
 from streaming_app.job_status import SelfCheckStatus
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
@@ -54,13 +54,14 @@ class TablesOfJob:
         write_deltalake(table, pa.Table.from_pylist(list(map(change, rows)), schema), mode="overwrite")
 
 
-def test_a_row_that_was_changed_behind_the_back_of_the_job_is_found_reported_and_replaced(
+def test_a_row_that_was_changed_behind_the_back_of_the_job_is_found_reported_and_read_again(
     start_broker: Callable[..., LocalBroker],
     spark: SparkSession,
     empty_warehouse: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(self_check, "CONFIRM_SECONDS", 1.0)
+    monkeypatch.setattr(supervisor, "_TOPIC_SECONDS", 1.0)
     own, tables = start_broker(), TablesOfJob(empty_warehouse)
     values = {"bootstrap_server": own.bootstrap_server, "warehouse": empty_warehouse}
     fast = {"alerts": {"interval": 0.3}, "self_check": {"interval": "1s"}}

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming_app.stream import start
+from streaming_app.stream import start, truncation
 from streaming_app.stream.log_positions import LogPositions
 from streaming_app.tables.group_rows import GroupRows
-from streaming_app.tables.writer import TableWriter
 from tests.stream import test_truncated_log
 from tests.stream.test_truncated_log import (
     MANY,
@@ -51,10 +50,10 @@ def test_a_log_that_was_cut_while_the_job_was_away_gives_the_rows_of_a_fresh_rea
 
 
 STEPS: list[tuple[Any, str, int]] = [
-    (start, "add_truncation_events", 1),
-    (start, "delete_topologies", 1),
+    (truncation, "add_truncation_events", 1),
+    (truncation, "delete_topologies", 1),
     (start, "_write", 2),
-    (TableWriter, "delete_groups", 1),
+    (start, "_outdate", 1),
     (LogPositions, "started", 1),
     (LogPositions, "before_read", 1),
     (LogPositions, "after_read", 1),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import MappingProxyType
@@ -18,15 +18,17 @@ from unittest.mock import Mock
 import pytest
 
 from streaming_app.errors import OtherTopicError
+from streaming_app.groups.group import READ_AGAIN
+from streaming_app.groups.partition import partition_of
 from streaming_app.kafka.offsets_topic import OffsetsTopic
-from streaming_app.stream.log_positions import NO_CUT, Cut, LogCheck
+from streaming_app.stream.log_positions import Cut, LogCheck
 from streaming_app.stream.slices import WHOLE
 from streaming_app.stream.source import EARLIEST
-from streaming_app.stream.start import StartPosition, prepare_start
+from streaming_app.stream.start import StartPosition, finish_reading, prepare_start
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.tables.checkpoint_offsets import checkpoint_location
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.rust_table import Batch
+from streaming_app.tables.rust_table import Batch, RustTable
 from streaming_app.tables.writer import TableWriter
 from tests.support.rows import group_row
 from tests.support.warehouses import copy_warehouse, create_tables, make_warehouse
@@ -59,9 +61,9 @@ class Stopped:
         self.write_batch(2)
 
     def start(
-        self, topic: OffsetsTopic = TOPIC, *, reset: bool = False, away: timedelta | None = HOUR, log: LogCheck = NO_CUT
+        self, topic: OffsetsTopic = TOPIC, *, reset: bool = False, away: timedelta | None = HOUR, **named: Any
     ) -> StartPosition:
-        return prepare_start(self.writer, self.checkpoint, topic, reset=reset, away=away, log=log)
+        return prepare_start(self.writer, self.checkpoint, topic, reset=reset, away=away, **named)
 
     def begin_batch(self, number: int) -> int:
         """Write what Spark writes first; return the offset after the last one of the batch."""
@@ -95,9 +97,9 @@ class Stopped:
         event = {"group_id": "g", "kind": "state", "at": AT + HOUR, "source_partition": 0, "offset": offset}
         table.append(table.to_table([event]), batch)
 
-    def epochs(self) -> list[int]:
-        """The epochs of the group's row, if there is one."""
-        rows = WarehouseReader(self.directory).rows("SELECT group_epoch FROM groups")
+    def epochs(self, where: str = f"last_offset <> {READ_AGAIN}") -> list[int]:
+        """The epochs of the group's row, if there is one that counts."""
+        rows = WarehouseReader(self.directory).rows(f"SELECT group_epoch FROM groups WHERE {where}")
         return [row["group_epoch"] for row in rows]
 
     def record(self) -> dict[str, Any]:
@@ -177,6 +179,8 @@ class Case(NamedTuple):
     message: str
     history: dict[str, dict[int, int]] = ALL
     start: Mapping[str, Any] = MappingProxyType({})
+    stands: Sequence[int] = (4,)
+    """The epochs of rows that no longer count, and are shown until their groups are read again."""
 
 
 RESUMING = {
@@ -186,8 +190,8 @@ RESUMING = {
     "tables that earlier builds wrote nothing of": Case(lambda one: remove(one, ".tables.json"), RESUMED),
 }
 AGAIN_FROM_THE_BEGINNING = {
-    "--reset": Case(None, AGAIN, start={"reset": True}),
-    "groups lost": Case(lambda one: lose(one, "groups"), AGAIN),
+    "--reset": Case(None, AGAIN, start={"reset": True}, stands=()),
+    "groups lost": Case(lambda one: lose(one, "groups"), AGAIN, stands=()),
     "checkpoint lost": Case(lambda one: remove(one, ""), AGAIN),
     "checkpoint deleted while it was written": Case(lambda one: remove(one, "/metadata"), AGAIN),
     "history lost": Case(
@@ -195,7 +199,9 @@ AGAIN_FROM_THE_BEGINNING = {
         f"lost or restored since: group_events{STAYS}",
         {**ALL, "group_events": {}},
     ),
-    "groups of a copy": Case(lambda one: from_copy(one, "groups"), f"lost or restored since: groups{STAYS}"),
+    "groups of a copy": Case(
+        lambda one: from_copy(one, "groups"), f"lost or restored since: groups{STAYS}", stands=(3,)
+    ),
     "history lost, and written since": Case(
         lose_and_write, f"lost or restored since: group_events{STAYS}", {**ALL, "group_events": {0: 4}}
     ),
@@ -203,6 +209,7 @@ AGAIN_FROM_THE_BEGINNING = {
         lambda one: from_copy(one, "groups", "group_events", "quarantine"),
         f"lost or restored since: groups, group_events, quarantine{STAYS}",
         EARLIER,
+        stands=(3,),
     ),
     "a copy of which the checkpoint was made first": Case(
         forget_last_batch, f"the checkpoint is older than group_events, quarantine{STAYS}"
@@ -249,8 +256,13 @@ def test_a_job_reads_again_and_leaves_out_what_its_history_has(stopped: Stopped,
         case.change(stopped)
     position = stopped.start(**case.start)
     assert (position.message, position.from_beginning) == (case.message, True)
-    assert position.history_offsets == case.history
+    assert (position.history_offsets, position.until, position.read_again) == (
+        case.history,
+        {0: 40},
+        set(range(case.start.get("topic", TOPIC).partitions)),
+    )
     assert stopped.epochs() == []
+    assert stopped.epochs("true") == [*case.stands]
     assert not stopped.checkpoint.path.exists()
     assert position.partitions_grew == ("topic" in case.start)
 
@@ -313,7 +325,7 @@ def test_what_is_beyond_the_end_of_the_topic_is_of_another_one(stopped: Stopped)
 
 KILLED: dict[str, tuple[type, str, str]] = {
     "before it changes anything": (TableWriter, "highest_offsets", RESUMED),
-    "before it drops the rows": (TableWriter, "delete_groups", AGAIN),
+    "before it drops the rows": (RustTable, "delete", AGAIN),
     "before it knows the tables": (TableVersions, "write", AGAIN),
 }
 
@@ -348,9 +360,9 @@ def test_of_a_log_that_was_cut_the_partition_is_read_again(stopped: Stopped) -> 
     position = stopped.start(log=LogCheck((CUT,), committed={0: 30}))
     lost = "the log no longer has partition 0 of offsets, offsets 15 to 29"
     assert position.message == f"{lost}: reading this partition again; the history stays, and says which of it is void"
-    assert (position.from_beginning, position.cut, position.starting) == (False, {0}, {0: EARLIEST})
+    assert (position.from_beginning, position.read_again, position.starting) == (False, {0}, {0: EARLIEST})
     assert position.history_offsets == {**NONE, "group_events": {0: 8}, "quarantine": {0: 9}}
-    assert stopped.epochs() == []
+    assert stopped.epochs("true") == []
     events = WarehouseReader(stopped.directory).rows("SELECT kind, void FROM group_events")
     assert sorted((row["kind"], bool(row["void"])) for row in events) == [
         ("log_truncated", False),
@@ -363,5 +375,43 @@ def test_of_a_log_that_was_cut_the_partition_is_read_again(stopped: Stopped) -> 
 def test_before_a_batch_that_ends_beyond_the_log_the_job_goes_on_from_the_one_before(stopped: Stopped) -> None:
     position = stopped.start(log=LogCheck(ends_early=True, committed={0: 20}))
     assert position.message == "the last batch was begun and ends beyond the log, resuming before it"
-    assert (position.from_beginning, position.cut, position.starting) == (False, frozenset(), {0: 20})
+    assert (position.from_beginning, position.read_again, position.starting) == (False, frozenset(), {0: 20})
     assert (position.history_offsets, stopped.epochs()) == (ALL, [4])
+
+
+def test_groups_are_read_again_alone_and_stand_until_then_also_if_the_job_ends_before_it_drops_what_is_left(
+    stopped: Stopped,
+) -> None:
+    groups = stopped.writer.table("groups")
+    groups.append(
+        groups.to_table([group_row("other", group_epoch=7, last_offset=3), group_row("ghost", last_offset=5)])
+    )
+    topic = TOPIC._replace(partitions=2, end_offsets={0: 30, 1: 9})
+    record = stopped.record()
+    Path(f"{stopped.checkpoint}.topic.json").write_text(json.dumps({**record, "partitions": 2}), "utf-8")
+    position = stopped.start(topic, groups=["ghost"], log=LogCheck(committed={0: 30, 1: 4}))
+    place = partition_of("ghost", 2)
+    assert position.message == "reading the records of 1 group again (ghost); the history stays"
+    assert (position.read_again, position.starting[place], position.starting[1 - place]) == ({place}, EARLIEST, 30)
+    assert sorted(stopped.epochs()) == [4, 7]
+    assert len(stopped.epochs("true")) == 3
+    ends = {0: 30, 1: 9}
+    assert not finish_reading(stopped.writer, stopped.checkpoint, position, {**ends, place: 2})
+    assert position.until == {place: ends[place]}
+    stopped.begin_batch(0)
+    assert stopped.start(topic).until == position.until  # it was killed before the batch was done
+    assert finish_reading(stopped.writer, stopped.checkpoint, position, ends)
+    assert sorted(stopped.epochs("true")) == [4, 7]
+    assert stopped.start(topic).until == {}
+
+
+def test_rows_that_nothing_replaced_go_at_the_next_start_if_the_job_was_killed_before_it_deleted_them(
+    stopped: Stopped,
+) -> None:
+    assert stopped.start(away=None).until == {0: 40}
+    groups = stopped.writer.table("groups")
+    groups.append(groups.to_table([group_row("other", group_epoch=7, last_offset=3)]))
+    stopped.begin_batch(3)
+    (stopped.checkpoint / "commits").path.mkdir(exist_ok=True)
+    (stopped.checkpoint / "commits" / "3").path.write_text("v1\n{}\n", "utf-8")
+    assert (stopped.start().message, stopped.epochs("true")) == (RESUMED, [7])

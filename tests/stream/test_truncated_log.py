@@ -13,7 +13,7 @@ import pytest
 from offsets_decoder import encode
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import JobError
-from streaming_app.stream import start
+from streaming_app.stream import start, truncation
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.encoded import Pair
@@ -110,7 +110,7 @@ class DiedError(Exception):
 
 
 STEPS: list[tuple[Any, str, int]] = [
-    (start, "void_history", 1),
+    (truncation, "void_history", 1),
     (start, "_write", 1),
     (GroupRows, "replace", 1),
 ]

@@ -6,13 +6,14 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 from deltalake import DeltaTable
 
 from streaming_app.stream.log_positions import Cut
 from streaming_app.stream.truncation import add_truncation_events, affected_groups, delete_topologies, void_history
-from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
+from streaming_app.tables.writer import TableWriter
 from tests.support.warehouses import append, make_warehouse
 
 AT = datetime(2026, 11, 1, tzinfo=timezone.utc)
@@ -45,7 +46,7 @@ def voided(warehouse: Path, name: str = "group_events") -> list[str]:
 
 
 def void(warehouse: Path) -> None:
-    void_history(Location.of(warehouse), "default", [CUT], OWN)
+    void_history(TableWriter(Mock(), warehouse, "default"), [CUT], OWN)
 
 
 def test_history_of_lost_records_is_void_and_no_other(tmp_path: Path) -> None:
@@ -72,21 +73,21 @@ def test_topologies_that_only_lost_records_told_of_are_deleted(tmp_path: Path) -
     warehouse = make_warehouse(tmp_path)
     for offset, log_epoch in ((99, 7), (150, 7), (150, 9)):
         append(warehouse, "topologies", {"source_partition": 3, "offset": offset, "log_epoch": log_epoch})
-    delete_topologies(Location.of(warehouse), "default", [CUT])
+    delete_topologies(TableWriter(Mock(), warehouse, "default"), [CUT])
     left = WarehouseReader(warehouse).rows("SELECT t.offset, log_epoch FROM topologies t ORDER BY 1")
     assert left == [{"offset": 99, "log_epoch": 7}, {"offset": 150, "log_epoch": 9}]
 
 
 def test_each_group_is_told_once_of_a_cut_and_again_of_the_next_one(tmp_path: Path) -> None:
     warehouse = make_warehouse(tmp_path)
-    place = Location.of(warehouse)
+    writer = TableWriter(Mock(), warehouse, "default")
     for group_id, offset in (("kept", 99), ("b", 150), ("a", 100)):
         row = {"group_id": group_id, "source_partition": 3, "last_offset": offset, "log_epoch": 7}
         append(warehouse, "groups", row)
-    assert affected_groups(place, "default", ("groups",), CUT) == ["a", "b"]
-    add_truncation_events(place, "default", CUT, ["a"])
-    add_truncation_events(place, "default", replace(CUT, new_epoch=10), ["a", "b"])  # the start was not completed
-    add_truncation_events(place, "default", replace(CUT, epoch=11, new_epoch=12), ["b"])
+    assert affected_groups(writer, ("groups",), CUT) == {"a", "b"}
+    add_truncation_events(writer, CUT, ["a"])
+    add_truncation_events(writer, replace(CUT, new_epoch=10), ["a", "b"])  # the start was not completed
+    add_truncation_events(writer, replace(CUT, epoch=11, new_epoch=12), ["b"])
     told = WarehouseReader(warehouse).rows(
         "SELECT group_id, log_epoch, old, new, e.offset, void FROM group_events e ORDER BY log_epoch"
     )

@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -60,6 +61,10 @@ def own(name: str) -> Callable[[Path, Fence], RustTable]:
     return lambda warehouse, fence: RustTable(Location.of(warehouse / name), CLUSTER, fence)
 
 
+def without_spark(warehouse: Path, fence: Fence) -> TableWriter:
+    return TableWriter(Mock(), warehouse, CLUSTER, fence)
+
+
 ALERT = make_alert(cluster=CLUSTER)
 COPY = TaskCopy("g", "m", "p", "10.0.0.1", "standby", "0", 3, True, 40, 100, 60, 10_000, AT)  # noqa: FBT003 - a tuple
 WRITES: Mapping[str, Write] = {
@@ -79,10 +84,10 @@ WRITES: Mapping[str, Write] = {
     "log_ends": lambda path, fence: LagTables(path, CLUSTER, fence).replace_samples({("t", 0): EndSamples()}, {}),
     "task_copies": lambda path, fence: TaskCopiesTable(path, CLUSTER, fence).replace([COPY]),
     "void": lambda path, fence: void_history(
-        Location.of(path), CLUSTER, [CUT], {"group_events": "true", "quarantine": "true"}, fence
+        without_spark(path, fence), [CUT], {"group_events": "true", "quarantine": "true"}
     ),
-    "truncated": lambda path, fence: add_truncation_events(Location.of(path), CLUSTER, CUT, ["g"], fence),
-    "topologies": lambda path, fence: delete_topologies(Location.of(path), CLUSTER, [CUT], fence),
+    "truncated": lambda path, fence: add_truncation_events(without_spark(path, fence), CUT, ["g"]),
+    "topologies": lambda path, fence: delete_topologies(without_spark(path, fence), [CUT]),
     "maintenance": lambda path, fence: own("group_events")(path, fence).maintain("kind = 'state'"),
 }
 
@@ -176,7 +181,6 @@ SPARK_WRITES: Mapping[str, SparkWrite] = {
     "groups": lambda writer: writer.replace_groups(
         writer.to_dataframe(pa.Table.from_pylist([group_row("g")], arrow_schema("groups"))), 1
     ),
-    "delete_groups": lambda writer: writer.delete_groups(),
     "newest": lambda writer: NewestTables(writer, CLUSTER, 30).compact(COMMITS),
     "expired events": lambda writer: writer.delete_expired(table("group_events"), 1),
     "expired records": lambda writer: writer.delete_expired(table("quarantine"), 1),

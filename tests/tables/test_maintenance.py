@@ -146,7 +146,7 @@ def test_expired_events_are_kept_if_their_state_still_held(
     ]
     assert writer.delete_expired(table("group_events"), 30) == 0
 
-    writer.delete_groups()
+    writer.table("groups").delete()
     writer.delete_expired(table("group_events"), 30)
     assert len(WarehouseReader(empty_warehouse).rows(query)) == 2, (
         "events of a deleted group are kept for the retention only"

@@ -15,7 +15,6 @@ from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.stream.log_positions import Cut
 from streaming_app.stream.truncation import void_history
 from streaming_app.tables.definitions import history_tables
-from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.writer import TableWriter
 from tests.support.frames import Pair, batch, expect_few_records, limit_driver
@@ -91,7 +90,7 @@ def test_each_row_of_a_history_arrives_once_also_after_compaction_retention_and_
             writer.compact(one.name)
             writer.delete_expired(one, 39.5)
         cut = Cut("topic", 0, 6, 8, 0, 1, NOW.isoformat())
-        void_history(Location.of(empty_warehouse), "default", [cut], dict.fromkeys(STREAMED, "true"))
+        void_history(writer, [cut], dict.fromkeys(STREAMED, "true"))
     assert all(written[name] for name in STREAMED)
     assert any(stored(empty_warehouse, name) < written[name] for name in STREAMED)
     assert {name: set(found) for name, found in seen.items()} == written

@@ -14,12 +14,14 @@ from streaming_app.job import supervisor
 from streaming_app.job.background_stream import BackgroundStream
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.newest_tables import NewestTables
+from streaming_app.tables.rust_table import RustTable
 from streaming_app.tables.writer import TableWriter
 from tests.support.warehouses import local_files
 
 _FILES = type(local_files())
 _WRITES = (
-    *((TableWriter, name) for name in ("append", "replace", "replace_groups", "delete_groups")),
+    *((TableWriter, name) for name in ("append", "replace", "replace_groups")),
+    *((RustTable, name) for name in ("delete", "update")),
     *((GroupRows, name) for name in ("append", "delete_history", "replace")),
     *((NewestTables, name) for name in ("append", "append_many", "delete", "compact")),
     (_FILES, "write"),

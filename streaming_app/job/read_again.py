@@ -1,0 +1,65 @@
+"""Which groups are to be read again: an operator releases them, another release set them aside, or their rows differ.
+
+The stream starts again for that, and reads the partitions of these groups from their start, see `stream.start`. A group
+whose row differs again within an hour is only reported: to read the same once more would give the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from importlib.metadata import version
+from threading import Lock
+
+from streaming_app.tables.location import Location
+from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.tables.request_files import ReleaseRequests
+
+_PAUSE_SECONDS = 3600.0  # after a group was read again because its row differs
+
+
+class GroupsToReadAgain:
+    """Those of one job. Every method may be called from any thread."""
+
+    def __init__(self, warehouse: Location, cluster: str, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._warehouse, self._cluster, self._monotonic = warehouse, cluster, monotonic
+        self._requests = ReleaseRequests(warehouse, cluster)
+        self._lock = Lock()
+        self._differing: dict[str, float] = {}  # when each was last asked for
+        self._released = set[str]()
+        self._waiting = set[str]()
+        self._has_tried_others = False
+
+    def ask(self, group_ids: Iterable[str]) -> set[str]:
+        """Have groups read again whose rows differ, unless they were less than an hour ago; return those that are."""
+        now = self._monotonic()
+        with self._lock:
+            chosen = {one for one in group_ids if now - self._differing.get(one, -_PAUSE_SECONDS) >= _PAUSE_SECONDS}
+            self._differing |= dict.fromkeys(chosen, now)
+            self._waiting |= chosen
+        return chosen
+
+    def due(self) -> set[str]:
+        """Return the groups that are to be read again now. Raises WarehouseError."""
+        released = set(self._requests.group_ids())
+        others = set() if self._has_tried_others else self._of_other_releases()
+        with self._lock:
+            self._released |= released
+            return self._released | self._waiting | others
+
+    def done(self, group_ids: Iterable[str]) -> None:
+        """Note that the stream reads these from now on. Raises WarehouseError."""
+        with self._lock:
+            self._has_tried_others = True
+            self._waiting.difference_update(group_ids)
+            released = self._released.intersection(group_ids)
+            self._released -= released
+        for group_id in released:
+            self._requests.remove(group_id)
+
+    def _of_other_releases(self) -> set[str]:
+        rows = WarehouseReader(self._warehouse).rows(
+            f"SELECT group_id FROM groups WHERE cluster = {quote(self._cluster)} AND set_aside_reason IS NOT NULL "  # noqa: S608 - quoted
+            f"AND set_aside_release IS DISTINCT FROM {quote(version('streams-groups'))}"
+        )
+        return {row["group_id"] for row in rows}

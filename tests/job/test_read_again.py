@@ -1,0 +1,48 @@
+"""Groups that are to be read again: no request and no group is left out, and what differs is not read again at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streaming_app.job.read_again import GroupsToReadAgain
+from streaming_app.tables.location import Location
+from streaming_app.tables.request_files import ReleaseRequests
+from tests.support.rows import group_row
+from tests.support.warehouses import append, make_warehouse
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    made = make_warehouse(tmp_path)
+    marks = {"set_aside_reason": "TypeError: why", "set_aside_release": "0.1.0"}
+    append(made, "groups", *(group_row(one, **marks) for one in ("bad", "other")), group_row("good"))
+    return made
+
+
+def test_groups_of_another_release_are_tried_once_and_released_ones_until_they_are_read(warehouse: Path) -> None:
+    place = Location.of(warehouse)
+    groups, requests = GroupsToReadAgain(place, "default"), ReleaseRequests(place, "default")
+    assert groups.due() == {"bad", "other"}
+    requests.add("bad")
+    assert groups.due() == {"bad", "other"}
+    groups.done({"bad", "other"})
+    assert (groups.due(), requests.group_ids()) == (set(), [])
+    requests.add("other")
+    groups.done(set())
+    assert groups.due() == {"other"}
+    assert GroupsToReadAgain(place, "default").due() == {"bad", "other"}  # the job was killed before it read them
+
+
+def test_a_group_that_differs_again_within_an_hour_is_not_read_again(warehouse: Path) -> None:
+    now = [0.0]
+    groups = GroupsToReadAgain(Location.of(warehouse), "default", lambda: now[0])
+    groups.done(groups.due())
+    assert groups.ask(["good"]) == {"good"} == groups.due()
+    groups.done(groups.due())
+    now[0] = 3599.0
+    assert groups.ask(["good", "bad"]) == {"bad"} == groups.due()
+    now[0] = 3601.0
+    assert groups.ask(["good"]) == {"good"}
+    assert groups.due() == {"good", "bad"}

@@ -1,0 +1,81 @@
+"""Groups whose rows no longer count: their records replace them, and what compaction took from the log stays known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from streaming_app.groups.budget import DEFAULT
+from streaming_app.groups.group import READ_AGAIN
+from tests.stream.test_fold_stage import OPTIONS, START, by_id, fold, group, metadata_record, records, stored_rows
+
+KNOWN = {"unsolicited_pushes": 3, "last_unsolicited_push_at": START + timedelta(seconds=2)}
+OLD = START - timedelta(days=90)
+AS_COMPACTED = [*group("g", 5)[:2]]
+NEWEST = [metadata_record({"group_id": "g"}, 5, validated_topology_epoch=0)]
+"""The members and the topology, and later record 17 alone, as compaction leaves them."""
+
+
+def compacted() -> list[dict[str, Any]]:
+    return [*records(AS_COMPACTED, second=3), *records(NEWEST, first=7, second=4)]
+
+
+def marked(**changes: Any) -> dict[str, Any]:
+    (row,) = fold(records(group("g", 5)))
+    step = {**row["topology_epochs"][0], "first_seen_at": OLD}
+    known = {**KNOWN, "first_seen_at": OLD, "state_since": OLD, "description_since": OLD, "topology_epochs": [step]}
+    return {**row, "last_offset": READ_AGAIN, **known, **changes}
+
+
+def read_again(rows: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
+    (row,) = fold(rows, stored_rows([marked(**changes)]))
+    return row
+
+
+def test_what_compaction_took_from_the_log_is_taken_from_the_row_and_nothing_else() -> None:
+    fresh = by_id(fold(compacted()))["g"]
+    assert (fresh["first_seen_at"], fresh["unsolicited_pushes"]) == (None, 0)
+    row = read_again(compacted(), members=[], member_count=77, state="Empty")
+    kept = {"first_seen_at": OLD, **KNOWN}
+    assert {name: row[name] for name in kept} == kept
+    ignored = {*kept, "topology_epochs", "description_since"}
+    assert {name: row[name] for name in row if name not in ignored} == {
+        name: fresh[name] for name in fresh if name not in ignored
+    }
+
+
+def test_since_when_a_state_holds_is_kept_if_it_is_the_same() -> None:
+    fresh = by_id(fold(compacted()))["g"]
+    row = read_again(compacted(), state=fresh["state"])
+    assert row["state_since"] == (fresh["state_since"] or OLD)
+    assert row["topology_epochs"][0]["first_seen_at"] == (fresh["topology_epochs"][0]["first_seen_at"] or OLD)
+
+
+@pytest.mark.parametrize(
+    ("rows", "changes"),
+    [
+        pytest.param(records(group("g", 5), second=4), {}, id="its creation is in the log"),
+        pytest.param(compacted(), {"group_epoch": 77}, id="another group had the id"),
+        pytest.param(compacted(), {"deleted_at": START}, id="it was deleted"),
+    ],
+)
+def test_a_row_that_proves_nothing_of_this_group_is_forgotten(
+    rows: list[dict[str, Any]], changes: dict[str, Any]
+) -> None:
+    assert read_again(rows, **changes) == by_id(fold(rows))["g"]
+
+
+def test_pushes_whose_records_are_still_to_be_read_are_not_counted_before() -> None:
+    assert read_again(compacted(), last_unsolicited_push_at=START + timedelta(days=1))["unsolicited_pushes"] == 0
+
+
+def test_a_group_that_was_set_aside_is_folded_again_and_set_aside_for_good_if_that_fails() -> None:
+    aside = {"set_aside_reason": "why", "set_aside_release": "0.1.0", "set_aside_at": START}
+    assert read_again(compacted(), **aside)["set_aside_reason"] is None
+    options = replace(OPTIONS, budget=replace(DEFAULT, steps=1))
+    (row,) = fold(compacted(), stored_rows([marked(**aside)]), options)
+    assert row["set_aside_release"] == OPTIONS.release
+    assert fold(records(NEWEST, first=9, second=9), stored_rows([row])) == []

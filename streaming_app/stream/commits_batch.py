@@ -17,8 +17,10 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streaming_app.stream.batch_outcome import CommitsOutcome
+from streaming_app.stream.batch_rows import BatchRows, make_in_workers
 from streaming_app.stream.few_records import read_few
 from streaming_app.stream.log_positions import NoPositions, read_again, read_whole
 from streaming_app.stream.newest_records import (
@@ -26,22 +28,19 @@ from streaming_app.stream.newest_records import (
     DRIFTED,
     GROUP_TYPES,
     HASH_OF_ONE_KEY,
-    ROWS_DDL,
-    TABLES,
     Row,
     find_newest,
     find_newest_by_key,
     rows_stream,
+    schema_of,
     take_newest,
-    to_rows,
     wanted_records,
 )
 from streaming_app.stream.source import SIZE
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.stream.truncation import NOT_VOID
-from streaming_app.tables.arrow import arrow_schema, microseconds, to_table
+from streaming_app.tables.arrow import microseconds, to_table
 from streaming_app.tables.checkpoint_offsets import BatchOffsets, commits_checkpoint_location
-from streaming_app.tables.definitions import table
 from streaming_app.tables.driver_limits import NEWEST, fits_driver
 from streaming_app.tables.maintenance import COMMITS_PER_COMPACTION
 from streaming_app.tables.newest_tables import COMMITS, NAMES, RECORDS
@@ -59,7 +58,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_ARROW_BYTES = 8 << 20
 _TAIL_ROWS = 200_000  # that are appended before a compaction at least, however small the table is
 _FEW_GROUPS = 2_000  # of which the stored records are looked up by name
 TYPE_CHANGED = "group_type"
@@ -70,6 +68,13 @@ SHARED = tuple(OWN_ROWS)
 """The history tables to which this query and that of the streams groups append."""
 
 
+_METADATA = pa.schema(
+    [
+        schema_of(RECORDS).field(name)
+        for name in ("group_id", "record_type", "deleted", "recorded_at", "source_partition", "last_offset")
+    ]
+)
+"""What tells the type of a group."""
 _Batch = tuple[str, int]
 """Identifies a batch to Delta, which skips an append that it has already committed."""
 
@@ -93,8 +98,7 @@ class CommitsBatchWriter:
         self._lock = lock or Lock()
         self._tables, self._options = tables, options
         self._on_done, self._maintenance, self._check_topic = on_done, maintenance, check_topic
-        self._schema = arrow_schema(ROWS_DDL)
-        self._events_schema = arrow_schema(table("group_events").ddl)
+        self._make_rows = partial(rows_stream, options=options)
         checkpoint = commits_checkpoint_location(writer.location, options.cluster)
         self._offsets = BatchOffsets(checkpoint)
         self._positions = positions or NoPositions()
@@ -148,7 +152,7 @@ class CommitsBatchWriter:
             records = kept.select(*COLUMNS)
             if fits_driver(NEWEST, records=found["records"], size=found["bytes"]):
                 return self._write_few(records.toArrow(), written_by)
-            return self._write_many(records, written_by)
+            return self._write(make_in_workers(records, self._make_rows), written_by)
         finally:
             kept.unpersist()
 
@@ -158,51 +162,24 @@ class CommitsBatchWriter:
         return max(1, COMMITS_PER_COMPACTION * written // limit)
 
     def _write_few(self, newest: pa.Table, written_by: _Batch) -> CommitsOutcome:
-        if not newest.num_rows:
-            return CommitsOutcome()
-        rows = to_rows(microseconds(newest).to_pylist(), self._options)
-        self._quarantine(rows.quarantine, written_by)
-        self._add_type_changes(rows.group_records, written_by)
-        for name in NAMES:
-            if own := getattr(rows, name):
-                self._tables.append(name, to_table(own, self._schema_of(name)), *written_by)
-        return CommitsOutcome(
-            commits=len(rows.offset_commits),
-            group_records=len(rows.group_records),
-            quarantined=len(rows.quarantine),
-            drifted=rows.drifted,
-        )
+        (rows,) = self._make_rows([newest])
+        return self._write(rows, written_by)
 
-    def _write_many(self, newest: DataFrame, written_by: _Batch) -> CommitsOutcome:
-        newest.sparkSession.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", _ARROW_BYTES)
-        decode = partial(rows_stream, schema=self._schema, options=self._options)
-        rows = newest.mapInArrow(decode, ROWS_DDL).persist()
-        try:
-            drifted = f"coalesce(sum({DRIFTED}), 0) AS {DRIFTED}"
-            (row,) = rows.selectExpr(*(f"count({name}) AS {name}" for name in TABLES), drifted).collect()
-            counts = row.asDict()
-            self._quarantine(self._collect(_nested(rows, "quarantine")) if counts["quarantine"] else [], written_by)
-            metadata = _nested(rows, RECORDS).where(f"record_type IN ({', '.join(map(str, GROUP_TYPES))})")
-            self._add_type_changes(self._collect(metadata) if counts[RECORDS] else [], written_by)
-            for name in NAMES:
-                if counts[name]:
-                    self._tables.append_many(name, _nested(rows, name), *written_by)
-        finally:
-            rows.unpersist()
+    def _write(self, rows: BatchRows, written_by: _Batch) -> CommitsOutcome:
+        read, counts = partial(rows.read, cluster=self._options.cluster), rows.counts
+        self._quarantine(microseconds(read("quarantine", schema=schema_of("quarantine"))).to_pylist(), written_by)
+        metadata = microseconds(read(RECORDS, schema=_METADATA))
+        is_metadata = pc.is_in(metadata["record_type"], value_set=pa.array(GROUP_TYPES, pa.int32()))
+        self._add_type_changes(metadata.filter(is_metadata).to_pylist(), written_by)
+        for name in NAMES:
+            if found := rows.files.get(name) or rows.tables.get(name):
+                self._tables.append(name, found, *written_by)
         return CommitsOutcome(
             commits=counts[COMMITS],
             group_records=counts[RECORDS],
             quarantined=counts["quarantine"],
             drifted=counts[DRIFTED],
         )
-
-    def _collect(self, rows: DataFrame) -> list[Row]:
-        """Return rows with their times in microseconds, as `to_rows` does."""
-        listed: list[Row] = microseconds(rows.toArrow()).to_pylist()
-        return listed
-
-    def _schema_of(self, name: str) -> pa.Schema:
-        return pa.schema(list(self._schema.field(name).type))
 
     def _quarantine(self, rows: Sequence[Row], written_by: _Batch) -> None:
         """Append the records that are not in quarantine yet: reading the topic again finds them again."""
@@ -248,12 +225,7 @@ class CommitsBatchWriter:
 
     def _append(self, name: str, rows: Sequence[Row], written_by: _Batch) -> None:
         if rows:
-            schema = self._schema_of(name) if name in TABLES else self._events_schema
-            self._tables.append(name, to_table(rows, schema), *written_by)
-
-
-def _nested(rows: DataFrame, name: str) -> DataFrame:
-    return rows.where(f"{name} IS NOT NULL").select(f"{name}.*")
+            self._tables.append(name, to_table(rows, schema_of(name)), *written_by)
 
 
 def _metadata_record(row: Row) -> MetadataRecord:

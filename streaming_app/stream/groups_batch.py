@@ -26,6 +26,7 @@ from streaming_app.groups.budget import DEFAULT, Budget
 from streaming_app.groups.not_ready import TopicLookup
 from streaming_app.groups.state_rules import NOT_READY
 from streaming_app.stream.batch_outcome import BatchTimes, GroupListener, GroupsOutcome
+from streaming_app.stream.batch_rows import BatchRows, make_in_workers
 from streaming_app.stream.few_records import FewRecords, read_few
 from streaming_app.stream.fold_stage import (
     STORED_OFFSET,
@@ -37,24 +38,13 @@ from streaming_app.stream.fold_stage import (
 from streaming_app.stream.kept_records import KeptRecords, between, of_groups
 from streaming_app.stream.log_positions import NoPositions, read_again, read_whole
 from streaming_app.stream.outcome import FoldOptions
-from streaming_app.stream.outputs import (
-    APPENDED,
-    COUNTS,
-    EVENTS,
-    FOLDED_DDL,
-    RETRACTED,
-    HistoryEnd,
-    select_groups,
-    select_rows,
-    take_groups,
-    take_rows,
-)
+from streaming_app.stream.outputs import APPENDED, EVENTS, FOLDED_DDL, RETRACTED, HistoryOffsets, rows_of
 from streaming_app.stream.slices import SLICE_BYTES, WHOLE, Slice, SlicePlans, Summary
 from streaming_app.stream.source import MEASURES, RAW, wanted_records
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.tables.arrow import arrow_schema
 from streaming_app.tables.checkpoint_offsets import BatchOffsets, checkpoint_location
-from streaming_app.tables.definitions import history_tables
+from streaming_app.tables.definitions import table
 from streaming_app.tables.driver_limits import GROUPS, fits_driver
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.writer import sorted_parts
@@ -70,7 +60,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SORTED_RECORDS = 50_000  # that Spark sorts at a time, in each task
-_ARROW_BYTES = 8 << 20  # that a worker gets at once; by default Spark limits the records only, to 10,000
 _STORED_AS_RECORD = (
     "encode(group_id, 'UTF-8') AS group_bytes",
     f"{STORED_OFFSET}L AS offset",
@@ -104,7 +93,7 @@ class GroupsBatchWriter:
         topic: str,
         on_done: Callable[[int, GroupsOutcome], None],
         *,
-        history_offsets: Mapping[str, Mapping[int, int]] | None = None,
+        history_offsets: HistoryOffsets | None = None,
         partitions: int | None = None,
         partitions_grew: bool = False,
         topics: TopicLookup | None = None,
@@ -134,16 +123,13 @@ class GroupsBatchWriter:
         self._maintenance = maintenance
         self._listener = listener
         self._is_first = writer.is_empty("groups")
-        offsets = history_offsets or {}
-        self._history_ends = {
-            one.name: HistoryEnd(str(one.partition_column), offsets.get(one.name)) for one in history_tables()
-        }
+        self._reached = history_offsets or {}
         self._schema = arrow_schema(FOLDED_DDL)
         self._positions = positions or NoPositions()
-        reached, chains = offsets.get(EVENTS.table, {}), self._positions.chains
+        reached, chains = self._reached.get(EVENTS.table, {}), self._positions.chains
         options = FoldOptions(cluster, topic, dialect, partitions, partitions_grew, reached, chains, budget)
         self._fold = partial(fold_stream, schema=self._schema, options=options)
-        self._fold_in_worker = partial(fold_in_worker, schema=self._schema, options=options)
+        self._fold_in_worker = partial(fold_in_worker, schema=self._schema, options=options, reached=self._reached)
         self._topics, self._open_log = topics, open_log
         checkpoint = checkpoint_location(writer.location, cluster)
         self._offsets = BatchOffsets(checkpoint)
@@ -327,33 +313,37 @@ class GroupsBatchWriter:
             folded = pa.Table.from_batches(self._fold(ordered.to_batches(), topics=self._topics), self._schema)
         if not folded.num_rows:  # only records of groups of other types
             return {}
-        counts = {name: pc.sum(folded[name]).as_py() for name in COUNTS}
-        with self._times.measure("history"):
-            self._append_few(folded, counts, batch)
-        with self._times.measure("groups"):
-            rows = take_groups(folded)
-            if rows.num_rows:
-                self._is_first = False  # from now on, even if the next line fails
-                self._group_rows.replace(rows, rows["group_id"].to_pylist())
+        rows = rows_of(folded, self._reached)
+        self._write(rows, batch)
         if self._listener:
             self._listener.on_rows(folded)
-        return counts
+        return rows.counts
 
-    def _append_few(self, folded: pa.Table, counts: Mapping[str, int], batch: _Batch) -> None:
-        for output in APPENDED:
-            if output is EVENTS and counts["retracted_events"]:
-                self._group_rows.delete_history(EVENTS.table, take_rows(folded, EVENTS, RETRACTED))
-            if not counts[output.count_column]:
-                continue
-            rows = self._history_ends[output.table].take_beyond(take_rows(folded, output, output.column))
-            if rows.num_rows:
-                # With the reasons, so for all writers: where Spark repeats the batch, it must not add them once more.
-                self._group_rows.append(output.table, rows, *batch)
+    def _write(self, rows: BatchRows, batch: _Batch) -> None:
+        with self._times.measure("history"):
+            retracted = self._rows(rows, RETRACTED, EVENTS.table)
+            if retracted.num_rows:
+                self._group_rows.delete_history(EVENTS.table, retracted)
+            for name in (output.table for output in APPENDED):
+                if name in rows.tables:
+                    # With the reasons, so for all writers: where workers repeat it, they must not add them again.
+                    self._group_rows.append(name, rows.tables[name], *batch)
+                elif name in rows.files:
+                    self._writer.append(name, rows.files[name], batch.writers[0], batch.version)
+        with self._times.measure("groups"):
+            groups = self._rows(rows, "groups", "groups")
+            if groups.num_rows:
+                self._is_first = False  # from now on, even if the next line fails
+                if rows.files:
+                    self._writer.replace_groups(self._writer.to_dataframe(groups), groups.num_rows)
+                else:
+                    self._group_rows.replace(groups, groups["group_id"].to_pylist())
+
+    def _rows(self, rows: BatchRows, name: str, of_table: str) -> pa.Table:
+        return rows.read(name, self._cluster, arrow_schema(table(of_table).ddl))
 
     def _write_many(self, raw: DataFrame, count: int, batch: _Batch) -> Mapping[str, int]:
         """Write the records `raw`, which are about so many."""
-        from pyspark import StorageLevel  # noqa: PLC0415 - Spark is loaded by those who need it
-
         stored, is_first = self._writer.stored_rows("groups"), self._is_first
         records = raw.selectExpr(*RAW, "NULL AS stored")
         if not is_first:
@@ -361,32 +351,13 @@ class GroupsBatchWriter:
             records = records.unionByName(
                 stored.selectExpr(*_STORED_AS_RECORD).join(touched, "group_bytes", "left_semi")
             )
-        raw.sparkSession.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", _ARROW_BYTES)
         parts = sorted_parts(raw.sparkSession, count, _SORTED_RECORDS)
         ordered = records.repartition(parts, "group_bytes").sortWithinPartitions("group_bytes", "offset")
-        folded = ordered.mapInArrow(self._fold_in_worker, FOLDED_DDL).persist(StorageLevel.DISK_ONLY)
-        try:
-            sums = folded.selectExpr(*(f"coalesce(sum({name}), 0) AS {name}" for name in COUNTS))
-            with self._times.measure("fold"):  # and the stored rows are read
-                counts = sums.collect()[0].asDict()
-            with self._times.measure("history"):
-                self._append_many(folded, counts, batch)
-            if counts["groups"]:
-                self._is_first = False
-                with self._times.measure("groups"):
-                    self._writer.replace_groups(select_groups(folded), counts["groups"])
-            if self._listener:
-                self._listener.on_bulk_change()
-        finally:
-            folded.unpersist()
+        with self._times.measure("fold"):  # and the stored rows are read
+            rows = make_in_workers(ordered, self._fold_in_worker)
+        self._write(rows, batch)
+        if self._listener:
+            self._listener.on_bulk_change()
         self._group_rows.forget_versions()
         self._refresh_reasons(batch)
-        return counts
-
-    def _append_many(self, folded: DataFrame, counts: Mapping[str, int], batch: _Batch) -> None:
-        for output in APPENDED:
-            if output is EVENTS and counts["retracted_events"]:
-                self._group_rows.delete_history(EVENTS.table, select_rows(folded, EVENTS, RETRACTED).toArrow())
-            if counts[output.count_column]:
-                rows = self._history_ends[output.table].select_beyond(select_rows(folded, output, output.column))
-                self._writer.append(output.table, rows, batch.writers[0], batch.version)
+        return rows.counts

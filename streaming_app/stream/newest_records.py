@@ -14,6 +14,7 @@ begin alike, so that each comparison of two would read both: of 10,000,000 commi
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from struct import error as struct_error
 from struct import unpack_from
@@ -24,9 +25,10 @@ import pyarrow as pa
 from offsets_decoder import DecodeError, Record, decode
 from streaming_app.groups.partition import partition_of
 from streaming_app.lag.partition_time import LAST_MS, partition_time_ms
+from streaming_app.stream.batch_rows import BatchRows
 from streaming_app.stream.outcome import FoldOptions, group_of_key
 from streaming_app.stream.source import type_condition
-from streaming_app.tables.arrow import microseconds, to_table
+from streaming_app.tables.arrow import arrow_schema, microseconds, to_table
 from streaming_app.tables.definitions import table
 
 if TYPE_CHECKING:
@@ -136,14 +138,13 @@ def _has_protocol(key: bytes, value: bytes | None) -> bool:
 
 Row = dict[str, Any]
 TABLES = ("offset_commits", "group_records", "quarantine")
-"""The tables that get rows, and columns of the result of `rows_stream`: a row of one of them in each row."""
+"""The tables that get rows."""
 DRIFTED = "drifted"
-"""Another column of this result: in a row of its own, how many records have unknown tagged fields."""
+"""What is counted of them, too: records that have unknown tagged fields."""
 _NO_TOPIC_ID = "A" * 22  # all zeros
 _CONSUMER = "consumer"
 _MOST_MEMBERS, _MOST_PARTITIONS, _LONGEST_NAME = 1_000, 2_000, 500  # that are kept of a record; the names in characters
 _MICROSECONDS = 1_000
-ROWS_DDL = ", ".join([*(f"{name} {table(name).struct}" for name in TABLES), f"{DRIFTED} bigint"])
 
 
 class Rows(NamedTuple):
@@ -190,28 +191,18 @@ def to_rows(records: Iterable[Row], options: FoldOptions) -> Rows:
     return rows._replace(drifted=drifted)
 
 
-def rows_stream(
-    batches: Iterable[pa.RecordBatch], *, schema: pa.Schema, options: FoldOptions
-) -> Iterator[pa.RecordBatch]:
-    """Do `to_rows` in Spark's workers, for `mapInArrow`; `schema` is that of `ROWS_DDL`."""
+def rows_stream(batches: Iterable[pa.RecordBatch | pa.Table], *, options: FoldOptions) -> Iterator[BatchRows]:
+    """Yield what `to_rows` gives of some records at a time."""
     for batch in batches:
         rows = to_rows(microseconds(batch).to_pylist(), options)
-        for name in TABLES:
-            own: list[Row] = getattr(rows, name)
-            if own:
-                kind = schema.field(name).type
-                rows_of_table = to_table(own, pa.schema(list(kind)))
-                nested = pa.StructArray.from_arrays([_chunk(one) for one in rows_of_table.columns], fields=list(kind))
-                columns = [nested if field.name == name else pa.nulls(len(own), field.type) for field in schema]
-                yield pa.RecordBatch.from_arrays(columns, schema=schema)
-        if rows.drifted:
-            row = {DRIFTED: [rows.drifted]}
-            columns = [pa.array(row.get(field.name, [None]), field.type) for field in schema]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        own: dict[str, list[Row]] = {name: listed for name in TABLES if (listed := getattr(rows, name))}
+        counts = Counter({DRIFTED: rows.drifted, **{name: len(listed) for name, listed in own.items()}})
+        yield BatchRows({name: to_table(listed, schema_of(name)) for name, listed in own.items()}, counts=counts)
 
 
-def _chunk(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks)
+def schema_of(name: str) -> pa.Schema:
+    """Return the schema of a table."""
+    return arrow_schema(table(name).ddl)
 
 
 def _is_leftover(group_id: str, partition: int, options: FoldOptions) -> bool:

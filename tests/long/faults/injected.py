@@ -21,7 +21,7 @@ _FILES = type(local_files())
 _WRITES = (
     *((TableWriter, name) for name in ("append", "replace", "replace_groups", "delete_groups")),
     *((GroupRows, name) for name in ("append", "delete_history", "replace")),
-    *((NewestTables, name) for name in ("append", "append_many", "delete", "compact")),
+    *((NewestTables, name) for name in ("append", "delete", "compact")),
     (_FILES, "write"),
     (_FILES, "remove"),
 )

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from streaming_app.tables.arrow import arrow_schema
 from streaming_app.tables.data_files import EncodedFile, decode_file, encode_file
+from streaming_app.tables.definitions import table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,6 +44,12 @@ class BatchRows:
         parts = [self.tables[name].select(schema.names)] if name in self.tables else []
         parts += [decode_file(one, cluster, schema) for one in self.files.get(name, ())]
         return pa.concat_tables(parts) if parts else schema.empty_table()
+
+
+@cache
+def schema_of(name: str) -> pa.Schema:
+    """Return the schema of a table."""
+    return arrow_schema(table(name).ddl)
 
 
 def make_in_workers(records: DataFrame, make: Make) -> BatchRows:

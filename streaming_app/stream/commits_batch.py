@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -19,20 +20,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_app.stream.batch_outcome import CommitsOutcome
-from streaming_app.stream.batch_rows import BatchRows, make_in_workers
-from streaming_app.stream.few_records import read_few
+from streaming_app.stream.batch_outcome import Outcome
+from streaming_app.stream.batch_records import read_small
+from streaming_app.stream.batch_rows import BatchRows, make_in_workers, schema_of
 from streaming_app.stream.log_positions import NoPositions, read_again, read_whole
 from streaming_app.stream.newest_records import (
     COLUMNS,
     DRIFTED,
     GROUP_TYPES,
-    HASH_OF_ONE_KEY,
+    HASH,
+    IS_OF_ONE_KEY,
+    KEY,
     Row,
     find_newest,
-    find_newest_by_key,
-    rows_stream,
-    schema_of,
+    make_rows,
     take_newest,
     wanted_records,
 )
@@ -87,7 +88,7 @@ class CommitsBatchWriter:
         writer: TableWriter,
         tables: NewestTables,
         options: FoldOptions,
-        on_done: Callable[[int, CommitsOutcome], None],
+        on_done: Callable[[int, Outcome], None],
         *,
         maintenance: Maintenance | None = None,
         check_topic: Callable[[], None] = lambda: None,
@@ -98,7 +99,7 @@ class CommitsBatchWriter:
         self._lock = lock or Lock()
         self._tables, self._options = tables, options
         self._on_done, self._maintenance, self._check_topic = on_done, maintenance, check_topic
-        self._make_rows = partial(rows_stream, options=options)
+        self._make_rows = partial(make_rows, options=options)
         checkpoint = commits_checkpoint_location(writer.location, options.cluster)
         self._offsets = BatchOffsets(checkpoint)
         self._positions = positions or NoPositions()
@@ -112,20 +113,37 @@ class CommitsBatchWriter:
     def _process(self, batch: DataFrame, batch_id: int) -> None:
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._options.cluster
         written_by = (batch_writers(self._options.cluster, query)[0], batch_id)
-        most = self._offsets.most_records(batch_id)
-        wanted = wanted_records(batch).selectExpr("*", f"{SIZE} AS size")
-        is_few = most is not None and fits_driver(NEWEST, records=most)
-        few = self._read(lambda: read_few(wanted, most or 0)) if is_few else None
-        if few is not None and few.is_whole:
-            outcome = self._write_few(take_newest(few.table.drop_columns("size")), written_by)
-        else:
-            outcome = self._write_newest(batch, written_by)
-        written = outcome.commits + outcome.group_records
+        with self._newest(batch, self._offsets.most_records(batch_id)) as newest:
+            is_here = isinstance(newest, pa.Table)
+            rows = next(self._make_rows([newest])) if is_here else make_in_workers(newest, self._make_rows)
+            outcome = self._write(rows, written_by)
+        written = sum(outcome.written.values())
         if written:
             self._versions.write()
         self._on_done(batch_id, outcome)
         if self._maintenance:
             self._maintenance.after_batch(wrote=self._weight(written) if written else 0)
+
+    @contextmanager
+    def _newest(self, batch: DataFrame, most: int | None) -> Iterator[pa.Table | DataFrame]:
+        """Give the newest record of each key, as Arrow unless they are many; `most` is how many records there are."""
+        wanted = wanted_records(batch)
+        if most is not None and fits_driver(NEWEST, records=most):
+            few, largest = self._read(lambda: read_small(wanted, most, NEWEST))
+            if (pc.max(few["size"]).as_py() or 0) <= largest:
+                yield take_newest(few)
+                return
+        sums = "count(*)", f"coalesce(sum({SIZE}), 0)", f"coalesce(every({IS_OF_ONE_KEY}), true)"
+        for by in (HASH, KEY):
+            kept = find_newest(wanted, by).persist()
+            try:
+                ((records, size, is_valid),) = self._read(lambda: read_again(kept).selectExpr(*sums).collect())  # noqa: B023
+                if is_valid:
+                    newest = kept.select(*COLUMNS)
+                    yield newest.toArrow() if fits_driver(NEWEST, records=records, size=size) else newest
+                    return
+            finally:
+                kept.unpersist()
 
     def _read(self, read: Callable[[], T]) -> T:
         """Return what was read of one log of one topic."""
@@ -133,39 +151,12 @@ class CommitsBatchWriter:
         self._check_topic()
         return found
 
-    def _write_newest(self, batch: DataFrame, written_by: _Batch) -> CommitsOutcome:
-        outcome = self._write_if(HASH_OF_ONE_KEY, find_newest(batch), written_by)
-        if outcome is None:
-            outcome = self._write_if("true", find_newest_by_key(batch), written_by)
-        return outcome or CommitsOutcome()
-
-    def _write_if(self, condition: str, newest: DataFrame, written_by: _Batch) -> CommitsOutcome | None:
-        """Write these records if the condition is true of each of them."""
-        kept = newest.persist()
-        try:
-            columns = "count(*) AS records", f"coalesce(sum({SIZE}), 0) AS bytes", f"every({condition}) AS valid"
-            (found,) = self._read(lambda: read_again(kept).selectExpr(*columns).collect())
-            if not found["records"]:
-                return CommitsOutcome()
-            if not found["valid"]:
-                return None
-            records = kept.select(*COLUMNS)
-            if fits_driver(NEWEST, records=found["records"], size=found["bytes"]):
-                return self._write_few(records.toArrow(), written_by)
-            return self._write(make_in_workers(records, self._make_rows), written_by)
-        finally:
-            kept.unpersist()
-
     def _weight(self, written: int) -> int:
         """Return for how many commits of `Maintenance` a batch with so many rows counts."""
         limit = max(_TAIL_ROWS, *(self._tables.count_rows(name) // 2 for name in NAMES))
         return max(1, COMMITS_PER_COMPACTION * written // limit)
 
-    def _write_few(self, newest: pa.Table, written_by: _Batch) -> CommitsOutcome:
-        (rows,) = self._make_rows([newest])
-        return self._write(rows, written_by)
-
-    def _write(self, rows: BatchRows, written_by: _Batch) -> CommitsOutcome:
+    def _write(self, rows: BatchRows, written_by: _Batch) -> Outcome:
         read, counts = partial(rows.read, cluster=self._options.cluster), rows.counts
         self._quarantine(microseconds(read("quarantine", schema=schema_of("quarantine"))).to_pylist(), written_by)
         metadata = microseconds(read(RECORDS, schema=_METADATA))
@@ -174,12 +165,8 @@ class CommitsBatchWriter:
         for name in NAMES:
             if found := rows.files.get(name) or rows.tables.get(name):
                 self._tables.append(name, found, *written_by)
-        return CommitsOutcome(
-            commits=counts[COMMITS],
-            group_records=counts[RECORDS],
-            quarantined=counts["quarantine"],
-            drifted=counts[DRIFTED],
-        )
+        written = {"committed offsets": counts[COMMITS], "group records": counts[RECORDS]}
+        return Outcome(written=written, quarantined=counts["quarantine"], drifted=counts[DRIFTED])
 
     def _quarantine(self, rows: Sequence[Row], written_by: _Batch) -> None:
         """Append the records that are not in quarantine yet: reading the topic again finds them again."""

@@ -200,9 +200,7 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
             maintenance.start(stream.make_maintenance_service())
         if health.offsets:
             stop_offsets = LinkedEvent(stop)
-            commits = CommitsStream(
-                replace(parts, health=health.offsets, report=say_offsets, stop=stop_offsets), stream.first_reading
-            )
+            commits = CommitsStream(replace(parts, health=health.offsets, report=say_offsets, stop=stop_offsets))
             more.enter_context(closing(commits))
             more.enter_context(_listening(spark, commits.progress))
             progress = SparkProgress(spark, commits.is_own)

@@ -15,8 +15,7 @@ import math
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import partial
@@ -40,7 +39,6 @@ from streaming_app.kafka.offsets_topic import (
 )
 from streaming_app.report import Report
 from streaming_app.stream.commits_batch import OWN_ROWS, SHARED, CommitsBatchWriter
-from streaming_app.stream.first_reading import FirstReading
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.stream.log_positions import LogPositions, TruncatedLogError
 from streaming_app.stream.outcome import FoldOptions
@@ -109,7 +107,6 @@ class TopicStream(ABC):
         checkpoint: Location,
         progress: Progress,
         maintenance: Callable[..., Maintenance],
-        first_reading: FirstReading,
     ) -> None:
         self._lock = threading.Lock()  # held by each batch, and by each task of the maintenance
         self._maintenance = maintenance(
@@ -136,8 +133,6 @@ class TopicStream(ABC):
         )
         self._query = StreamQuery(checkpoint, parts.stop, self.name)
         self._known_tables = KnownTables(parts.config.warehouse, self.watched)
-        self.first_reading = first_reading
-        self._joins_first_reading = False
         self.progress = progress
 
     @property
@@ -177,9 +172,6 @@ class TopicStream(ABC):
             self._reads_again(groups)
         self._reset = False
         self._topic = topic
-        self._joins_first_reading = position.from_beginning
-        if not position.from_beginning:
-            self.first_reading.leave()
         self._starts = {} if position.from_beginning else newest_batch_ends(self._checkpoint).committed or None
         self._known_tables.remember()
         self._found(position)
@@ -253,24 +245,6 @@ class TopicStream(ABC):
         self._topic_identity.close()
         self._positions.close()
 
-    @contextmanager
-    def _records_of(self, batch: DataFrame, batch_id: int) -> Iterator[DataFrame]:
-        """Yield the records of a batch, or those of them that matter: see `first_reading`."""
-        topic, is_joining, self._joins_first_reading = self._topic, self._joins_first_reading, False
-        if topic is None or not is_joining:
-            yield batch
-            return
-        ends = read_batch_ends(self._checkpoint, batch_id) or {}
-        try:
-            records = self.first_reading.read(batch.sparkSession, topic, ends, self._positions.before_read)
-            if records is None or not self._positions.after_read(ends):
-                yield batch
-            else:
-                self.progress.read_apart(batch_id, sum(ends.values()) - sum(topic.start_offsets.values()))
-                yield records
-        finally:
-            self.first_reading.release()
-
     @property
     @abstractmethod
     def _trigger(self) -> float:
@@ -321,10 +295,7 @@ class GroupsStream(TopicStream):
         checkpoint = checkpoint_location(config.warehouse, config.cluster)
         done_at = config.warehouse / "_jobs" / f"{config.cluster}.maintenance"
         progress = Progress(parts.report, parts.health)
-        first_reading = FirstReading(parts.properties, parts.report, parts.stop)
-        super().__init__(parts, checkpoint, progress, partial(Maintenance, parts.writer, done_at), first_reading)
-        if not config.offsets.enabled:
-            first_reading.leave()
+        super().__init__(parts, checkpoint, progress, partial(Maintenance, parts.writer, done_at))
         self._topics, self._services, self._logs = topics, services, LogReaders(parts.properties)
         self._read_again = GroupsToReadAgain(config.warehouse, config.cluster)
         self._plugin_read_at = -math.inf
@@ -396,8 +367,7 @@ class GroupsStream(TopicStream):
 
         def write(batch: DataFrame, batch_id: int) -> None:
             self._writer.check_owner()
-            with self._records_of(batch, batch_id) as needed:
-                write_batch(needed, batch_id)
+            write_batch(batch, batch_id)
             if position.until:
                 self._finish_reading(position, batch_id)
 
@@ -436,8 +406,8 @@ class CommitsStream(TopicStream):
     name = OFFSETS
     watched = (*NAMES, *SHARED)
 
-    def __init__(self, parts: StreamParts, first_reading: FirstReading) -> None:
-        """Prepare; `first_reading` is that of the stream of the groups."""
+    def __init__(self, parts: StreamParts) -> None:
+        """Prepare."""
         config = parts.config
         self._tables = NewestTables(parts.writer, config.cluster, config.retention_days)
         checkpoint = commits_checkpoint_location(config.warehouse, config.cluster)
@@ -445,7 +415,7 @@ class CommitsStream(TopicStream):
         own = [table(name) for name in NAMES]
         progress = Progress(parts.report, parts.health, OFFSETS)
         maintenance = partial(Maintenance, self._tables, done_at, tables=own)
-        super().__init__(parts, checkpoint, progress, maintenance, first_reading)
+        super().__init__(parts, checkpoint, progress, maintenance)
 
     def finish(self) -> None:
         """Record that the stream is done, with `once`."""
@@ -498,7 +468,6 @@ class CommitsStream(TopicStream):
 
         def write(batch: DataFrame, batch_id: int) -> None:
             self._writer.check_owner()
-            with self._records_of(batch, batch_id) as needed:
-                write_batch(needed, batch_id)
+            write_batch(batch, batch_id)
 
         return self._query.start(records, write, trigger)

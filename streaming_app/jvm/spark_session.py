@@ -59,6 +59,8 @@ SESSION_CONF = {
     # How many tasks list the files of a table: by default one for each file.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
     "spark.sql.inMemoryColumnarStorage.batchSize": "1000",  # a row of `groups` has kilobytes
+    # What a Python worker gets at once: by default Spark limits the rows only, to 10,000.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(8 << 20),
     "spark.sql.streaming.minBatchesToRetain": "20",  # limits the size of the checkpoint
     "spark.sql.streaming.noDataProgressEventInterval": "2000",  # in ms: how soon a job with nothing to read is ready
     "spark.sql.streaming.stopTimeout": "2000",  # in ms: without it, stopping a stream may wait for brokers for ever

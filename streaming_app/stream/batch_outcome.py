@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,13 +14,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome(ABC):
-    """What is counted of every batch."""
+class Outcome:
+    """What is counted of a batch."""
 
+    written: Mapping[str, int]
+    """How many of what it wrote, in the words and in the order of its line."""
     quarantined: int = 0
     """Records that could not be decoded."""
     drifted: int = 0
-    """Records with unknown tagged fields."""
+    """Records with unknown tagged fields; of committed offsets, those among the newest of each key."""
     by_type: Mapping[int, int] = field(default_factory=dict)
     """Records that left the JVM, by record type; -1 for those without a key."""
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -29,36 +30,9 @@ class Outcome(ABC):
 
     def texts(self) -> list[str]:
         """Return the counts as the line of the batch has them."""
+        written = [f"{count:,} {what}" for what, count in self.written.items()]
         drifted = [f"{self.drifted:,} with unknown tags"] if self.drifted else []
-        return [*self._written(), f"{self.quarantined:,} quarantined", *drifted]
-
-    @abstractmethod
-    def _written(self) -> tuple[str, ...]:
-        """Return what the batch wrote."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupsOutcome(Outcome):
-    """The counts of a batch of streams groups."""
-
-    decoded: int = 0
-    groups: int = 0
-
-    def _written(self) -> tuple[str, ...]:
-        return f"{self.decoded:,} decoded", f"{self.groups:,} groups"
-
-
-@dataclass(frozen=True, kw_only=True)
-class CommitsOutcome(Outcome):
-    """The counts of a batch of committed offsets; those of `drifted` are among the newest records of each key."""
-
-    commits: int = 0
-    """Keys of offset commits."""
-    group_records: int = 0
-    """Keys of records of groups."""
-
-    def _written(self) -> tuple[str, ...]:
-        return f"{self.commits:,} committed offsets", f"{self.group_records:,} group records"
+        return [*written, f"{self.quarantined:,} quarantined", *drifted]
 
 
 class GroupListener(Protocol):

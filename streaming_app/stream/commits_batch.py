@@ -12,36 +12,36 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from streaming_app.stream.batch_outcome import CommitsOutcome
-from streaming_app.stream.few_records import read_few
+from streaming_app.stream.batch_outcome import Outcome
+from streaming_app.stream.batch_records import read_small
+from streaming_app.stream.batch_rows import BatchRows, make_in_workers, schema_of
 from streaming_app.stream.log_positions import NoPositions, read_again, read_whole
 from streaming_app.stream.newest_records import (
     COLUMNS,
     DRIFTED,
     GROUP_TYPES,
-    HASH_OF_ONE_KEY,
-    ROWS_DDL,
-    TABLES,
+    HASH,
+    IS_OF_ONE_KEY,
+    KEY,
     Row,
     find_newest,
-    find_newest_by_key,
-    rows_stream,
+    make_rows,
     take_newest,
-    to_rows,
     wanted_records,
 )
 from streaming_app.stream.source import SIZE
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.stream.truncation import NOT_VOID
-from streaming_app.tables.arrow import arrow_schema, microseconds, to_table
+from streaming_app.tables.arrow import microseconds, to_table
 from streaming_app.tables.checkpoint_offsets import BatchOffsets, commits_checkpoint_location
-from streaming_app.tables.definitions import table
 from streaming_app.tables.driver_limits import NEWEST, fits_driver
 from streaming_app.tables.maintenance import COMMITS_PER_COMPACTION
 from streaming_app.tables.newest_tables import COMMITS, NAMES, RECORDS
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_ARROW_BYTES = 8 << 20
 _TAIL_ROWS = 200_000  # that are appended before a compaction at least, however small the table is
 _FEW_GROUPS = 2_000  # of which the stored records are looked up by name
 TYPE_CHANGED = "group_type"
@@ -70,6 +69,13 @@ SHARED = tuple(OWN_ROWS)
 """The history tables to which this query and that of the streams groups append."""
 
 
+_METADATA = pa.schema(
+    [
+        schema_of(RECORDS).field(name)
+        for name in ("group_id", "record_type", "deleted", "recorded_at", "source_partition", "last_offset")
+    ]
+)
+"""What tells the type of a group."""
 _Batch = tuple[str, int]
 """Identifies a batch to Delta, which skips an append that it has already committed."""
 
@@ -82,7 +88,7 @@ class CommitsBatchWriter:
         writer: TableWriter,
         tables: NewestTables,
         options: FoldOptions,
-        on_done: Callable[[int, CommitsOutcome], None],
+        on_done: Callable[[int, Outcome], None],
         *,
         maintenance: Maintenance | None = None,
         check_topic: Callable[[], None] = lambda: None,
@@ -93,8 +99,7 @@ class CommitsBatchWriter:
         self._lock = lock or Lock()
         self._tables, self._options = tables, options
         self._on_done, self._maintenance, self._check_topic = on_done, maintenance, check_topic
-        self._schema = arrow_schema(ROWS_DDL)
-        self._events_schema = arrow_schema(table("group_events").ddl)
+        self._make_rows = partial(make_rows, options=options)
         checkpoint = commits_checkpoint_location(writer.location, options.cluster)
         self._offsets = BatchOffsets(checkpoint)
         self._positions = positions or NoPositions()
@@ -108,20 +113,37 @@ class CommitsBatchWriter:
     def _process(self, batch: DataFrame, batch_id: int) -> None:
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._options.cluster
         written_by = (batch_writers(self._options.cluster, query)[0], batch_id)
-        most = self._offsets.most_records(batch_id)
-        wanted = wanted_records(batch).selectExpr("*", f"{SIZE} AS size")
-        is_few = most is not None and fits_driver(NEWEST, records=most)
-        few = self._read(lambda: read_few(wanted, most or 0)) if is_few else None
-        if few is not None and few.is_whole:
-            outcome = self._write_few(take_newest(few.table.drop_columns("size")), written_by)
-        else:
-            outcome = self._write_newest(batch, written_by)
-        written = outcome.commits + outcome.group_records
+        with self._newest(batch, self._offsets.most_records(batch_id)) as newest:
+            is_here = isinstance(newest, pa.Table)
+            rows = next(self._make_rows([newest])) if is_here else make_in_workers(newest, self._make_rows)
+            outcome = self._write(rows, written_by)
+        written = sum(outcome.written.values())
         if written:
             self._versions.write()
         self._on_done(batch_id, outcome)
         if self._maintenance:
             self._maintenance.after_batch(wrote=self._weight(written) if written else 0)
+
+    @contextmanager
+    def _newest(self, batch: DataFrame, most: int | None) -> Iterator[pa.Table | DataFrame]:
+        """Give the newest record of each key, as Arrow unless they are many; `most` is how many records there are."""
+        wanted = wanted_records(batch)
+        if most is not None and fits_driver(NEWEST, records=most):
+            few, largest = self._read(lambda: read_small(wanted, most, NEWEST))
+            if (pc.max(few["size"]).as_py() or 0) <= largest:
+                yield take_newest(few)
+                return
+        sums = "count(*)", f"coalesce(sum({SIZE}), 0)", f"coalesce(every({IS_OF_ONE_KEY}), true)"
+        for by in (HASH, KEY):
+            kept = find_newest(wanted, by).persist()
+            try:
+                ((records, size, is_valid),) = self._read(lambda: read_again(kept).selectExpr(*sums).collect())  # noqa: B023
+                if is_valid:
+                    newest = kept.select(*COLUMNS)
+                    yield newest.toArrow() if fits_driver(NEWEST, records=records, size=size) else newest
+                    return
+            finally:
+                kept.unpersist()
 
     def _read(self, read: Callable[[], T]) -> T:
         """Return what was read of one log of one topic."""
@@ -129,80 +151,22 @@ class CommitsBatchWriter:
         self._check_topic()
         return found
 
-    def _write_newest(self, batch: DataFrame, written_by: _Batch) -> CommitsOutcome:
-        outcome = self._write_if(HASH_OF_ONE_KEY, find_newest(batch), written_by)
-        if outcome is None:
-            outcome = self._write_if("true", find_newest_by_key(batch), written_by)
-        return outcome or CommitsOutcome()
-
-    def _write_if(self, condition: str, newest: DataFrame, written_by: _Batch) -> CommitsOutcome | None:
-        """Write these records if the condition is true of each of them."""
-        kept = newest.persist()
-        try:
-            columns = "count(*) AS records", f"coalesce(sum({SIZE}), 0) AS bytes", f"every({condition}) AS valid"
-            (found,) = self._read(lambda: read_again(kept).selectExpr(*columns).collect())
-            if not found["records"]:
-                return CommitsOutcome()
-            if not found["valid"]:
-                return None
-            records = kept.select(*COLUMNS)
-            if fits_driver(NEWEST, records=found["records"], size=found["bytes"]):
-                return self._write_few(records.toArrow(), written_by)
-            return self._write_many(records, written_by)
-        finally:
-            kept.unpersist()
-
     def _weight(self, written: int) -> int:
         """Return for how many commits of `Maintenance` a batch with so many rows counts."""
         limit = max(_TAIL_ROWS, *(self._tables.count_rows(name) // 2 for name in NAMES))
         return max(1, COMMITS_PER_COMPACTION * written // limit)
 
-    def _write_few(self, newest: pa.Table, written_by: _Batch) -> CommitsOutcome:
-        if not newest.num_rows:
-            return CommitsOutcome()
-        rows = to_rows(microseconds(newest).to_pylist(), self._options)
-        self._quarantine(rows.quarantine, written_by)
-        self._add_type_changes(rows.group_records, written_by)
+    def _write(self, rows: BatchRows, written_by: _Batch) -> Outcome:
+        read, counts = partial(rows.read, cluster=self._options.cluster), rows.counts
+        self._quarantine(microseconds(read("quarantine", schema=schema_of("quarantine"))).to_pylist(), written_by)
+        metadata = microseconds(read(RECORDS, schema=_METADATA))
+        is_metadata = pc.is_in(metadata["record_type"], value_set=pa.array(GROUP_TYPES, pa.int32()))
+        self._add_type_changes(metadata.filter(is_metadata).to_pylist(), written_by)
         for name in NAMES:
-            if own := getattr(rows, name):
-                self._tables.append(name, to_table(own, self._schema_of(name)), *written_by)
-        return CommitsOutcome(
-            commits=len(rows.offset_commits),
-            group_records=len(rows.group_records),
-            quarantined=len(rows.quarantine),
-            drifted=rows.drifted,
-        )
-
-    def _write_many(self, newest: DataFrame, written_by: _Batch) -> CommitsOutcome:
-        newest.sparkSession.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", _ARROW_BYTES)
-        decode = partial(rows_stream, schema=self._schema, options=self._options)
-        rows = newest.mapInArrow(decode, ROWS_DDL).persist()
-        try:
-            drifted = f"coalesce(sum({DRIFTED}), 0) AS {DRIFTED}"
-            (row,) = rows.selectExpr(*(f"count({name}) AS {name}" for name in TABLES), drifted).collect()
-            counts = row.asDict()
-            self._quarantine(self._collect(_nested(rows, "quarantine")) if counts["quarantine"] else [], written_by)
-            metadata = _nested(rows, RECORDS).where(f"record_type IN ({', '.join(map(str, GROUP_TYPES))})")
-            self._add_type_changes(self._collect(metadata) if counts[RECORDS] else [], written_by)
-            for name in NAMES:
-                if counts[name]:
-                    self._tables.append_many(name, _nested(rows, name), *written_by)
-        finally:
-            rows.unpersist()
-        return CommitsOutcome(
-            commits=counts[COMMITS],
-            group_records=counts[RECORDS],
-            quarantined=counts["quarantine"],
-            drifted=counts[DRIFTED],
-        )
-
-    def _collect(self, rows: DataFrame) -> list[Row]:
-        """Return rows with their times in microseconds, as `to_rows` does."""
-        listed: list[Row] = microseconds(rows.toArrow()).to_pylist()
-        return listed
-
-    def _schema_of(self, name: str) -> pa.Schema:
-        return pa.schema(list(self._schema.field(name).type))
+            if found := rows.files.get(name) or rows.tables.get(name):
+                self._tables.append(name, found, *written_by)
+        written = {"committed offsets": counts[COMMITS], "group records": counts[RECORDS]}
+        return Outcome(written=written, quarantined=counts["quarantine"], drifted=counts[DRIFTED])
 
     def _quarantine(self, rows: Sequence[Row], written_by: _Batch) -> None:
         """Append the records that are not in quarantine yet: reading the topic again finds them again."""
@@ -248,12 +212,7 @@ class CommitsBatchWriter:
 
     def _append(self, name: str, rows: Sequence[Row], written_by: _Batch) -> None:
         if rows:
-            schema = self._schema_of(name) if name in TABLES else self._events_schema
-            self._tables.append(name, to_table(rows, schema), *written_by)
-
-
-def _nested(rows: DataFrame, name: str) -> DataFrame:
-    return rows.where(f"{name} IS NOT NULL").select(f"{name}.*")
+            self._tables.append(name, to_table(rows, schema_of(name)), *written_by)
 
 
 def _metadata_record(row: Row) -> MetadataRecord:

@@ -34,7 +34,9 @@ from streaming_app.groups.not_ready import TopicLookup, set_reasons
 from streaming_app.groups.partition import partition_of
 from streaming_app.groups.read_again import carry_over
 from streaming_app.groups.row import from_row, to_row
+from streaming_app.stream.batch_rows import BatchRows
 from streaming_app.stream.outcome import FoldOptions, GroupOutcome, LeftoverRecord, LogRow
+from streaming_app.stream.outputs import HistoryOffsets, rows_of
 from streaming_app.tables.arrow import to_datetimes
 
 STORED_OFFSET = -1
@@ -67,14 +69,15 @@ def fold_stream(
 
 
 def fold_in_worker(
-    batches: Iterable[pa.RecordBatch], schema: pa.Schema, options: FoldOptions
-) -> Iterator[pa.RecordBatch]:
-    """Do the same in a process that does nothing else, a worker of Spark.
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, options: FoldOptions, reached: HistoryOffsets
+) -> Iterator[BatchRows]:
+    """Do the same in a process that does nothing else, a worker of Spark, and yield what `rows_of` gives.
 
     Rows leave no garbage but what is counted: with Python's default a fifth of the time was a search for more.
     """
     gc.set_threshold(_COLLECTED_AFTER)
-    return fold_stream(batches, schema, options)
+    for folded in fold_stream(batches, schema, options):
+        yield rows_of(pa.Table.from_batches([folded]), reached)
 
 
 def stored_as_records(rows: pa.Table) -> pa.Table:

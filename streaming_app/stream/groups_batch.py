@@ -4,18 +4,18 @@ The order matters. Events and quarantine are written first, marked with the batc
 groups are written last. A crash in between repeats the batch from the checkpoint: nothing is lost, nothing is written
 twice, and rows that were written already skip the records that they contain.
 
-A batch of few records is folded in this process, one of many by Spark's workers, see `driver_limits`: the fold is the
-same code. A batch with large records, or one that failed repeatedly, is written slice by slice, see `slices`.
+Few records are folded in this process, many by Spark's workers, see `driver_limits`: the fold is the same code. A batch
+with large records, or one that failed repeatedly, is written slice by slice, see `slices`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,8 +24,9 @@ from offsets_decoder import SHIPPED
 from streaming_app.groups.budget import DEFAULT, Budget
 from streaming_app.groups.not_ready import TopicLookup
 from streaming_app.groups.state_rules import NOT_READY
-from streaming_app.stream.batch_outcome import BatchTimes, GroupListener, GroupsOutcome
-from streaming_app.stream.few_records import FewRecords, read_few
+from streaming_app.stream.batch_outcome import BatchTimes, GroupListener, Outcome
+from streaming_app.stream.batch_records import BatchRecords
+from streaming_app.stream.batch_rows import BatchRows, make_in_workers, schema_of
 from streaming_app.stream.fold_stage import (
     STORED_OFFSET,
     fold_in_worker,
@@ -33,27 +34,14 @@ from streaming_app.stream.fold_stage import (
     sort_for_fold,
     stored_as_records,
 )
-from streaming_app.stream.kept_records import KeptRecords, between, of_groups
-from streaming_app.stream.log_positions import NoPositions, read_again, read_whole
+from streaming_app.stream.log_positions import NoPositions, read_whole
 from streaming_app.stream.outcome import FoldOptions
-from streaming_app.stream.outputs import (
-    APPENDED,
-    COUNTS,
-    EVENTS,
-    FOLDED_DDL,
-    RETRACTED,
-    HistoryEnd,
-    select_groups,
-    select_rows,
-    take_groups,
-    take_rows,
-)
-from streaming_app.stream.slices import SLICE_BYTES, WHOLE, Slice, SlicePlans, Summary
-from streaming_app.stream.source import MEASURES, RAW, wanted_records
+from streaming_app.stream.outputs import APPENDED, EVENTS, FOLDED_DDL, RETRACTED, HistoryOffsets, rows_of
+from streaming_app.stream.slices import Part, SlicePlans
+from streaming_app.stream.source import RAW, wanted_records
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.tables.arrow import arrow_schema
 from streaming_app.tables.checkpoint_offsets import BatchOffsets, checkpoint_location
-from streaming_app.tables.definitions import history_tables
 from streaming_app.tables.driver_limits import GROUPS, fits_driver
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.writer import sorted_parts
@@ -66,10 +54,7 @@ if TYPE_CHECKING:
     from streaming_app.tables.maintenance import Maintenance
     from streaming_app.tables.writer import TableWriter
 
-T = TypeVar("T")
-
 _SORTED_RECORDS = 50_000  # that Spark sorts at a time, in each task
-_ARROW_BYTES = 8 << 20  # that a worker gets at once; by default Spark limits the records only, to 10,000
 _STORED_AS_RECORD = (
     "encode(group_id, 'UTF-8') AS group_bytes",
     f"{STORED_OFFSET}L AS offset",
@@ -79,10 +64,6 @@ _STORED_AS_RECORD = (
     "CAST(NULL AS binary) AS value",
     "struct(*) AS stored",
 )
-
-
-_Keep = Callable[["DataFrame"], AbstractContextManager["DataFrame"]]
-"""Gives records as Spark keeps them while they are written, since the source may give others when it is read again."""
 
 
 class _Batch(NamedTuple):
@@ -101,9 +82,9 @@ class GroupsBatchWriter:
         writer: TableWriter,
         cluster: str,
         topic: str,
-        on_done: Callable[[int, GroupsOutcome], None],
+        on_done: Callable[[int, Outcome], None],
         *,
-        history_offsets: Mapping[str, Mapping[int, int]] | None = None,
+        history_offsets: HistoryOffsets | None = None,
         partitions: int | None = None,
         partitions_grew: bool = False,
         topics: TopicLookup | None = None,
@@ -133,16 +114,13 @@ class GroupsBatchWriter:
         self._maintenance = maintenance
         self._listener = listener
         self._is_first = writer.is_empty("groups")
-        offsets = history_offsets or {}
-        self._history_ends = {
-            one.name: HistoryEnd(str(one.partition_column), offsets.get(one.name)) for one in history_tables()
-        }
+        self._reached = history_offsets or {}
         self._schema = arrow_schema(FOLDED_DDL)
         self._positions = positions or NoPositions()
-        reached, chains = offsets.get(EVENTS.table, {}), self._positions.chains
+        reached, chains = self._reached.get(EVENTS.table, {}), self._positions.chains
         options = FoldOptions(cluster, topic, dialect, partitions, partitions_grew, reached, chains, budget)
         self._fold = partial(fold_stream, schema=self._schema, options=options)
-        self._fold_in_worker = partial(fold_in_worker, schema=self._schema, options=options)
+        self._fold_in_worker = partial(fold_in_worker, schema=self._schema, options=options, reached=self._reached)
         self._topics, self._open_log = topics, open_log
         checkpoint = checkpoint_location(writer.location, cluster)
         self._offsets = BatchOffsets(checkpoint)
@@ -163,139 +141,55 @@ class GroupsBatchWriter:
         writers = batch_writers(self._cluster, query)
         self._plans.begin(writers[0], batch_id)
         self._times = BatchTimes()
-        records = wanted_records(batch)
-        with self._times.measure("read"):
-            most = self._offsets.most_records(batch_id)
-            # The first batch may be that of a catch-up, in which most groups have few records: Spark reads it once.
-            limit = {"read" if self._is_running else "records": most or 0}
-            is_few = most is not None and fits_driver(GROUPS, **limit) and self._plans.is_whole
-            few = self._read(lambda: read_few(records, most or 0)) if is_few else None
-        if few is None:
-            summary, counts = self._keep_and_write(records, writers, batch_id)
-        else:
-            summary = few.summarize()
-            counts = self._write_read(few, summary, records, writers, batch_id)
-        totals = {name: counts[name] for name in ("decoded", "groups", "quarantined", "drifted")}
-        if any(totals.values()):
+        most = self._offsets.most_records(batch_id)
+        # The first batch may be that of a catch-up, in which most groups have few records: Spark reads it once.
+        limit = {"read" if self._is_running else "records": most or 0}
+        is_few = most is not None and fits_driver(GROUPS, **limit)
+        with BatchRecords(wanted_records(batch), self._read, self._free_heap) as records:
+            with self._times.measure("read"):
+                index = records.read(most if is_few else None)
+            counts = self._write_parts(records, self._plans.divide(index), writers, batch_id)
+        written = {what: counts[what] for what in ("decoded", "groups")}
+        has_written = any((*written.values(), counts["quarantined"]))
+        if has_written:
             with self._times.measure("checkpoint"):
                 self._versions.write()
-        self._on_done(batch_id, GroupsOutcome(**totals, by_type=summary.by_type, seconds=self._times.seconds))
+        by_type = {one["values"]: one["counts"] for one in pc.value_counts(index["type"]).to_pylist()}
+        others = {name: counts[name] for name in ("quarantined", "drifted")}
+        self._on_done(batch_id, Outcome(written=written, **others, by_type=by_type, seconds=self._times.seconds))
         self._is_running = True
         if self._maintenance:
-            self._maintenance.after_batch(wrote=any(totals.values()))
+            self._maintenance.after_batch(wrote=has_written)
 
-    def _read(self, read: Callable[[], T]) -> T:
+    def _read(self, read: Callable[[], pa.Table]) -> pa.Table:
         """Return what was read of one log of one topic."""
         found = read_whole(self._positions, read, self._offsets.ends)
         self._check_topic()
         return found
 
-    def _write_read(
-        self, few: FewRecords, summary: Summary, records: DataFrame, writers: tuple[str, str], batch_id: int
+    def _write_parts(
+        self, records: BatchRecords, parts: Sequence[Part], writers: tuple[str, ...], batch_id: int
     ) -> Counter[str]:
-        """Write the records `few`, divided if they are large or many; what cannot be divided is left to Spark."""
-        if few.is_whole and summary.is_small:
-            whole = _Batch(writers, WHOLE[0].version(batch_id))
-            return Counter(self._write_small(few.table.select(list(RAW)), records, whole, self._keep))
-        apart = few.groups_apart(summary)
-        is_divided = fits_driver(GROUPS, records=summary.records) or apart
-        with self._open_log() if is_divided else nullcontext() as log:
-            if log is None:
-                return self._keep_and_write(records, writers, batch_id)[1]
-            few = few._replace(read_log=log.read, checked=self._read, apart=apart)
-            return self._write_slices(few, summary, records, writers, batch_id)
-
-    @contextmanager
-    def _keep(self, records: DataFrame) -> Iterator[DataFrame]:
-        """Give the records of a batch that this process has read, for Spark: read once more, once, of one log."""
-        from pyspark import StorageLevel  # noqa: PLC0415 - Spark is loaded by those who need it
-
-        kept = records.persist(StorageLevel.DISK_ONLY)
-        try:
-            with self._times.measure("read"):
-                self._read(lambda: read_again(kept).count())
-            yield kept
-        finally:
-            kept.unpersist()
-
-    def _keep_and_write(
-        self, records: DataFrame, writers: tuple[str, str], batch_id: int
-    ) -> tuple[Summary, Counter[str]]:
-        from pyspark import StorageLevel  # noqa: PLC0415 - Spark is loaded by those who need it
-
-        records = records.persist(StorageLevel.DISK_ONLY)  # in memory it would be garbage of the heap soon
-        sizes = records.select(*MEASURES).persist(StorageLevel.DISK_ONLY)
-        kept = KeptRecords(records, sizes)
-        try:
-            with self._times.measure("read"):
-                summary = self._read(kept.read_and_summarize)
-            return summary, self._write_slices(kept, summary, records, writers, batch_id)
-        finally:
-            sizes.unpersist()
-            records.unpersist()
-            self._free_heap()
-
-    def _write_slices(
-        self,
-        found: FewRecords | KeptRecords,
-        summary: Summary,
-        records: DataFrame,
-        writers: tuple[str, str],
-        batch_id: int,
-    ) -> Counter[str]:
-        counts: Counter[str] = Counter()
-        keep: _Keep = self._keep if isinstance(found, FewRecords) else nullcontext
-        for one, part, records_of_part, few in self._read_slices(found, summary, records):
-            batch = _Batch(writers, one.version(batch_id))
-            if few is None:
-                with keep(part) as kept:
-                    counts.update(self._write_many(kept, records_of_part, batch))
-            else:
-                counts.update(self._write_small(few, part, batch, keep))
+        counts = Counter[str]()
+        are_large_read = not self._plans.is_repeated and any(one.is_small and records.lacks(one) for one in parts)
+        with self._open_log() if are_large_read else nullcontext() as log:
+            for part in parts:
+                batch = _Batch(writers, part.slice.version(batch_id))
+                if part.is_small:
+                    with self._times.measure("read"):
+                        raw = records.take(part, log.read if log else None)
+                    counts.update(self._write_few(raw, batch))
+                else:
+                    counts.update(self._write_many(records.of_spark(part), part.records.num_rows, batch))
         return counts
 
-    def _divide(self, found: FewRecords | KeptRecords, summary: Summary) -> tuple[Slice, ...]:
-        if not summary.records:
-            return WHOLE
-        apart = found.groups_apart(summary) if self._plans.is_whole else []
-        if summary.large_size <= SLICE_BYTES and self._plans.is_whole and not apart:
-            return self._plans.keep_whole(large=not summary.is_small)
-        cuts = found.record_cuts(apart, summary) if apart else ()
-        offsets = found.partition_offsets() if self._plans.is_halved else {}
-        return self._plans.divide(offsets, found.large_records(), apart, cuts)
-
-    def _read_slices(
-        self, found: FewRecords | KeptRecords, summary: Summary, records: DataFrame
-    ) -> Iterator[tuple[Slice, DataFrame, int, pa.Table | None]]:
-        """Yield each slice that has records: as Spark has them, how many, and as Arrow if they are few."""
-        slices = self._divide(found, summary)
-        apart, starts = self._plans.apart, [None, *(one.end for one in slices)]
-        places = list(zip(starts, slices, strict=False))
-        with self._times.measure("read"):
-            summaries = [summary] if slices is WHOLE else found.summarize_slices(places, apart)
-        few = found.read_slices(places, apart, [n for n, one in enumerate(summaries) if one.records and one.is_small])
-        for (start, one), part in zip(places, summaries, strict=True):
-            if part.records:
-                condition = f"{between(start, one.end)} AND {of_groups(apart, are_these=one.is_apart)}"
-                with self._times.measure("read"):
-                    table = next(few) if part.is_small else None
-                yield one, records.where(condition), part.records, table
-
-    def _write_small(self, few: pa.Table, records: DataFrame, batch: _Batch, keep: _Keep) -> Mapping[str, int]:
-        """Write the records `few`, which are those of `records`; Spark writes what `keep` gives of these."""
-        if not few.num_rows:
-            return {}
-        keys = [key for key in pc.unique(few["group_bytes"]).to_pylist() if key is not None]
-        if not fits_driver(GROUPS, groups=len(keys)):
-            with keep(records) as kept:
-                return self._write_many(kept, few.num_rows, batch)
-        return self._write_few(few, [key.decode("utf-8", "replace") for key in keys], batch)
-
-    def _write_few(self, records: pa.Table, group_ids: list[str], batch: _Batch) -> Mapping[str, int]:
+    def _write_few(self, records: pa.Table, batch: _Batch) -> Mapping[str, int]:
         stored = None
         if not self._is_first:
+            keys = [key for key in pc.unique(records["group_bytes"]).to_pylist() if key is not None]
             with self._times.measure("stored"):
-                stored = stored_as_records(self._group_rows.find("group_id", group_ids))
+                found = self._group_rows.find("group_id", [key.decode("utf-8", "replace") for key in keys])
+                stored = stored_as_records(found)
         return self._fold_here(records, stored, batch)
 
     def _refresh_reasons(self, batch: _Batch) -> None:
@@ -312,33 +206,34 @@ class GroupsBatchWriter:
             folded = pa.Table.from_batches(self._fold(ordered.to_batches(), topics=self._topics), self._schema)
         if not folded.num_rows:  # only records of groups of other types
             return {}
-        counts = {name: pc.sum(folded[name]).as_py() for name in COUNTS}
-        with self._times.measure("history"):
-            self._append_few(folded, counts, batch)
-        with self._times.measure("groups"):
-            rows = take_groups(folded)
-            if rows.num_rows:
-                self._is_first = False  # from now on, even if the next line fails
-                self._group_rows.replace(rows, rows["group_id"].to_pylist())
+        rows = rows_of(folded, self._reached)
+        self._write(rows, batch)
         if self._listener:
             self._listener.on_rows(folded)
-        return counts
+        return rows.counts
 
-    def _append_few(self, folded: pa.Table, counts: Mapping[str, int], batch: _Batch) -> None:
-        for output in APPENDED:
-            if output is EVENTS and counts["retracted_events"]:
-                self._group_rows.delete_history(EVENTS.table, take_rows(folded, EVENTS, RETRACTED))
-            if not counts[output.count_column]:
-                continue
-            rows = self._history_ends[output.table].take_beyond(take_rows(folded, output, output.column))
-            if rows.num_rows:
-                # With the reasons, so for all writers: where Spark repeats the batch, it must not add them once more.
-                self._group_rows.append(output.table, rows, *batch)
+    def _write(self, rows: BatchRows, batch: _Batch) -> None:
+        with self._times.measure("history"):
+            retracted = rows.read(RETRACTED, self._cluster, schema_of(EVENTS.table))
+            if retracted.num_rows:
+                self._group_rows.delete_history(EVENTS.table, retracted)
+            for name in (output.table for output in APPENDED):
+                if name in rows.tables:
+                    # With the reasons, so for all writers: where workers repeat it, they must not add them again.
+                    self._group_rows.append(name, rows.tables[name], *batch)
+                elif name in rows.files:
+                    self._writer.append(name, rows.files[name], batch.writers[0], batch.version)
+        with self._times.measure("groups"):
+            groups = rows.read("groups", self._cluster, schema_of("groups"))
+            if groups.num_rows:
+                self._is_first = False  # from now on, even if the next line fails
+                if rows.files:
+                    self._writer.replace_groups(self._writer.to_dataframe(groups), groups.num_rows)
+                else:
+                    self._group_rows.replace(groups, groups["group_id"].to_pylist())
 
     def _write_many(self, raw: DataFrame, count: int, batch: _Batch) -> Mapping[str, int]:
         """Write the records `raw`, which are about so many."""
-        from pyspark import StorageLevel  # noqa: PLC0415 - Spark is loaded by those who need it
-
         stored, is_first = self._writer.stored_rows("groups"), self._is_first
         records = raw.selectExpr(*RAW, "NULL AS stored")
         if not is_first:
@@ -346,32 +241,13 @@ class GroupsBatchWriter:
             records = records.unionByName(
                 stored.selectExpr(*_STORED_AS_RECORD).join(touched, "group_bytes", "left_semi")
             )
-        raw.sparkSession.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", _ARROW_BYTES)
         parts = sorted_parts(raw.sparkSession, count, _SORTED_RECORDS)
         ordered = records.repartition(parts, "group_bytes").sortWithinPartitions("group_bytes", "offset")
-        folded = ordered.mapInArrow(self._fold_in_worker, FOLDED_DDL).persist(StorageLevel.DISK_ONLY)
-        try:
-            sums = folded.selectExpr(*(f"coalesce(sum({name}), 0) AS {name}" for name in COUNTS))
-            with self._times.measure("fold"):  # and the stored rows are read
-                counts = sums.collect()[0].asDict()
-            with self._times.measure("history"):
-                self._append_many(folded, counts, batch)
-            if counts["groups"]:
-                self._is_first = False
-                with self._times.measure("groups"):
-                    self._writer.replace_groups(select_groups(folded), counts["groups"])
-            if self._listener:
-                self._listener.on_bulk_change()
-        finally:
-            folded.unpersist()
+        with self._times.measure("fold"):  # and the stored rows are read
+            rows = make_in_workers(ordered, self._fold_in_worker)
+        self._write(rows, batch)
+        if self._listener:
+            self._listener.on_bulk_change()
         self._group_rows.forget_versions()
         self._refresh_reasons(batch)
-        return counts
-
-    def _append_many(self, folded: DataFrame, counts: Mapping[str, int], batch: _Batch) -> None:
-        for output in APPENDED:
-            if output is EVENTS and counts["retracted_events"]:
-                self._group_rows.delete_history(EVENTS.table, select_rows(folded, EVENTS, RETRACTED).toArrow())
-            if counts[output.count_column]:
-                rows = self._history_ends[output.table].select_beyond(select_rows(folded, output, output.column))
-                self._writer.append(output.table, rows, batch.writers[0], batch.version)
+        return rows.counts

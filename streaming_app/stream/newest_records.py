@@ -14,7 +14,8 @@ begin alike, so that each comparison of two would read both: of 10,000,000 commi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from struct import error as struct_error
 from struct import unpack_from
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,13 +25,13 @@ import pyarrow as pa
 from offsets_decoder import DecodeError, Record, decode
 from streaming_app.groups.partition import partition_of
 from streaming_app.lag.partition_time import LAST_MS, partition_time_ms
+from streaming_app.stream.batch_rows import BatchRows, schema_of
 from streaming_app.stream.outcome import FoldOptions, group_of_key
-from streaming_app.stream.source import type_condition
+from streaming_app.stream.source import SIZE, type_condition
 from streaming_app.tables.arrow import microseconds, to_table
-from streaming_app.tables.definitions import table
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 LEGACY_COMMIT, COMMIT = 0, 1
 CLASSIC_METADATA = 2
@@ -75,48 +76,40 @@ _HAS_PROTOCOL = (
 )
 _AGREED = f"max_by(struct(offset, timestamp, value), offset) FILTER (WHERE {_HAS_PROTOCOL}) AS agreed"
 _BOTH = "inline(IF(agreed.offset < newest.offset, array(newest, agreed), array(newest)))"
-HASH = "xxhash64(partition, key)"
-"""What `find_newest` groups by, in SQL."""
-HASH_OF_ONE_KEY = "hash_of_one_key"
+HASH, KEY = ("xxhash64(partition, key) AS hash",), ("partition", "key")
+"""What `find_newest` groups by: `HASH` takes half the time, and two keys may have the same."""
+IS_OF_ONE_KEY = "is_of_one_key"
+"""A column of `find_newest`: whether that is not so."""
 
 
-def find_newest(batch: DataFrame) -> DataFrame:
-    """Return the newest records of each hash of partition and key, with `COLUMNS` and `HASH_OF_ONE_KEY`.
-
-    As long as that is true in all rows they are what `find_newest_by_key` returns.
-    """
-    of_hash = wanted_records(batch).selectExpr("*", f"{HASH} AS hash").groupBy("hash")
-    ends = [f"{end}({column}) AS {end}_{column}" for column in ("partition", "key") for end in ("min", "max")]
-    return of_hash.agg(_expr(_NEWEST), _expr(_AGREED), *map(_expr, ends)).selectExpr(
-        "min_partition AS partition",
-        _BOTH,
-        "min_key AS key",
-        f"min_partition = max_partition AND min_key = max_key AS {HASH_OF_ONE_KEY}",
-    )
-
-
-def find_newest_by_key(batch: DataFrame) -> DataFrame:
-    """Return the newest records of each key, with `COLUMNS`; the value of a record in `KEY_ONLY` is empty or null.
+def find_newest(wanted: DataFrame, by: Sequence[str]) -> DataFrame:
+    """Return the newest records of each key among `wanted_records`, with `COLUMNS`, and `IS_OF_ONE_KEY`.
 
     The key of a group that is in two partitions, since the topic was given more, counts in each of them.
     """
-    of_key = wanted_records(batch).groupBy("partition", "key").agg(_expr(_NEWEST), _expr(_AGREED))
-    return of_key.selectExpr("partition", _BOTH, "key")
-
-
-def _expr(text: str) -> Column:
     from pyspark.sql.functions import expr  # noqa: PLC0415 - Spark is loaded by those who need it
 
-    return expr(text)
+    ends = [f"{end}({one}) AS {end}_{one}" for one in ("partition", "key") for end in ("min", "max")]
+    return (
+        wanted.groupBy(*map(expr, by))
+        .agg(*map(expr, (_NEWEST, _AGREED, *ends)))
+        .selectExpr(
+            "min_partition AS partition",
+            _BOTH,
+            "min_key AS key",
+            f"min_partition = max_partition AND min_key = max_key AS {IS_OF_ONE_KEY}",
+        )
+    )
 
 
 def wanted_records(batch: DataFrame) -> DataFrame:
-    """Return the records that this reads, with `COLUMNS` as `find_newest` has them."""
-    return batch.where(WANTED).selectExpr("partition", "offset", "timestamp", f"{ENTITY} AS key", f"{_VALUE} AS value")
+    """Return the records that this reads, with `COLUMNS` and `size`; a value of `KEY_ONLY` is empty or null."""
+    columns = "partition", "offset", "timestamp", f"{ENTITY} AS key", f"{_VALUE} AS value"
+    return batch.where(WANTED).selectExpr(*columns).selectExpr("*", f"{SIZE} AS size")
 
 
 def take_newest(records: pa.Table) -> pa.Table:
-    """Return what `find_newest_by_key` returns, of few `wanted_records`."""
+    """Return what `find_newest` returns, of few `wanted_records`."""
     columns = (records[name].to_pylist() for name in ("partition", "key", "offset", "value"))
     newest: dict[tuple[int, bytes], tuple[int, int]] = {}
     agreed: dict[tuple[int, bytes], tuple[int, int]] = {}
@@ -136,14 +129,13 @@ def _has_protocol(key: bytes, value: bytes | None) -> bool:
 
 Row = dict[str, Any]
 TABLES = ("offset_commits", "group_records", "quarantine")
-"""The tables that get rows, and columns of the result of `rows_stream`: a row of one of them in each row."""
+"""The tables that get rows."""
 DRIFTED = "drifted"
-"""Another column of this result: in a row of its own, how many records have unknown tagged fields."""
+"""What is counted of them, too: records that have unknown tagged fields."""
 _NO_TOPIC_ID = "A" * 22  # all zeros
 _CONSUMER = "consumer"
 _MOST_MEMBERS, _MOST_PARTITIONS, _LONGEST_NAME = 1_000, 2_000, 500  # that are kept of a record; the names in characters
 _MICROSECONDS = 1_000
-ROWS_DDL = ", ".join([*(f"{name} {table(name).struct}" for name in TABLES), f"{DRIFTED} bigint"])
 
 
 class Rows(NamedTuple):
@@ -190,28 +182,13 @@ def to_rows(records: Iterable[Row], options: FoldOptions) -> Rows:
     return rows._replace(drifted=drifted)
 
 
-def rows_stream(
-    batches: Iterable[pa.RecordBatch], *, schema: pa.Schema, options: FoldOptions
-) -> Iterator[pa.RecordBatch]:
-    """Do `to_rows` in Spark's workers, for `mapInArrow`; `schema` is that of `ROWS_DDL`."""
+def make_rows(batches: Iterable[pa.RecordBatch | pa.Table], *, options: FoldOptions) -> Iterator[BatchRows]:
+    """Yield what `to_rows` gives of some records at a time."""
     for batch in batches:
         rows = to_rows(microseconds(batch).to_pylist(), options)
-        for name in TABLES:
-            own: list[Row] = getattr(rows, name)
-            if own:
-                kind = schema.field(name).type
-                rows_of_table = to_table(own, pa.schema(list(kind)))
-                nested = pa.StructArray.from_arrays([_chunk(one) for one in rows_of_table.columns], fields=list(kind))
-                columns = [nested if field.name == name else pa.nulls(len(own), field.type) for field in schema]
-                yield pa.RecordBatch.from_arrays(columns, schema=schema)
-        if rows.drifted:
-            row = {DRIFTED: [rows.drifted]}
-            columns = [pa.array(row.get(field.name, [None]), field.type) for field in schema]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _chunk(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks)
+        own: dict[str, list[Row]] = {name: listed for name in TABLES if (listed := getattr(rows, name))}
+        counts = Counter({DRIFTED: rows.drifted, **{name: len(listed) for name, listed in own.items()}})
+        yield BatchRows({name: to_table(listed, schema_of(name)) for name, listed in own.items()}, counts=counts)
 
 
 def _is_leftover(group_id: str, partition: int, options: FoldOptions) -> bool:

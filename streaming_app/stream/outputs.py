@@ -1,21 +1,20 @@
 """What one batch of groups writes: a list of tables, the column of the folded rows that holds the rows of each, counts.
 
-The fold stage fills the columns; the rows of each table are taken out of them here, as Arrow for a few, as a DataFrame
-for many; the batch writes the tables in this order. A new table of the fold is an entry here and the rows in `outcome`.
+The fold stage fills the columns; the rows of each table are taken out of them here; the batch writes the tables in this
+order. A new table of the fold is an entry here and the rows in `outcome`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming_app.stream.batch_rows import BatchRows
 from streaming_app.tables.definitions import table
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 class Output(NamedTuple):
@@ -66,16 +65,24 @@ FOLDED_DDL = ", ".join(
 
 
 _NONE = -1
+HistoryOffsets = Mapping[str, Mapping[int, int]]
+"""By history table and partition, up to which offset it holds rows already: a batch adds those beyond."""
 
 
-def select_rows(folded: DataFrame, output: Output, column: str) -> DataFrame:
-    """Return the rows of an appended table that are nested in `column`."""
-    exploded = folded.selectExpr(*output.of_folded_row, f"explode({column}) AS row")
-    return exploded.select(*output.of_folded_row, "row.*").select(*table(output.table).names)
+def rows_of(folded: pa.Table, reached: HistoryOffsets) -> BatchRows:
+    """Return the rows of all tables that are in folded rows, and under `RETRACTED` the events to delete."""
+    tables = {one.table: _beyond(one.table, _unnest(folded, one, one.column), reached) for one in APPENDED}
+    tables |= {RETRACTED: _unnest(folded, EVENTS, RETRACTED), "groups": groups_of(folded)}
+    counts = Counter({name: pc.sum(folded[name]).as_py() or 0 for name in COUNTS})
+    return BatchRows({name: rows for name, rows in tables.items() if rows.num_rows}, counts=counts)
 
 
-def take_rows(folded: pa.Table, output: Output, column: str) -> pa.Table:
-    """Return what `select_rows` returns, of folded rows in memory."""
+def groups_of(folded: pa.Table) -> pa.Table:
+    """Return the rows of the table `groups`."""
+    return folded.filter(pc.is_valid(folded["group_id"])).select(table("groups").names)
+
+
+def _unnest(folded: pa.Table, output: Output, column: str) -> pa.Table:
     nested = folded[column].combine_chunks()
     of_group = pc.list_parent_indices(nested)
     rows = pa.Table.from_struct_array(pc.list_flatten(nested))
@@ -84,32 +91,9 @@ def take_rows(folded: pa.Table, output: Output, column: str) -> pa.Table:
     return rows.select(table(output.table).names)
 
 
-def select_groups(folded: DataFrame) -> DataFrame:
-    """Return the rows of the table `groups`."""
-    return folded.where("group_id IS NOT NULL").select(*table("groups").names)
-
-
-def take_groups(folded: pa.Table) -> pa.Table:
-    """Return what `select_groups` returns, of folded rows in memory."""
-    return folded.filter(pc.is_valid(folded["group_id"])).select(table("groups").names)
-
-
-class HistoryEnd:
-    """Up to which offset of each partition a history table holds rows already: a batch adds those beyond."""
-
-    def __init__(self, partition_column: str, offsets: Mapping[int, int] | None) -> None:
-        self._column, self._offsets = partition_column, offsets or {}
-
-    def select_beyond(self, rows: DataFrame) -> DataFrame:
-        """Return the rows that are beyond it."""
-        if not self._offsets:
-            return rows
-        pairs = ", ".join(f"{partition}, {offset}L" for partition, offset in self._offsets.items())
-        return rows.where(f"offset > coalesce(map({pairs})[{self._column}], {_NONE})")
-
-    def take_beyond(self, rows: pa.Table) -> pa.Table:
-        """Return what `select_beyond` returns, of rows in memory."""
-        if not self._offsets:
-            return rows
-        ends = [self._offsets.get(partition, _NONE) for partition in rows[self._column].to_pylist()]
-        return rows.filter(pc.greater(rows["offset"], pa.array(ends, pa.int64())))
+def _beyond(name: str, rows: pa.Table, reached: HistoryOffsets) -> pa.Table:
+    offsets = reached.get(name)
+    if not offsets:
+        return rows
+    ends = [offsets.get(partition, _NONE) for partition in rows[str(table(name).partition_column)].to_pylist()]
+    return rows.filter(pc.greater(rows["offset"], pa.array(ends, pa.int64())))

@@ -59,17 +59,12 @@ class Progress(StreamingQueryListener):
         self._runs: set[str] = set()
         self._told: deque[_Trigger] = deque(maxlen=_KEPT)  # those that are reported, the newest last
         self._outcomes: dict[int, Outcome] = {}
-        self._read_apart: dict[int, int] = {}
         self._has_caught_up = False
         self._lock = Lock()
 
     def on_done(self, batch_id: int, outcome: Outcome) -> None:
         """Receive the counts of a batch; Spark's event for it follows."""
         self._outcomes[batch_id] = outcome
-
-    def read_apart(self, batch_id: int, offsets: int) -> None:
-        """Learn that a batch of so many offsets was not read by the query: Spark counts no records of it."""
-        self._read_apart[batch_id] = offsets
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         """Write the line of the batch that ended."""
@@ -84,7 +79,7 @@ class Progress(StreamingQueryListener):
             self._nothing_new(progress.timestamp)
             return
         # Spark counts a record each time that it reads the batch.
-        seen = self._read_apart.pop(progress.batchId, min(progress.numInputRows, _offsets_of_batch(progress)))
+        seen = min(progress.numInputRows, _offsets_of_batch(progress))
         self._read(progress, seen)
         outcome = self._outcomes.pop(progress.batchId, None)
         if not outcome:

@@ -4,36 +4,37 @@ Theory of operation
 -------------------
 Spark bounds a batch by its number of offsets, and a record may have a megabyte: 400 of them in one batch once ended a
 JVM of 2 GB, and the same batch followed after each restart. So a batch whose large records exceed `SLICE_BYTES` is
-written in slices, one after the other. Slices end at boundaries in the order of (partition, offset); the records of a
-group are in one partition, so each slice continues what the previous one wrote.
+written in slices, one after the other. Slices are intervals of the records in the order of (partition, offset); the
+records of a group are in one partition, so each slice continues what the previous one wrote.
 
-What is written once must stay written once when a batch is repeated. So the boundaries are stored before the first
-slice is written (see `SlicePlans`), a repeated batch uses them again, and every slice has a version: Delta skips an
+What is written once must stay written once when a batch is repeated. So the ends of the slices are stored before the
+first one is written (see `SlicePlans`), a repeated batch uses them again, and every slice has a version: Delta skips an
 append whose version it already has. A batch that fails twice is divided further, into halves at each failure from then
-on, down to single offsets. A half gets a version between those of its neighbors, so a slice that was written before is
+on, down to single records. A half gets a version between those of its neighbors, so a slice that was written before is
 skipped as both of its halves. Each batch that succeeds takes back one of the halvings for the next one.
 
 A group with very many or large records takes seconds, and the others would wait for it. So where the others are few,
-they are written first, and such groups `apart`, in slices of their own over the whole batch. The history of a partition
-is then for a moment ahead of a group's: should the job die at that moment, and lose its checkpoint, too, it would take
-the events of that group in that batch for written.
+such groups are `apart`: they come last in the order. The history of a partition is then for a moment ahead of a
+group's: should the job die at that moment, and lose its checkpoint, too, it would take the events of that group in that
+batch for written.
 """
 
 from __future__ import annotations
 
 import json
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from streaming_app.tables.driver_limits import GROUPS, MOST, fits_driver
 from streaming_app.tables.location import Location
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row
-
     from streaming_app.tables.files import Files
 
 LARGE_RECORD = 16 << 10
@@ -43,38 +44,17 @@ SLICE_BYTES = 8 << 20
 FAILURES_BEFORE_HALVING = 2
 _POSITIONS = 1 << 32  # in a batch
 _MAX_SLICES = 4_096
-_START = (-1, 0)  # before every record
 _END = (1 << 31, 0)  # after every record
-
-Boundary = tuple[int, int]
-"""Partition and offset: before it are the partitions below, and the offsets below in this partition."""
-
-
-class LargeRecord(NamedTuple):
-    """Where a record of at least `LARGE_RECORD` bytes is."""
-
-    partition: int
-    offset: int
-    size: int
-
-    @property
-    def place(self) -> Boundary:
-        """The boundary before it."""
-        return self.partition, self.offset
-
-
-class Offsets(NamedTuple):
-    """The offsets of one partition in a batch: the first one, and the one after the last."""
-
-    start: int
-    end: int
+_APART_RECORDS, _APART_BYTES = 2_000, 128 << 10  # of a group in a batch: with more it may be written after all others
+_MOST_APART, _MOST_CUTS = 2_000, 20
 
 
 @dataclass(frozen=True)
 class Slice:
     """A part of a batch: the records from the end of the previous slice to `end`, or to the end of the batch."""
 
-    end: Boundary | None
+    end: tuple[int, int] | None
+    """Partition and offset: before it are the partitions below, and the offsets below in this partition."""
     position: int
     """Orders the slices of a batch; the last one has the highest."""
     is_apart: bool = False
@@ -92,57 +72,21 @@ def batch_of(version: int) -> int:
 
 WHOLE = (Slice(None, _POSITIONS - 1),)
 """The slices of a batch that is not divided."""
-Place = tuple[Boundary | None, Slice]
-"""A slice, and where it starts; None: at the beginning of the batch."""
-APART_RECORDS, APART_BYTES = 2_000, 128 << 10
-"""Of a group in a batch: with more it may be written after all others."""
-MOST_APART, MOST_CUTS = 2_000, 20
 
 
-class Summary(NamedTuple):
-    """What a batch or a slice of it holds."""
+class Part(NamedTuple):
+    """The records of a slice."""
 
-    by_type: Mapping[int, int]
-    """Records by record type; -1 for those without a key, or with one that is too short to hold a type."""
-    size: int
-    """Bytes of keys and values."""
-    large_size: int
-    """Bytes of large records, see `slices`."""
-
-    @property
-    def records(self) -> int:
-        """How many records there are."""
-        return sum(self.by_type.values())
+    slice: Slice
+    records: pa.Table
+    """Of the columns that `SlicePlans.divide` got."""
+    condition: str = "true"
+    """In SQL, which records of the batch these are."""
 
     @property
     def is_small(self) -> bool:
-        """Whether this process folds it, unless it is of very many groups."""
-        return fits_driver(GROUPS, records=self.records, size=self.size)
-
-
-def choose_apart(heavy: Sequence[Mapping[str, int] | Row], summary: Summary) -> list[int]:
-    """Return the hashes of these groups, with their `records` and `size`, if what is left without them is little."""
-    left = summary.records - sum(row["records"] for row in heavy), summary.size - sum(row["size"] for row in heavy)
-    are_few = left[1] <= SLICE_BYTES and fits_driver(GROUPS, records=left[0])
-    return sorted(row["hash"] for row in heavy) if are_few and len(heavy) <= MOST_APART else []
-
-
-def records_of_a_cut(summary: Summary) -> int:
-    """Return how many records are in a part of a batch that is cut by their number; 0 for a batch that is not."""
-    most = MOST[GROUPS].records // 2
-    return most if summary.records >= most else 0
-
-
-def slice_numbers(slices: Sequence[Slice], places: Iterable[Boundary], are_apart: Iterable[bool]) -> list[int]:
-    """Return the index in `slices` of the one that each record is in, by its place and whether its group is apart."""
-    own = {
-        is_apart: [(one.end or _END, number) for number, one in enumerate(slices) if one.is_apart == is_apart]
-        for is_apart in (False, True)
-    }
-    ends = {is_apart: [end for end, _ in ordered] for is_apart, ordered in own.items()}
-    return [
-        own[is_apart][bisect_right(ends[is_apart], place)][1] for place, is_apart in zip(places, are_apart, strict=True)
-    ]
+        """Whether this process folds them."""
+        return _is_small(self.records) and fits_driver(GROUPS, groups=pc.count_distinct(self.records["hash"]).as_py())
 
 
 @dataclass(frozen=True)
@@ -156,7 +100,7 @@ class Attempt:
     slices: tuple[Slice, ...] = ()
     """Empty until the batch was read."""
     apart: tuple[int, ...] = ()
-    """The groups that are written apart, as `KeptRecords.groups_apart` names them."""
+    """The groups that are written apart, each as the hash of its id; a group that has the same goes with it."""
 
 
 def next_attempt(last: Attempt | None, writer: str, batch: int) -> Attempt:
@@ -178,90 +122,144 @@ def next_attempt(last: Attempt | None, writer: str, batch: int) -> Attempt:
     return Attempt(writer, batch, last.number + 1, last.halvings + is_halved, last.slices, last.apart)
 
 
-def divide(
-    attempt: Attempt,
-    earlier: Attempt | None,
-    offsets: Mapping[int, Offsets],
-    large: Sequence[LargeRecord],
-    cuts: Iterable[Boundary] = (),
-) -> tuple[Slice, ...]:
-    """Return the slices of an attempt, after the `earlier` one at the same batch if there was one.
-
-    `offsets` are those of the batch, which only halving needs, `large` its large records in the order of (partition,
-    offset), `cuts` where else to divide it.
-    """
+def divide(attempt: Attempt, earlier: Attempt | None, records: Ordered) -> tuple[Slice, ...]:
+    """Return the slices of an attempt, after the `earlier` one at the same batch if there was one."""
     slices, halvings = attempt.slices, attempt.halvings
     if slices and earlier:
         halvings -= earlier.halvings
     else:
-        slices = _first_slices(large, cuts, is_apart=bool(attempt.apart))
+        slices = _first_slices(records)
     for _ in range(halvings):
-        slices = _halve(slices, offsets, large)
+        slices = _halve(slices, records)
     return slices
 
 
-def _first_slices(large: Iterable[LargeRecord], cuts: Iterable[Boundary], *, is_apart: bool) -> tuple[Slice, ...]:
-    boundaries: list[Boundary] = []
-    size = 0
-    for record in large:
-        if size and size + record.size > SLICE_BYTES:
-            boundaries.append(record.place)
-            size = 0
-        size += record.size
-    boundaries = sorted({*boundaries, *cuts})[: _MAX_SLICES - 2]
-    step = (_POSITIONS - 1) // (len(boundaries) + 1)
-    slices = (*(Slice(boundary, (n + 1) * step) for n, boundary in enumerate(boundaries)), *WHOLE)
-    if not is_apart:
-        return slices
-    apart = (replace(one, position=(one.position + _POSITIONS - 1) // 2, is_apart=True) for one in slices)
-    return Slice(None, _POSITIONS // 3), *apart
+def find_heavy(records: pa.Table) -> tuple[int, ...]:
+    """Return the groups to write apart: those without which little is left of a batch, unless they are many."""
+    sums = records.group_by("hash").aggregate([("size", "sum"), ("size", "count")])
+    is_heavy = pc.or_(
+        pc.greater_equal(sums["size_count"], _APART_RECORDS), pc.greater_equal(sums["size_sum"], _APART_BYTES)
+    )
+    left, heavy = sums.filter(pc.invert(is_heavy)), sums.filter(is_heavy)["hash"].to_pylist()
+    count, size = (pc.sum(left[name]).as_py() or 0 for name in ("size_count", "size_sum"))
+    are_few = size <= SLICE_BYTES and fits_driver(GROUPS, records=count)
+    return tuple(sorted(heavy)) if are_few and len(heavy) <= _MOST_APART else ()
 
 
-def _halve(
-    slices: tuple[Slice, ...], offsets: Mapping[int, Offsets], large: Sequence[LargeRecord]
-) -> tuple[Slice, ...]:
+class Ordered:
+    """The records of a batch in the order in which they are written; groups that are `apart` come last."""
+
+    def __init__(self, records: pa.Table, apart: Sequence[int] = ()) -> None:
+        """Take records with `source.MEASURES`, and perhaps other columns."""
+        self._apart = apart
+        is_apart = pc.is_in(records["hash"], value_set=pa.array(apart, pa.int64())).cast(pa.int8())
+        marked = records.append_column("is_apart", is_apart)
+        keys = [(name, "ascending") for name in ("is_apart", "partition", "offset")]
+        self._table = marked.take(pc.sort_indices(marked, keys)).combine_chunks()
+        self._columns = [self._table[name] for name, _ in keys]
+        sizes = self._table["size"]
+        self._large = pc.cumulative_sum(pc.if_else(pc.greater_equal(sizes, LARGE_RECORD), sizes, 0).cast(pa.int64()))
+        self.light = self.first_not_before((True, -1, 0))
+        """How many records are not of groups apart."""
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+        return int(self._table.num_rows)
+
+    def first_not_before(self, place: tuple[int, int, int]) -> int:
+        """Return the number of the first record that is not before a place: apart or not, partition, offset."""
+        return bisect_left(range(len(self)), place, key=self._place)
+
+    def cuts(self, start: int, end: int, most: int) -> Iterator[int]:
+        """Yield where to cut these records into parts of so many, with `SLICE_BYTES` of large ones, at most."""
+        while True:
+            stop = bisect_right(range(end), self._large_before(start) + SLICE_BYTES, lo=start, key=self._large_up_to)
+            start = min(max(stop, start + 1), start + most)
+            if start >= end:
+                return
+            yield start
+
+    def middle(self, start: int, end: int) -> int | None:
+        """Return where half of the large bytes of these records are, or half of them; None if it is one record."""
+        before, after = self._large_before(start), self._large_before(end)
+        middle = 1 + bisect_left(range(end), (before + after) / 2, lo=start, key=self._large_up_to)
+        if before == after or middle >= end:
+            middle = (start + end) // 2
+        return middle if start < middle < end else None
+
+    def ending(self, row: int, position: int) -> Slice:
+        """Return the slice that ends before a record; it is not of groups apart if the record is the first of these."""
+        is_apart, partition, offset = self._place(row)
+        return Slice(None if row == self.light else (partition, offset), position, bool(is_apart) and row > self.light)
+
+    def parts(self, slices: Sequence[Slice]) -> Iterator[Part]:
+        """Yield the slices that have records."""
+        start = 0
+        for one in slices:
+            end = self.first_not_before(_place_of(one))
+            if start < end:
+                yield Part(one, self._table.slice(start, end - start), self._condition(start, end - 1))
+            start = end
+
+    def _condition(self, first: int, last: int) -> str:
+        is_apart, partition, offset = self._place(first)
+        _, last_partition, last_offset = self._place(last)
+        hashes = ", ".join(f"{one}L" for one in self._apart) or "NULL"
+        return (
+            f"coalesce(hash IN ({hashes}), false) = {bool(is_apart)}"
+            f" AND (partition > {partition} OR (partition = {partition} AND offset >= {offset}))"
+            f" AND (partition < {last_partition} OR (partition = {last_partition} AND offset <= {last_offset}))"
+        )
+
+    def _place(self, row: int) -> tuple[int, int, int]:
+        is_apart, partition, offset = (column[row].as_py() for column in self._columns)
+        return is_apart, partition, offset
+
+    def _large_up_to(self, row: int) -> int:
+        return int(self._large[row].as_py())
+
+    def _large_before(self, row: int) -> int:
+        return self._large_up_to(row - 1) if row else 0
+
+
+def _place_of(one: Slice) -> tuple[int, int, int]:
+    partition, offset = one.end or _END
+    return one.is_apart, partition, offset
+
+
+def _first_slices(records: Ordered) -> tuple[Slice, ...]:
+    """Divide by the bytes of large records, and groups apart by the number of records, if that makes few parts."""
+    light, count, most = records.light, len(records), MOST[GROUPS].records // 2
+    rows = [*records.cuts(0, light, light or 1)]
+    if light < count:
+        is_few = count - light <= _MOST_CUTS * most
+        rows += [light, *records.cuts(light, count, most if is_few else count)]
+    rows = rows[: _MAX_SLICES - 2]
+    step = (_POSITIONS - 1) // (len(rows) + 1)
+    ending = (records.ending(row, (number + 1) * step) for number, row in enumerate(rows))
+    return *ending, replace(WHOLE[0], is_apart=light < count)
+
+
+def _halve(slices: tuple[Slice, ...], records: Ordered) -> tuple[Slice, ...]:
     if 2 * len(slices) > _MAX_SLICES:
         return slices
-    halves: list[Slice] = []
-    for before, one in pairwise((Slice(_START, 0), *slices)):
-        position = (before.position + one.position) // 2
-        middle = _middle(before.end or _START, one.end, offsets, large)
+    halves, start = list[Slice](), 0
+    for before, one in pairwise((Slice((-1, 0), 0), *slices)):
+        end, position = records.first_not_before(_place_of(one)), (before.position + one.position) // 2
+        middle = records.middle(start, end) if start < end else None
         if middle and before.position < position:
-            halves.append(Slice(middle, position, one.is_apart))
+            halves.append(records.ending(middle, position))
         halves.append(one)
+        start = end
     return tuple(halves)
 
 
-def _middle(
-    start: Boundary, end: Boundary | None, offsets: Mapping[int, Offsets], large: Sequence[LargeRecord]
-) -> Boundary | None:
-    """Return where half of a slice's large bytes end, or half of its offsets; None if it cannot be divided."""
-    inside = [one for one in large if start <= one.place and (end is None or one.place < end)]
-    if len(inside) > 1:
-        sizes = list(accumulate(one.size for one in inside))
-        middle = bisect_left(sizes, sizes[-1] / 2, hi=len(sizes) - 2)
-        return inside[middle].partition, inside[middle].offset + 1
-    ranges = [_clip(partition, one, start, end) for partition, one in sorted(offsets.items())]
-    left = sum(last - first for _, first, last in ranges) // 2
-    for partition, first, last in ranges:
-        if 0 < left <= last - first:
-            return partition, first + left
-        left -= last - first
-    return None
-
-
-def _clip(partition: int, offsets: Offsets, start: Boundary, end: Boundary | None) -> tuple[int, int, int]:
-    """Return the offsets of a partition that are between two boundaries."""
-    first, last = offsets
-    if start[0] >= partition:
-        first = last if start[0] > partition else max(first, start[1])
-    if end is not None and end[0] <= partition:
-        last = first if end[0] < partition else min(last, end[1])
-    return partition, first, max(first, last)
+def _is_small(records: pa.Table) -> bool:
+    return fits_driver(GROUPS, records=records.num_rows, size=pc.sum(records["size"]).as_py() or 0)
 
 
 class SlicePlans:
-    """The attempts at the batches of one stream. For each batch: `begin`, then `divide` or `keep_whole`.
+    """The attempts at the batches of one stream. For each batch: `begin`, then `divide`.
 
     The file is written for batches that are large, and for those that may be repeated: the first one after a start, and
     one that failed while this object lived. So the many small batches of a running job cost nothing.
@@ -283,43 +281,27 @@ class SlicePlans:
         self._current, self._earlier = current, earlier
 
     @property
-    def is_whole(self) -> bool:
-        """Whether nothing but the size of the batch can divide it."""
-        return bool(self._current and not self._current.slices and not self._current.halvings)
+    def is_repeated(self) -> bool:
+        """Whether this batch was begun before, or others have failed of late."""
+        return bool(self._current and (self._current.number > 1 or self._current.halvings))
 
-    @property
-    def is_halved(self) -> bool:
-        """Whether slices are to be halved, perhaps between offsets."""
-        return bool(self._current and self._current.halvings)
-
-    def keep_whole(self, *, large: bool) -> tuple[Slice, ...]:
-        """Return the one slice of a batch that is not divided; `large`: it is large enough to take its memory."""
-        if large and self._current and not self._earlier:
-            self._write(self._current)
-        return WHOLE
-
-    @property
-    def apart(self) -> tuple[int, ...]:
-        """The groups that are written apart, see `Attempt.apart`."""
-        return self._current.apart if self._current else ()
-
-    def divide(
-        self,
-        offsets: Mapping[int, Offsets],
-        large: Sequence[LargeRecord],
-        apart: Sequence[int] = (),
-        cuts: Iterable[Boundary] = (),
-    ) -> tuple[Slice, ...]:
-        """Return the slices of the batch, once they are stored. The arguments are those of `slices.divide`.
-
-        `apart` are the groups to write apart; a batch that was divided before has those of then.
-        """
+    def divide(self, records: pa.Table) -> list[Part]:
+        """Return the parts of the batch, once they are stored. It is divided if it is large, or was before."""
         assert self._current is not None  # noqa: S101 - `begin` comes first
-        if not self._current.slices:
-            self._current = replace(self._current, apart=tuple(apart))
-        self._current = replace(self._current, slices=divide(self._current, self._earlier, offsets, large, cuts))
+        if not records.num_rows:
+            return []
+        large = pc.sum(records["size"].filter(pc.greater_equal(records["size"], LARGE_RECORD))).as_py() or 0
+        is_small = _is_small(records) and large <= SLICE_BYTES
+        if not (self._current.slices or is_small):
+            self._current = replace(self._current, apart=find_heavy(records))
+        if large <= SLICE_BYTES and not (self._current.slices or self._current.halvings or self._current.apart):
+            if not is_small:
+                self._write(self._current)
+            return [Part(WHOLE[0], records)]
+        ordered = Ordered(records, self._current.apart)
+        self._current = replace(self._current, slices=divide(self._current, self._earlier, ordered))
         self._write(self._current)
-        return self._current.slices
+        return list(ordered.parts(self._current.slices))
 
     def _read(self) -> Attempt | None:
         text = self._files.read(self._file)

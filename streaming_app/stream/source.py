@@ -1,8 +1,6 @@
 """What leaves the JVM: the Kafka source, and the SQL that filters and groups its records.
 
-A batch of few records is read by one Spark job, straight into this process, see `few_records`; another one is kept by
-Spark until it is written, see `kept_records`. Spark's workers load this module, and nothing here may load kafka-python
-for them.
+Spark's workers load this module, and nothing here may load kafka-python for them.
 """
 
 from __future__ import annotations

@@ -52,6 +52,15 @@ def encode_file(rows: pa.Table) -> EncodedFile:
     return EncodedFile(sink.getvalue().to_pybytes(), _statistics(stored))
 
 
+def decode_file(encoded: EncodedFile, cluster: str, schema: pa.Schema) -> pa.Table:
+    """Return the columns of a file of this cluster that are in `schema`."""
+    stored = pq.ParquetFile(pa.BufferReader(encoded.content))
+    rows = stored.read([name for name in schema.names if name != CLUSTER], use_threads=False)
+    if CLUSTER in schema.names:
+        rows = rows.append_column(CLUSTER, pa.repeat(cluster, rows.num_rows))
+    return rows.select(schema.names).cast(schema)
+
+
 def encode_files(batches: Iterable[pa.RecordBatch], most_rows: int) -> Iterator[pa.RecordBatch]:
     """Yield the files with the rows of these batches, in their order, as `ENCODED_DDL` has them.
 

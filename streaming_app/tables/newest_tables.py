@@ -22,8 +22,8 @@ from streaming_app.tables.rust_table import Batch, Commit
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
 
+    from streaming_app.tables.data_files import EncodedFile
     from streaming_app.tables.files import Files
     from streaming_app.tables.writer import TableWriter
 
@@ -60,13 +60,12 @@ class NewestTables:
         """Reads and writes the files next to the tables."""
         return self._writer.files
 
-    def append(self, name: str, rows: pa.Table, writer: str, batch_id: int) -> None:
-        """Append a few rows exactly once, see `TableWriter.append`. Raises OSError."""
-        self._writer.table(name).append(rows, Batch([f"{writer}-{name}"], batch_id))
-
-    def append_many(self, name: str, rows: DataFrame, writer: str, batch_id: int) -> None:
-        """Append any number of rows exactly once."""
-        self._writer.append(name, rows, writer, batch_id)
+    def append(self, name: str, rows: pa.Table | Sequence[EncodedFile], writer: str, batch_id: int) -> None:
+        """Append rows, or those of files, exactly once, see `TableWriter.append`. Raises OSError."""
+        if isinstance(rows, Sequence):
+            self._writer.append(name, rows, writer, batch_id)
+        else:
+            self._writer.table(name).append(rows, Batch([f"{writer}-{name}"], batch_id))
 
     def delete(self, condition: str | None = None) -> None:
         """Delete all rows of the cluster, or those that match."""

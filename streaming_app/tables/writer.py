@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 _MIN_FILE_BYTES = 32 << 20  # files of this size or larger stay as they are: a compaction never takes longer than that
 _SORTED_GROUPS = 10_000  # rows that Spark sorts at a time, in each task
-_ARROW_BYTES = 8 << 20  # that a worker gets at once; by default Spark limits the rows only, to 10,000
 
 
 class TableWriter:
@@ -141,11 +140,11 @@ class TableWriter:
         newest: datetime | None = query_table(self._location / name, query).column(0)[0].as_py()
         return newest
 
-    def append(self, name: str, rows: DataFrame, writer: str, batch_id: int) -> None:
-        """Append `rows` to table `name` exactly once, as the batch of a writer."""
+    def append(self, name: str, files: Iterable[EncodedFile], writer: str, batch_id: int) -> None:
+        """Append the rows of these files to table `name` exactly once, as the batch of a writer."""
         table, batch = self.table(name), Batch([f"{writer}-{name}"], batch_id)
         if not table.holds(batch):
-            table.append_files(self._write_files(name, rows), batch)
+            table.append_files(self._write(name, files), batch)
 
     def last_append(self, name: str, writers: Iterable[str]) -> int:
         """Return the highest batch that `append` got of these writers for a table; -1 if there was none."""
@@ -158,7 +157,7 @@ class TableWriter:
 
         A file gets so many rows at most; 0: any number.
         """
-        written = self._write_files(name, rows, most)
+        written = self._write(name, self._encode_files(rows, most))
 
         def write(table: DeltaTable, commit: Commit) -> None:
             table.create_write_transaction(
@@ -172,11 +171,13 @@ class TableWriter:
 
         self.table(name).change(write)
 
-    def _write_files(self, name: str, rows: DataFrame, most_rows: int = 0) -> list[AddAction]:
-        """Write rows into new files of a table, which has them once they are committed; of so many rows at most."""
-        self._spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", _ARROW_BYTES)
+    def _encode_files(self, rows: DataFrame, most_rows: int) -> list[EncodedFile]:
+        """Return files with these rows, that workers encode; of so many rows at most."""
         found: pa.Table = rows.mapInArrow(partial(encode_files, most_rows=most_rows), ENCODED_DDL).toArrow()
-        encoded = [EncodedFile(content, stats) for content, stats in zip(*found.to_pydict().values(), strict=True)]
+        return [EncodedFile(content, stats) for content, stats in zip(*found.to_pydict().values(), strict=True)]
+
+    def _write(self, name: str, encoded: Iterable[EncodedFile]) -> list[AddAction]:
+        """Write new files of a table, which has their rows once they are committed."""
         with ThreadPoolExecutor(REQUESTS) as threads:
             return list(threads.map(partial(write_file, self._location / name, self._cluster), encoded))
 

@@ -13,7 +13,7 @@ import pytest
 import streaming_app
 from offsets_decoder import encode
 from streaming_app.stream import commits_batch
-from streaming_app.stream.batch_outcome import CommitsOutcome
+from streaming_app.stream.batch_outcome import Outcome
 from streaming_app.stream.commits_batch import CommitsBatchWriter
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.tables.driver_limits import NEWEST
@@ -66,10 +66,10 @@ def classic(group: str, members: int, protocol: str | None) -> Pair:
     return encode(2, {"group": group}, value, version=3)
 
 
-def write(spark: SparkSession, path: Path, cuts: list[int], start: int = 0) -> list[CommitsOutcome]:
+def write(spark: SparkSession, path: Path, cuts: list[int], start: int = 0) -> list[Outcome]:
     """Write the history in batches that end at `cuts`, and the last of them twice."""
     writer = TableWriter(spark, str(path), "default")
-    outcomes: list[CommitsOutcome] = []
+    outcomes: list[Outcome] = []
     tables = NewestTables(writer, "default", 30)
     options = FoldOptions("default", "topic")
     write_batch = CommitsBatchWriter(writer, tables, options, lambda _, outcome: outcomes.append(outcome))
@@ -99,7 +99,7 @@ def _whole(
     cuts = [3, 9, useless, useless + 1, 15]
     write_offset_log(path / "_checkpoints" / "default~offsets", [*cuts, len(list(history()))])
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(commits_batch, "find_newest", lambda _: pytest.fail("the batches are small"))
+        patched.setattr(commits_batch, "find_newest", lambda *_: pytest.fail("the batches are small"))
         limit_driver(patched, records=0)  # of the streams groups, whose records take much more
         write(spark, path, cuts)
     return path
@@ -168,8 +168,7 @@ def test_a_batch_that_is_interrupted_anywhere_and_repeated_leaves_out_nothing_an
         return write_or_stop
 
     with monkeypatch.context() as patched:
-        for name in ("append", "append_many"):
-            patched.setattr(NewestTables, name, interrupted(getattr(NewestTables, name)))
+        patched.setattr(NewestTables, "append", interrupted(NewestTables.append))
         with pytest.raises(InterruptedError):
             write(spark, empty_warehouse, [])
     write(spark, empty_warehouse, [])

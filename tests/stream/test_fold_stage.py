@@ -16,7 +16,7 @@ from streaming_app.groups.topology import topology_hash
 from streaming_app.stream import fold_stage
 from streaming_app.stream.fold_stage import fold_stream, sort_for_fold, stored_as_records
 from streaming_app.stream.outcome import FoldOptions, GroupOutcome
-from streaming_app.stream.outputs import APPENDED, COUNTS, EVENTS, FOLDED_DDL, QUARANTINE, take_rows
+from streaming_app.stream.outputs import APPENDED, COUNTS, EVENTS, FOLDED_DDL, QUARANTINE, rows_of
 from streaming_app.tables.arrow import arrow_type
 from streaming_app.tables.definitions import table
 from tests.support.encoded import metadata_record
@@ -278,5 +278,5 @@ def test_a_record_in_quarantine_names_its_group_whatever_else_is_in_the_batch(
     key: bytes, group_id: str | None, other: bool
 ) -> None:
     folded = fold(records([*(group("g") if other else []), (key, b"?")]))
-    (row,) = take_rows(stored_rows(folded), QUARANTINE, QUARANTINE.column).to_pylist()
+    (row,) = rows_of(stored_rows(folded), {}).tables[QUARANTINE.table].to_pylist()
     assert row["group_id"] == group_id

@@ -15,8 +15,9 @@ from deltalake import DeltaTable
 import streaming_app
 from offsets_decoder import encode
 from streaming_app.groups.not_ready import TopicLookup
-from streaming_app.stream import few_records, groups_batch, slices
-from streaming_app.stream.batch_outcome import GroupsOutcome
+from streaming_app.stream import groups_batch, slices
+from streaming_app.stream.batch_outcome import Outcome
+from streaming_app.stream.batch_records import BatchRecords
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.stream.log_positions import NoPositions
 from streaming_app.tables import writer as table_writer
@@ -61,9 +62,9 @@ def batch_writer(spark: SparkSession, path: Path, **settings: Any) -> GroupsBatc
     return GroupsBatchWriter(TableWriter(spark, str(path), "default"), "default", "topic", on_done, **settings)
 
 
-def write_history(spark: SparkSession, path: Path, cuts: list[int], **settings: Any) -> list[GroupsOutcome]:
+def write_history(spark: SparkSession, path: Path, cuts: list[int], **settings: Any) -> list[Outcome]:
     """Write the history in batches that end at `cuts`."""
-    outcomes: list[GroupsOutcome] = []
+    outcomes: list[Outcome] = []
     write = batch_writer(spark, path, on_done=lambda _, outcome: outcomes.append(outcome), **settings)
     for batch_id, (start, end) in enumerate(zip([0, *cuts], [*cuts, len(ROWS)], strict=True)):
         write(batch(spark, ROWS[start:end]), batch_id)
@@ -84,9 +85,9 @@ def few(
     """A warehouse whose batches were all small."""
     path = create_warehouse(tmp_path_factory.mktemp("few"))
     outcomes = write_history(spark, path, [8, 25])
-    assert sum(outcome.decoded for outcome in outcomes[:-1]) == 6 * 6 + 1
+    assert sum(outcome.written["decoded"] for outcome in outcomes[:-1]) == 6 * 6 + 1
     assert sum(outcome.quarantined for outcome in outcomes[:-1]) == 2
-    assert outcomes[-1].groups == 0
+    assert outcomes[-1].written["groups"] == 0
     return path
 
 
@@ -176,8 +177,7 @@ def test_where_spark_writes_a_batch_that_was_read_as_a_small_one_no_reading_goes
     write = batch_writer(spark, path, positions=positions, open_log=lambda: nullcontext(Log()))
     write(batch(spark, ROWS[:2]), 0)
     limit_driver(monkeypatch, **limits)
-    monkeypatch.setattr(slices, "APART_RECORDS", 5)
-    monkeypatch.setattr(few_records, "APART_RECORDS", 5)
+    monkeypatch.setattr(slices, "_APART_RECORDS", 5)
     write(positions.watch(batch(spark, ROWS[2:offsets])), 1)
     assert set(positions.readings.read_text("utf-8").split()) == {"checked"}
     assert len(content(path)["groups"]) == 3
@@ -214,7 +214,7 @@ def test_batches_that_one_job_reads_give_the_same_tables(
 ) -> None:
     cuts = [3, 10, 36, 37]  # the fourth batch holds nothing but an offset commit
     monkeypatch.setattr(GroupsBatchWriter, "_write_many", lambda *_: pytest.fail("the batches are small"))
-    monkeypatch.setattr(GroupsBatchWriter, "_write_slices", lambda *_: pytest.fail("the batches are small"))
+    monkeypatch.setattr(BatchRecords, "of_spark", lambda *_: pytest.fail("the batches are small"))
     write_offset_log(empty_warehouse / "_checkpoints" / "default", [*cuts, len(list(history()))])
     outcomes = write_history(spark, empty_warehouse, cuts)
     assert content(empty_warehouse) == content(few)
@@ -330,10 +330,10 @@ def test_a_batch_that_is_killed_and_repeated_by_spark_writes_the_reason_once(
 def test_the_dialect_decides_what_tags_mean_and_unknown_tags_are_counted(
     spark: SparkSession, empty_warehouse: Path
 ) -> None:
-    outcomes: list[GroupsOutcome] = []
+    outcomes: list[Outcome] = []
     write = batch_writer(spark, empty_warehouse, on_done=lambda _, one: outcomes.append(one), dialect="kip-1331")
     tagged = bytes.fromhex("0000 00000002 0000000000000000 02 03 04 00000005 09 01 00")  # tag 3 is 5, tag 9 unknown
     write(batch(spark, [(0, START, b"\x00\x11\x00\x01g", tagged)]), 0)
-    assert (outcomes[0].decoded, outcomes[0].drifted, outcomes[0].quarantined) == (1, 1, 0)
+    assert (outcomes[0].written["decoded"], outcomes[0].drifted, outcomes[0].quarantined) == (1, 1, 0)
     (row,) = content(empty_warehouse)["groups"]
     assert (row["stored_description_epoch"], row["failed_description_epoch"]) == (5, -1)

@@ -83,7 +83,7 @@ def test_a_group_with_very_many_records_does_not_hold_up_the_others_of_its_batch
     pairs = [*honest[0], *epochs[:9_000], *honest[1], *epochs[9_000:], *honest[2]]
     records = batch(spark, rows(pairs))
     write = batch_writer(spark, empty_warehouse)
-    write_part, written = write._write_small, list[object]()
+    write_part, written = write._write_few, list[Any]()
 
     def die_after_the_first(*part: Any) -> object:
         if written:
@@ -91,7 +91,7 @@ def test_a_group_with_very_many_records_does_not_hold_up_the_others_of_its_batch
         written.append(write_part(*part))
         return written[0]
 
-    monkeypatch.setattr(write, "_write_small", die_after_the_first)
+    monkeypatch.setattr(write, "_write_few", die_after_the_first)
     with pytest.raises(RuntimeError):
         write(records, 0)
     groups = "SELECT group_id, group_epoch FROM groups ORDER BY group_id"

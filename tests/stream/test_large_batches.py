@@ -14,10 +14,11 @@ import pytest
 
 from offsets_decoder import encode
 from streaming_app.kafka.log_reader import LogReader, Range
-from streaming_app.stream import few_records, groups_batch, kept_records, slices, source
-from streaming_app.stream.batch_outcome import GroupsOutcome
+from streaming_app.stream import batch_records, slices, source
+from streaming_app.stream.batch_outcome import Outcome
+from streaming_app.stream.batch_records import BatchRecords
 from streaming_app.stream.groups_batch import GroupsBatchWriter
-from streaming_app.stream.kept_records import KeptRecords
+from streaming_app.tables.driver_limits import GROUPS
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.writer import TableWriter
@@ -49,9 +50,9 @@ def history() -> Iterator[Pair]:
 ROWS = [(offset, START + timedelta(seconds=offset // 4), *pair) for offset, pair in enumerate(history())]
 
 
-def write_all(spark: SparkSession, path: Path, **settings: Any) -> list[GroupsOutcome]:
+def write_all(spark: SparkSession, path: Path, **settings: Any) -> list[Outcome]:
     """Write everything as batch 3, as a job does that has just started."""
-    done: list[GroupsOutcome] = []
+    done: list[Outcome] = []
     writer = TableWriter(spark, str(path), "default")
     GroupsBatchWriter(writer, "default", "topic", lambda _, one: done.append(one), **settings)(batch(spark, ROWS), 3)
     return done
@@ -78,8 +79,15 @@ class KilledError(BaseException):
 
 
 def limit_slices(monkeypatch: pytest.MonkeyPatch, slice_bytes: int) -> None:
-    for module in (groups_batch, slices, few_records):
+    for module in (batch_records, slices):
         monkeypatch.setattr(module, "SLICE_BYTES", slice_bytes)
+
+
+def count_kept(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return a list that gets each batch that Spark keeps."""
+    kept, keep = list[Any](), BatchRecords._keep
+    monkeypatch.setattr(BatchRecords, "_keep", lambda records: (kept.append(records), keep(records))[1])
+    return kept
 
 
 def test_a_batch_with_large_records_is_written_in_slices_and_gives_the_same_tables(
@@ -87,30 +95,20 @@ def test_a_batch_with_large_records_is_written_in_slices_and_gives_the_same_tabl
 ) -> None:
     limit_slices(monkeypatch, 200_000)
     written = []
-    small = GroupsBatchWriter._write_small
-    monkeypatch.setattr(GroupsBatchWriter, "_write_small", lambda *a: (written.append(a[-2].version), small(*a))[1])
-    read, read_alone = [], []
-    to_arrow = type(batch(spark, [])).toArrow
-    monkeypatch.setattr(type(batch(spark, [])), "toArrow", lambda one: (read_alone.append(one), to_arrow(one))[1])
-    count_kept(monkeypatch, read)
+    few = GroupsBatchWriter._write_few
+    monkeypatch.setattr(GroupsBatchWriter, "_write_few", lambda *a: (written.append(a[-1].version), few(*a))[1])
+    kept = count_kept(monkeypatch)
     outcomes = write_all(spark, empty_warehouse)
     assert len(set(written)) > 4
-    assert len(read) == 1  # of the whole batch: each reading takes as long as that, however few records a slice has
-    assert not read_alone
+    assert len(kept) == 1  # the topic is read once
     assert content(empty_warehouse) == whole
-    assert [(one.decoded, one.quarantined, sum(one.by_type.values())) for one in outcomes] == [(24, 3, 27)]
-
-
-def count_kept(monkeypatch: pytest.MonkeyPatch, kept: list[Any]) -> None:
-    """Add each batch to `kept` that Spark keeps."""
-    summarize = KeptRecords.summarize
-    monkeypatch.setattr(KeptRecords, "summarize", lambda records: (kept.append(records), summarize(records))[1])
+    assert [(one.written["decoded"], one.quarantined, sum(one.by_type.values())) for one in outcomes] == [(24, 3, 27)]
 
 
 def divide_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let slices have 200 kB, and records of 40 kB stay in the log."""
     limit_slices(monkeypatch, 200_000)
-    monkeypatch.setattr(few_records, "LARGE_RECORD", 40_000)
+    monkeypatch.setattr(batch_records, "LARGE_RECORD", 40_000)
 
 
 class Record(SimpleNamespace):
@@ -142,48 +140,42 @@ def test_large_records_of_a_small_batch_are_read_once_more_each_from_where_it_is
 ) -> None:
     divide_small_batches(monkeypatch)
     expect_few_records(empty_warehouse)
-    kept, log = [], FakeLog()
-    count_kept(monkeypatch, kept)
+    kept, log = count_kept(monkeypatch), FakeLog()
     outcomes = write_all(spark, empty_warehouse, open_log=lambda: nullcontext(log))
     assert content(empty_warehouse) == whole
-    assert [(one.decoded, one.quarantined, sum(one.by_type.values())) for one in outcomes] == [(24, 3, 27)]
+    assert [(one.written["decoded"], one.quarantined, sum(one.by_type.values())) for one in outcomes] == [(24, 3, 27)]
     assert not kept
     large = {row[0] for row in ROWS if len(row[3] or b"") >= 50_000}
     reads = [offset for start, end in log.ranges for offset in range(start, end) if offset in large]
     assert set(reads) == large
     assert log.most_held <= 2  # what is between large records, and is not of the slice, may be much
-    assert len(reads) <= 2 * len(large)  # once for the groups that are written apart, and once for the others
+    assert len(reads) == len(large)
 
 
-def test_a_batch_of_few_records_is_divided_as_one_that_spark_keeps(
+def test_the_records_of_each_part_are_the_same_from_the_log_and_from_spark(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limit_driver(monkeypatch, records=12)
-    monkeypatch.setattr(kept_records, "_CONDITIONS", 2)
-    for module in (few_records, kept_records):
-        monkeypatch.setattr(module, "APART_RECORDS", 9)
-    records = source.wanted_records(batch(spark, [*ROWS, (len(ROWS), START, None, b"no key")]))
-    few = few_records.read_few(records, len(ROWS))._replace(read_log=FakeLog().read)
-    kept = KeptRecords(records, records.select(*source.MEASURES))
-    summary = few.summarize()
-    assert summary == kept.summarize()
-    apart = few.groups_apart(summary)
-    assert apart == kept.groups_apart(summary)
-    assert len(apart) == 3
-    assert few.record_cuts(apart, summary) == kept.record_cuts(apart, summary) == [(0, n) for n in (5, 11, 17, 23)]
-    assert few.large_records() == kept.large_records()
-    assert few.partition_offsets() == kept.partition_offsets() == {0: (0, len(ROWS) + 1)}
-    cuts = [(0, 5), (0, 21)]
-    ends = [*cuts, None]
-    parts = [slices.Slice(None, 1), *(slices.Slice(end, number, is_apart=True) for number, end in enumerate(ends, 2))]
-    places = [(None, parts[0]), *zip([None, *cuts], parts[1:], strict=True)]
-    sums = few.summarize_slices(places, apart)
-    assert sums == kept.summarize_slices(places, apart)
-    assert sum(one.records for one in sums) == len(ROWS) + 1
-    numbers = [number for number, one in enumerate(sums) if one.records]
-    read, again = (list(found.read_slices(places, apart, numbers)) for found in (few, kept))
-    assert [one.sort_by("offset") for one in read] == [one.sort_by("offset").cast(read[0].schema) for one in again]
-    assert [one.num_rows for one in read] == [sums[number].records for number in numbers]
+    divide_small_batches(monkeypatch)
+    frame = source.wanted_records(batch(spark, [*ROWS, (len(ROWS), START, None, b"no key")]))
+    parts = {}
+    for most in (len(ROWS) + 1, None):
+        with BatchRecords(frame, lambda read: read()) as found:
+            index = found.read(most)
+            ordered = slices.Ordered(index, slices.find_heavy(index))
+            cut = slices.divide(slices.Attempt("w", 3, halvings=1), None, ordered)
+            parts[most] = [
+                (part.slice, found.take(part, FakeLog().read).sort_by("offset"), part.records.num_rows)
+                for part in ordered.parts(cut)
+            ]
+    few, kept = parts.values()
+    assert len(few) == len(kept) > 4
+    assert sum(count for _, _, count in few) == len(ROWS) + 1
+    assert few[0][0].is_apart is False
+    assert few[-1][0].is_apart is True
+    for (one, records, count), (other, again, _) in zip(few, kept, strict=True):
+        assert one == other
+        assert records == again.cast(records.schema)
+        assert records.num_rows == count
 
 
 def test_a_batch_that_is_killed_in_a_slice_and_then_halved_writes_each_event_once(
@@ -223,12 +215,10 @@ def test_large_records_leave_the_jvm_at_once_up_to_the_size_of_a_slice(
     to_arrow = type(batch(spark, [])).toArrow
     monkeypatch.setattr(type(batch(spark, [])), "toArrow", lambda one: sent.append(to_arrow(one)) or sent[-1])
     columns = "X'0011000167' AS key", f"cast(repeat('x', {size}) AS binary) AS value", "0 AS partition", "id AS offset"
-    few = few_records.read_few(
-        source.wanted_records(spark.range(count).selectExpr(*columns, "now() AS timestamp")), count
-    )
-    assert few is not None
-    assert few.is_whole is is_read
-    assert few.summarize().size == count * (size + 5)
+    frame = source.wanted_records(spark.range(count).selectExpr(*columns, "now() AS timestamp"))
+    found, largest = batch_records.read_small(frame, count, GROUPS)
+    assert (largest >= size) is is_read
+    assert sum(found["size"].to_pylist()) == count * (size + 5)
     assert sum(table.nbytes for table in sent) < 4 * slices.SLICE_BYTES
 
 

@@ -18,7 +18,7 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.offsets_topic import describe_offsets_topic
 from streaming_app.kafka.properties import client_properties
 from streaming_app.sandbox.container import Broker
-from streaming_app.stream.batch_outcome import GroupsOutcome
+from streaming_app.stream.batch_outcome import Outcome
 from streaming_app.stream.health import Health
 from streaming_app.stream.progress import Progress
 from streaming_app.stream.source import read_stream
@@ -44,7 +44,7 @@ def reading(
 
     def write(batch: DataFrame, batch_id: int) -> None:
         counts = [batch.count() for _ in range(times)]
-        progress.on_done(batch_id, GroupsOutcome(decoded=counts[0]))
+        progress.on_done(batch_id, Outcome(written={"decoded": counts[0], "groups": 0}))
 
     def has_caught_up() -> bool:
         progress.look_at(query)

@@ -20,6 +20,7 @@ from streaming_app.lag.ends import EndSamples
 from streaming_app.stream.log_positions import Cut
 from streaming_app.stream.truncation import add_truncation_events, delete_topologies, void_history
 from streaming_app.tables.alerts_table import AlertsTable
+from streaming_app.tables.data_files import encode_file
 from streaming_app.tables.definitions import table
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.group_rows import GroupRows
@@ -176,7 +177,7 @@ def test_an_earlier_job_claims_no_table_and_knows_that_it_is_replaced(tmp_path: 
 
 
 SPARK_WRITES: Mapping[str, SparkWrite] = {
-    "append": lambda writer: writer.append("group_events", writer.to_dataframe(events()), "b", 1),
+    "append": lambda writer: writer.append("group_events", [encode_file(events())], "b", 1),
     "replace": lambda writer: writer.replace("group_events", writer.to_dataframe(events())),
     "groups": lambda writer: writer.replace_groups(
         writer.to_dataframe(pa.Table.from_pylist([group_row("g")], arrow_schema("groups"))), 1
@@ -206,8 +207,8 @@ def test_a_write_of_an_earlier_term_by_spark_is_refused_as_well(
     fill_for_spark(warehouse)
     before, after = spark_writer(spark, warehouse, claimed(warehouse, OLD)), Fence(CLUSTER, NEW)
     with monkeypatch.context() as context:  # after Spark has planned what it writes, and before the commit
-        write_files = TableWriter._write_files
-        context.setattr(TableWriter, "_write_files", lambda *args: (write_files(*args), claim(warehouse, after))[0])
+        write_files = TableWriter._write
+        context.setattr(TableWriter, "_write", lambda *args: (write_files(*args), claim(warehouse, after))[0])
         context.setattr(Fence, "transaction", overtaking(warehouse, after))
         with pytest.raises(OtherOwnerError):
             SPARK_WRITES[name](before)

@@ -23,7 +23,7 @@ _WRITES = (
     *((TableWriter, name) for name in ("append", "replace", "replace_groups")),
     *((RustTable, name) for name in ("delete", "update")),
     *((GroupRows, name) for name in ("append", "delete_history", "replace")),
-    *((NewestTables, name) for name in ("append", "append_many", "delete", "compact")),
+    *((NewestTables, name) for name in ("append", "delete", "compact")),
     (_FILES, "write"),
     (_FILES, "remove"),
 )

@@ -1,0 +1,86 @@
+"""The rows that a batch gives, by table, and its counts: the same whether this process folds it or Spark's workers do.
+
+The rows of a large batch are made by Spark's workers. They return them as files, so that neither this process nor the
+JVM holds them as rows, see `tables.data_files`. Spark's workers import this module.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from streaming_app.tables.arrow import arrow_schema
+from streaming_app.tables.data_files import EncodedFile, decode_file, encode_file
+from streaming_app.tables.definitions import table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_DDL = "name string, content binary, stats string, count bigint"
+_RETURNED = pa.schema({"name": pa.string(), "content": pa.binary(), "stats": pa.string(), "count": pa.int64()})
+_FILE_BYTES = 32 << 20  # of rows as Arrow, which a worker holds until they are files
+
+Make = Callable[[Iterator[pa.RecordBatch]], Iterable["BatchRows"]]
+"""Makes the rows of records, some at a time."""
+
+
+@dataclass(frozen=True)
+class BatchRows:
+    """The rows of each table that gets any."""
+
+    tables: Mapping[str, pa.Table] = field(default_factory=dict)
+    """What this process holds, by name."""
+    files: Mapping[str, Sequence[EncodedFile]] = field(default_factory=dict)
+    """What workers returned, by name."""
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def read(self, name: str, cluster: str, schema: pa.Schema) -> pa.Table:
+        """Return the columns of a table that are in `schema`; its rows are of this cluster."""
+        parts = [self.tables[name].select(schema.names)] if name in self.tables else []
+        parts += [decode_file(one, cluster, schema) for one in self.files.get(name, ())]
+        return pa.concat_tables(parts) if parts else schema.empty_table()
+
+
+@cache
+def schema_of(name: str) -> pa.Schema:
+    """Return the schema of a table."""
+    return arrow_schema(table(name).ddl)
+
+
+def make_in_workers(records: DataFrame, make: Make) -> BatchRows:
+    """Return the rows of records that Spark's workers make, each of its part of them."""
+    returned = records.mapInArrow(partial(_encode, make), _DDL).toArrow()
+    files, counts = defaultdict[str, list[EncodedFile]](list), Counter[str]()
+    for name, content, stats, count in zip(*returned.to_pydict().values(), strict=True):
+        if content is None:
+            counts[name] += count
+        else:
+            files[name].append(EncodedFile(content, stats))
+    return BatchRows(files=files, counts=counts)
+
+
+def _encode(make: Make, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    held, counts = defaultdict[str, list[pa.Table]](list), Counter[str]()
+    for made in make(batches):
+        counts.update(made.counts)
+        for name, rows in made.tables.items():
+            held[name].append(rows)
+        if sum(rows.nbytes for parts in held.values() for rows in parts) >= _FILE_BYTES:
+            yield from _files(held)
+            held.clear()
+    yield from _files(held)
+    yield _returned({"name": name, "count": count} for name, count in counts.items())
+
+
+def _files(held: Mapping[str, Sequence[pa.Table]]) -> Iterator[pa.RecordBatch]:
+    for name, parts in held.items():
+        yield _returned([{"name": name, **encode_file(pa.concat_tables(parts))._asdict()}])
+
+
+def _returned(rows: Iterable[Mapping[str, object]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(list(rows), _RETURNED)

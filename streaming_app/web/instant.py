@@ -54,8 +54,7 @@ class Then(NamedTuple):
     @property
     def lag_rows(self) -> list[Row]:
         """The samples as columns of `lag`, the largest first."""
-        rows = [{**one, "is_unknown": one["lag"] is None} for one in self.lag]
-        return sorted(rows, key=lambda one: (-(one["lag"] or 0), one["topic"], one["partition"]))
+        return sorted(self.lag, key=lambda one: (-(one["lag"] or 0), one["topic"], one["partition"]))
 
 
 @dataclass(frozen=True)
@@ -95,11 +94,9 @@ class Instant:
     """The tasks that another member has now as active, or none."""
 
 
-def instant_view(then: Then, at: datetime, row: Row, task_of: Mapping[tuple[str, int], str]) -> Instant:
-    """Return the group at a time.
-
-    `row` is its row of `groups`, of now, and `task_of` the task ids by topic and partition.
-    """
+def instant_view(then: Then, at: datetime, row: Row, lag: Iterable[Row]) -> Instant:
+    """Return the group at a time; `row` is its row of `groups` and `lag` are its rows of that table, of now."""
+    task_of = {(one["topic"], one["partition"]): one["task_id"] for one in lag if one["task_id"] is not None}
     group, tasks = then.group, then.tasks
     held = [one for one in tasks if one["member_id"] is not None]
     known = [one["lag"] for one in then.lag if one["lag"] is not None]
@@ -133,11 +130,6 @@ def notes_of(then: Then, row: Row, at: datetime | None, level: str) -> list[str]
         text = "Processors and stores are those that the broker described since."
         notes.append(text if is_same else f"{text} The topology may have been another one then.")
     return notes
-
-
-def tasks_by_partition(lag: Iterable[Row]) -> dict[tuple[str, int], str]:
-    """Return the task ids by topic and partition, from rows of `lag`."""
-    return {(one["topic"], one["partition"]): one["task_id"] for one in lag if one["task_id"] is not None}
 
 
 def _member(member: MemberAt) -> Row:

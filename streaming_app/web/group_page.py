@@ -27,10 +27,10 @@ from streaming_app.tables.alerts_table import read_problems
 from streaming_app.tables.reader import WarehouseReader, of_group, quote, time_literal
 from streaming_app.tables.task_copies_table import read_copies
 from streaming_app.text import host_of
-from streaming_app.web.descriptions import node_rows, status_text
 from streaming_app.web.instant import Then, instant_view
 from streaming_app.web.snapshot import NOTHING_KNOWN, Snapshot
 from streaming_app.web.task_matrix import lag_by_task, task_matrix, with_copies
+from streaming_app.web.topology_graph import node_rows, status_text
 from streaming_app.web.tracks import (
     DRAWN_KINDS,
     Scale,

@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -29,12 +29,11 @@ from streaming_app.errors import WarehouseError, error_line
 from streaming_app.queries.groups import search_groups
 from streaming_app.queries.health import last_deployments, quiet_since, verdicts_since
 from streaming_app.queries.pipelines import read_pipelines
-from streaming_app.queries.topics import Topic
 from streaming_app.report import Report, ReportOnce
 from streaming_app.tables.location import Location
 from streaming_app.text import digest, escape
 from streaming_app.web.access import AccessMiddleware, PageAccess
-from streaming_app.web.descriptions import description_graph
+from streaming_app.web.graph import Graph
 from streaming_app.web.group_page import (
     alerts_by_rule,
     description,
@@ -49,12 +48,11 @@ from streaming_app.web.group_page import (
 from streaming_app.web.instant import notes_of
 from streaming_app.web.live import MAX_VIEWERS, LiveUpdates
 from streaming_app.web.overview import Query, overview
-from streaming_app.web.picture import Graph
-from streaming_app.web.pipeline_map import pipelines_graph, pipelines_view
+from streaming_app.web.pipeline_graph import pipelines_graph, pipelines_view
 from streaming_app.web.render import COMPRESSED_FROM, Rendered, Renderer
 from streaming_app.web.server import HttpServer, Limits
 from streaming_app.web.snapshot import STREAMS, Row, Snapshot, SnapshotSource
-from streaming_app.web.topology_map import conditions_of, lag_by_topic, topology_map
+from streaming_app.web.topology_graph import TopologyGraph
 from streaming_app.web.tracks import strip
 from streaming_app.web.window import parse_window
 from streaming_app.web.words import Labels, group_query
@@ -203,27 +201,22 @@ class Page:
         then = snapshot.ask(then_of_group, group_id, window.until) if window.until else None
         if then is None:
             lag, topics = snapshot.ask(lag_rows, group_id), snapshot.ask(topics_of_group, group_id)
-            shown = _Shown(row["subtopologies"] or (), hosts_of(row), lag, topics)
-            graph = self._topology(level, row, shown, snapshot)
-            graph.notes[:0] = [_NO_EVENT] if window.at else []
+            topology = TopologyGraph(group_id, row["subtopologies"] or (), hosts_of(row), lag)
+            notes = [_NO_EVENT] if window.at else []
         elif then.group.deleted_at:
-            graph = Graph(level, problem="The group did not exist at this time.")
+            return JSONResponse(Graph(level, problem="The group did not exist at this time.").to_json())
         else:
-            shown = _Shown(then.subtopologies(row), then.tasks, then.lag_rows, ())
-            graph = self._topology(level, row, shown, snapshot)
-            graph.notes[:0] = notes_of(then, row, window.at, level)
-        return JSONResponse(graph.folded(is_open).to_json())
-
-    def _topology(self, level: str, row: Row, shown: _Shown, snapshot: Snapshot) -> Graph:
+            topology, topics = TopologyGraph(group_id, then.subtopologies(row), then.tasks, then.lag_rows), ()
+            notes = notes_of(then, row, window.at, level)
+        described = snapshot.ask(description, group_id)
         if level == "map":
-            return topology_map(row["group_id"], *shown)
-        described = snapshot.ask(description, row["group_id"])
-        if described is None:
-            return Graph(level, problem="The tables have no description of this group.")
-        by_topic = lag_by_topic(shown.lag)
-        changelogs = [one["name"] for part in shown.subtopologies for one in part["state_changelog_topics"]]
-        conditions = conditions_of(shown.subtopologies, shown.assignments, by_topic)
-        return description_graph(described, changelogs, conditions, by_topic)
+            graph = topology.map(topics)
+        elif described:
+            graph = topology.processors(described)
+        else:
+            graph = Graph(level, problem="The tables have no description of this group.")
+        graph.notes[:0] = notes
+        return JSONResponse(graph.folded(is_open).to_json())
 
     async def _events(self, request: Request) -> Response:
         source = await self._source_of(request)
@@ -331,16 +324,6 @@ def _group_id(request: Request, snapshot: Snapshot) -> str:
     if group_id is None:
         raise HTTPException(HTTPStatus.NOT_FOUND, _NO_GROUP)
     return group_id
-
-
-class _Shown(NamedTuple):
-    """What the picture of a group shows, of now or of an instant."""
-
-    subtopologies: Sequence[Row]
-    assignments: Sequence[Row]
-    """With the host of each member."""
-    lag: Sequence[Row]
-    topics: Sequence[Topic]
 
 
 def _group_url(cluster: str | None, group_id: str) -> str:

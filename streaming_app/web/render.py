@@ -19,7 +19,7 @@ from starlette.responses import Response
 from streaming_app.job_status import inputs, inputs_of_lag
 from streaming_app.queries.groups import TYPES, format_tasks
 from streaming_app.text import count, duration, utc, utc_iso
-from streaming_app.web import group_page, overview, picture, pipeline_map, window, words
+from streaming_app.web import graph, group_page, overview, pipeline_graph, window, words
 
 COMPRESSED_FROM = 1_000
 """Bytes of a response: shorter ones are sent as they are."""
@@ -62,10 +62,10 @@ class Renderer:
             "CAUSE_KINDS": words.CAUSE_KINDS,
             "DESCRIPTIONS": words.DESCRIPTIONS,
             "SHOW": overview.SHOW,
-            "SHOWN_TOPICS": pipeline_map.SHOWN_TOPICS,
-            "SHOWN_GROUPS": pipeline_map.SHOWN_GROUPS,
-            "lag_text": pipeline_map.lag_text,
-            "rate_text": picture.rate_text,
+            "SHOWN_TOPICS": pipeline_graph.SHOWN_TOPICS,
+            "SHOWN_GROUPS": pipeline_graph.SHOWN_GROUPS,
+            "lag_text": pipeline_graph.lag_text,
+            "rate_text": graph.rate_text,
             "ASCENDING": overview.ASCENDING,
             "RANGES": window.RANGES,
             "TYPES": TYPES,

@@ -15,13 +15,13 @@ from starlette.datastructures import URL, QueryParams
 from streaming_app.alerts.problem import Problem
 from streaming_app.health.verdict import BEHIND, DOWN, LOSING, OFF, OK, RESTORING, STALLED
 from streaming_app.queries.pipelines import Pipelines, Read, Write
+from streaming_app.web.graph import Graph, Lag
 from streaming_app.web.group_page import hosts_of
 from streaming_app.web.overview import Query, overview
-from streaming_app.web.picture import Graph, Lag
-from streaming_app.web.pipeline_map import pipelines_graph
+from streaming_app.web.pipeline_graph import pipelines_graph
 from streaming_app.web.snapshot import NOTHING_KNOWN, all_groups
 from streaming_app.web.task_matrix import TaskLag, task_matrix
-from streaming_app.web.topology_map import topology_map
+from streaming_app.web.topology_graph import TopologyGraph
 from streaming_app.web.tracks import Scale, Shape, event_tracks
 from streaming_app.web.window import Window, parse_window
 from streaming_app.web.words import group_key, group_query, short_name
@@ -224,7 +224,7 @@ def test_a_group_that_is_of_another_type_now_is_one_group() -> None:
 
 def test_the_map_connects_subtopologies_by_their_topics() -> None:
     row = rich_group(NOW)
-    graph = topology_map(row["group_id"], row["subtopologies"], hosts_of(row), [])
+    graph = TopologyGraph(row["group_id"], row["subtopologies"], hosts_of(row), []).map()
     title = {node.id: node.title for node in graph.nodes}
     edges = {(title[start], title[end], kind) for start, end, kind, *_ in graph.edges}
     assert {
@@ -235,7 +235,7 @@ def test_the_map_connects_subtopologies_by_their_topics() -> None:
         ("audit-.*", "Subtopology 3", "flow"),
     } <= edges
     box = next(node for node in graph.nodes if node.title == "Subtopology 1")
-    assert box.lines == ["3 active · 4 copies", "1 processed by nobody"]
+    assert box.lines == ["3 active · 4 copies", "1 without an active member"]
     assert box.tone == "warning"
 
 
@@ -246,7 +246,7 @@ def test_lag_changes_what_the_boxes_say_and_not_the_layout() -> None:
         {"topic": "orders", "lag": None, "lag_seconds": None, "is_unknown": True},
     ]
     more = [{**lag[0], "lag": 9_999}, lag[1]]
-    graphs = [topology_map(row["group_id"], row["subtopologies"], hosts_of(row), rows) for rows in (lag, more)]
+    graphs = [TopologyGraph(row["group_id"], row["subtopologies"], hosts_of(row), rows).map() for rows in (lag, more)]
     orders = next(node for node in graphs[0].nodes if node.title == "orders")
     assert orders.lines == ["lag ≥ 1,200 · 1 min 15 s"]
     assert graphs[0].layout_key == graphs[1].layout_key

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from streaming_app.health.verdict import BAD
 from streaming_app.queries.pipelines import Pipelines, Read, Root, families
 from streaming_app.text import first_of
-from streaming_app.web.picture import Box, Graph, Lag, Node, rate_text, sum_of
+from streaming_app.web.graph import Graph, Lag, Node, rate_text, sum_of
 from streaming_app.web.words import NOTHING, health_meaning, label_text, number, short_name
 
 SHOWN_TOPICS = 300
@@ -116,26 +116,26 @@ def _topic(graph: Graph, found: Pipelines, topic: str) -> Node:
         ("Name", short_name(topic, 250)),
         ("Rate", NOTHING if rate is None else rate_text(rate)),
         ("Written by", _names(writers) if writers else "no known writer"),
-        ("Read by", _names(readers) if readers else "nobody that is known"),
+        ("Read by", _names(readers) if readers else "no known reader"),
     ]
     return node
 
 
 def _group_facts(found: Pipelines, summary: Row | None, group_id: str) -> list[tuple[str, str]]:
     after, before = found.downstream(group_id), found.upstream(group_id)
-    needed_by = _names(after) if after else "no group that is known"
+    needed_by = _names(after) if after else "no known group"
     if group_id in found.undescribed and not after:
         needed_by = "not known: no description of its topology is archived"
     return [
         ("Group", short_name(group_id, 250)),
         *([("Why", short_name(summary["why"], 400))] if summary and summary["why"] else []),
         ("Lag", NOTHING if summary is None or summary["lag"] is None else number(summary["lag"])),
-        ("Waits for", _names(before) if before else "no group that is known"),
+        ("Waits for", _names(before) if before else "no known group"),
         ("Needed by", needed_by),
     ]
 
 
-def _family(graph: Graph, name: str, members: Sequence[str], groups: Mapping[str, Row]) -> Box:
+def _family(graph: Graph, name: str, members: Sequence[str], groups: Mapping[str, Row]) -> Node:
     known = [groups[one] for one in members if one in groups]
     bad = [one["group_id"] for one in known if one["verdict"] in BAD]
     lags = [one["lag"] for one in known if one["lag"] is not None]

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from datetime import datetime, timedelta, timezone
 from typing import Any
 from urllib.parse import urlencode
 
@@ -38,12 +37,16 @@ NOT_IN_LOG = "none"
 _STATES = ("NotReady", "Unknown", "Assigning", "Reconciling", "Stable", NOT_IN_LOG, "Empty", "Dead")
 SHOWN_OF_CAUSE = 30
 """Groups of a cause in its entry; a link has them all."""
-_NEW = timedelta(days=1)
+
+
+_NOT_SEVERE = severity_rank(INFO)
 
 
 def _trouble(one: Row) -> tuple[Any, ...]:
-    severities = [one["severity"], *(alert.severity for alert in one["alerts"][:1]), INFO]  # no info before a verdict
-    by_severity = min(severity_rank(each) for each in severities if each)
+    by_severity = _NOT_SEVERE  # an info does not go before a verdict
+    if one["severity"] or one["alerts"]:
+        alert = one["alerts"][0].severity if one["alerts"] else None
+        by_severity = min(by_severity, *(severity_rank(each) for each in (one["severity"], alert) if each))
     by_verdict = rank(one["verdict"] or OK, WORST_FIRST)
     lag = -(one["lag_seconds"] or 0), -(one["lag"] or 0)
     return by_severity, by_verdict, one["is_new"], *lag, one["group_type"] != STREAMS, one["group_id"]
@@ -146,7 +149,6 @@ _KNOWN: Mapping[str, Collection[str]] = {
 def overview(
     groups: Iterable[Row],
     query: Query,
-    now: datetime | None = None,
     page_size: int = PAGE_SIZE,
     search: Callable[[str], Mapping[str, str]] = lambda _: {},
 ) -> dict[str, Any]:
@@ -155,27 +157,26 @@ def overview(
     `search` finds groups by what else has this text, as `queries.groups` does.
     """
     found, text = search(query.q) if query.q else {}, query.q.casefold()
-    yesterday = (now or datetime.now(timezone.utc)) - _NEW
-    every = [{**one, "is_new": (one["first_seen_at"] or EPOCH) > yesterday} for one in groups]
+    every = list(groups)
     filtered = [
         one
         for one in every
         if (not text or text in one["group_id"].casefold() or one["group_id"] in found)
-        and query.description in {"", one["description_status"]}
+        and (not query.description or query.description == one["description_status"])
         and (not query.label or query.label in map(label_text, one["labels"]))
-        and query.cause in {"", one["cause"]}
+        and (not query.cause or query.cause == one["cause"])
         and _is_shown(one, query.show)
     ]
-    in_state = [one for one in filtered if _state(one) in (query.state or set(_STATES) - {DEAD})]
+    wanted = query.state or {*_STATES} - {DEAD}
+    in_state = [one for one in filtered if _state(one) in wanted]
     of_type = [one for one in in_state if not query.type or one["group_type"] in query.type]
-    ordered = sorted(
-        (one for one in of_type if not query.health or one["verdict"] in query.health), key=ORDERS[query.sort]
-    )
-    entries = folded(ordered) if query.folds else [entry([one]) for one in ordered]
+    matching = [one for one in of_type if not query.health or one["verdict"] in query.health]
+    ordered = sorted(matching, key=ORDERS[query.sort])
+    entries = folded(ordered) if query.folds else [[one] for one in ordered]
     pages = max(1, -(-len(entries) // page_size))
     page = min(query.page, pages)
     first = (page - 1) * page_size
-    shown = entries[first : first + page_size]
+    shown = [entry(those) for those in entries[first : first + page_size]]
     states = (_state(one) for one in filtered if not query.type or one["group_type"] in query.type)
     types = _counts((one["group_type"] for one in in_state), TYPES, query.type)
     return {
@@ -200,12 +201,12 @@ def overview(
     }
 
 
-def folded(ordered: Iterable[Row]) -> list[Row]:
-    """Return the entries of groups in their order: those with one cause where the worst of them is."""
-    by_cause: dict[tuple[str, bool], list[Row]] = {}
+def folded(ordered: Iterable[Row]) -> list[list[Row]]:
+    """Return the groups of each entry, in their order: those with one cause where the worst of them is."""
+    by_cause: dict[object, list[Row]] = {}
     for one in ordered:
-        by_cause.setdefault((one["cause"] or one["group_id"], one["cause"] is None), []).append(one)
-    return [entry(those) for those in by_cause.values()]
+        by_cause.setdefault(one["cause"] or (one["group_id"],), []).append(one)
+    return list(by_cause.values())
 
 
 def entry(groups: Sequence[Row]) -> Row:

@@ -160,7 +160,7 @@ class Page:
 
     def _overview(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
         query = Query.parse(request.query_params)
-        view = overview(snapshot.groups.values(), query, now, search=partial(snapshot.ask, search_groups))
+        view = overview(snapshot.groups.values(), query, search=partial(snapshot.ask, search_groups))
         ids = tuple(one["group_id"] for one in view["rows"])
         begin = (now - _STRIP).replace(second=0, microsecond=0)  # the same for a minute
         known = {one["group_id"]: [(one["judged_at"], one["verdict"])] for one in view["rows"] if one["since"]}

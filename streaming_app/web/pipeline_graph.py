@@ -129,7 +129,7 @@ def _group_facts(found: Pipelines, summary: Row | None, group_id: str) -> list[t
     return [
         ("Group", short_name(group_id, 250)),
         *([("Why", short_name(summary["why"], 400))] if summary and summary["why"] else []),
-        ("Lag", NOTHING if summary is None or summary["lag"] is None else number(summary["lag"])),
+        ("Lag", _lag_of(summary).text if summary else NOTHING),
         ("Waits for", _names(before) if before else "no known group"),
         ("Needed by", needed_by),
     ]
@@ -138,12 +138,12 @@ def _group_facts(found: Pipelines, summary: Row | None, group_id: str) -> list[t
 def _family(graph: Graph, name: str, members: Sequence[str], groups: Mapping[str, Row]) -> Node:
     known = [groups[one] for one in members if one in groups]
     bad = [one["group_id"] for one in known if one["verdict"] in BAD]
-    lags = [one["lag"] for one in known if one["lag"] is not None]
+    lag = sum_of(map(_lag_of, known))
     trouble = f"{number(len(bad))} in trouble" if bad else "none in trouble"
     return graph.add_box(
         name,
         short_name(name, _TITLE),
-        lines=[trouble, f"lag {number(sum(lags))}" if lags else "lag not known"],
+        lines=[trouble, f"lag {lag.text if lag else Lag().text}"],
         facts=[("Groups", _names(members)), ("In trouble", _names(bad) if bad else "none")],
         tone=_tone([one["verdict"] for one in known]),
         counts="group",
@@ -167,6 +167,10 @@ def lag_text(reads: Sequence[Read]) -> str:
 
 def _lag(read: Read) -> Lag:
     return Lag(read.lag, read.lag_seconds or 0.0, read.is_lower_bound)
+
+
+def _lag_of(group: Row) -> Lag:
+    return Lag(group["lag"], group["lag_seconds"] or 0.0, bool(group["unknown_partitions"]))
 
 
 def _label(groups: Mapping[str, Row], group_id: str) -> str | None:

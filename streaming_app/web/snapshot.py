@@ -52,7 +52,7 @@ _Versions = tuple[tuple[str, str, int], ...]
 
 _SHOWN = (
     "group_type", "state", "not_ready_reason", "member_count", "stale_member_count", "group_epoch", "topology_epoch",
-    "description_status", "first_seen_at", "updated_at", "tasks", "moving",
+    "description_status", "updated_at", "tasks", "moving",
 )  # fmt: skip
 _OF_HEALTH = (
     "verdict", "severity", "since", "judged_at", "why", "evidence", "caught_up_at", "losing_at", "incident_id",
@@ -60,9 +60,11 @@ _OF_HEALTH = (
 )  # fmt: skip
 _OF_LAG = ("lag", "lag_seconds", "is_lower_bound", "status", "partitions", "unknown_partitions")
 _OF_OTHERS = ("protocol", "offset_count", "kafka_streams")
-_GROUPS = (
-    f"SELECT group_id, {', '.join((*_SHOWN, *_OF_HEALTH, *_OF_LAG))} FROM group_overview WHERE cluster = {{cluster}}"  # noqa: S608
-)
+_GROUPS = f"""
+SELECT group_id, {", ".join((*_SHOWN, *_OF_HEALTH, *_OF_LAG))},
+       coalesce(first_seen_at > now() - INTERVAL '1 day', false) AS is_new
+FROM group_overview WHERE cluster = {{cluster}}
+"""  # noqa: S608 - our own names
 _OTHERS = f"""
 SELECT a.group_id, a.group_type, a.state, a.member_count, a.group_epoch, a.updated_at, a.offset_count, a.kafka_streams,
        concat(a.protocol_type, CASE WHEN a.protocol IS NULL THEN '' ELSE ' ' END, coalesce(a.protocol, '')) AS protocol,
@@ -74,6 +76,7 @@ WHERE a.cluster = {{cluster}} AND a.group_type <> '{STREAMS}'
 """  # noqa: S608 - our own names
 NOTHING_KNOWN: Row = {
     **dict.fromkeys(("group_id", "cause", *_SHOWN, *_OF_HEALTH, *_OF_LAG, *_OF_OTHERS)),
+    "is_new": False,
     "labels": (),
     "alerts": (),
 }
@@ -94,7 +97,8 @@ class Snapshot:
     """Why the tables could not be read, in one line; the rest is then what was read before, if anything."""
     groups: Mapping[str, Row] = field(default_factory=dict)
     """By id, those of every type. `NOTHING_KNOWN` has the columns: besides those of `group_overview` the `labels`, the
-    `alerts` that fire, the most severe first, and the `cause` that is proven of the problem with its health."""
+    `alerts` that fire, the most severe first, the `cause` that is proven of the problem with its health, and `is_new`
+    if it was created in the last 24 hours."""
     alerts: tuple[Problem, ...] = ()
     """Those that are pending or firing, of groups, the cluster and the job."""
     mutes: tuple[Mute, ...] = ()

@@ -55,7 +55,7 @@ from streaming_app.web.snapshot import STREAMS, Row, Snapshot, SnapshotSource
 from streaming_app.web.topology_graph import TopologyGraph
 from streaming_app.web.tracks import strip
 from streaming_app.web.window import parse_window
-from streaming_app.web.words import Labels, group_query
+from streaming_app.web.words import group_query
 
 STATIC = Path(__file__).parent / "static"
 _RENDERED_SECONDS = 5  # for so long the ages in a page may be old; the browser counts on by itself
@@ -278,7 +278,7 @@ class PageServer(HttpServer):
     ) -> None:
         """Listen. `report` gets a line for each new error of a page. Raises SetupError if that is not possible."""
         self._settings = settings
-        source = SnapshotSource(warehouse, cluster, clock, Labels(settings.labels_of))
+        source = SnapshotSource(warehouse, cluster, clock, settings.labels_of)
         page = Page(source, settings, clock, report)
         super().__init__(
             settings.listen,

@@ -28,7 +28,7 @@ from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, open_table, quote
 from streaming_app.text import digest
-from streaming_app.web.words import NO_LABELS, Labels, group_key
+from streaming_app.web.words import LabelsOf, group_key, no_labels
 
 Row = Mapping[str, Any]
 _Result = TypeVar("_Result")
@@ -140,11 +140,11 @@ class Snapshot:
         return found.result()
 
 
-def read_snapshot(warehouse: Location, cluster: str, now: datetime, labels: Labels = NO_LABELS) -> Snapshot:
+def read_snapshot(warehouse: Location, cluster: str, now: datetime, labels_of: LabelsOf = no_labels) -> Snapshot:
     """Read all but the groups of other types, without heartbeat and tag. Raises WarehouseError."""
     reader = WarehouseReader(warehouse)
     alerts = tuple(read_problems(reader, f"cluster = {quote(cluster)} AND ended_at IS NULL"))
-    groups = _read(reader, _GROUPS, cluster, labels)
+    groups = _read(reader, _GROUPS, cluster, labels_of)
     return Snapshot(
         cluster,
         "",
@@ -156,14 +156,14 @@ def read_snapshot(warehouse: Location, cluster: str, now: datetime, labels: Labe
     )
 
 
-def read_other_groups(warehouse: Location, cluster: str, labels: Labels = NO_LABELS) -> list[Row]:
+def read_other_groups(warehouse: Location, cluster: str, labels_of: LabelsOf = no_labels) -> list[Row]:
     """Read the groups of other types. Raises WarehouseError."""
-    return list(_read(WarehouseReader(warehouse), _OTHERS, cluster, labels))
+    return list(_read(WarehouseReader(warehouse), _OTHERS, cluster, labels_of))
 
 
-def _read(reader: WarehouseReader, sql: str, cluster: str, labels: Labels) -> Iterator[Row]:
+def _read(reader: WarehouseReader, sql: str, cluster: str, labels_of: LabelsOf) -> Iterator[Row]:
     for row in reader.rows(sql.replace("{cluster}", quote(cluster))):
-        yield {**NOTHING_KNOWN, **row, "labels": labels.of(row["group_id"])}
+        yield {**NOTHING_KNOWN, **row, "labels": tuple(labels_of(row["group_id"]).items())}
 
 
 def with_alerts(groups: Iterable[Row], alerts: Iterable[Problem]) -> Iterator[Row]:
@@ -238,13 +238,13 @@ class SnapshotSource:
         warehouse: Location | Path,
         cluster: str,
         clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
-        labels: Labels = NO_LABELS,
+        labels_of: LabelsOf = no_labels,
     ) -> None:
-        self._location, self.cluster, self._clock, self._labels = Location.of(warehouse), cluster, clock, labels
+        self._location, self.cluster, self._clock, self._labels_of = Location.of(warehouse), cluster, clock, labels_of
         self._lock = threading.Lock()
         self._snapshot = Snapshot(cluster, "", clock(), WarehouseReader(self._location))
         self._streams: Snapshot | None = None  # as it was read
-        self._others = OtherGroups(lambda: read_other_groups(self._location, cluster, labels))
+        self._others = OtherGroups(lambda: read_other_groups(self._location, cluster, labels_of))
         self._shown_others: list[Row] | None = None
         self._compositions = 0
         self._mutes = Mutes(self._location, cluster)
@@ -256,7 +256,7 @@ class SnapshotSource:
 
     def of_cluster(self, cluster: str) -> SnapshotSource:
         """Return a source of another cluster of the same warehouse."""
-        return SnapshotSource(self._location, cluster, self._clock, self._labels)
+        return SnapshotSource(self._location, cluster, self._clock, self._labels_of)
 
     def current(self) -> Snapshot:
         """Return the newest snapshot. What prevents reading the tables is its `problem`; nothing is raised.
@@ -301,7 +301,7 @@ class SnapshotSource:
         started = time.monotonic()
         if self._streams and not self._snapshot.problem and (versions == self._versions or started < self._busy_until):
             return self._streams
-        streams = read_snapshot(self._location, self.cluster, now, self._labels)
+        streams = read_snapshot(self._location, self.cluster, now, self._labels_of)
         self.readings += 1
         self._versions = versions
         ended = time.monotonic()

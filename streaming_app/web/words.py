@@ -160,18 +160,8 @@ def number(value: float | None) -> str:
 
 Label = tuple[str, str]
 """Name and value."""
-
-
-class Labels:
-    """Which labels a group has."""
-
-    def __init__(self, labels_of: Callable[[str], Mapping[str, str]]) -> None:
-        """Take the labels of the configuration, see `config.labels`."""
-        self._labels_of = labels_of
-
-    def of(self, group_id: str) -> tuple[Label, ...]:
-        """Return the labels of a group."""
-        return tuple(self._labels_of(group_id).items())
+LabelsOf = Callable[[str], Mapping[str, str]]
+"""Returns the labels of a group."""
 
 
 def label_text(label: Label) -> str:
@@ -180,4 +170,6 @@ def label_text(label: Label) -> str:
     return f"{name}:{value}"
 
 
-NO_LABELS = Labels(lambda _group_id: {})
+def no_labels(_group_id: str) -> Mapping[str, str]:
+    """Return no labels, as of every group without a configuration."""
+    return {}

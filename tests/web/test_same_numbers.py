@@ -60,19 +60,18 @@ def _shell(warehouse: Path, *arguments: str) -> list[Row]:
     return list(json.loads(result.stdout))
 
 
-def _cells(warehouse: Path) -> dict[str, list[str]]:
+def _text(part: str) -> str:
+    return " ".join(re.sub(r"<title>.*?</title>|<[^>]*>", " ", part).split())
+
+
+def _cells(client: TestClient) -> dict[str, list[str]]:
     """Return the texts of the cells of each group in the overview of the page."""
-    client = TestClient(
-        Page(SnapshotSource(warehouse, "default", clock), PageAccess(), clock).app, base_url="http://localhost"
-    )
     found = {}
     for line in client.get("/?type=streams&sort=name").text.split("<tr id=")[1:]:
         name = re.search(r'<bdi class="name">(.*?)</bdi>', line)
         assert name
         cells = re.findall(r"<td[^>]*>(.*?)</td>", line, re.DOTALL)
-        found[html.unescape(name[1])] = [
-            " ".join(re.sub(r"<title>.*?</title>|<[^>]*>", " ", one).split()) for one in cells
-        ]
+        found[html.unescape(name[1])] = [_text(one) for one in cells]
     return found
 
 
@@ -82,7 +81,9 @@ def test_page_commands_sql_and_metrics_say_the_same(warehouse: Path) -> None:
     shell = {row["group_id"]: row for row in _shell(warehouse, "lag", "--by", "group")}
     listed = {row["group"]: row for row in _shell(warehouse, "list", "--state")}
     sums = {one.key[0]: one for one in lag_sums(read_lag(reader, "cluster = 'default'"), "group")}
-    cells = _cells(warehouse)
+    page = Page(SnapshotSource(warehouse, "default", clock), PageAccess(), clock)
+    client = TestClient(page.app, base_url="http://localhost")
+    cells = _cells(client)
     assert len(rows) == len(listed)
     for row in rows:
         group_id = row["group_id"]
@@ -104,3 +105,7 @@ def test_page_commands_sql_and_metrics_say_the_same(warehouse: Path) -> None:
         known = {**shell[group_id], "is_lower_bound": shell[group_id]["lag_seconds_is_lower_bound"]}
         assert [known[name] for name in names] == values
         assert [getattr(sums[group_id], name) for name in names] == values
+        tile = re.search(r"<dt>Lag</dt><dd>(.*?)</dd>", client.get(f"/group?id={group_id}").text, re.DOTALL)
+        assert tile
+        at_least = "≥ " if row["unknown_partitions"] else ""
+        assert _text(tile[1]).startswith(NOTHING if row["lag"] is None else f"{at_least}{row['lag']:,} offsets")

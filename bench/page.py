@@ -24,9 +24,7 @@ from bench.memory import processor_seconds
 from streaming_app.tables.location import Location
 from streaming_app.web.access import PageAccess
 from streaming_app.web.page import Page
-from streaming_app.web.snapshot import read_other_groups, read_streams_groups
-from streaming_app.web.source import CHECK_SECONDS, SnapshotSource
-from streaming_app.web.words import NO_LABELS
+from streaming_app.web.snapshot import CHECK_SECONDS, SnapshotSource, read_other_groups, read_snapshot
 from tests.support.browser import find_chromium, view
 from tests.support.sample_groups import RICH, group, part, replace_group, write_sample
 from tests.support.warehouses import append
@@ -90,10 +88,8 @@ def _processor_time(groups: int, warehouse: Path) -> None:
         return f"{1_000 * statistics.median(taken):.0f} ms"
 
     now = datetime.now(timezone.utc)
-    streams = milliseconds(
-        lambda: read_streams_groups(location, "default", read_at=now, heartbeat=None, labels=NO_LABELS)
-    )
-    others = milliseconds(lambda: read_other_groups(location, "default", NO_LABELS))
+    streams = milliseconds(lambda: read_snapshot(location, "default", now))
+    others = milliseconds(lambda: read_other_groups(location, "default"))
     print(f"{groups:,} groups: reading the streams groups {streams}, the others {others}")
     source = SnapshotSource(warehouse, "default")
     with TestClient(Page(source, PageAccess()).app, base_url="http://localhost") as client:

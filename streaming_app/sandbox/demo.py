@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import tempfile
 import threading
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from kafka import KafkaProducer
 from rich.console import Console
 
 from streaming_app.alerts.catalog import rules
@@ -24,6 +26,7 @@ from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.text import MAX_NAME_CHARACTERS
 
 _HEARTBEAT_SECONDS = 1.0
+_MOVE_AFTER = 20  # heartbeats
 
 # What is printed, in this order: a title and a query in which {cluster} is the cluster's name.
 _TABLES = (
@@ -91,7 +94,7 @@ def run_demo(
             with StreamsGroupClient(broker.bootstrap_server) as client:
                 groups = create_demo_groups(client, progress)
                 with ExitStack() as stack:
-                    stack.enter_context(_heartbeats(groups))
+                    stack.enter_context(_heartbeats(groups, broker.bootstrap_server if page else None))
                     stack.enter_context(_page(config, page, progress))
                     try:
                         run(config, progress)
@@ -141,13 +144,26 @@ def _page(config: JobConfig, listen: str | None, progress: Callable[[str], None]
 
 
 @contextmanager
-def _heartbeats(groups: DemoGroups) -> Iterator[None]:
-    """Send the groups' heartbeats from a thread until the end of the block."""
+def _heartbeats(groups: DemoGroups, moving: str | None) -> Iterator[None]:
+    """Send the groups' heartbeats from a thread until the end of the block.
+
+    With the address of the broker, `moving`, the groups also do something that a page shows.
+    """
     stop = threading.Event()
+    producer = KafkaProducer(bootstrap_servers=moving) if moving else None
+
+    def produce(topic: str, records: int) -> None:
+        for number in range(records):
+            producer.send(topic, str(number).encode())
+        producer.flush()
 
     def send_heartbeats() -> None:
-        while not stop.wait(_HEARTBEAT_SECONDS):
+        for number in itertools.count(1):
+            if stop.wait(_HEARTBEAT_SECONDS):
+                return
             groups.heartbeat()
+            if producer and number % _MOVE_AFTER == 0:
+                groups.move(produce)
 
     thread = threading.Thread(target=send_heartbeats, name="heartbeats", daemon=True)
     thread.start()
@@ -157,3 +173,5 @@ def _heartbeats(groups: DemoGroups) -> Iterator[None]:
         stop.set()
         thread.join()
         groups.close()
+        if producer:
+            producer.close()

@@ -18,6 +18,7 @@ _DAY_MS = 86_400_000
 _MAX_ATTEMPTS = 10
 _CONFIG_DELAY_SECONDS = 0.2
 _REJOIN_ERRORS = ("UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH")
+_MOVING_TOPIC, _MOVING_RECORDS = "payments", 2_000
 _TOPICS = {
     "payments": 4,
     "orders": 4,
@@ -52,6 +53,7 @@ class DemoGroups:
         self.groups = groups
         self._lock = threading.Lock()
         self._closed = False
+        self._moves = 0
 
     @property
     def states(self) -> dict[str, str]:
@@ -69,6 +71,25 @@ class DemoGroups:
                     if self._closed:
                         return
                     _heartbeat(member)
+
+    def move(self, produce: Callable[[str, int], None]) -> None:
+        """Let one group fall behind by what `produce(topic, records)` writes; at the next call it catches up.
+
+        And a member of another one restarts. Raises as `heartbeat`.
+        """
+        by_id = {group.group_id: group.members for group in self.groups}
+        with self._lock:
+            if self._closed:
+                return
+            self._moves += 1
+            if self._moves % 2:
+                produce(_MOVING_TOPIC, _MOVING_RECORDS)
+                return
+            by_id["orders-aggregator"][-1].leave()  # with its next heartbeat it joins again
+            for member in by_id["payments-enrichment"]:
+                ends = member.client.end_offsets(_MOVING_TOPIC)
+                offsets = {(_MOVING_TOPIC, number): ends[number] for number in member.assignment["active"]["0"]}
+                member.client.commit_offsets(member.group_id, offsets, member.member_id, member.epoch)
 
     def close(self) -> None:
         """Stop the heartbeats. The members do not leave: their groups stay as they are until the session times out."""

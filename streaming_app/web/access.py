@@ -16,7 +16,7 @@ import binascii
 import hmac
 import ipaddress
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -30,6 +30,7 @@ from streaming_app.config.sections import PageSettings
 from streaming_app.errors import UserError
 from streaming_app.secret_file import read_secret_file
 from streaming_app.text import split_address
+from streaming_app.web.words import LabelsOf, no_labels
 
 TRUSTED_TYPES_POLICY = "streams-groups"
 """The only policy of Trusted Types that page.js creates: it passes the URL of the worker, and no HTML."""
@@ -198,13 +199,10 @@ class PageAccess:
     allowed_hosts: frozenset[str] = frozenset()
     """Names that a request may address, in addition to `localhost` and every IP address."""
     credentials: Credentials | None = None
-    labels_of: Callable[[str], Mapping[str, str]] = lambda _group_id: {}
-    """Returns the labels of a group."""
+    labels_of: LabelsOf = no_labels
 
     @classmethod
-    def of(
-        cls, config: PageSettings, listen: str, labels_of: Callable[[str], Mapping[str, str]] = lambda _group_id: {}
-    ) -> PageAccess:
+    def of(cls, config: PageSettings, listen: str, labels_of: LabelsOf = no_labels) -> PageAccess:
         """Return the settings of a configuration. Raises PageError if its file of users cannot be read."""
         return cls(
             listen=listen,

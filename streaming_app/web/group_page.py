@@ -1,49 +1,54 @@
-"""The page of one group: what its template gets. Pure."""
+"""The page of one group: the rows that its template shows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
 from streaming_app.alerts.catalog import rules
 from streaming_app.alerts.problem import FIRING, Problem, severity_rank
+from streaming_app.errors import WarehouseError
 from streaming_app.groups.snapshot import AWAY, AWAY_EPOCH
-from streaming_app.groups.task_copies import ACTIVE, TaskCopy, format_task
-from streaming_app.health.verdict import Verdict
+from streaming_app.groups.task_copies import ACTIVE, RESTORING, TaskCopy, format_task
 from streaming_app.lag.status import LEFT_OVER
 from streaming_app.lag.status import OK as IN_TIME
-from streaming_app.notify.mutes import Mute
-from streaming_app.queries.behind_series import BehindSeries
-from streaming_app.queries.facts import GroupFacts
-from streaming_app.queries.history import Owned
-from streaming_app.queries.lag_chart import LagChart, RateChart, behind_chart, rate_chart
-from streaming_app.queries.rate_series import Rate
-from streaming_app.queries.topics import BY_PATTERN, Served, Topic, served
-from streaming_app.queries.topology_diff import TopologyDiff
-from streaming_app.text import duration, host_of
-from streaming_app.web.descriptions import NodeRow, node_rows, status_text
-from streaming_app.web.group_summary import GroupSummary
-from streaming_app.web.instant import Instant, Then, instant_view, tasks_by_partition
-from streaming_app.web.task_matrix import Matrix, lag_by_task, task_matrix, with_copies
-from streaming_app.web.timeline import (
-    Events,
-    Judged,
-    Tick,
-    Timeline,
-    causes_text,
-    event_text,
-    judgements,
+from streaming_app.queries.behind import behind_series, lag_at
+from streaming_app.queries.facts import read_group_facts
+from streaming_app.queries.groups import other_members
+from streaming_app.queries.health import changes_before
+from streaming_app.queries.history import GroupAt, Owned, group_at, owned_tasks, read_assignments, read_events
+from streaming_app.queries.lag import MAX_PARTITIONS
+from streaming_app.queries.topics import BY_PATTERN, Topic, read_topics, served
+from streaming_app.queries.topology_diff import TopologyDiff, diff_topologies, topology_at
+from streaming_app.tables.alerts_table import read_problems
+from streaming_app.tables.reader import WarehouseReader, of_group, quote, time_literal
+from streaming_app.tables.task_copies_table import read_copies
+from streaming_app.text import host_of
+from streaming_app.web.instant import Then, instant_view
+from streaming_app.web.snapshot import NOTHING_KNOWN, Snapshot
+from streaming_app.web.task_matrix import lag_by_task, task_matrix, with_copies
+from streaming_app.web.topology_graph import node_rows, status_text
+from streaming_app.web.tracks import (
+    DRAWN_KINDS,
+    Scale,
+    behind_track,
+    event_tracks,
+    merged_verdicts,
+    restore_track,
+    stacked,
     ticks,
-    timeline,
+    verdict_track,
 )
-from streaming_app.web.tracks import Place, Tracks, places, tracks
 from streaming_app.web.window import Window
-from streaming_app.web.words import Meaning, description_meaning, state_text
 
 Row = Mapping[str, Any]
+Times = tuple[datetime, datetime]
+MAX_EVENTS = 2_000
+"""Of one group in a time, the newest; the page says so where there are more."""
+LISTED_EVENTS = 100
 SHOWN_MEMBERS = 500
 SHOWN_LAG = 200
 SHOWN_TAGS = 10
@@ -51,347 +56,245 @@ SHOWN_VERDICTS = 50
 SHOWN_ALERTS = 50
 """Of one rule: a flood of them does not hide those of another, and the page stays small."""
 
-
-@dataclass(frozen=True)
-class RuleText:
-    """The section of the runbook about an alert, with queries for the group."""
-
-    meaning: str
-    steps: tuple[str, ...]
-    queries: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class EventRow:
-    """A line of the table of events."""
-
-    at: datetime | None
-    text: str
-    member_id: str | None
-    kind: str
-
-
-@dataclass(frozen=True)
-class MemberRow:
-    """A line of the table of members."""
-
-    row: Row
-    active: int
-    standby: int
-    moving: int
-    served: Served
-
-    @property
-    def state(self) -> str | None:
-        """Its state; AWAY of a static member that left temporarily, whose record keeps the state that it had."""
-        return AWAY if self.row["member_epoch"] == AWAY_EPOCH else self.row["member_state"]
-
-    @property
-    def host(self) -> str | None:
-        """Where its client is, as the broker saw it."""
-        return host_of(self.row["client_host"])
-
-    @property
-    def place(self) -> Sequence[tuple[str, str]]:
-        """Where it is, as far as the client says it: name and value."""
-        endpoint, tags = self.row.get("user_endpoint"), dict(self.row.get("client_tags") or ())
-        known = {
-            "rack": self.row.get("rack_id"),
-            "endpoint": endpoint,
-            **({"serves": self.served.active, "has copies of": self.served.standby} if endpoint else {}),
-            "process": self.row.get("process_id"),
-            **{f"tag {name}": value for name, value in islice(tags.items(), SHOWN_TAGS)},
-        }
-        return [(name, value) for name, value in known.items() if value]
+_COLUMNS = 'at, kind, member_id, old, new, cause, client_host, instance_id, "offset"'
+_EVENTS = "FROM group_events WHERE {where} AND void IS NOT TRUE AND {within}"
+_DRAWN = f"{_EVENTS} AND at IS NOT NULL AND kind IN ({', '.join(map(quote, DRAWN_KINDS))})"
+_NEWEST = 'ORDER BY at DESC NULLS LAST, "offset" DESC LIMIT {most}'
+_JOINED = """
+SELECT coalesce(sum(CASE WHEN kind = 'member_joined' THEN 1 ELSE -1 END), 0) AS joined FROM group_events
+WHERE {where} AND void IS NOT TRUE AND at > {end} AND kind IN ('member_joined', 'member_left')
+"""
+_VERDICTS = """
+SELECT at, verdict, severity, since, why FROM group_health_history WHERE {where} AND {within}
+ORDER BY at DESC LIMIT {most}
+"""
+_LAG = """
+SELECT topic, partition, committed_offset, log_end_offset, lag, is_unknown, lag_seconds, status, subtopology_id,
+       partition_time, task_id, leader, observed_at
+FROM lag WHERE {where} ORDER BY lag DESC NULLS LAST, topic, partition LIMIT {most}
+"""
 
 
-@dataclass(frozen=True)
-class History:
-    """What the tables hold of a group in a window, besides its events and verdicts."""
-
-    times: tuple[datetime, datetime]
-    """What the series are of: a range up to now begins and ends at a whole minute."""
-    lag_chart: LagChart | None = None
-    behind: BehindSeries | None = None
-    rates: Mapping[int, Rate] = field(default_factory=dict)
-    rate_bins: int = 1
-    owned: Mapping[str, Owned] | None = None
-    """None: the events of assignments are too many."""
-    alerts: Sequence[Problem] = ()
-    mutes: Sequence[Mute] = ()
+# --- Queries, which `Snapshot.ask` keeps ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Chart:
-    """The shapes of the series, and where they are in the window: x and width."""
-
-    x: float
-    width: float
-    lag: LagChart | None
-    behind: LagChart | None
-    rates: RateChart | None
+def group_row(reader: WarehouseReader, cluster: str, group_id: str) -> Row | None:
+    """Return the row of `groups`; None if there is none."""
+    return next(iter(reader.rows(f"SELECT * FROM groups WHERE {of_group(cluster, group_id)}")), None)  # noqa: S608
 
 
-@dataclass(frozen=True)
-class BehindTask:
-    """A task, or a partition of a group without tasks, that does not keep up."""
-
-    name: str
-    status: str
-    seconds: float | None
-    lag: int | None
-    host: str | None
+def lag_rows(reader: WarehouseReader, cluster: str, group_id: str) -> list[Row]:
+    """Return the rows of `lag` of a group, those with most first."""
+    return [*reader.rows(_LAG.format(where=of_group(cluster, group_id), most=MAX_PARTITIONS))]
 
 
-@dataclass(frozen=True)
-class GroupView:
-    """Everything about one group."""
-
-    row: Row
-    state: str
-    """What its state means."""
-    description: Meaning
-    causes: str
-    """Why it needs a new assignment."""
-    alerts: Sequence[tuple[Problem, RuleText | None]]
-    matrix: Matrix
-    members: Sequence[MemberRow]
-    timeline: Timeline
-    instant: Instant | None
-    """None without an instant in the URL, and if no event is that old."""
-    events: Sequence[EventRow]
-    """The newest first."""
-    all_events: int
-    """In the window."""
-    described: Row | None
-    described_text: str | None
-    nodes: Sequence[NodeRow]
-    diff: TopologyDiff | None
-    lag: Sequence[Row]
-    lag_partitions: int
-    charts: Chart
-    tracks: Tracks
-    places: Sequence[Place]
-    too_many_assignments: bool
-    """So many that it is not known who had which task when."""
-    behind: Sequence[BehindTask] = ()
-    """The tasks that do not keep up, the furthest behind first."""
-    changes: Sequence[EventRow] = ()
-    """The last changes before what the verdict says began, the newest first."""
-    facts: GroupFacts = field(default_factory=GroupFacts)
-    sizes: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """How many partitions a topic has, as `Topic.text` does, by subtopology and topic."""
-    by_pattern: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """The topics that patterns match, by subtopology."""
-    judged: Sequence[Judged] = ()
-    """The newest verdicts up to the end of the window, the newest first."""
-    judged_then: Judged | None = None
-    """The verdict at the instant; None without one, and if none is known of that time."""
+def description(reader: WarehouseReader, cluster: str, group_id: str) -> Row | None:
+    """Return the row of `descriptions` that the job fetched last of a group."""
+    sql = f"SELECT * FROM descriptions WHERE {of_group(cluster, group_id)} AND is_newest LIMIT 1"  # noqa: S608 - quoted
+    return next(iter(reader.rows(sql)), None)
 
 
-def group_view(  # noqa: PLR0913 - what is known about a group
-    row: Row,
-    window: Window,
-    *,
-    events: Events,
-    listed: tuple[Sequence[Row], int],
-    alerts: Iterable[Problem],
-    lag: Sequence[Row],
-    history: History,
-    then: Then | None,
-    described: Row | None,
-    diff: TopologyDiff | None,
-    copies: Iterable[TaskCopy] = (),
-    facts: GroupFacts | None = None,
-    topics: Sequence[Topic] = (),
-    health: tuple[Sequence[Row], Verdict | None] = ((), None),
-    changes: Sequence[Row] = (),
-) -> GroupView:
-    """Return the page of a row of `groups`.
-
-    `events`, `listed` and `history` are of the window, `then` is of its instant; `lag` and `copies` are the rows of
-    those tables. `health` are the verdicts of the window, the oldest first, and the one of now.
-    """
-    newest, found = listed
-    judged = judgements(*health)
-    task_of = tasks_by_partition(lag)
-    copies = list(copies)
-    line = timeline(row, events, window, judged)
-    charts = _charts(history, window)
-    more = tracks(
-        window,
-        series=history.behind,
-        owned=history.owned or {},
-        alerts=history.alerts,
-        mutes=history.mutes,
-        events=events.drawn,
-        copies=copies,
-        series_window=history.times,
-    )
-    return GroupView(
-        row=row,
-        state=state_text(row["state"]),
-        description=description_meaning(row["description_status"]),
-        causes=causes_text(row["causes_since_assignment"]),
-        alerts=[(alert, rule_text(alert)) for alert in alerts if alert.group_id == row["group_id"]],
-        matrix=task_matrix(row["members"] or (), with_copies(row["assignments"] or (), copies), lag_by_task(lag)),
-        members=list(_members(row, topics))[:SHOWN_MEMBERS],
-        timeline=line,
-        instant=instant_view(then, window.at, row, task_of) if then and window.at else None,
-        events=_event_rows(newest),
-        all_events=found,
-        described=described,
-        nodes=node_rows(described) if described else [],
-        described_text=status_text(described) if described else None,
-        diff=diff if diff and diff.changes else None,
-        lag=lag[:SHOWN_LAG],
-        lag_partitions=len(lag),
-        charts=charts,
-        tracks=more,
-        places=places(more, _labels(line, charts)),
-        too_many_assignments=history.owned is None,
-        behind=behind_tasks(lag, row),
-        changes=_event_rows(changes),
-        facts=facts or GroupFacts(),
-        sizes={(one.subtopology_id, one.name): one.text for one in topics if one.text},
-        by_pattern=_by_pattern(topics),
-        judged=judged[: -SHOWN_VERDICTS - 1 : -1],
-        judged_then=next((one for one in reversed(judged) if window.until and one.at <= window.until), None),
-    )
+def topics_of_group(reader: WarehouseReader, cluster: str, group_id: str) -> Sequence[Topic]:
+    """Return the topics of a group as they are."""
+    row = group_row(reader, cluster, group_id)
+    return read_topics(reader, cluster, [row])[group_id] if row else []
 
 
-def _event_rows(events: Iterable[Row]) -> list[EventRow]:
-    return [EventRow(event["at"], event_text(event), event["member_id"], event["kind"]) for event in events]
+def then_of_group(reader: WarehouseReader, cluster: str, group_id: str, at: datetime) -> Then | None:
+    """Return the group as it was at a time; None if no event is that old."""
+    events = read_events(reader, cluster, group_id, until=at)
+    if not events:
+        return None
+    known: GroupAt = group_at(events, at)
+    return Then(known, lag_at(reader, cluster, group_id, at), topology_at(reader, cluster, group_id, at))
 
 
-def _charts(history: History, window: Window) -> Chart:
-    behind, length = history.behind, window.end - window.begin
-    return Chart(
-        x=round(1_000 * ((history.times[0] - window.begin) / length), 2),
-        width=round(1_000 * ((history.times[1] - history.times[0]) / length), 2),
-        lag=history.lag_chart,
-        behind=behind_chart(behind.group, behind.bins, *history.times) if behind else None,
-        rates=rate_chart(history.rates, history.rate_bins),
-    )
+def _events(
+    reader: WarehouseReader, cluster: str, group_id: str, begin: datetime | None, end: datetime | None
+) -> tuple[Sequence[Row], int]:
+    """Return the events of a time that are drawn, the oldest first, and how many members have joined since."""
+    where, within = of_group(cluster, group_id), _within(begin, end)
+    drawn = f"SELECT {_COLUMNS} {_DRAWN} {_NEWEST}".format(where=where, within=within, most=MAX_EVENTS)
+    joined = reader.rows(_JOINED.format(where=where, end=time_literal(end)))[0]["joined"] if end else 0
+    return [*reader.rows(drawn)][::-1], joined
 
 
-def _labels(line: Timeline, charts: Chart) -> dict[str, str | None]:
-    """Return what each track is called; None for what is not known at all."""
-    behind, rates, lag = charts.behind, charts.rates, charts.lag
+def _listed(
+    reader: WarehouseReader, cluster: str, group_id: str, begin: datetime | None, end: datetime | None
+) -> list[Row]:
+    """Return the newest events of all kinds, the newest first, each with how many were `found`."""
+    sql = f"SELECT {_COLUMNS}, count(*) OVER () AS found {_EVENTS} {_NEWEST}"
+    return [*reader.rows(sql.format(where=of_group(cluster, group_id), within=_within(begin, end), most=LISTED_EVENTS))]
+
+
+def _verdicts(
+    reader: WarehouseReader, cluster: str, group_id: str, begin: datetime | None, end: datetime | None
+) -> list[Row]:
+    """Return the verdicts of a time, the oldest first, with the last one before."""
+    where = of_group(cluster, group_id)
+    found = reader.rows(_VERDICTS.format(where=where, within=_within(begin, end), most=MAX_EVENTS))
+    if begin and len(found) < MAX_EVENTS:
+        found += reader.rows(_VERDICTS.format(where=where, within=f"at < {time_literal(begin)}", most=1))
+    return merged_verdicts(reversed(found))
+
+
+def _within(begin: datetime | None, end: datetime | None) -> str:
+    limits = [f"at >= {time_literal(begin)}"] if begin else []
+    limits += [f"at <= {time_literal(end)}"] if end else []
+    return " AND ".join(limits) or "true"
+
+
+def _alerts(reader: WarehouseReader, cluster: str, group_id: str, begin: datetime, end: datetime) -> list[Problem]:
+    where = f"since <= {time_literal(end)} AND (ended_at IS NULL OR ended_at >= {time_literal(begin)})"
+    return read_problems(reader, f"{of_group(cluster, group_id)} AND {where}")
+
+
+def _copies(reader: WarehouseReader, cluster: str, group_id: str) -> list[TaskCopy]:
+    return read_copies(reader, of_group(cluster, group_id))
+
+
+def _owned(reader: WarehouseReader, cluster: str, group_id: str, begin: datetime, end: datetime) -> dict[str, Owned]:
+    return owned_tasks(read_assignments(reader, cluster, group_id, begin, end) or ())
+
+
+def _facts(reader: WarehouseReader, cluster: str, group_id: str) -> Any:  # noqa: ANN401 - for the template
+    return read_group_facts(reader, cluster, (group_id,))[group_id]
+
+
+def _diff(reader: WarehouseReader, cluster: str, group_id: str) -> TopologyDiff | None:
+    try:
+        found = diff_topologies(reader, cluster, group_id)
+    except WarehouseError:  # the group has had one topology, or none
+        return None
+    return found if found.changes else None
+
+
+def _members_of_other(reader: WarehouseReader, cluster: str, group_id: str) -> list[dict[str, Any]]:
+    return other_members(reader, cluster, (group_id,)) or []
+
+
+# --- What the templates get -------------------------------------------------------------------------------------------
+
+
+def group_page(snapshot: Snapshot, row: Row, window: Window) -> dict[str, Any]:
+    """Return the page of a streams group, of which this is the row of `groups`. Raises WarehouseError."""
+    group_id, ask = row["group_id"], snapshot.ask
+    summary = snapshot.groups.get(group_id, NOTHING_KNOWN)
+    begin, end = bounds(window)
+    lag, copies = ask(lag_rows, group_id), ask(_copies, group_id)
+    topics, described = ask(topics_of_group, group_id), ask(description, group_id)
+    listed = ask(_listed, group_id, *((None, None) if window.selected else (begin, end)))
+    judged = ask(_verdicts, group_id, begin, end) or _current(summary)
+    then = ask(then_of_group, group_id, window.until) if window.until else None
+    members = list(_members(row, topics))
+    matrix = task_matrix(row["members"] or (), with_copies(row["assignments"] or (), copies), lag_by_task(lag))
+    began = summary["since"] or row["state_since"] or row["updated_at"] or snapshot.read_at
     return {
-        "health": "Health",
-        "alerts": "Alerts",
-        "behind": f"Behind ≤ {duration(behind.most)}" if behind else None,
-        "rates": f"Records/s ≤ {rates.most:,.0f}" if rates else None,
-        "tasks": "Tasks",
-        "restores": "Restores",
-        "members": f"Members ≤ {line.most_members:,}",
-        "assignments": "Assignments",
-        "changes": "Deployments",
-        "state": "State",
-        "lag": f"Lag ≤ {lag.most:,}" if lag else None,
-        "description": "Description",
+        "row": row,
+        "one": summary,
+        "alerts": _with_runbook(one for one in snapshot.alerts if one.group_id == group_id),
+        "matrix": matrix,
+        "members": members[:SHOWN_MEMBERS],
+        "then": instant_view(then, window.at, row, lag) if then and window.at else None,
+        "then_verdict": next((one for one in reversed(judged) if window.until and one["at"] <= window.until), None),
+        "events": listed,
+        "described": described,
+        "described_text": status_text(described) if described else None,
+        "nodes": node_rows(described) if described else [],
+        "diff": ask(_diff, group_id),
+        "lag": lag[:SHOWN_LAG],
+        "lag_partitions": len(lag),
+        "behind": behind_tasks(lag, row),
+        "changes": ask(changes_before, group_id, began),
+        "facts": ask(_facts, group_id),
+        "sizes": {(one.subtopology_id, one.name): one.text for one in topics if one.text},
+        "by_pattern": [one for one in topics if one.kind == BY_PATTERN],
+        "judged": judged[: -SHOWN_VERDICTS - 1 : -1],
+        **_history(snapshot, group_id, window, judged, row=row, copies=copies),
     }
 
 
-def behind_tasks(lag: Iterable[Row], row: Row) -> list[BehindTask]:
-    """Return the tasks of which a partition does not keep up, by rows of `lag`, the furthest behind first."""
+def other_group_page(snapshot: Snapshot, one: Row, window: Window) -> dict[str, Any]:
+    """Return the page of a group that is not a streams group, of which this is the row. Raises WarehouseError."""
+    group_id, lag = one["group_id"], snapshot.ask(lag_rows, one["group_id"])
+    judged = snapshot.ask(_verdicts, group_id, *bounds(window)) or _current(one)
+    return {
+        "one": one,
+        "alerts": _with_runbook(alert for alert in snapshot.alerts if alert.group_id == group_id),
+        "lag": lag[:SHOWN_LAG],
+        "lag_partitions": len(lag),
+        "members": snapshot.ask(_members_of_other, group_id)[:SHOWN_MEMBERS],
+        **_history(snapshot, group_id, window, judged),
+    }
+
+
+def _history(  # noqa: PLR0913 - what is known of a group
+    snapshot: Snapshot,
+    group_id: str,
+    window: Window,
+    judged: Sequence[Row],
+    *,
+    row: Row | None = None,
+    copies: Sequence[TaskCopy] = (),
+) -> dict[str, Any]:
+    """Return the tracks of a group in a window; `row` is that of a streams group."""
+    scale, ask = Scale(window.begin, window.end), snapshot.ask
+    begin, end = bounds(window)
+    times = begin or window.begin, end or window.end.replace(second=0, microsecond=0) + timedelta(minutes=1)
+    mutes = [one for one in snapshot.mutes if one.pattern.matches(group_id)]
+    tracks = [
+        verdict_track(scale, judged, ask(_alerts, group_id, *times), mutes),
+        behind_track(scale, ask(behind_series, group_id, *times), times),
+    ]
+    known_from = None
+    if row:
+        drawn, joined = ask(_events, group_id, begin, end)
+        known = [one for one in drawn if scale.has(one["at"])]
+        known_from = known[0]["at"] if len(drawn) == MAX_EVENTS and known else None
+        members, *changes = event_tracks(scale, known, max(0, (row["member_count"] or 0) - joined), known_from)
+        owned = ask(_owned, group_id, *times) if any(one.role == RESTORING for one in copies) else {}
+        assignments, topology = changes
+        tracks += [members, assignments, restore_track(scale, window, copies, owned), topology]
+    shown = stacked(tracks)
+    return {
+        "window": window,
+        "tracks": shown,
+        "ticks": list(ticks(scale)),
+        "height": shown[-1].y + shown[-1].height if shown else 0,
+        "at_x": scale.x(window.at) if window.at and scale.has(window.at) else None,
+        "known_from": known_from,
+    }
+
+
+def bounds(window: Window) -> tuple[datetime | None, datetime | None]:
+    """Return the times between which events are read: those of a range up to now are the same for a minute."""
+    if not window.selected:
+        return window.begin, window.end
+    return window.begin.replace(second=0, microsecond=0), None
+
+
+def _current(one: Row) -> list[Row]:
+    """Return the verdict as it is now, as a row of `group_health_history`."""
+    return [{**one, "at": one["judged_at"]}] if one["since"] else []
+
+
+def behind_tasks(lag: Iterable[Row], row: Row) -> list[Row]:
+    """Return a row of `lag` for each task of which a partition does not keep up, the furthest behind first.
+
+    With its `name`, and the `host` that has it.
+    """
     owners = {
         format_task((task["subtopology_id"], task["partition"])): task["member_id"]
         for task in row["assignments"] or ()
         if task["role"] == ACTIVE and task["current"]
     }
     hosts = _hosts(row)
-    found: dict[str, BehindTask] = {}
+    found: dict[str, Row] = {}
     late = [one for one in lag if one["status"] not in {IN_TIME, LEFT_OVER}]
     for one in sorted(late, key=lambda one: (-(one["lag_seconds"] or 0), -(one["lag"] or 0))):
         name = one["task_id"] or f"{one['topic']}-{one['partition']}"
-        host = hosts.get(owners.get(name, ""))
-        found.setdefault(name, BehindTask(name, one["status"], one["lag_seconds"], one["lag"], host))
+        found.setdefault(name, {**one, "name": name, "host": hosts.get(owners.get(name, ""))})
     return list(found.values())
-
-
-def _by_pattern(topics: Iterable[Topic]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for one in topics:
-        if one.kind == BY_PATTERN:
-            found.setdefault(one.subtopology_id, []).append(one.name)
-    return found
-
-
-@dataclass(frozen=True)
-class OtherGroupView:
-    """Everything about a group that is not a streams group."""
-
-    group: GroupSummary
-    alerts: Sequence[tuple[Problem, RuleText | None]]
-    window: Window
-    ticks: Sequence[Tick]
-    lag: Sequence[Row]
-    lag_partitions: int
-    charts: Chart
-    members: Sequence[Row]
-    """By the titles of `describe --members`, at most `SHOWN_MEMBERS`."""
-
-
-def other_group_view(  # noqa: PLR0913, PLR0917 - what is known about a group
-    group: GroupSummary,
-    window: Window,
-    alerts: Iterable[Problem],
-    lag: Sequence[Row],
-    history: History,
-    members: Sequence[Row],
-) -> OtherGroupView:
-    """Return the page of a group that is not a streams group; the arguments are as those of `group_view`."""
-    return OtherGroupView(
-        group=group,
-        alerts=[(alert, rule_text(alert)) for alert in alerts if alert.group_id == group.group_id],
-        window=window,
-        ticks=ticks(window.begin, window.end),
-        lag=lag[:SHOWN_LAG],
-        lag_partitions=len(lag),
-        charts=_charts(history, window),
-        members=members[:SHOWN_MEMBERS],
-    )
-
-
-def rule_text(alert: Problem) -> RuleText | None:
-    """Return the runbook's section about an alert; None if this release has no such rule."""
-    rule = rules().get(alert.rule)
-    if rule is None:
-        return None
-    queries = rule.queries_for(alert.group_id) if alert.group_id is not None else rule.queries
-    return RuleText(rule.meaning, rule.steps, queries)
-
-
-@dataclass(frozen=True)
-class AlertsOfRule:
-    """The alerts of one rule and severity in one state, the oldest first."""
-
-    first: Problem
-    shown: Sequence[Problem]
-    total: int
-    text: RuleText | None
-    """With queries for the group if there is one alert; those of many are on the pages of the groups."""
-
-
-def alerts_by_rule(alerts: Iterable[Problem]) -> list[AlertsOfRule]:
-    """Return alerts by rule: those that fire first, the most severe first; of each rule the oldest."""
-    found: dict[tuple[bool, int, str], list[Problem]] = {}
-    for alert in alerts:
-        found.setdefault((alert.state != FIRING, severity_rank(alert.severity), alert.rule), []).append(alert)
-    return [_alerts_of_rule(sorted(found[key], key=_begin_of)) for key in sorted(found)]
-
-
-def _alerts_of_rule(alerts: Sequence[Problem]) -> AlertsOfRule:
-    text = rule_text(alerts[0])
-    if text and len(alerts) > 1:
-        text = replace(text, queries={})
-    return AlertsOfRule(alerts[0], alerts[:SHOWN_ALERTS], len(alerts), text)
-
-
-def _begin_of(alert: Problem) -> tuple[datetime, str]:
-    return alert.opened_at or alert.since, alert.group_id or ""
 
 
 def hosts_of(row: Row) -> list[Row]:
@@ -404,14 +307,75 @@ def _hosts(row: Row) -> dict[str, str | None]:
     return {member["member_id"]: host_of(member["client_host"]) for member in row["members"] or ()}
 
 
-def _members(row: Row, topics: Sequence[Topic]) -> Iterable[MemberRow]:
+def _members(row: Row, topics: Sequence[Topic]) -> Iterator[Row]:
     tasks: dict[str, list[Row]] = {}
     for task in row["assignments"] or ():
         tasks.setdefault(task["member_id"], []).append(task)
-    ordered = sorted(row["members"] or (), key=lambda one: (one["client_host"] or "", one["member_id"]))
-    for member in ordered:
+    for member in sorted(row["members"] or (), key=lambda one: (one["client_host"] or "", one["member_id"])):
         own = tasks.get(member["member_id"], [])
         held = [task for task in own if task["current"]]
-        active = sum(task["role"] == "active" for task in held)
-        moving = sum(task["current"] != task["target"] or task["pending_revocation"] for task in own)
-        yield MemberRow(member, active, len(held) - active, moving, served(held, topics))
+        active = sum(task["role"] == ACTIVE for task in held)
+        is_away = member["member_epoch"] == AWAY_EPOCH  # its record keeps the state that it had
+        yield {
+            **member,
+            "state": AWAY if is_away else member["member_state"],
+            "host": host_of(member["client_host"]),
+            "active": active,
+            "standby": len(held) - active,
+            "moving": sum(task["current"] != task["target"] or task["pending_revocation"] for task in own),
+            "place": list(_place(member, held, topics)),
+        }
+
+
+def _place(member: Row, held: Sequence[Row], topics: Sequence[Topic]) -> Iterator[tuple[str, str]]:
+    """Yield where a member is, as far as the client says it: name and value."""
+    endpoint, tags = member.get("user_endpoint"), dict(member.get("client_tags") or ())
+    serves = served(held, topics) if endpoint else None
+    known = {
+        "rack": member.get("rack_id"),
+        "endpoint": endpoint,
+        "serves": serves and serves.active,
+        "has copies of": serves and serves.standby,
+        "process": member.get("process_id"),
+        **{f"tag {name}": value for name, value in islice(tags.items(), SHOWN_TAGS)},
+    }
+    yield from ((name, value) for name, value in known.items() if value)
+
+
+# --- Alerts -----------------------------------------------------------------------------------------------------------
+
+
+def _with_runbook(alerts: Iterable[Problem]) -> list[tuple[Problem, Row | None]]:
+    return [(alert, runbook(alert)) for alert in alerts]
+
+
+def runbook(alert: Problem) -> Row | None:
+    """Return meaning, steps and queries of the runbook's section about an alert; None for a rule of a later release."""
+    rule = rules().get(alert.rule)
+    if rule is None:
+        return None
+    queries = rule.queries_for(alert.group_id) if alert.group_id is not None else rule.queries
+    return {"meaning": rule.meaning, "steps": rule.steps, "queries": queries}
+
+
+def alerts_by_rule(alerts: Iterable[Problem]) -> list[Row]:
+    """Return alerts by rule: those that fire first, the most severe first; of each rule the oldest.
+
+    Queries are for the group if there is one alert; those of many are on the pages of the groups.
+    """
+    found: dict[tuple[bool, int, str], list[Problem]] = {}
+    for alert in sorted(alerts, key=lambda one: (one.opened_at or one.since, one.group_id or "")):
+        found.setdefault((alert.state != FIRING, severity_rank(alert.severity), alert.rule), []).append(alert)
+    rows: list[Row] = []
+    for _, own in sorted(found.items()):
+        text = runbook(own[0])
+        if text and len(own) > 1:
+            text = {**text, "queries": {}}
+        rows.append({"first": own[0], "shown": own[:SHOWN_ALERTS], "total": len(own), "text": text})
+    return rows
+
+
+def not_over(one: Row) -> str | None:
+    """Return why a verdict is not over yet, as its evidence has it."""
+    found = json.loads(one["evidence"] or "{}").get("not_over") if one.get("evidence") else None
+    return None if found is None else str(found)

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from streaming_app.groups.task_copies import ACTIVE, format_task
-from streaming_app.queries.history import GroupAt, MemberAt, parse_tasks
+from streaming_app.queries.history import GroupAt, parse_tasks
 from streaming_app.queries.topology_diff import KnownTopology
 from streaming_app.text import host_of, utc
-from streaming_app.web.task_matrix import Matrix, lag_by_task, task_matrix, task_order
+from streaming_app.web.task_matrix import lag_by_task, task_matrix, task_order
 
 Row = Mapping[str, Any]
 
@@ -54,73 +53,46 @@ class Then(NamedTuple):
     @property
     def lag_rows(self) -> list[Row]:
         """The samples as columns of `lag`, the largest first."""
-        rows = [{**one, "is_unknown": one["lag"] is None} for one in self.lag]
-        return sorted(rows, key=lambda one: (-(one["lag"] or 0), one["topic"], one["partition"]))
+        return sorted(self.lag, key=lambda one: (-(one["lag"] or 0), one["topic"], one["partition"]))
 
 
-@dataclass(frozen=True)
-class MemberThen:
-    """A member as it was."""
+def instant_view(then: Then, at: datetime, row: Row, lag: Iterable[Row]) -> Row:
+    """Return what the page shows of a group at a time.
 
-    row: MemberAt
-    host: str | None
-    active: int
-    copies: int
-
-
-@dataclass(frozen=True)
-class Instant:
-    """A group as it was."""
-
-    at: datetime
-    values: Mapping[str, str | None]
-    """State, epochs and so on, by the kinds of the events."""
-    deleted_at: datetime | None
-    members: Sequence[MemberThen]
-    matrix: Matrix
-    """Its processes are the members: the events do not name processes."""
-    unowned: Sequence[str]
-    """Tasks that nobody had as active."""
-    lag: int | None
-    """Offsets, of the partitions of which it is known; None if it is of none."""
-    lag_is_partial: bool
-    """Of some partitions it is not known."""
-    lag_seconds: float | None
-    lag_rows: Sequence[Row]
-    """Of each partition, with the task that reads it now."""
-    subtopologies: Sequence[Row]
-    knows_topology: bool
-    """Else the subtopologies are those of now."""
-    moved: Sequence[str]
-    """The tasks that another member has now as active, or none."""
-
-
-def instant_view(then: Then, at: datetime, row: Row, task_of: Mapping[tuple[str, int], str]) -> Instant:
-    """Return the group at a time.
-
-    `row` is its row of `groups`, of now, and `task_of` the task ids by topic and partition.
+    `row` is its row of `groups` and `lag` are its rows of that table, of now.
     """
-    group, tasks = then.group, then.tasks
-    held = [one for one in tasks if one["member_id"] is not None]
+    task_of = {(one["topic"], one["partition"]): one["task_id"] for one in lag if one["task_id"] is not None}
+    held = [one for one in then.tasks if one["member_id"] is not None]
     known = [one["lag"] for one in then.lag if one["lag"] is not None]
-    seconds = [one["lag_seconds"] for one in then.lag if one["lag_seconds"] is not None]
     of_tasks = [{**one, "task_id": task_of.get((one["topic"], one["partition"]))} for one in then.lag_rows]
-    matrix = task_matrix(map(_member, group.members.values()), held, lag_by_task(of_tasks))
-    return Instant(
-        at=at,
-        values=group.values,
-        deleted_at=group.deleted_at,
-        members=list(_members_then(group.members.values(), held)),
-        matrix=matrix,
-        unowned=sorted({*matrix.unowned, *group.unowned}),
-        lag=sum(known) if known else None,
-        lag_is_partial=len(known) < len(then.lag),
-        lag_seconds=max(seconds, default=None),
-        lag_rows=of_tasks,
-        subtopologies=then.subtopologies(row),
-        knows_topology=then.topology is not None,
-        moved=_moved(held, row["assignments"] or ()),
-    )
+    members = [{**vars(one), "process_id": None} for one in then.group.members.values()]
+    named = [{**one, "client_id": one["instance_id"] or one["client_id"]} for one in members]
+    matrix = task_matrix(named, held, lag_by_task(of_tasks))  # its processes are the members
+    counts = Counter((one["member_id"], one["role"] == ACTIVE) for one in held)
+    return {
+        "at": at,
+        "was": then.group.values,
+        "deleted_at": then.group.deleted_at,
+        "members": [
+            {
+                **one,
+                "host": host_of(one["client_host"]),
+                "active": counts[one["member_id"], True],
+                "copies": counts[one["member_id"], False],
+            }
+            for one in members
+        ],
+        "matrix": matrix,
+        "unowned": sorted({*matrix.unowned, *then.group.unowned}),
+        "lag": sum(known) if known else None,
+        "unknown_partitions": len(then.lag) - len(known),
+        "lag_seconds": max((one["lag_seconds"] for one in then.lag if one["lag_seconds"] is not None), default=None),
+        "is_lower_bound": any(one["lag_seconds_is_lower_bound"] or one["lag"] is None for one in then.lag),
+        "lag_rows": of_tasks,
+        "subtopologies": then.subtopologies(row),
+        "knows_topology": then.topology is not None,
+        "moved": _moved(held, row["assignments"] or ()),
+    }
 
 
 def notes_of(then: Then, row: Row, at: datetime | None, level: str) -> list[str]:
@@ -135,27 +107,8 @@ def notes_of(then: Then, row: Row, at: datetime | None, level: str) -> list[str]
     return notes
 
 
-def tasks_by_partition(lag: Iterable[Row]) -> dict[tuple[str, int], str]:
-    """Return the task ids by topic and partition, from rows of `lag`."""
-    return {(one["topic"], one["partition"]): one["task_id"] for one in lag if one["task_id"] is not None}
-
-
-def _member(member: MemberAt) -> Row:
-    return {
-        "member_id": member.member_id,
-        "process_id": None,
-        "client_host": member.client_host,
-        "client_id": member.instance_id or member.client_id,
-    }
-
-
-def _members_then(members: Iterable[MemberAt], tasks: Iterable[Row]) -> Iterator[MemberThen]:
-    held = Counter((one["member_id"], one["role"] == ACTIVE) for one in tasks)
-    for one in members:
-        yield MemberThen(one, host_of(one.client_host), held[one.member_id, True], held[one.member_id, False])
-
-
 def _moved(then: Iterable[Row], now: Iterable[Row]) -> list[str]:
+    """Return the tasks that another member has now as active, or none."""
     owners = [
         {
             (row["subtopology_id"], row["partition"]): row["member_id"]

@@ -10,8 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from streaming_app.job_status import inputs
 from streaming_app.report import ReportOnce
 from streaming_app.text import utc_iso
-from streaming_app.web.snapshot import Snapshot
-from streaming_app.web.source import CHECK_SECONDS
+from streaming_app.web.snapshot import CHECK_SECONDS, Snapshot
 
 _log = logging.getLogger(__name__)
 MAX_VIEWERS = 500

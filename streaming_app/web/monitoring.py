@@ -21,7 +21,7 @@ from streaming_app.job_status import Probe, check_liveness, check_readiness, inp
 from streaming_app.stream.health import Health
 from streaming_app.text import utc
 from streaming_app.web.access import AccessMiddleware, AccessPolicy
-from streaming_app.web.server import HttpServer, ResponseThreads
+from streaming_app.web.server import HttpServer, run_in_thread
 
 _LINKS = {
     "/metrics": "metrics for Prometheus",
@@ -77,7 +77,6 @@ def _metrics(registry: CollectorRegistry) -> _Handler:
     Not its ASGI one: that one computes the metrics in the event loop, where probes would wait for them.
     """
     wsgi = make_wsgi_app(registry)
-    threads = ResponseThreads(_MAX_SCRAPES)
     running = 0
 
     def respond(request: Request) -> Response:
@@ -98,7 +97,7 @@ def _metrics(registry: CollectorRegistry) -> _Handler:
             return _line(HTTPStatus.SERVICE_UNAVAILABLE, f"{running} such requests are running; try again")
         running += 1
         try:
-            return await threads.run(lambda: respond(request))
+            return await run_in_thread(lambda: respond(request))
         finally:
             running -= 1
 

@@ -1,4 +1,4 @@
-"""The overview: its groups, which of them are shown, in which order. Pure.
+"""The overview: which groups are shown, in which order. Pure.
 
 The default order puts trouble first: the most severe verdict or alert; then the worst verdict; within these groups
 that were known before today, so that no flood of new ones hides them, then the largest lag, then streams groups, then
@@ -8,20 +8,22 @@ the name. Whether a group processes is what its verdict says, and not its state.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 from urllib.parse import urlencode
 
+from starlette.datastructures import QueryParams
+
 from streaming_app.alerts.problem import INFO, severity_rank
 from streaming_app.groups.state_rules import DEAD
-from streaming_app.health.verdict import OK, VERDICTS, WORST_FIRST
-from streaming_app.health.verdict import UNKNOWN as UNKNOWN_HEALTH
-from streaming_app.health.verdict import trouble as health_trouble
+from streaming_app.health.verdict import BAD, OK, VERDICTS, WORST_FIRST
 from streaming_app.queries.groups import TYPES
-from streaming_app.web.group_summary import STREAMS, GroupSummary
+from streaming_app.text import EPOCH, rank
+from streaming_app.web.snapshot import STREAMS
 from streaming_app.web.words import label_text
 
+Row = Mapping[str, Any]
 PAGE_SIZE = 100
 FIRING_ONLY, MOVING_ONLY, BEHIND_ONLY = "alerts", "moving", "behind"
 SHOW = {
@@ -33,107 +35,101 @@ SHOW = {
 NOT_IN_LOG = "none"
 """What stands for the state of a classic group with members."""
 _STATES = ("NotReady", "Unknown", "Assigning", "Reconciling", "Stable", NOT_IN_LOG, "Empty", "Dead")
+SHOWN_OF_CAUSE = 30
+"""Groups of a cause in its entry; a link has them all."""
+
+
+_NOT_SEVERE = severity_rank(INFO)
+
+
+def _trouble(one: Row) -> tuple[Any, ...]:
+    by_severity = _NOT_SEVERE  # an info does not go before a verdict
+    if one["severity"] or one["alerts"]:
+        alert = one["alerts"][0].severity if one["alerts"] else None
+        by_severity = min(by_severity, *(severity_rank(each) for each in (one["severity"], alert) if each))
+    by_verdict = rank(one["verdict"] or OK, WORST_FIRST)
+    lag = -(one["lag_seconds"] or 0), -(one["lag"] or 0)
+    return by_severity, by_verdict, one["is_new"], *lag, one["group_type"] != STREAMS, one["group_id"]
+
+
+def _largest(*columns: str) -> Callable[[Row], Any]:
+    return lambda one: (*(1 if one[name] is None else -one[name] for name in columns), one["group_id"])
+
+
+ORDERS: Mapping[str, Callable[[Row], Any]] = {
+    "trouble": _trouble,
+    "name": lambda one: one["group_id"],
+    "since": lambda one: (one["since"] is None, -(one["since"] or EPOCH).timestamp(), one["group_id"]),
+    "lag": _largest("lag"),
+    "time-lag": _largest("lag_seconds"),
+    "members": _largest("member_count"),
+    "tasks": _largest("moving", "tasks"),
+}
+ASCENDING = frozenset({"name", "since"})
+"""Those of `ORDERS` that begin with the smallest value of their column; all others begin with the largest."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """What a reader asks for."""
+    """What a reader asks for; the fields are the parameters of the URL, the defaults are not part of it."""
 
-    text: str = ""
+    cluster: str = ""
+    q: str = ""
     """Part of the group id, or of what else is searched, in any letter case."""
-    states: frozenset[str] = frozenset()
-    """Empty: all but Dead."""
-    types: frozenset[str] = frozenset()
-    """Empty: all."""
+    type: frozenset[str] = frozenset()
+    """Empty: all, as of every other field."""
+    health: frozenset[str] = frozenset()
     label: str = ""
     """As `label_text` writes it."""
-    description: str = ""
-    show: str = ""
-    """A key of `SHOW`."""
-    sort: str = "trouble"
-    """A key of `ORDERS`."""
-    page: int = 1
-    cluster: str = ""
-    """Empty: the one that the page is about by default."""
-    verdicts: frozenset[str] = frozenset()
-    """Empty: all, and groups without one."""
     cause: str = ""
     """Only groups whose problem has this cause."""
+    state: frozenset[str] = frozenset()
+    """Empty: all but Dead."""
+    description: str = ""
+    show: str = ""
+    sort: str = "trouble"
+    page: int = 1
 
     @classmethod
-    def parse(
-        cls,
-        parameters: Mapping[str, str],
-        states: Iterable[str],
-        types: Iterable[str] = (),
-        verdicts: Iterable[str] = (),
-    ) -> Query:
+    def parse(cls, parameters: QueryParams) -> Query:
         """Return the query of a URL; what is not known there is left out."""
-        page = parameters.get("page", "")
-        show, sort, description = (parameters.get(name, "") for name in ("show", "sort", "description"))
-        return cls(
-            text=parameters.get("q", ""),
-            states=frozenset(states).intersection(_STATES),
-            types=frozenset(types) & TYPES.keys(),
-            verdicts=frozenset(verdicts) & VERDICTS.keys(),
-            label=parameters.get("label", ""),
-            cluster=parameters.get("cluster", ""),
-            cause=parameters.get("cause", ""),
-            description=description,
-            show=show if show in SHOW else "",
-            sort=sort if sort in ORDERS else "trouble",
-            page=max(1, int(page)) if page.isascii() and page.isdigit() and len(page) < 7 else 1,  # noqa: PLR2004
-        )
+        found: dict[str, Any] = {}
+        for one in fields(cls):
+            known: Collection[str] | None = _KNOWN.get(one.name)
+            text = parameters.get(one.name, "")
+            if one.name == "page":
+                found["page"] = max(1, int(text)) if text.isascii() and text.isdigit() and len(text) < 7 else 1  # noqa: PLR2004
+            elif isinstance(one.default, frozenset):
+                found[one.name] = frozenset(parameters.getlist(one.name)).intersection(known or ())
+            else:
+                found[one.name] = text if known is None or text in known else one.default
+        return cls(**found)
 
     def url(self, **changes: Any) -> str:  # noqa: ANN401 - a value of any field
         """Return the relative URL of this query with some values changed. Another filter begins at the first page."""
-        values = {**vars(self), "page": 1, **changes}
+        changed = replace(self, **{"page": 1, **changes})
         pairs = [
-            ("cluster", values["cluster"]),
-            ("q", values["text"]),
-            *(("type", one) for one in sorted(values["types"])),
-            *(("health", one) for one in sorted(values["verdicts"])),
-            ("label", values["label"]),
-            ("cause", values["cause"]),
-            *(("state", state) for state in sorted(values["states"])),
-            ("description", values["description"]),
-            ("show", values["show"]),
-            ("sort", "" if values["sort"] == "trouble" else values["sort"]),
-            ("page", "" if values["page"] == 1 else str(values["page"])),
+            (one.name, value)
+            for one in fields(self)
+            for values in [getattr(changed, one.name)]
+            if values and values != one.default
+            for value in (sorted(values) if isinstance(values, frozenset) else [values])
         ]
-        encoded = urlencode([(name, value) for name, value in pairs if value], errors="surrogatepass")
+        encoded = urlencode(pairs, errors="surrogatepass")
         return f"./?{encoded}" if encoded else "./"
 
-    def with_state(self, state: str) -> str:
-        """Return the URL that also shows groups in this state, or no longer."""
-        return self.url(states=self.states ^ {state})
+    def toggled(self, name: str, value: str) -> str:
+        """Return the URL that also shows groups with this type, verdict or state, or no longer."""
+        return self.url(**{name: getattr(self, name) ^ {value}})
 
-    def with_type(self, group_type: str) -> str:
-        """Return the URL that also shows groups of this type, or no longer."""
-        return self.url(types=self.types ^ {group_type})
-
-    def with_verdict(self, verdict: str) -> str:
-        """Return the URL that also shows groups with this verdict, or no longer."""
-        return self.url(verdicts=self.verdicts ^ {verdict})
-
-    def with_cause(self, cause: str) -> str:
-        """Return the URL of the groups whose problems have this cause."""
-        return Query(cluster=self.cluster, cause=cause).url()
+    def only(self, **values: str) -> str:
+        """Return the URL of the same cluster with these values alone."""
+        return Query(cluster=self.cluster).url(**values)
 
     @property
     def folds(self) -> bool:
         """Whether groups with one cause are one entry: what was searched for, and other orders, are shown as is."""
-        return self.sort == "trouble" and not self.text and not self.cause
-
-    @property
-    def all_url(self) -> str:
-        """The URL without any filter."""
-        return Query(cluster=self.cluster).url()
-
-    @property
-    def unfiltered_url(self) -> str:
-        """The URL of the same order without any filter."""
-        return Query(cluster=self.cluster, sort=self.sort).url()
+        return self.sort == "trouble" and not self.q and not self.cause
 
     @property
     def filters(self) -> bool:
@@ -141,181 +137,108 @@ class Query:
         return self != Query(sort=self.sort, page=self.page, cluster=self.cluster)
 
 
-SHOWN_OF_CAUSE = 30
-"""Groups of a cause in its entry; a link has them all."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A group, or several of those that are shown whose problems have one cause."""
-
-    groups: Sequence[GroupSummary]
-    """The worst first; of a cause at most `SHOWN_OF_CAUSE`."""
-    total: int = 1
-    lag: int | None = None
-    """The sum over all of a cause; None if it is of none known."""
-    lag_is_partial: bool = False
-    lag_seconds: float | None = None
-    members: int = 0
-    tasks: int = 0
-
-    @property
-    def cause(self) -> str | None:
-        """The cause; None of an entry that is one group."""
-        return self.groups[0].cause if self.total > 1 else None
-
-
-@dataclass(frozen=True)
-class Overview:
-    """One page of the overview."""
-
-    query: Query
-    entries: Sequence[Entry]
-    matching: int
-    """Groups that the query finds, on all pages."""
-    total: int
-    """Groups that exist."""
-    pages: int
-    by_state: Mapping[str, int]
-    """Number of groups by state, most troublesome first, without regard to the query's states."""
-    by_verdict: Mapping[str, int]
-    """Number of groups by verdict, the worst first, without regard to the query's verdicts."""
-    by_type: Mapping[str, int]
-    """Number of groups by type, without regard to the query's types; only streams groups: empty."""
-    labels: Sequence[str]
-    """All labels that groups have."""
-    firing: Mapping[str, int]
-    """Number of alerts about groups that fire, by severity."""
-    moving: int
-    troubled: int
-    """Groups that do not process what they should."""
-    first: int
-    """The number of the first row, from 1."""
-    found: Mapping[str, str]
-    """By group that is not found by its id: what is of this name, such as `host 10.0.0.1`."""
-    number: int = 1
-    """Of the page."""
-    of_entries: int = 0
-    """Entries on all pages."""
-
-    @property
-    def rows(self) -> Sequence[GroupSummary]:
-        """All groups on the page."""
-        return [group for one in self.entries for group in one.groups]
-
-
-_NOT_SEVERE = severity_rank(INFO)  # an info does not go before a verdict
-_NO_VERDICT, _UNKNOWN = WORST_FIRST.index(OK), WORST_FIRST.index(UNKNOWN_HEALTH)
-
-
-def trouble(group: GroupSummary) -> tuple[Any, ...]:
-    """Return the sort key: trouble first."""
-    by_severity, by_verdict = health_trouble(group.health) if group.health else (_NOT_SEVERE, _NO_VERDICT)
-    if group.verdict == UNKNOWN_HEALTH:
-        by_verdict = _UNKNOWN
-    by_severity = min(by_severity, *(severity_rank(one.severity) for one in group.alerts[:1]), _NOT_SEVERE)
-    lag = -(group.lag_seconds or 0), -(group.lag or 0)
-    return by_severity, by_verdict, group.is_new, *lag, group.group_type != STREAMS, group.group_id
-
-
-ORDERS: Mapping[str, Callable[[GroupSummary], Any]] = {
-    "trouble": trouble,
-    "name": lambda group: group.group_id,
-    "since": lambda group: (-group.health.since.timestamp() if group.health else 1, group.group_id),
-    "lag": lambda group: (-(-1 if group.lag is None else group.lag), group.group_id),
-    "time-lag": lambda group: (-(-1 if group.lag_seconds is None else group.lag_seconds), group.group_id),
-    "members": lambda group: (-group.members, group.group_id),
-    "tasks": lambda group: (-group.moving, -group.tasks, group.group_id),
+_KNOWN: Mapping[str, Collection[str]] = {
+    "type": TYPES,
+    "health": VERDICTS,
+    "state": _STATES,
+    "show": SHOW,
+    "sort": ORDERS,
 }
-ASCENDING = frozenset({"name", "since"})
-"""Those of `ORDERS` that begin with the smallest value of their column; all others begin with the largest."""
 
 
 def overview(
-    groups: Sequence[GroupSummary],
+    groups: Iterable[Row],
     query: Query,
     page_size: int = PAGE_SIZE,
     search: Callable[[str], Mapping[str, str]] = lambda _: {},
-) -> Overview:
-    """Return the page of the overview that the query asks for; the last one if there are fewer.
+) -> dict[str, Any]:
+    """Return what the template shows of the page that the query asks for; the last one if there are fewer.
 
-    `search` finds groups by what else has this text, as `Snapshot.search` does.
+    `search` finds groups by what else has this text, as `queries.groups` does.
     """
-    found = search(query.text) if query.text else {}
-    text = query.text.casefold()
+    found, text = search(query.q) if query.q else {}, query.q.casefold()
+    every = list(groups)
     filtered = [
         one
-        for one in groups
-        if (not text or text in one.group_id.casefold() or one.group_id in found)
-        and (not query.description or one.description_status == query.description)
-        and (not query.label or query.label in map(label_text, one.labels))
-        and (not query.cause or query.cause == one.cause)
+        for one in every
+        if (not text or text in one["group_id"].casefold() or one["group_id"] in found)
+        and (not query.description or query.description == one["description_status"])
+        and (not query.label or query.label in map(label_text, one["labels"]))
+        and (not query.cause or query.cause == one["cause"])
         and _is_shown(one, query.show)
     ]
-    wanted = query.states or set(_STATES) - {DEAD}
+    wanted = query.state or {*_STATES} - {DEAD}
     in_state = [one for one in filtered if _state(one) in wanted]
-    of_type = [one for one in in_state if not query.types or one.group_type in query.types]
-    matching = [one for one in of_type if not query.verdicts or one.verdict in query.verdicts]
-    verdicts = Counter(one.verdict for one in of_type)
-    counts = Counter(_state(one) for one in filtered if not query.types or one.group_type in query.types)
-    types = Counter(one.group_type for one in in_state)
-    has_others = any(one.group_type != STREAMS for one in groups)
+    of_type = [one for one in in_state if not query.type or one["group_type"] in query.type]
+    matching = [one for one in of_type if not query.health or one["verdict"] in query.health]
     ordered = sorted(matching, key=ORDERS[query.sort])
-    entries = folded(ordered) if query.folds else [Entry([one]) for one in ordered]
+    entries = folded(ordered) if query.folds else [[one] for one in ordered]
     pages = max(1, -(-len(entries) // page_size))
     page = min(query.page, pages)
     first = (page - 1) * page_size
-    return Overview(
-        query=query,
-        entries=entries[first : first + page_size],
-        number=page,
-        of_entries=len(entries),
-        matching=len(matching),
-        total=sum(one.state != DEAD for one in groups),
-        pages=pages,
-        by_state={state: counts[state] for state in _STATES if counts[state] or state in query.states},
-        by_verdict={one: verdicts[one] for one in WORST_FIRST if verdicts[one] or one in query.verdicts},
-        by_type={one: types[one] for one in TYPES if types[one] or one in query.types} if has_others else {},
-        labels=sorted({label_text(label) for one in groups for label in one.labels}),
-        firing=Counter(alert.severity for one in groups for alert in one.alerts),
-        moving=sum(one.moving for one in groups),
-        troubled=sum(one.is_troubled for one in groups),
-        first=first + 1,
-        found={group_id: what for group_id, what in found.items() if text not in group_id.casefold()},
-    )
+    shown = [entry(those) for those in entries[first : first + page_size]]
+    states = (_state(one) for one in filtered if not query.type or one["group_type"] in query.type)
+    types = _counts((one["group_type"] for one in in_state), TYPES, query.type)
+    return {
+        "query": query,
+        "entries": shown,
+        "rows": [one for each in shown for one in each["groups"]],
+        "page": page,
+        "pages": pages,
+        "first": first + 1,
+        "of_entries": len(entries),
+        "matching": len(ordered),
+        "has_lag": any(one["partitions"] for one in every),
+        "total": sum(one["state"] != DEAD for one in every),
+        "by_state": _counts(states, _STATES, query.state),
+        "by_verdict": _counts((one["verdict"] for one in of_type), WORST_FIRST, query.health),
+        "by_type": types if any(one["group_type"] != STREAMS for one in every) else {},
+        "labels": sorted({label_text(label) for one in every for label in one["labels"]}),
+        "firing": Counter(alert.severity for one in every for alert in one["alerts"]),
+        "moving": sum(one["moving"] or 0 for one in every),
+        "troubled": sum(one["verdict"] in BAD for one in every),
+        "found": {group_id: what for group_id, what in found.items() if text not in group_id.casefold()},
+    }
 
 
-def folded(ordered: Iterable[GroupSummary]) -> list[Entry]:
-    """Return the entries of groups in their order: those with one cause where the worst of them is."""
-    by_cause: dict[str, list[GroupSummary]] = {}
+def folded(ordered: Iterable[Row]) -> list[list[Row]]:
+    """Return the groups of each entry, in their order: those with one cause where the worst of them is."""
+    by_cause: dict[object, list[Row]] = {}
     for one in ordered:
-        by_cause.setdefault(one.cause or f"\0{one.group_id}", []).append(one)
-    return [_entry(those) for those in by_cause.values()]
+        by_cause.setdefault(one["cause"] or (one["group_id"],), []).append(one)
+    return list(by_cause.values())
 
 
-def _entry(groups: Sequence[GroupSummary]) -> Entry:
-    if len(groups) == 1:
-        return Entry(groups)
-    known = [one.lag for one in groups if one.lag is not None]
-    return Entry(
-        groups=groups[:SHOWN_OF_CAUSE],
-        total=len(groups),
-        lag=sum(known) if known else None,
-        lag_is_partial=len(known) < len(groups) or any(one.lag_is_partial for one in groups),
-        lag_seconds=max((one.lag_seconds for one in groups if one.lag_seconds is not None), default=None),
-        members=sum(one.members for one in groups),
-        tasks=sum(one.tasks for one in groups),
-    )
+def entry(groups: Sequence[Row]) -> Row:
+    """Return a row of the list: a group, or those of one cause with the sums of their columns, as a group has them."""
+    known = [one["lag"] for one in groups if one["lag"] is not None]
+    return {
+        "groups": groups[:SHOWN_OF_CAUSE],
+        "total": len(groups),
+        "cause": groups[0]["cause"] if len(groups) > 1 else None,
+        "lag": sum(known) if known else None,
+        "unknown_partitions": len(groups) - len(known) + sum(one["unknown_partitions"] or 0 for one in groups),
+        "lag_seconds": max((one["lag_seconds"] for one in groups if one["lag_seconds"] is not None), default=None),
+        "is_lower_bound": any(one["is_lower_bound"] or one["lag"] is None for one in groups),
+        "member_count": sum(one["member_count"] or 0 for one in groups),
+        "tasks": sum(one["tasks"] or 0 for one in groups),
+    }
 
 
-def _state(group: GroupSummary) -> str:
-    return group.state or NOT_IN_LOG
+def _counts(values: Iterable[str], names: Iterable[str], chosen: Collection[str]) -> dict[str, int]:
+    """Return how often each of these names is there; without those that are not, unless they are chosen."""
+    found = Counter(values)
+    return {name: found[name] for name in names if found[name] or name in chosen}
 
 
-def _is_shown(group: GroupSummary, show: str) -> bool:
+def _state(group: Row) -> str:
+    return group["state"] or NOT_IN_LOG
+
+
+def _is_shown(group: Row, show: str) -> bool:
     return (
         not show
-        or (show == FIRING_ONLY and bool(group.alerts))
-        or (show == MOVING_ONLY and group.moving > 0)
-        or (show == BEHIND_ONLY and (bool(group.lag) or group.lag_is_partial))
+        or (show == FIRING_ONLY and bool(group["alerts"]))
+        or (show == MOVING_ONLY and bool(group["moving"]))
+        or (show == BEHIND_ONLY and bool(group["lag"] or group["unknown_partitions"]))
     )

@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -26,29 +26,36 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from streaming_app.errors import WarehouseError, error_line
-from streaming_app.queries.behind_series import BINS
-from streaming_app.queries.topics import Topic
+from streaming_app.queries.groups import search_groups
+from streaming_app.queries.health import last_deployments, quiet_since, verdicts_since
+from streaming_app.queries.pipelines import read_pipelines
 from streaming_app.report import Report, ReportOnce
 from streaming_app.tables.location import Location
 from streaming_app.text import digest, escape
 from streaming_app.web.access import AccessMiddleware, PageAccess
-from streaming_app.web.descriptions import description_graph
-from streaming_app.web.group_page import History, alerts_by_rule, group_view, hosts_of, other_group_view
-from streaming_app.web.group_summary import STREAMS, GroupSummary
-from streaming_app.web.instant import Then, notes_of
+from streaming_app.web.graph import Graph
+from streaming_app.web.group_page import (
+    alerts_by_rule,
+    description,
+    group_page,
+    group_row,
+    hosts_of,
+    lag_rows,
+    other_group_page,
+    then_of_group,
+    topics_of_group,
+)
+from streaming_app.web.instant import notes_of
 from streaming_app.web.live import MAX_VIEWERS, LiveUpdates
 from streaming_app.web.overview import Query, overview
-from streaming_app.web.picture import Graph
-from streaming_app.web.pipeline_map import pipelines_graph, pipelines_view
+from streaming_app.web.pipeline_graph import pipelines_graph, pipelines_view
 from streaming_app.web.render import COMPRESSED_FROM, Rendered, Renderer
 from streaming_app.web.server import HttpServer, Limits
-from streaming_app.web.snapshot import Row, Snapshot
-from streaming_app.web.source import SnapshotSource
-from streaming_app.web.timeline import strip
-from streaming_app.web.topology_map import conditions_of, lag_by_topic, topology_map
-from streaming_app.web.tracks import ALL_TASKS, SHOWN_TASKS
-from streaming_app.web.window import Window, parse_window
-from streaming_app.web.words import Labels, group_query
+from streaming_app.web.snapshot import STREAMS, Row, Snapshot, SnapshotSource
+from streaming_app.web.topology_graph import TopologyGraph
+from streaming_app.web.tracks import strip
+from streaming_app.web.window import parse_window
+from streaming_app.web.words import group_query
 
 STATIC = Path(__file__).parent / "static"
 _RENDERED_SECONDS = 5  # for so long the ages in a page may be old; the browser counts on by itself
@@ -78,7 +85,7 @@ class Page:
         self._source, self._settings, self._clock = source, settings, clock
         self._sources = {source.cluster: source}
         self._report_error = ReportOnce(report)
-        self._renderer = Renderer(Labels(settings.labels_of))
+        self._renderer = Renderer()
         self._rendered: OrderedDict[tuple[str, str, int], asyncio.Task[Rendered]] = OrderedDict()
         self.live = LiveUpdates()
         routes = [
@@ -152,75 +159,33 @@ class Page:
         return self._sources[name]
 
     def _overview(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
-        parameters = request.query_params
-        chosen = (parameters.getlist(name) for name in ("state", "type", "health"))
-        query = Query.parse(parameters, *chosen)
-        view = overview(snapshot.groups, query, search=snapshot.search)
+        query = Query.parse(request.query_params)
+        view = overview(snapshot.groups.values(), query, search=partial(snapshot.ask, search_groups))
+        ids = tuple(one["group_id"] for one in view["rows"])
         begin = (now - _STRIP).replace(second=0, microsecond=0)  # the same for a minute
-        verdicts = snapshot.verdicts_since([one.group_id for one in view.rows], begin)
-        known = {one.group_id: [(one.health.at, one.health.verdict)] for one in view.rows if one.health}
-        strips = {group_id: strip(one, begin, now) for group_id, one in {**known, **verdicts}.items()}
-        quiet_since = None if view.troubled else snapshot.quiet_since()
-        deployed = snapshot.last_deployments([one.group_id for one in view.rows])
-        more: dict[str, Any] = {"quiet_since": quiet_since, "deployed": deployed}
-        return self._html("overview.html", snapshot, now, view=view, strips=strips, **more)
+        known = {one["group_id"]: [(one["judged_at"], one["verdict"])] for one in view["rows"] if one["since"]}
+        verdicts = {**known, **(snapshot.ask(verdicts_since, ids, begin) if ids else {})}
+        more: dict[str, Any] = {
+            "strips": {group_id: strip(one, begin, now) for group_id, one in verdicts.items()},
+            "quiet_since": snapshot.ask(quiet_since) if view["total"] and not view["troubled"] else None,
+            "deployed": snapshot.ask(last_deployments, ids) if ids else {},
+        }
+        return self._html("overview.html", snapshot, now, view=view, **more)
 
     def _alerts(self, _: Request, snapshot: Snapshot, now: datetime) -> Response:
         return self._html("alerts.html", snapshot, now, alerts=alerts_by_rule(snapshot.alerts))
 
     def _group(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
-        group_id = _group_id(request, snapshot)
-        summary = snapshot.summary(group_id)
-        if summary and summary.group_type != STREAMS:
-            return self._other_group(summary, request, snapshot, now)
+        one = snapshot.groups.get(_group_id(request, snapshot))
+        if one and one["group_type"] != STREAMS:
+            window = parse_window(request.query_params, {"updated_at": one["updated_at"]}, now)
+            return self._html("other_group.html", snapshot, now, **other_group_page(snapshot, one, window))
         row = self._row(request, snapshot)
         window = parse_window(request.query_params, row, now)
-        begin, end = _bounds(window)
-        view = group_view(
-            row,
-            window,
-            events=snapshot.events(group_id, begin, end),
-            listed=snapshot.listed_events(group_id, *((None, None) if window.selected else (begin, end))),
-            alerts=snapshot.alerts,
-            lag=snapshot.lag_rows(group_id),
-            history=self._history(group_id, window, snapshot),
-            then=_then(snapshot, group_id, window),
-            described=snapshot.description(group_id),
-            diff=snapshot.topology_diff(group_id),
-            copies=snapshot.copies(group_id),
-            facts=snapshot.facts(group_id),
-            topics=snapshot.topics(row),
-            health=(snapshot.health_history(group_id, begin, end), summary.health if summary else None),
-            changes=snapshot.changes_before(group_id, _began(summary, row)),
-        )
-        return self._html("group.html", snapshot, now, view=view, row=row, summary=summary)
-
-    def _history(self, group_id: str, window: Window, snapshot: Snapshot) -> History:
-        times = _lag_bounds(window)
-        owned = snapshot.owned_tasks(group_id, *times)
-        unowned = sorted(name for name, one in (owned or {}).items() if one.unowned)[:ALL_TASKS]
-        tasks = ALL_TASKS if window.all_tasks else SHOWN_TASKS
-        return History(
-            times=times,
-            lag_chart=snapshot.lag_chart(group_id, *times),
-            behind=snapshot.behind_series(group_id, *times, tasks, frozenset(unowned)),
-            rates=snapshot.rate_series(group_id, *times),
-            rate_bins=BINS,
-            owned=owned,
-            alerts=snapshot.alerts_of(group_id, *times),
-            mutes=snapshot.mutes_of(group_id),
-        )
-
-    def _other_group(self, group: GroupSummary, request: Request, snapshot: Snapshot, now: datetime) -> Response:
-        window = parse_window(request.query_params, {"updated_at": group.updated_at}, now)
-        times = _lag_bounds(window)
-        history = History(times, lag_chart=snapshot.lag_chart(group.group_id, *times))
-        lag, members = snapshot.lag_rows(group.group_id), snapshot.other_members(group.group_id)
-        view = other_group_view(group, window, snapshot.alerts, lag, history, members)
-        return self._html("other_group.html", snapshot, now, view=view, group=group)
+        return self._html("group.html", snapshot, now, **group_page(snapshot, row, window))
 
     def _pipelines(self, _: Request, snapshot: Snapshot, now: datetime) -> Response:
-        view = pipelines_view(snapshot.pipelines(), _by_id(snapshot))
+        view = pipelines_view(snapshot.ask(read_pipelines), snapshot.groups)
         return self._html("pipelines.html", snapshot, now, view=view)
 
     def _graph(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
@@ -228,34 +193,30 @@ class Page:
         is_open = _opened_boxes(parameters.get("open"))
         if parameters.get("of") == "pipelines":
             group_url = partial(_group_url, parameters.get("cluster"))
-            graph = pipelines_graph(snapshot.pipelines(), _by_id(snapshot), group_url, is_open)
+            graph = pipelines_graph(snapshot.ask(read_pipelines), snapshot.groups, group_url, is_open)
             return JSONResponse(graph.to_json())
         row = self._row(request, snapshot)
         group_id, window = row["group_id"], parse_window(parameters, row, now)
         level = "processors" if parameters.get("level") == "processors" else "map"
-        then = _then(snapshot, group_id, window)
+        then = snapshot.ask(then_of_group, group_id, window.until) if window.until else None
         if then is None:
-            shown = _Shown(row["subtopologies"] or (), hosts_of(row), snapshot.lag_rows(group_id), snapshot.topics(row))
-            graph = self._topology(level, row, shown, snapshot)
-            graph.notes[:0] = [_NO_EVENT] if window.at else []
+            lag, topics = snapshot.ask(lag_rows, group_id), snapshot.ask(topics_of_group, group_id)
+            topology = TopologyGraph(group_id, row["subtopologies"] or (), hosts_of(row), lag)
+            notes = [_NO_EVENT] if window.at else []
         elif then.group.deleted_at:
-            graph = Graph(level, problem="The group did not exist at this time.")
+            return JSONResponse(Graph(level, problem="The group did not exist at this time.").to_json())
         else:
-            shown = _Shown(then.subtopologies(row), then.tasks, then.lag_rows, ())
-            graph = self._topology(level, row, shown, snapshot)
-            graph.notes[:0] = notes_of(then, row, window.at, level)
-        return JSONResponse(graph.folded(is_open).to_json())
-
-    def _topology(self, level: str, row: Row, shown: _Shown, snapshot: Snapshot) -> Graph:
+            topology, topics = TopologyGraph(group_id, then.subtopologies(row), then.tasks, then.lag_rows), ()
+            notes = notes_of(then, row, window.at, level)
+        described = snapshot.ask(description, group_id)
         if level == "map":
-            return topology_map(row["group_id"], *shown)
-        described = snapshot.description(row["group_id"])
-        if described is None:
-            return Graph(level, problem="The tables have no description of this group.")
-        by_topic = lag_by_topic(shown.lag)
-        changelogs = [one["name"] for part in shown.subtopologies for one in part["state_changelog_topics"]]
-        conditions = conditions_of(shown.subtopologies, shown.assignments, by_topic)
-        return description_graph(described, changelogs, conditions, by_topic)
+            graph = topology.map(topics)
+        elif described:
+            graph = topology.processors(described)
+        else:
+            graph = Graph(level, problem="The tables have no description of this group.")
+        graph.notes[:0] = notes
+        return JSONResponse(graph.folded(is_open).to_json())
 
     async def _events(self, request: Request) -> Response:
         source = await self._source_of(request)
@@ -267,7 +228,7 @@ class Page:
 
     def _row(self, request: Request, snapshot: Snapshot) -> Row:
         """Return the row of the group in the URL. Raises HTTPException if there is none."""
-        row = snapshot.group(_group_id(request, snapshot))
+        row = snapshot.ask(group_row, _group_id(request, snapshot))
         if row is None:
             raise HTTPException(HTTPStatus.NOT_FOUND, _NO_GROUP)
         return row
@@ -317,7 +278,7 @@ class PageServer(HttpServer):
     ) -> None:
         """Listen. `report` gets a line for each new error of a page. Raises SetupError if that is not possible."""
         self._settings = settings
-        source = SnapshotSource(warehouse, cluster, clock, Labels(settings.labels_of))
+        source = SnapshotSource(warehouse, cluster, clock, settings.labels_of)
         page = Page(source, settings, clock, report)
         super().__init__(
             settings.listen,
@@ -365,38 +326,6 @@ def _group_id(request: Request, snapshot: Snapshot) -> str:
     return group_id
 
 
-def _bounds(window: Window) -> tuple[datetime | None, datetime | None]:
-    """Return the times between which events are read: those of a range up to now are the same for a minute."""
-    if not window.selected:
-        return window.begin, window.end
-    return window.begin.replace(second=0, microsecond=0), None
-
-
-def _lag_bounds(window: Window) -> tuple[datetime, datetime]:
-    begin, end = _bounds(window)
-    return begin or window.begin, end or window.end.replace(second=0, microsecond=0) + timedelta(minutes=1)
-
-
-class _Shown(NamedTuple):
-    """What the picture of a group shows, of now or of an instant."""
-
-    subtopologies: Sequence[Row]
-    assignments: Sequence[Row]
-    """With the host of each member."""
-    lag: Sequence[Row]
-    topics: Sequence[Topic]
-
-
-def _then(snapshot: Snapshot, group_id: str, window: Window) -> Then | None:
-    """Return the group at the instant of the window; None without one, and if no event is that old."""
-    if window.until is None:
-        return None
-    group = snapshot.group_at(group_id, window.until)
-    if group is None:
-        return None
-    return Then(group, snapshot.lag_at(group_id, window.until), snapshot.topology_at(group_id, window.until))
-
-
 def _group_url(cluster: str | None, group_id: str) -> str:
     return f"group?{group_query(group_id, cluster=cluster)}"
 
@@ -410,16 +339,6 @@ def _opened_boxes(text: str | None) -> Callable[[str], bool]:
     except (ValueError, TypeError, RecursionError):
         raise HTTPException(HTTPStatus.BAD_REQUEST, "`open` is a JSON list of the names of boxes") from None
     return names.__contains__
-
-
-def _began(summary: GroupSummary | None, row: Row) -> datetime:
-    """Return since when the verdict holds; without one, when the group last changed."""
-    known = summary.health.since if summary and summary.health else row["state_since"] or row["updated_at"]
-    return known or datetime.now(timezone.utc)
-
-
-def _by_id(snapshot: Snapshot) -> dict[str, GroupSummary]:
-    return {one.group_id: one for one in snapshot.groups}
 
 
 def _clusters(snapshot: Snapshot, default: str) -> list[str]:

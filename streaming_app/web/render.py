@@ -19,9 +19,7 @@ from starlette.responses import Response
 from streaming_app.job_status import inputs, inputs_of_lag
 from streaming_app.queries.groups import TYPES, format_tasks
 from streaming_app.text import count, duration, utc, utc_iso
-from streaming_app.web import overview, picture, pipeline_map, timeline, tracks, window, words
-from streaming_app.web.group_page import SHOWN_LAG, SHOWN_MEMBERS
-from streaming_app.web.snapshot import MAX_EVENTS
+from streaming_app.web import graph, group_page, overview, pipeline_graph, window, words
 
 COMPRESSED_FROM = 1_000
 """Bytes of a response: shorter ones are sent as they are."""
@@ -36,7 +34,7 @@ _NOTHING = Markup('<span class="none">{}</span>').format(words.NOTHING)
 class Renderer:
     """The templates."""
 
-    def __init__(self, labels: words.Labels = words.NO_LABELS) -> None:
+    def __init__(self) -> None:
         self._environment = Environment(
             loader=PackageLoader("streaming_app.web"),
             autoescape=True,
@@ -53,32 +51,31 @@ class Renderer:
             "state_text": words.state_text,
             "health_meaning": words.health_meaning,
             "description_meaning": words.description_meaning,
-            "event_text": timeline.event_text,
+            "event_text": words.event_text,
+            "causes_text": words.causes_text,
             "tasks": format_tasks,
         }
         self._environment.globals |= {
             "count": count,
             "instant": utc,
             "STATES": words.STATES,
-            "SETTLED": timeline.SETTLED,
-            "CAUSE_KINDS": timeline.CAUSE_KINDS,
+            "CAUSE_KINDS": words.CAUSE_KINDS,
             "DESCRIPTIONS": words.DESCRIPTIONS,
             "SHOW": overview.SHOW,
-            "SHOWN_TOPICS": pipeline_map.SHOWN_TOPICS,
-            "SHOWN_GROUPS": pipeline_map.SHOWN_GROUPS,
-            "lag_text": pipeline_map.lag_text,
-            "rate_text": picture.rate_text,
+            "SHOWN_TOPICS": pipeline_graph.SHOWN_TOPICS,
+            "SHOWN_GROUPS": pipeline_graph.SHOWN_GROUPS,
+            "lag_text": pipeline_graph.lag_text,
+            "rate_text": graph.rate_text,
             "ASCENDING": overview.ASCENDING,
             "RANGES": window.RANGES,
             "TYPES": TYPES,
             "NOT_IN_LOG": overview.NOT_IN_LOG,
             "url_time": window.url_time,
             "label_text": words.label_text,
-            "labels_of": labels.of,
-            "MAX_EVENTS": MAX_EVENTS,
-            "HEAT_HEIGHT": tracks.HEAT_HEIGHT,
-            "SHOWN_MEMBERS": SHOWN_MEMBERS,
-            "SHOWN_LAG": SHOWN_LAG,
+            "MAX_EVENTS": group_page.MAX_EVENTS,
+            "SHOWN_MEMBERS": group_page.SHOWN_MEMBERS,
+            "SHOWN_LAG": group_page.SHOWN_LAG,
+            "not_over": group_page.not_over,
             "inputs": inputs,
             "inputs_of_lag": inputs_of_lag,
         }

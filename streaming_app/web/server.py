@@ -24,7 +24,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from types import FrameType
 from typing import Any, TypeVar
 
 import h11
@@ -38,7 +37,6 @@ from streaming_app.text import split_address
 
 T = TypeVar("T")
 _BACKLOG = 64  # so many connections are accepted at a time, before those that are too many are closed
-_DATE_SECONDS = 1.0
 _JOIN_SECONDS = 5.0
 
 
@@ -80,9 +78,9 @@ class HttpServer:
         except (OSError, ValueError, OverflowError) as error:
             raise SetupError(f"Cannot serve {what} at {listen}: {reason_of(error)}; {advice}") from None
         self._name = what
-        clients = _Clients(limits or Limits())
+        limits = limits or Limits()
         config = _Config(
-            _refusing_too_many(app, clients.limits.requests),
+            _refusing_too_many(app, limits.requests),
             http=_Protocol,
             loop="asyncio",  # the limits use its transports
             ws="none",
@@ -93,11 +91,12 @@ class HttpServer:
             server_header=False,
             proxy_headers=False,
             backlog=_BACKLOG,
-            timeout_keep_alive=clients.limits.idle_seconds,
+            timeout_keep_alive=limits.idle_seconds,
             timeout_graceful_shutdown=end_seconds,
             h11_max_incomplete_event_size=1_000_000,  # `_Protocol` refuses long before, with the status for it
         )
-        config.clients = clients
+        config.limits = limits
+        config.waiting, config.unread = _Waiting(limits.waiting), _Waiting(limits.unread)
         self._server = _Server(config, on_end)
         self._thread: threading.Thread | None = None
 
@@ -124,7 +123,7 @@ class HttpServer:
 
     def stop(self) -> None:
         """Let `run` return; from any thread. Returns at once."""
-        self._server.end()
+        self._server.should_exit = True
 
     def wait(self) -> None:
         """Wait for the end of the thread that `start` started."""
@@ -145,83 +144,66 @@ class HttpServer:
         return self._server.started
 
 
-class ResponseThreads:
-    """Computes responses in threads, at most so many at a time; further ones wait. Use it from one event loop.
+async def run_in_thread(function: Callable[[], T]) -> T:
+    """Return what a function returns, or raise what it raises, from a thread of its own.
 
-    The interpreter does not wait for these threads when it exits. It would for those of an executor.
+    The interpreter does not wait for this thread when it exits. It would for those of an executor.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def done(set_result: Callable[[Any], None], result: object) -> None:
+        if not future.done():
+            set_result(result)
+
+    def compute() -> None:
+        try:
+            outcome: tuple[Callable[[Any], None], object] = future.set_result, function()
+        except BaseException as error:  # noqa: BLE001 - who waits raises it
+            outcome = future.set_exception, error
+        with contextlib.suppress(RuntimeError):  # the server was closed meanwhile
+            loop.call_soon_threadsafe(done, *outcome)
+
+    threading.Thread(target=compute, name="response", daemon=True).start()
+    return await future
+
+
+class _Waiting:
+    """Connections that wait for their clients, the oldest first: each until its time is over, at most `limit`.
+
+    Another one closes the oldest.
     """
 
     def __init__(self, limit: int) -> None:
-        self._free = asyncio.Semaphore(limit)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether a further response would wait."""
-        return self._free.locked()
-
-    async def run(self, function: Callable[[], T]) -> T:
-        """Return what the function returns, or raise what it raises."""
-        return await (await self.start(function))
-
-    async def start(self, function: Callable[[], T]) -> asyncio.Future[T]:
-        """Return the result to come. If not full, the place is taken before anything else runs in the loop.
-
-        The place is free again at the function's end, even if nobody waits for it any more.
-        """
-        await self._free.acquire()
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-
-        def done(set_result: Callable[[Any], None], result: object) -> None:
-            self._free.release()
-            if not future.done():
-                set_result(result)
-
-        def compute() -> None:
-            try:
-                outcome: tuple[Callable[[Any], None], object] = future.set_result, function()
-            except BaseException as error:  # noqa: BLE001 - who waits raises it
-                outcome = future.set_exception, error
-            with contextlib.suppress(RuntimeError):  # the server was closed meanwhile
-                loop.call_soon_threadsafe(done, *outcome)
-
-        try:
-            threading.Thread(target=compute, name="response", daemon=True).start()
-        except RuntimeError:  # the process has too many threads
-            self._free.release()
-            raise
-        return future
-
-
-class _Oldest:
-    """The connections in one state, the oldest first, at most `limit`: another one closes the oldest."""
-
-    def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._connections: dict[_Protocol, None] = {}
+        self._timers: dict[_Protocol, asyncio.TimerHandle] = {}
 
-    def add(self, connection: _Protocol) -> None:
+    def add(self, connection: _Protocol, seconds: float) -> None:
         self.discard(connection)
-        while len(self._connections) >= self._limit:
-            oldest = next(iter(self._connections))
-            del self._connections[oldest]
+        while len(self._timers) >= self._limit:
+            oldest = next(iter(self._timers))
+            self.discard(oldest)
             oldest.transport.abort()
-        self._connections[connection] = None
+        self._timers[connection] = connection.loop.call_later(seconds, connection.transport.abort)
 
-    def discard(self, connection: _Protocol) -> None:
-        self._connections.pop(connection, None)
+    def discard(self, connection: _Protocol) -> float | None:
+        """Return how many seconds were left; None if it did not wait."""
+        timer = self._timers.pop(connection, None)
+        if timer is None:
+            return None
+        timer.cancel()
+        return timer.when() - connection.loop.time()
 
-
-class _Clients:
-    """The limits of a server, and its connections by what they wait for."""
-
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
-        self.waiting, self.unread = _Oldest(limits.waiting), _Oldest(limits.unread)
+    def __contains__(self, connection: object) -> bool:
+        return connection in self._timers
 
 
 class _Config(uvicorn.Config):
-    clients: _Clients
+    limits: Limits
+    waiting: _Waiting
+    """For a request."""
+    unread: _Waiting
+    """For a client to read a response."""
 
 
 class _Protocol(H11Protocol):
@@ -229,73 +211,51 @@ class _Protocol(H11Protocol):
 
     def __init__(self, config: _Config, *others: Any, **named: Any) -> None:  # noqa: ANN401 - what uvicorn passes
         super().__init__(config, *others, **named)
-        self._clients = config.clients
-        self._limits = config.clients.limits
+        self._limits, self._waiting, self._unread = config.limits, config.waiting, config.unread
         self._received = 0  # bytes of the newest request
-        self._unread_seconds = self._limits.unread_seconds  # that are left for the newest response
-        self._unread_since = 0.0
-        self._request_timer: asyncio.TimerHandle | None = None
-        self._unread_timer: asyncio.TimerHandle | None = None
+        self._unread_seconds = 0.0  # that are left for the newest response
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn
         super().connection_made(transport)
         transport.set_write_buffer_limits(0)  # so that writing is paused until the client has read all
-        self._clients.waiting.add(self)
-        self._begin_request()
+        self._waiting.add(self, self._limits.request_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end_request()
-        self._end_unread()
+        self._waiting.discard(self)
+        self._unread.discard(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if not self._received and self._request_timer is None:
-            self._begin_request()
+        if not self._received:
+            self._unread_seconds = self._limits.unread_seconds
+            if self.cycle is not None and self.cycle.response_complete:  # not the first request
+                self._waiting.add(self, self._limits.request_seconds)
         self._received += len(data)
         super().data_received(data)
         if self._received > self._limits.request_bytes:
             self._refuse()
         elif not self._is_receiving:
-            self._end_request()
+            self._waiting.discard(self)
 
     def on_response_complete(self) -> None:
         if self._is_receiving:  # the application did not wait for the whole request
             self.transport.close()
         self._received = 0
         if not self.transport.is_closing():
-            self._clients.waiting.add(self)
+            self._waiting.add(self, self._limits.idle_seconds)
         super().on_response_complete()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._clients.unread.add(self)
-        self._unread_since = self.loop.time()
-        self._unread_timer = self.loop.call_later(self._unread_seconds, self.transport.abort)
+        self._unread.add(self, self._unread_seconds)
 
     def resume_writing(self) -> None:
-        self._end_unread()
+        self._unread_seconds = self._unread.discard(self) or 0.0
         super().resume_writing()
 
     @property
     def _is_receiving(self) -> bool:
         return self.conn.their_state in {h11.IDLE, h11.SEND_BODY}
-
-    def _begin_request(self) -> None:
-        self._unread_seconds = self._limits.unread_seconds
-        self._request_timer = self.loop.call_later(self._limits.request_seconds, self.transport.abort)
-
-    def _end_request(self) -> None:
-        self._clients.waiting.discard(self)
-        if self._request_timer is not None:
-            self._request_timer.cancel()
-            self._request_timer = None
-
-    def _end_unread(self) -> None:
-        self._clients.unread.discard(self)
-        if self._unread_timer is not None:
-            self._unread_timer.cancel()
-            self._unread_timer = None
-            self._unread_seconds -= self.loop.time() - self._unread_since
 
     def _refuse(self) -> None:
         """Answer a request that is too large, unless another answer has begun, and close the connection."""
@@ -309,39 +269,15 @@ class _Protocol(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """Ends at once, without waiting for its next look at `should_exit`, and closes every connection then."""
+    """Closes every connection at its end."""
 
     def __init__(self, config: uvicorn.Config, on_end: Callable[[], None]) -> None:
         super().__init__(config)
         self._on_end = on_end
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def end(self) -> None:
-        """Let the server end; from any thread, and from signal handlers."""
-        self.should_exit = True
-        if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._ended.set)
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        super().handle_exit(sig, frame)
-        self.end()
-
-    async def main_loop(self) -> None:
-        self._ended = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        while not await self.on_tick(0):  # writes the header Date anew
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._ended.wait(), _DATE_SECONDS)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._on_end()
-        if not self.config.timeout_graceful_shutdown:
-            await self._abort_all()
         await super().shutdown(sockets)
-        await self._abort_all()
-
-    async def _abort_all(self) -> None:
         for connection in self.server_state.connections:
             connection.transport.abort()
         await asyncio.sleep(0)

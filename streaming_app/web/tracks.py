@@ -1,299 +1,366 @@
-"""More tracks of a group: tasks as a heat map, alerts, mutes, deployments, restores; and where each track is. Pure.
+"""A group over time as six tracks over one axis. Pure.
 
-Positions are as in `timeline`. Of a thousand tasks those in trouble are the first rows of the heat map: those that
-nobody has, then those that are furthest behind.
+They are verdicts with alerts, time behind, members, assignments with deployments, restores, and the topology.
+A track is a list of shapes, which the template draws without arithmetic: x is in thousandths of the width of the
+window, y in pixels from the top of the track.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from streaming_app.alerts.problem import Problem
 from streaming_app.groups.deployments import DEPLOYMENT
 from streaming_app.groups.task_copies import RESTORING, TaskCopy, format_task
 from streaming_app.notify.mutes import Mute
-from streaming_app.queries.behind_series import Behind, BehindSeries
+from streaming_app.queries.behind import BINS, Behind
 from streaming_app.queries.history import Owned
-from streaming_app.text import duration, host_of, utc, utc_clock
-from streaming_app.web.timeline import Scale, Span
+from streaming_app.text import duration, host_of, utc
 from streaming_app.web.window import Window
+from streaming_app.web.words import CAUSES, event_text, health_meaning
 
 Row = Mapping[str, Any]
-SHOWN_TASKS, ALL_TASKS = 8, 400
+WIDTH = 1_000
 SHOWN_RESTORES = 4
 _ALERT_ROWS = 3
-LEVELS = (10.0, 60.0, 600.0, 3_600.0)
-"""Seconds behind from which a cell of the heat map is darker."""
-NOT_KNOWN, UNOWNED = "unknown", "unowned"
+_HEALTH_HEIGHT, _ROW_HEIGHT, _CURVE_HEIGHT = 22, 11, 56
+_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+_STEPS = (1, 5, 10, 30, *(_MINUTE * one for one in (1, 5, 10, 30)), *(_HOUR * one for one in (1, 2, 4, 6, 12)),
+          *(_DAY * one for one in (1, 2, 7, 30, 90)))  # fmt: skip
+_TICKS = 6
+_OF_TOPOLOGY = (
+    "topology", "topology_epoch", "description_status", "unsolicited_push", "created", "deleted", "log_truncated",
+)  # fmt: skip
+_OF_ASSIGNMENTS = ("assignment_epoch", "config_changed", DEPLOYMENT)
+_OF_MEMBERS = ("member_joined", "member_left")
+DRAWN_KINDS = (*_OF_MEMBERS, *_OF_ASSIGNMENTS, *_OF_TOPOLOGY)
+"""The kinds of events that are drawn."""
+_KIND_OF_CAUSE = {
+    "topics_changed": "topology",
+    "topology_changed": "topology",
+    "config_changed": "config",
+    "no_task_moved": "unknown",
+}
 
 
-@dataclass(frozen=True)
-class Heat:
-    """A part of a row of the heat map."""
+class Shape(NamedTuple):
+    """A rectangle; a line if it has no width."""
 
     x: float
     width: float
     kind: str
-    """`lag0` to `lag4`, `unknown` or `unowned`."""
+    """The classes of its style."""
     text: str
+    y: float = 0
+    height: float = 0
 
 
-@dataclass(frozen=True)
-class HeatRow:
-    """A task over time."""
+class Curve(NamedTuple):
+    """A value over time: points as SVG has them, x and y from 0 to `WIDTH`, where y of 0 is the most."""
 
-    task_id: str
-    cells: Sequence[Heat]
-    at_end: float | None
-    """Seconds behind at the end; None if that is not known."""
-    most: float | None
-    unowned_seconds: float
-    is_unowned: bool
-    """At the end nobody has it."""
-    member_id: str | None
-    """Who had it last."""
-
-
-@dataclass(frozen=True)
-class HeatMap:
-    """The tasks of a group over time, those in trouble first."""
-
-    rows: Sequence[HeatRow]
-    more: int
-    """Tasks that are not shown."""
+    x: float
+    """Where it is in the window, as `Shape.x`, and its width."""
+    width: float
+    lines: Sequence[str]
+    """At the end of each part of the time."""
+    bands: Sequence[str]
+    """Polygons, one for each line: from the least to the most of each part."""
+    unknown: Sequence[tuple[float, float]]
+    """x and width of where the line is a lower bound, or nothing is known."""
+    most: float
+    most_at: datetime
+    newest: float | None
+    """At the end; None if it is not known there."""
 
 
-@dataclass(frozen=True)
-class Restore:
-    """A task whose state is being restored now."""
+class Track(NamedTuple):
+    """A part of the picture. `y` is where it begins, in pixels."""
 
-    span: Span
-    done: float
-    """The width of what is restored already."""
-    text: str
-
-
-@dataclass(frozen=True)
-class Tracks:
-    """What is drawn besides a `Timeline`."""
-
-    heat: HeatMap
-    alerts: Sequence[Sequence[Span]]
-    """In rows, so that none hides another; the value is the severity."""
-    mutes: Sequence[Span]
-    deployments: Sequence[Span]
-    restores: Sequence[Restore]
-    more_restores: int
+    key: str
+    label: str
+    height: int
+    shapes: Sequence[Shape] = ()
+    curve: Curve | None = None
+    y: int = 0
 
 
-def tracks(  # noqa: PLR0913 - what the tables hold
-    window: Window,
-    *,
-    series: BehindSeries | None,
-    owned: Mapping[str, Owned],
-    alerts: Iterable[Problem] = (),
-    mutes: Iterable[Mute] = (),
-    events: Iterable[Row] = (),
-    copies: Iterable[TaskCopy] = (),
-    series_window: tuple[datetime, datetime] | None = None,
-) -> Tracks:
-    """Return the tracks of a group in a window.
+class Scale:
+    """Where times are in a window."""
 
-    `series` is from `series_window` on, `owned` as `owned_tasks` returns it, `alerts` and `mutes` are those
-    of the group, `copies` are the copies of its tasks now.
-    """
-    scale = Scale(window.begin, window.end)
-    restoring = [one for one in copies if one.role == RESTORING and window.selected]
-    restoring.sort(key=lambda one: (-(one.lag or 0), one.task))
-    return Tracks(
-        heat=heat_map(window, series, owned, series_window or (window.begin, window.end)),
-        alerts=_rows(list(_alerts(alerts, scale))),
-        mutes=list(_mutes(mutes, scale)),
-        deployments=list(_deployments(events, scale)),
-        restores=[_restore(one, owned, window, scale) for one in restoring[:SHOWN_RESTORES]],
-        more_restores=max(0, len(restoring) - SHOWN_RESTORES),
-    )
+    def __init__(self, begin: datetime, end: datetime) -> None:
+        self.begin, self.end = begin, end
 
+    def x(self, time: datetime) -> float:
+        """Return the position of a time, or of the end of the window that is nearest."""
+        share = (time - self.begin) / (self.end - self.begin)
+        return round(min(1.0, max(0.0, share)) * WIDTH, 2)
 
-# --- Tasks ------------------------------------------------------------------------------------------------------------
+    def has(self, time: datetime | None) -> bool:
+        """Return whether a time is in the window."""
+        return time is not None and self.begin <= time <= self.end
 
+    def span(self, begin: datetime, end: datetime, kind: str, text: str, *place: float) -> Iterator[Shape]:
+        """Yield what lasted from one time to another, wide enough to be seen, unless it is not in the window."""
+        if end >= self.begin and begin <= self.end:
+            x = self.x(begin)
+            yield Shape(x, max(1.0, round(self.x(end) - x, 2)), kind, text, *place)
 
-def heat_map(
-    window: Window, series: BehindSeries | None, owned: Mapping[str, Owned], times: tuple[datetime, datetime]
-) -> HeatMap:
-    """Return the tasks over time; `series` is that of `times`."""
-    known = series.tasks if series else {}
-    without = {task_id: one for task_id, one in owned.items() if one.unowned}
-    rows = [
-        _heat_row(task_id, window, known.get(task_id, {}), series.bins if series else 1, owned.get(task_id), times)
-        for task_id in {**known, **without}
-    ]
-    rows.sort(key=lambda row: (not row.is_unowned, -(row.at_end or 0.0), -row.unowned_seconds, -(row.most or 0.0)))
-    shown = rows[: ALL_TASKS if window.all_tasks else SHOWN_TASKS]
-    return HeatMap(shown, len(rows) - len(shown) + (series.more_tasks if series else 0))
+    def lasting(self, values: Sequence[tuple[datetime, str, str]], *place: float) -> Iterator[Shape]:
+        """Yield kinds with their texts, each from its time until that of the next one, the last one up to the end."""
+        ends = [at for at, _, _ in values[1:]] + [self.end]
+        for (begin, kind, text), end in zip(values, ends, strict=False):
+            if begin < end:
+                yield from self.span(begin, end, kind, text, *place)
+
+    def marks(self, events: Iterable[Row], kind_of: Mapping[str, str], *place: float) -> Iterator[Shape]:
+        """Yield a line for each event of these kinds."""
+        for event in events:
+            if event["kind"] in kind_of:
+                yield Shape(self.x(event["at"]), 0.0, f"event {kind_of[event['kind']]}", event_text(event), *place)
 
 
-def _heat_row(  # noqa: PLR0913, PLR0917 - what is known of a task
-    task_id: str,
-    window: Window,
-    bins: Mapping[int, Behind],
-    number: int,
-    owned: Owned | None,
-    times: tuple[datetime, datetime],
-) -> HeatRow:
-    scale = Scale(window.begin, window.end)
-    cells = list(_cells(task_id, bins, number, times, scale))
-    gone = list(_gone(owned, window)) if owned else []
-    cells += [
-        Heat(span.x, span.width, UNOWNED, span.text)
-        for begin, end in gone
-        for span in scale.span(begin, end, UNOWNED, f"{task_id}: nobody has it, {_during(begin, end)}")
-    ]
-    last = bins.get(number - 1)
-    return HeatRow(
-        task_id=task_id,
-        cells=cells,
-        at_end=last.at_end if last else None,
-        most=max((one.most for one in bins.values() if one.most is not None), default=None),
-        unowned_seconds=sum((end - begin).total_seconds() for begin, end in gone),
-        is_unowned=bool(owned and owned.unowned and owned.unowned[-1][1] is None),
-        member_id=owned.member_id if owned else None,
-    )
+def stacked(tracks: Iterable[Track]) -> list[Track]:
+    """Return the tracks that have anything to show, each below the one before."""
+    found, y = list[Track](), 0
+    for one in tracks:
+        if one.shapes or one.curve:
+            found.append(one._replace(y=y))
+            y += one.height
+    return found
 
 
-def _gone(owned: Owned, window: Window) -> Iterator[tuple[datetime, datetime]]:
-    for begin, end in owned.unowned:
-        first, last = max(begin, window.begin), min(end or window.end, window.end)
-        if first < last:
-            yield first, last
+# --- Verdicts, alerts, mutes ------------------------------------------------------------------------------------------
 
 
-def _cells(
-    task_id: str, bins: Mapping[int, Behind], number: int, times: tuple[datetime, datetime], scale: Scale
-) -> Iterator[Heat]:
-    begin, length = times[0], (times[1] - times[0]) / number
-    for kind, those in groupby(range(number), key=lambda place: _kind(bins.get(place))):
-        places = list(those)
-        if kind is None:
-            continue
-        first, last = begin + places[0] * length, min(begin + (places[-1] + 1) * length, scale.end)
-        most = max((bins[place].most or 0.0 for place in places), default=0.0)
-        what = "how far behind is not known" if kind == NOT_KNOWN else f"at most {duration(most)} behind"
-        for span in scale.span(first, last, kind, f"{task_id}: {what}, {_during(first, last)}"):
-            yield Heat(span.x, span.width, kind, span.text)
+def verdict_track(
+    scale: Scale, judged: Sequence[Row], alerts: Iterable[Problem] = (), mutes: Iterable[Mute] = ()
+) -> Track:
+    """Return the verdicts, as `merged_verdicts` returns them, with the alerts and mutes of the group below."""
+    values = [(one["at"], _health_kind(one["verdict"]), verdict_text(one)) for one in judged]
+    shapes = list(scale.lasting(values, 0, _HEALTH_HEIGHT))
+    rows = _rows(list(_alerts(alerts, scale)))
+    rows += [muted] if (muted := list(_mutes(mutes, scale))) else []
+    for number, row in enumerate(rows):
+        y = _HEALTH_HEIGHT + 4 + number * _ROW_HEIGHT
+        shapes += [one._replace(y=y, height=_ROW_HEIGHT - 2) for one in row]
+    return Track("health", "Health", _HEALTH_HEIGHT + 6 + len(rows) * _ROW_HEIGHT, shapes)
 
 
-def _kind(one: Behind | None) -> str | None:
-    if one is None:
-        return None
-    if one.most is None:
-        return NOT_KNOWN
-    return f"lag{sum(one.most >= level for level in LEVELS)}"
+def merged_verdicts(rows: Iterable[Row]) -> list[Row]:
+    """Return verdicts, the oldest first: one that only got another reason is one, with that reason."""
+    found: list[Row] = []
+    for row in rows:
+        if found and (found[-1]["verdict"], found[-1]["severity"]) == (row["verdict"], row["severity"]):
+            before = found.pop()
+            found.append({**row, "at": before["at"], "since": min(before["since"], row["since"])})
+        else:
+            found.append(row)
+    return found
 
 
-def _during(begin: datetime, end: datetime) -> str:
-    until = utc_clock(end) if begin.date() == end.date() else utc(end)
-    return f"{utc(begin)} to {until}"
+def verdict_text(one: Row) -> str:
+    """Return a verdict in words."""
+    return f"{one['verdict']} since {utc(one['since'])}: {one['why']}"
 
 
-# --- Alerts, mutes, deployments ---------------------------------------------------------------------------------------
+def strip(verdicts: Sequence[tuple[datetime, str]], begin: datetime, end: datetime) -> list[Shape]:
+    """Return the verdicts of a time, each from its time on; nothing for a time of which none is known."""
+    changes = [one for place, one in enumerate(verdicts) if not place or one[1] != verdicts[place - 1][1]]
+    named = [(at, _health_kind(verdict), f"{verdict} from {utc(max(at, begin))}") for at, verdict in changes]
+    return list(Scale(begin, end).lasting(named, 0, 10))
 
 
-def _alerts(alerts: Iterable[Problem], scale: Scale) -> Iterator[Span]:
+def _health_kind(verdict: str) -> str:
+    return f"span health s-{health_meaning(verdict).tone}"
+
+
+def _alerts(alerts: Iterable[Problem], scale: Scale) -> Iterator[Shape]:
     for one in alerts:
         begin = one.opened_at or one.since
         how = f"resolved {utc(one.ended_at)}" if one.ended_at else "pending" if not one.opened_at else "fires"
         text = f"{one.severity} {one.rule}, since {utc(begin)}, {how}: {one.summary}"
-        yield from scale.span(begin, one.ended_at or scale.end, one.severity if one.opened_at else "pending", text)
+        kind = one.severity if one.opened_at else "pending"
+        yield from scale.span(begin, one.ended_at or scale.end, f"span alert-{kind}", text)
 
 
-def _rows(spans: Sequence[Span]) -> list[list[Span]]:
-    """Return the spans in rows in which none begins before the one before ends; what does not fit is in the last."""
-    rows: list[list[Span]] = []
-    for span in sorted(spans, key=lambda one: one.x):
-        free = next((row for row in rows if row[-1].x + row[-1].width <= span.x), None)
+def _rows(shapes: Sequence[Shape]) -> list[list[Shape]]:
+    """Return shapes in rows in which none begins before the one before ends; what does not fit is in the last."""
+    rows: list[list[Shape]] = []
+    for shape in sorted(shapes, key=lambda one: one.x):
+        free = next((row for row in rows if row[-1].x + row[-1].width <= shape.x), None)
         if free is None and len(rows) < _ALERT_ROWS:
-            rows.append([span])
+            rows.append([shape])
         else:
-            (rows[-1] if free is None else free).append(span)
+            (rows[-1] if free is None else free).append(shape)
     return rows
 
 
-def _mutes(mutes: Iterable[Mute], scale: Scale) -> Iterator[Span]:
+def _mutes(mutes: Iterable[Mute], scale: Scale) -> Iterator[Shape]:
     for one in mutes:
         if one.starts_at < one.ends_at:  # not one that ends another
             why = f": {one.reason}" if one.reason else ""
             text = f"alerts muted until {utc(one.ends_at)} by {one.created_by}{why}"
-            yield from scale.span(one.starts_at, min(one.ends_at, scale.end), "mute", text)
+            yield from scale.span(one.starts_at, min(one.ends_at, scale.end), "span mute", text)
 
 
-def _deployments(events: Iterable[Row], scale: Scale) -> Iterator[Span]:
-    for event in events:
-        if event["kind"] == DEPLOYMENT and event["at"]:
-            begin = datetime.fromisoformat(event["old"]) if event["old"] else event["at"]
-            took = duration((event["at"] - begin).total_seconds())
-            text = f"deployment of {event['new']}, from {utc(begin)}, {took}"
-            yield from scale.span(begin, event["at"], DEPLOYMENT, text)
+# --- Time behind ------------------------------------------------------------------------------------------------------
+
+
+def behind_track(scale: Scale, series: Mapping[int, Behind], times: tuple[datetime, datetime]) -> Track:
+    """Return how far behind the group was; `series` is that of `times`."""
+    curve = _curve(scale, series, times)
+    return Track("behind", f"Behind ≤ {duration(curve.most)}" if curve else "", _CURVE_HEIGHT + 4, curve=curve)
+
+
+def _curve(scale: Scale, series: Mapping[int, Behind], times: tuple[datetime, datetime]) -> Curve | None:
+    highs = {place: one.most for place, one in series.items() if one.most is not None}
+    if not highs:
+        return None
+    highest = max(highs, key=highs.__getitem__)
+    most, window = highs[highest], scale.end - scale.begin
+    ends = {place: high if series[place].at_end is None else series[place].at_end for place, high in highs.items()}
+    runs = [list(run) for is_known, run in groupby(range(BINS), key=highs.__contains__) if is_known]
+    lines = [_points(run, ends, most) for run in runs]
+    lows = {place: series[place].least for place in highs}
+    unknown = [list(run) for is_low, run in groupby(range(BINS), key=lambda n: _is_lower(series.get(n))) if is_low]
+    return Curve(
+        x=round(WIDTH * ((times[0] - scale.begin) / window), 2),
+        width=round(WIDTH * ((times[1] - times[0]) / window), 2),
+        lines=[" ".join(line) for line in lines],
+        bands=[" ".join([*_points(run, highs, most), *reversed(_points(run, lows, most))]) for run in runs],
+        unknown=[(_place(run[0]), _place(len(run))) for run in unknown],
+        most=most,
+        most_at=times[0] + highest * (times[1] - times[0]) / BINS,
+        newest=series[BINS - 1].at_end if BINS - 1 in series else None,
+    )
+
+
+def _is_lower(one: Behind | None) -> bool:
+    return one is not None and one.is_lower_bound
+
+
+def _points(run: Iterable[int], values: Mapping[int, float | None], most: float) -> list[str]:
+    """Return two points for each run of equal values."""
+    points = list[str]()
+    for value, those in groupby(run, key=values.__getitem__):
+        places = list(those)
+        y = f"{WIDTH - WIDTH * (value or 0.0) / max(1e-9, most):.0f}"
+        points += [f"{_place(places[0]):g},{y}", f"{_place(places[-1] + 1):g},{y}"]
+    return points
+
+
+def _place(number: int) -> float:
+    return round(WIDTH * number / BINS, 1)
+
+
+# --- Members, assignments, topology -----------------------------------------------------------------------------------
+
+
+def event_tracks(
+    scale: Scale, events: Sequence[Row], members: int, known_from: datetime | None = None
+) -> tuple[Track, Track, Track]:
+    """Return the tracks of members, assignments and topology.
+
+    `events` are those of the window, the oldest first, `members` is their number at its end. What was before
+    `known_from`, if that is given, is not known.
+    """
+    steps = list(_members(scale, events, members, known_from))
+    most = max((number for *_, number in steps), default=0)
+    shapes = [
+        Shape(x, width, "members", f"{number:,} member{'s' if number != 1 else ''}", 44 - high, high)
+        for x, width, number in reversed(steps)
+        if number and width > 0
+        for high in [round(36 * number / most, 1)]
+    ]
+    shapes += scale.marks(events, {"member_joined": "e-joined"}, 0, 12)
+    shapes += scale.marks(events, {"member_left": "e-left"}, 34, 12)
+    assigned = [shape for event in events for shape in _assignment(scale, event)]
+    marks = dict.fromkeys(_OF_TOPOLOGY, "e-topology") | {"unsolicited_push": "e-push"}
+    return (
+        Track("members", f"Members ≤ {most:,}", 48, shapes),
+        Track("assignments", "Assignments", 22, sorted(assigned, key=lambda one: not one.width)),
+        Track("topology", "Topology", 22, list(scale.marks(events, marks, 3, 16))),
+    )
+
+
+def _members(
+    scale: Scale, events: Sequence[Row], number: int, known_from: datetime | None
+) -> Iterator[tuple[float, float, int]]:
+    """Yield x, width and the number of members, counted back from the end."""
+    end = scale.end
+    for event in reversed([one for one in events if one["kind"] in _OF_MEMBERS]):
+        if event["at"] < end:
+            yield scale.x(event["at"]), round(scale.x(end) - scale.x(event["at"]), 2), number
+        number = max(0, number - 1 if event["kind"] == "member_joined" else number + 1)
+        end = event["at"]
+    begin = known_from or scale.begin
+    if end > begin:
+        yield scale.x(begin), round(scale.x(end) - scale.x(begin), 2), number
+
+
+def _assignment(scale: Scale, event: Row) -> Iterator[Shape]:
+    if event["kind"] == DEPLOYMENT:
+        begin = datetime.fromisoformat(event["old"]) if event["old"] else event["at"]
+        took = duration((event["at"] - begin).total_seconds())
+        text = f"deployment of {event['new']}, from {utc(begin)}, {took}"
+        yield from scale.span(begin, event["at"], "span deployment", text, 4, 14)
+    elif event["kind"] in _OF_ASSIGNMENTS:
+        cause = "config" if event["kind"] == "config_changed" else cause_kind(event["cause"])
+        yield from scale.marks([event], {event["kind"]: f"e-assignment c-{cause}"}, 3, 16)
+
+
+def cause_kind(causes: str | None) -> str:
+    """Return what an assignment is drawn as, a key of `CAUSE_KINDS`: by the first known cause."""
+    known = [one for one in (causes or "").split(",") if one in CAUSES and one != "unknown"]
+    return _KIND_OF_CAUSE.get(known[0], "members") if known else "unknown"
 
 
 # --- Restores ---------------------------------------------------------------------------------------------------------
 
 
-def _restore(copy: TaskCopy, owned: Mapping[str, Owned], window: Window, scale: Scale) -> Restore:
+def restore_track(scale: Scale, window: Window, copies: Iterable[TaskCopy], owned: Mapping[str, Owned]) -> Track:
+    """Return the tasks whose state is restored now, those with most left first; none in a part of the past.
+
+    Each begins when its member got the task, by `owned` as `owned_tasks` returns it.
+    """
+    found = [one for one in copies if one.role == RESTORING and window.selected]
+    found.sort(key=lambda one: (-(one.lag or 0), one.task))
+    shapes = [
+        shape for n, one in enumerate(found[:SHOWN_RESTORES]) for shape in _restore(scale, one, owned, 15 * n + 2)
+    ]
+    more = f" (first {SHOWN_RESTORES} of {len(found)})" if len(found) > SHOWN_RESTORES else ""
+    return Track("restores", f"Restores{more}", 15 * min(len(found), SHOWN_RESTORES) + 4, shapes)
+
+
+def _restore(scale: Scale, copy: TaskCopy, owned: Mapping[str, Owned], y: int) -> Iterator[Shape]:
     task_id = format_task(copy.task)
     since = owned[task_id].owners.get(copy.member_id) if task_id in owned else None
-    begin = max(since or copy.reported_at or window.end - timedelta(seconds=1), window.begin)
+    begin = max(since or copy.reported_at or scale.end - timedelta(seconds=1), scale.begin)
     share = None
     if copy.task_offset is not None and copy.task_end_offset:
         share = min(1.0, max(0.0, copy.task_offset / copy.task_end_offset))
-    where = host_of(copy.client_host) or copy.member_id
-    text = f"{task_id} restores its state on {where}"
+    text = f"{task_id} restores its state on {host_of(copy.client_host) or copy.member_id}"
     text += f": {share:.0%} of {copy.task_end_offset:,} offsets" if share is not None else ", how far is not known"
     if copy.reported_at:
         text += f", as of {utc(copy.reported_at)}"
-    span = next(iter(scale.span(begin, window.end, RESTORING, text)))
-    return Restore(span, round(span.width * (share or 0.0), 2), text)
+    for one in scale.span(begin, scale.end, "restore", text, y, 11):
+        yield one
+        yield one._replace(width=round(one.width * (share or 0.0), 2) or 0.01, kind="restored", text="")
 
 
-# --- Places -----------------------------------------------------------------------------------------------------------
-
-HEAT_HEIGHT, _ALERT_HEIGHT, _RESTORE_HEIGHT = 15, 11, 15
+# --- The axis ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a track is, in pixels from the top."""
-
-    key: str
-    label: str
-    y: int
-    height: int
-
-
-def places(found: Tracks, labels: Mapping[str, str | None]) -> list[Place]:
-    """Return where the tracks are that have anything to show, trouble first; those whose label is None have not."""
-    rows = len(found.alerts) + bool(found.mutes)
-    heights = {
-        "health": 28,
-        "alerts": rows and _ALERT_HEIGHT * rows + 5,
-        "behind": 60,
-        "rates": 52,
-        "tasks": found.heat.rows and HEAT_HEIGHT * len(found.heat.rows) + 6,
-        "restores": found.restores and _RESTORE_HEIGHT * len(found.restores) + 4,
-        "members": 48,
-        "assignments": 22,
-        "changes": 22,
-        "state": 22,
-        "lag": 60,
-        "description": 22,
-    }
-    result, y = list[Place](), 0
-    for key, height in heights.items():
-        if height and (label := labels.get(key)) is not None:
-            result.append(Place(key, label, y, int(height)))
-            y += int(height)
-    return result
+def ticks(scale: Scale) -> Iterator[tuple[float, str]]:
+    """Yield x and text of the times on the axis."""
+    seconds = (scale.end - scale.begin).total_seconds()
+    step = next((one for one in _STEPS if seconds / one <= _TICKS), _STEPS[-1])
+    time = datetime.fromtimestamp(-(-scale.begin.timestamp() // step) * step, timezone.utc)
+    form = "%H:%M:%S" if step < _MINUTE else "%H:%M" if step < _DAY else "%b %d"
+    while time <= scale.end and seconds:
+        is_midnight = step < _DAY and (time.hour, time.minute) == (0, 0)
+        yield scale.x(time), f"{time:%b %d}" if is_midnight else f"{time:{form}}"
+        time += timedelta(seconds=max(step, seconds / 50))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -35,8 +35,6 @@ class Window:
     selected: str = ""
     """The range up to now; empty for a part of the past."""
     at: datetime | None = None
-    all_tasks: bool = False
-    """Every task is shown, and not only those in trouble."""
     problem: str | None = None
     """Why what the URL gives as a time is none."""
 
@@ -49,18 +47,8 @@ class Window:
     def parameters(self) -> dict[str, str]:
         """What stands for it in a URL, but for the instant."""
         if self.selected:
-            return {"range": self.selected, **self.kept}
-        return {"from": url_time(self.begin), "to": url_time(self.end), **self.kept}
-
-    @property
-    def other_tasks(self) -> dict[str, str]:
-        """The parameters of the same time with all tasks, or again with those in trouble only."""
-        return replace(self, all_tasks=not self.all_tasks).parameters
-
-    @property
-    def kept(self) -> dict[str, str]:
-        """The parameters that stay with any other time."""
-        return {"tasks": "all"} if self.all_tasks else {}
+            return {"range": self.selected}
+        return {"from": url_time(self.begin), "to": url_time(self.end)}
 
     @property
     def _center(self) -> datetime:
@@ -79,21 +67,16 @@ class Window:
     def moves(self) -> Mapping[str, dict[str, str]]:
         """The parameters of the windows around it, by what a link to them is called."""
         length = self.end - self.begin
-        moves = {
+        return {
             "Earlier": _past(self.begin - length / 2, length),
             "Later": _past(self.begin + length / 2, length),
             "Zoom in": self.zoomed(1 / _ZOOM),
             "Zoom out": self.zoomed(_ZOOM),
         }
-        return {name: {**times, **self.kept} for name, times in moves.items()}
 
 
 def parse_window(parameters: Mapping[str, str], group: Row, now: datetime) -> Window:
     """Return the window that a URL asks for: `range`, or `from` and `to`; with `at`, one in which that instant is."""
-    return replace(_parse_times(parameters, group, now), all_tasks=parameters.get("tasks") == "all")
-
-
-def _parse_times(parameters: Mapping[str, str], group: Row, now: datetime) -> Window:
     times, problem = _times(parameters, now)
     at = times["at"].replace(microsecond=0) if "at" in times else None  # what shows an instant shows its second
     if "from" in times and "to" in times:

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from streaming_app.health.verdict import BEHIND, DOWN, LOSING, OK, RESTORING, STALLED, UNKNOWN, UNSTABLE, VERDICTS
-from streaming_app.text import digest, escape
+from streaming_app.health.verdict import (
+    BEHIND,
+    DOWN,
+    LOSING,
+    OK,
+    RESTORING,
+    STALLED,
+    UNKNOWN,
+    UNSTABLE,
+    VERDICTS,
+)
+from streaming_app.text import digest, escape, host_of
 
 _MAX_SHOWN = 96  # characters of a name in a table
 _TAIL = 16
@@ -51,6 +61,26 @@ DESCRIPTIONS = {
     "NO_TOPOLOGY": Meaning("idle", "The group has no topology."),
 }
 _NO_MEANING = Meaning("unknown", "")
+CAUSES = {
+    "member_joined": "a member joined",
+    "member_left": "a member left or timed out",
+    "no_task_moved": "no active or standby task moved",
+    "member_replaced": "a member was replaced",
+    "rack": "a member has another rack",
+    "tags": "a member has other client tags",
+    "process": "a member has another process",
+    "topics_changed": "the topics changed",
+    "config_changed": "the configuration changed",
+    "topology_changed": "the topology changed",
+    "unknown": "the log does not say why",
+}
+CAUSE_KINDS = {
+    "members": "members",
+    "topology": "topology or topics",
+    "config": "configuration",
+    "unknown": "not known",
+}
+"""What an assignment is drawn as, by its first known cause."""
 
 
 def state_text(state: str | None) -> str:
@@ -66,6 +96,32 @@ def health_meaning(verdict: str) -> Meaning:
 def description_meaning(status: str | None) -> Meaning:
     """Return what a description status is shown as."""
     return DESCRIPTIONS.get(status or "", _NO_MEANING)
+
+
+def event_text(event: Mapping[str, Any]) -> str:
+    """Return one event in words, without its time."""
+    kind, old, new = event["kind"], event["old"], event["new"]
+    name = "member left or timed out" if kind == "member_left" else kind.replace("_", " ")
+    if kind in {"created", "deleted"}:
+        text = name
+    elif kind == "unsolicited_push":
+        text = "description sent that the broker had not asked for"
+    elif kind in {"member_joined", "member_left"}:
+        host = host_of(event.get("client_host"))
+        text = f"{name} ({host})" if host else name
+    elif kind == "deployment":
+        text = f"deployment of {new}"
+    elif kind == "not_ready_reason":
+        text = f"reason: {new}" if new else "reason no longer holds"
+    else:
+        text = f"{name}: {old} → {new}" if old is not None else f"{name}: {new}"
+    causes = causes_text(event["cause"])
+    return f"{text} ({causes})" if causes else text
+
+
+def causes_text(causes: str | None) -> str:
+    """Return the causes of a column `cause` in words; empty for none."""
+    return ", ".join(CAUSES.get(one, one) for one in causes.split(",")) if causes else ""
 
 
 def short_name(name: str, limit: int = _MAX_SHOWN) -> str:
@@ -105,18 +161,8 @@ def number(value: float | None) -> str:
 
 Label = tuple[str, str]
 """Name and value."""
-
-
-class Labels:
-    """Which labels a group has."""
-
-    def __init__(self, labels_of: Callable[[str], Mapping[str, str]]) -> None:
-        """Take the labels of the configuration, see `config.labels`."""
-        self._labels_of = labels_of
-
-    def of(self, group_id: str) -> tuple[Label, ...]:
-        """Return the labels of a group."""
-        return tuple(self._labels_of(group_id).items())
+LabelsOf = Callable[[str], Mapping[str, str]]
+"""Returns the labels of a group."""
 
 
 def label_text(label: Label) -> str:
@@ -125,4 +171,6 @@ def label_text(label: Label) -> str:
     return f"{name}:{value}"
 
 
-NO_LABELS = Labels(lambda _group_id: {})
+def no_labels(_group_id: str) -> Mapping[str, str]:
+    """Return no labels, as of every group without a configuration."""
+    return {}

@@ -1,9 +1,9 @@
-"""Lag, time behind and rates over time say of each moment what the rows of `lag_history` do."""
+"""Time behind and lag over time say of each moment what the rows of `lag_history` do."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from streaming_app.queries.behind_series import Behind, behind_series
-from streaming_app.queries.lag_chart import lag_chart
-from streaming_app.queries.lag_series import SAMPLE_LASTS, LagBin, lag_at, lag_series
-from streaming_app.queries.rate_series import rate_series
+from streaming_app.queries.behind import SAMPLE_LASTS, Behind, behind_series, lag_at
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.warehouses import append, make_warehouse, replace_rows
 
@@ -117,64 +114,11 @@ def histories(draw: st.DrawFn) -> tuple[list[Row], set[int]]:
     return samples, draw(st.sets(st.integers(0, 3)))
 
 
-def series(reader: WarehouseReader) -> list[LagBin]:
-    return lag_series(reader, "default", "payments", BEGIN, END, bins=BINS)
-
-
-def truth(samples: list[Row], gone: set[int], at: datetime) -> tuple[int | None, int]:
-    """Return the sum over the partitions of which the lag was known at a time, and the number of the others."""
-    rows = list(rows_at(samples, gone, at))
-    known = [row["lag"] for row, is_known in rows if is_known]
-    return sum(known) if known else None, len(rows) - len(known)
-
-
-@PROPERTY
-@given(histories(), st.lists(st.integers(0, WIDTH // LOOK - 1), min_size=20, max_size=20))
-def test_every_bin_says_what_the_rows_say_of_its_moments(
-    warehouse: Path, history: tuple[list[Row], set[int]], places: list[int]
-) -> None:
-    samples, gone = history
-    reader, group_id = read(warehouse, samples, gone)
-    found = lag_series(reader, "default", group_id, BEGIN, END, bins=BINS)
-    assert bool(found) == any(one["observed_at"] < END for one in samples)
-    for one in found:
-        at_end, _ = truth(samples, gone, one.end - LOOK)
-        assert one.lag == at_end, one
-        for place in places:
-            lag, unknown = truth(samples, gone, one.begin + place * LOOK)
-            assert unknown <= one.unknown
-            assert lag is None or (one.least is not None and one.most is not None and one.least <= lag <= one.most)
-
-
-def test_a_lag_that_nobody_asked_for_any_more_is_not_known(tmp_path: Path) -> None:
-    known_until = BEGIN + timedelta(minutes=28)
-    found = series(fill(tmp_path / "w", [sample(0, 0, 7)], known_until=known_until))
-    assert [(one.lag, one.most, one.unknown) for one in found[1:5]] == [
-        (7, 7, 0),
-        (7, 7, 0),
-        (None, None, 1),
-        (None, None, 1),
-    ]
-
-
 def test_at_an_instant_a_sample_that_is_too_old_is_no_lag(tmp_path: Path) -> None:
     reader = fill(tmp_path / "w", [sample(0, 0, 7), sample(0, 1, 5, log_start_offset=None), sample(100, 2, 3)])
     for minutes, expected in ((80, {0: 7, 1: 5}), (120, {0: None, 1: 5, 2: 3})):
         rows = lag_at(reader, "default", "payments", BEGIN + timedelta(minutes=minutes))
         assert {row["partition"]: row["lag"] for row in rows} == expected
-
-
-def bins(*values: tuple[int | None, int | None, int | None, int]) -> list[LagBin]:
-    minute = timedelta(minutes=1)
-    return [LagBin(BEGIN + n * minute, BEGIN + (n + 1) * minute, *value, value[-1]) for n, value in enumerate(values)]
-
-
-def test_what_was_not_known_at_the_end_is_not_called_zero() -> None:
-    chart = lag_chart(bins((10, 10, 10, 0), (None, 10, 10, 1)))
-    assert chart is not None
-    assert chart.newest is None
-    assert lag_chart(bins((None, None, None, 1))) is None
-    assert lag_chart([]) is None
 
 
 def behind_at(samples: list[Row], gone: set[int], at: datetime) -> tuple[float | None, bool]:
@@ -190,7 +134,7 @@ def behind_at(samples: list[Row], gone: set[int], at: datetime) -> tuple[float |
     return max(known, default=None), is_lower
 
 
-def check(bins: dict[int, Behind], samples: list[Row], gone: set[int], instants: list[float]) -> None:
+def check(bins: Mapping[int, Behind], samples: list[Row], gone: set[int], instants: list[float]) -> None:
     for place in instants:
         at = BEGIN + (END - BEGIN) * place
         number = min(BINS - 1, int((at - BEGIN) / WIDTH))
@@ -213,53 +157,22 @@ INSTANTS = st.lists(st.floats(0, 1, exclude_max=True), min_size=30, max_size=30)
 @pytest.mark.slow
 @PROPERTY
 @given(histories(), INSTANTS)
-def test_a_group_and_its_tasks_were_as_far_behind_as_the_rows_say(
+def test_a_group_was_as_far_behind_as_the_rows_say(
     warehouse: Path, history: tuple[list[Row], set[int]], instants: list[float]
 ) -> None:
     samples, gone = history
     reader, group_id = read(warehouse, samples, gone)
     found = behind_series(reader, "default", group_id, BEGIN, END, bins=BINS)
-    check(dict(found.group) if found else {}, samples, gone, instants)
-    of_task = {one["partition"]: f"0_{one['partition'] // 2}" for one in samples if one["partition"] not in gone}
-    for task_id, bins in (found.tasks if found else {}).items():
-        own = [one for one in samples if of_task.get(one["partition"]) == task_id]
-        check(dict(bins), own, gone, instants)
+    check(found, samples, gone, instants)
 
 
-@PROPERTY
-@given(histories())
-def test_the_rates_are_those_of_the_offsets_in_the_rows(warehouse: Path, history: tuple[list[Row], set[int]]) -> None:
-    samples, gone = history
-    reader, group_id = read(warehouse, samples, gone)
-    found = rate_series(reader, "default", group_id, BEGIN, END, bins=BINS)
-    for number in range(BINS):
-        begin = BEGIN + number * WIDTH
-        produced, committed, is_known, is_partial = 0.0, 0.0, False, False
-        for partition in {one["partition"] for one in samples}:
-            own = sorted((one for one in samples if one["partition"] == partition), key=lambda one: one["observed_at"])
-            if partition not in gone:
-                own.append({**own[-1], "observed_at": END})
-            own.sort(key=lambda one: one["observed_at"])
-            length, new, done = timedelta(), 0.0, 0.0
-            for before, after in zip(own, own[1:]):  # noqa: B905, RUF007 - pairs
-                first, last = max(before["observed_at"], begin), min(after["observed_at"], begin + WIDTH)
-                if first >= last or before["status"] == "LEFT_OVER":
-                    continue
-                ends = before["log_end_offset"], after["log_end_offset"]
-                pair = after["observed_at"] - before["observed_at"]
-                if None in ends or pair > SAMPLE_LASTS:
-                    is_partial = True
-                    continue
-                share = (last - first) / pair
-                length += last - first
-                new += share * (ends[1] - ends[0])
-                done += share * max(0, after["committed_offset"] - before["committed_offset"])
-            if length:
-                is_known = True
-                produced += new / length.total_seconds()
-                committed += done / length.total_seconds()
-        assert (number in found) == is_known
-        if is_known:
-            assert found[number].produced == pytest.approx(produced, rel=1e-6, abs=1e-6)
-            assert found[number].committed == pytest.approx(committed, rel=1e-6, abs=1e-6)
-            assert found[number].is_partial == is_partial
+def test_a_lag_that_nobody_asked_for_any_more_is_not_known(tmp_path: Path) -> None:
+    known_until = BEGIN + timedelta(minutes=28)
+    reader = fill(tmp_path / "w", [sample(0, 0, 7, lag_seconds=1.0)], known_until=known_until)
+    found = behind_series(reader, "default", "payments", BEGIN, END, bins=BINS)
+    assert [(found[n].at_end is None, found[n].is_lower_bound) for n in range(1, 5)] == [
+        (False, False),
+        (False, False),
+        (True, True),
+        (True, True),
+    ]

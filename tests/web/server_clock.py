@@ -14,9 +14,8 @@ class ServerClock:
     """Stops the time of a server that has been started; `resume` before it is closed."""
 
     def __init__(self, server: HttpServer) -> None:
-        assert wait_until(lambda: server.is_started and server._server._loop is not None)
-        loop = server._server._loop
-        assert loop is not None
+        assert wait_until(lambda: server.is_started)
+        loop = server._server.servers[0].get_loop()
         self._loop = loop
         self._now = loop.time()
         self.resume = lambda: loop.__dict__.pop("time", None)

@@ -9,21 +9,17 @@ import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from starlette.testclient import TestClient
 
 from streaming_app.errors import WarehouseError
-from streaming_app.queries.lag import find_lag
 from streaming_app.tables.location import Location
-from streaming_app.tables.reader import WarehouseReader
 from streaming_app.web.access import PAGE_CSP, WORKER_CSP, Credentials, PageAccess
 from streaming_app.web.page import Page
-from streaming_app.web.snapshot import read_other_groups
-from streaming_app.web.source import SnapshotSource
-from streaming_app.web.words import NO_LABELS, group_query, short_name
+from streaming_app.web.snapshot import SnapshotSource, read_other_groups
+from streaming_app.web.words import group_query, short_name
 from tests.support.sample_groups import HOSTILE, NOW, RICH, beat, clock, group, replace_group
 from tests.support.waiting import wait_until
 from tests.support.warehouses import append, make_warehouse
@@ -314,8 +310,8 @@ def test_the_lag_is_as_new_as_its_table_whichever_table_has_changed(sample: Path
     source = SnapshotSource(sample, "default", clock)
 
     def seen() -> tuple[str | None, int | None]:
-        found = next(one for one in source.current().groups if one.group_id == "fraud-detection")
-        return found.state, found.lag
+        found = source.current().groups["fraud-detection"]
+        return found["state"], found["lag"]
 
     assert seen() == ("NotReady", 88_412)
     replace_group(sample, group("fraud-detection", "Stable", NOW, 0))
@@ -325,41 +321,6 @@ def test_the_lag_is_as_new_as_its_table_whichever_table_has_changed(sample: Path
     assert wait_until(lambda: seen() == ("Stable", 88_419))
     replace_group(sample, group("fraud-detection", "Empty", NOW, 0))
     assert wait_until(lambda: seen() == ("Empty", 88_419))
-
-
-def test_the_lag_of_a_group_is_the_same_in_the_overview_on_its_page_and_in_the_shell(sample: Path) -> None:
-    def row(group_id: str, topic: str, partition: int, lag: int | None, status: str) -> dict[str, Any]:
-        names = {"cluster": "default", "group_id": group_id, "topic": topic, "partition": partition}
-        offsets = {"committed_offset": None if lag is None else 5, "log_end_offset": 0, "lag": lag}
-        return {**names, **offsets, "observed_at": NOW, "status": status}
-
-    append(
-        sample,
-        "lag",
-        *(row("inventory-sync", "no-commit", number, None, "UNKNOWN") for number in (1, 0)),
-        row("price-feed", "read", 0, 10, "OK"),
-        row("price-feed", "left", 0, 7_000, "LEFT_OVER"),
-        row("ledger-reconciler", "a", 0, 4, "OK"),
-        row("ledger-reconciler", "a", 1, None, "UNKNOWN"),
-        row("ledger-reconciler", "b", 0, 4, "RECREATED"),
-        row("ledger-reconciler", "b", 1, 4, "STALLED"),
-    )
-    source = SnapshotSource(sample, "default", clock)
-    client = TestClient(Page(source, PageAccess(), clock).app, base_url=LOCAL)
-    summaries = {one.group_id: one for one in source.current().groups}
-    reader = WarehouseReader(sample)
-    for group_id, text, lag, status, is_partial in (
-        ("inventory-sync", "\N{EN DASH}", None, "UNKNOWN", True),
-        ("price-feed", "10", 10, "OK", False),
-        ("ledger-reconciler", "≥ 12", 12, "RECREATED", True),
-    ):
-        one = summaries[group_id]
-        assert (one.lag, one.lag_status, one.lag_is_partial) == (lag, status, is_partial)
-        (found,) = find_lag(reader, "default", [group_id], "group")
-        assert (found.lag, found.status) == (lag, status)
-        tile = re.search(r"<dt>Lag</dt><dd>(.*?)</dd>", client.get(f"/group?id={group_id}").text, re.DOTALL)
-        assert tile
-        assert re.sub(r"<[^>]+>", "", tile[1]).removesuffix(" offsets").strip() == text
 
 
 def test_the_stream_time_is_shown_with_the_offsets_of_tasks(sample: Path) -> None:
@@ -423,7 +384,7 @@ def test_groups_of_other_types_that_cannot_be_read_do_not_hide_streams_groups(sa
     for file in files:
         file.unlink()
     with pytest.raises(WarehouseError):
-        read_other_groups(Location.of(sample), "default", NO_LABELS)
+        read_other_groups(Location.of(sample), "default")
     text = look(sample).get("/").text
     assert RICH in text
 

@@ -254,7 +254,9 @@ def test_picture_and_tables_are_those_of_the_chosen_instant(
         seen.page.locator("#timeline").focus()
         seen.page.keyboard.press("Escape")
         expect(nodes.filter(has_text="Subtopology 1")).to_have_count(1)
-        assert seen.page.get_by_role("region", name="Lag").inner_text() == lag_now
+        lag = seen.page.get_by_role("region", name="Lag")
+        expect(lag).not_to_contain_text("orders-of-old")  # the page may come after the picture
+        assert lag.inner_text() == lag_now
 
 
 @pytest.mark.parametrize("width", [360])
@@ -448,7 +450,9 @@ def test_four_hundred_nodes_are_boxes_that_open_and_close_by_click_and_by_keyboa
         nodes, picture = seen.page.locator("#picture .node"), seen.page.locator("#picture")
         expect(nodes).to_have_count(33)
         closed = picture.locator(".node.k-folded", has_text="Subtopology 7")
-        assert "12 nodes 1 active · 1 copy 1 processed by nobody" in " ".join((closed.text_content() or "").split())
+        assert "12 nodes 1 active · 1 copy 1 without an active member" in " ".join(
+            (closed.text_content() or "").split()
+        )
         seen.page.get_by_label("Find in the picture").fill("in-7-3")  # which is in a box
         expect(picture.locator(".node.match")).to_have_count(1)
         seen.page.get_by_label("Find in the picture").fill("")

@@ -21,7 +21,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from streaming_app.web.server import HttpServer, Limits, ResponseThreads
+from streaming_app.web.server import HttpServer, Limits, run_in_thread
 from tests.support.http_client import connect, request
 from tests.support.waiting import MINUTES, wait_until
 from tests.web.server_clock import ServerClock
@@ -33,7 +33,6 @@ FILE_DESCRIPTORS = 400  # enough for those that wait, and for three times as man
 CLIENTS = 600
 LARGE = b"x" * 8_000_000  # more than the buffers of a connection hold
 LIMITS = Limits()
-THREADS = 8
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 Serve = Callable[..., "Served"]
 
@@ -66,10 +65,8 @@ def serve() -> Iterator[Serve]:
     with ExitStack() as servers:
 
         def start(respond: Callable[[str], bytes | AsyncIterator[bytes]]) -> Served:
-            threads = ResponseThreads(THREADS)
-
             async def app(scope: Any, receive: Any, send: Any) -> None:
-                body = await threads.run(lambda: respond(Request(scope).url.path))
+                body = await run_in_thread(lambda: respond(Request(scope).url.path))
                 response = Response(body) if isinstance(body, bytes) else StreamingResponse(body)
                 await response(scope, receive, send)
 
@@ -239,7 +236,7 @@ def test_the_oldest_clients_that_do_not_read_are_disconnected_and_others_get_who
     assert all(size > len(LARGE) for size in sizes[-LIMITS.unread + 1 :])
 
 
-def test_more_requests_than_threads_wait_and_more_than_may_wait_are_refused(serve: Serve, clients: ExitStack) -> None:
+def test_more_requests_than_may_be_answered_at_a_time_are_refused(serve: Serve, clients: ExitStack) -> None:
     release, running = threading.Event(), itertools.count()
     started: list[int] = []
 
@@ -254,7 +251,7 @@ def test_more_requests_than_threads_wait_and_more_than_may_wait_are_refused(serv
     for client in waiting:
         client.sendall(GET)
     assert wait_until(lambda: len(select(waiting, [], [], 0)[0]) == refused)
-    assert wait_until(lambda: len(started) == THREADS)
+    assert wait_until(lambda: len(started) == LIMITS.requests)
     release.set()
     statuses = Counter(client.recv(12) for client in waiting)
     assert statuses == {b"HTTP/1.1 503": refused, b"HTTP/1.1 200": LIMITS.requests}
@@ -275,7 +272,7 @@ def is_closed(client: socket.socket) -> bool:
 
 def is_unread(connection: Any) -> bool:
     """Return whether the server waits for the client to read."""
-    return connection._unread_timer is not None
+    return connection in connection._unread
 
 
 def count_entries(directory: str) -> int:

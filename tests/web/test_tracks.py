@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,16 +13,25 @@ from hypothesis import strategies as st
 from streaming_app.alerts.problem import Problem
 from streaming_app.groups.task_copies import RESTORING, TaskCopy
 from streaming_app.notify.mutes import Mute
-from streaming_app.queries.behind_series import Behind, BehindSeries
+from streaming_app.queries.behind import BINS, Behind
 from streaming_app.queries.history import Owned, group_at, owned_tasks, parse_tasks
-from streaming_app.web.timeline import Events, Span, judgements, timeline
-from streaming_app.web.tracks import ALL_TASKS, SHOWN_TASKS, Tracks, heat_map, tracks
+from streaming_app.web.tracks import (
+    Scale,
+    Shape,
+    Track,
+    behind_track,
+    event_tracks,
+    merged_verdicts,
+    restore_track,
+    verdict_track,
+)
 from streaming_app.web.window import Window
 from tests.alerts.examples import make_alert
-from tests.support.sample_groups import NOW, group
+from tests.support.sample_groups import NOW
 
 HOUR = Window(NOW - timedelta(hours=1), NOW, "1h")
 TIMES = HOUR.begin, HOUR.end
+SCALE = Scale(*TIMES)
 
 
 def at(minutes: float) -> datetime:
@@ -30,58 +39,19 @@ def at(minutes: float) -> datetime:
     return HOUR.begin + timedelta(minutes=minutes)
 
 
-def made(**columns: Any) -> Tracks:
-    return tracks(HOUR, **{"series": None, "owned": {}, **columns})
-
-
-def covers(spans: Sequence[Span], minutes: float) -> bool:
+def covers(shapes: Iterable[Shape], minutes: float) -> bool:
     x = 1_000 * minutes / 60
-    return any(one.x - 0.01 <= x <= one.x + one.width + 0.01 for one in spans)
+    return any(one.x - 0.01 <= x <= one.x + one.width + 0.01 for one in shapes)
+
+
+def of_kind(track: Track, kind: str) -> list[Shape]:
+    return [one for one in track.shapes if kind in one.kind]
 
 
 MINUTES = st.floats(-20, 80).map(lambda one: round(one, 2))
 
 
-# --- Tasks ------------------------------------------------------------------------------------------------------------
-
-
-def series(tasks: dict[str, dict[int, Behind]], bins: int = 60, more: int = 0) -> BehindSeries:
-    return BehindSeries(bins, {}, tasks, more)
-
-
-def behind(seconds: float | None) -> Behind:
-    return Behind(seconds, 0.0, seconds, is_lower_bound=seconds is None)
-
-
-@given(
-    st.dictionaries(st.integers(0, 59), st.sampled_from([None, 0.0, 9.0, 11.0, 700.0, 4_000.0])), st.floats(0, 59.99)
-)
-def test_a_row_of_the_heat_map_says_at_each_moment_what_its_series_does(
-    values: dict[int, float | None], minute: float
-) -> None:
-    found = heat_map(HOUR, series({"0_0": {number: behind(one) for number, one in values.items()}}), {}, TIMES)
-    cells = [one for row in found.rows for one in row.cells if one.x <= 1_000 * minute / 60 < one.x + one.width - 0.01]
-    number = int(minute)
-    if number not in values:
-        assert cells == []
-    elif 0.02 < minute - number < 0.98:  # not at the edge of two
-        level = {None: "unknown", 0.0: "lag0", 9.0: "lag0", 11.0: "lag1", 700.0: "lag3", 4_000.0: "lag4"}
-        assert [one.kind for one in cells] == [level[values[number]]]
-
-
-def test_of_a_thousand_tasks_the_three_in_trouble_are_the_first() -> None:
-    """One has no owner, two are far behind."""
-    known = {f"0_{number}": {59: behind(1.0)} for number in range(40)} | {"1_7": {59: behind(900.0)}}
-    known["1_8"] = {59: behind(300.0)}
-    owned = {"2_5": Owned("m", at(0), [(at(30), None)]), "0_3": Owned("m", at(10), [(at(5), at(10))])}
-    found = heat_map(HOUR, series(known, more=957), owned, TIMES)
-    assert [row.task_id for row in found.rows[:4]] == ["2_5", "1_7", "1_8", "0_3"]
-    assert (found.rows[0].is_unowned, found.rows[0].unowned_seconds) == (True, 1_800)
-    assert "nobody has it" in found.rows[0].cells[0].text
-    assert (len(found.rows), found.more) == (SHOWN_TASKS, 957 + 43 - SHOWN_TASKS)
-    many = heat_map(Window(*TIMES, "1h", all_tasks=True), series(known, more=957), owned, TIMES)
-    assert (len(many.rows), many.more) == (43, 957)
-    assert ALL_TASKS > 43
+# --- Who had which task -----------------------------------------------------------------------------------------------
 
 
 @st.composite
@@ -135,11 +105,11 @@ def alert(begin: float, end: float | None) -> Problem:
 @given(st.lists(st.tuples(MINUTES, st.none() | MINUTES), max_size=6), st.floats(0, 60))
 def test_an_alert_is_drawn_exactly_while_it_is_open(times: list[tuple[float, float | None]], minute: float) -> None:
     times = [(begin, end if end is None or end >= begin else None) for begin, end in times]
-    found = made(alerts=[alert(begin, end) for begin, end in times])
+    found = verdict_track(SCALE, [], [alert(begin, end) for begin, end in times])
     is_open = any(begin <= minute and (end is None or minute <= end) for begin, end in times)
     near = any(abs(edge - minute) < 0.1 for pair in times for edge in pair if edge is not None)
-    assert near or covers([span for row in found.alerts for span in row], minute) == is_open
-    assert sum(map(len, found.alerts)) == sum(begin <= 60 and (end is None or end >= 0) for begin, end in times)
+    assert near or covers(found.shapes, minute) == is_open
+    assert len(found.shapes) == sum(begin <= 60 and (end is None or end >= 0) for begin, end in times)
 
 
 @given(MINUTES, MINUTES, st.floats(0, 60))
@@ -147,24 +117,24 @@ def test_a_mute_and_a_deployment_are_drawn_exactly_while_they_last(begin: float,
     begin, end = sorted((begin, end))
     mute = Mute(pattern=".*", starts_at=at(begin), ends_at=at(end), reason="known", created_by="ops")
     deployment = {"kind": "deployment", "at": at(end), "old": at(begin).isoformat(), "new": "processes"}
-    found = made(mutes=[mute], events=[deployment])
-    for spans in (found.mutes, found.deployments):
+    _, assignments, _ = event_tracks(SCALE, [deployment] if end <= 60 else [], 1)
+    for spans in (verdict_track(SCALE, [], mutes=[mute]).shapes, assignments.shapes):
         near = min(abs(begin - minute), abs(end - minute)) < 0.1
-        assert near or covers(spans, minute) == (begin <= minute <= end)
+        assert near or (spans is assignments.shapes and end > 60) or covers(spans, minute) == (begin <= minute <= end)
 
 
 def test_a_restore_lasts_since_the_member_got_the_task_and_says_how_far_it_is() -> None:
     offsets: dict[str, Any] = {"task_offset": 250, "task_end_offset": 1_000, "lag": 750, "reported_at": at(50)}
     copy = TaskCopy("g", "m1", None, "/10.0.0.1", RESTORING, "1", 0, **offsets)
     owned = {"1_0": Owned("other", at(40), owners={"m1": at(30), "other": at(40)})}
-    found = made(owned=owned, copies=[copy, copy._replace(role="standby")])
-    (one,) = found.restores
-    assert (one.span.x, one.span.width, one.done) == (500, 500, 125)
-    assert one.text.startswith("1_0 restores its state on 10.0.0.1: 25% of 1,000 offsets")
-    assert made(owned={"1_0": Owned("m1", at(30))}, copies=[copy]).restores[0].span.x == pytest.approx(833.33)
-    past = Window(*TIMES)
-    assert tracks(past, series=None, owned={}, copies=[copy]).restores == []  # only the present is known
-    assert made(copies=[copy] * 9).more_restores == 5
+    found = restore_track(SCALE, HOUR, [copy, copy._replace(role="standby")], owned)
+    (whole,), (done,) = of_kind(found, "restore")[:1], of_kind(found, "restored")
+    assert (whole.x, whole.width, done.width) == (500, 500, 125)
+    assert whole.text.startswith("1_0 restores its state on 10.0.0.1: 25% of 1,000 offsets")
+    late = restore_track(SCALE, HOUR, [copy], {"1_0": Owned("m1", at(30))})
+    assert late.shapes[0].x == pytest.approx(833.33)
+    assert restore_track(SCALE, Window(*TIMES), [copy], {}).shapes == []  # only the present is known
+    assert restore_track(SCALE, HOUR, [copy] * 9, {}).label == "Restores (first 4 of 9)"
 
 
 # --- Of the records: verdicts, states, members ------------------------------------------------------------------------
@@ -172,37 +142,47 @@ def test_a_restore_lasts_since_the_member_got_the_task_and_says_how_far_it_is() 
 LATER = st.lists(st.floats(-30, 59).map(lambda one: round(one, 1)), max_size=8, unique=True).map(sorted)
 
 
-def value_at(spans: Sequence[Span], minute: float) -> str | None:
+def text_at(shapes: Sequence[Shape], minute: float) -> str | None:
     x = 1_000 * minute / 60
-    return next((one.value for one in reversed(spans) if one.x <= x < one.x + one.width - 0.001), None)
+    return next((one.text for one in reversed(shapes) if one.x <= x < one.x + one.width - 0.001), None)
 
 
 @given(LATER, st.floats(0, 59.99), st.data())
-def test_verdicts_states_and_members_are_at_each_moment_those_of_the_rows(
+def test_verdicts_and_members_are_at_each_moment_those_of_the_rows(
     minutes: list[float], minute: float, data: st.DataObject
 ) -> None:
     assume(all(abs(minute - one) > 0.1 for one in minutes))
     judged, events = list[dict[str, Any]](), list[dict[str, Any]]()
-    verdict_then, members_then = "", 10
-    state, members = "Empty", 10
-    for number, when in enumerate(minutes):
-        verdict = data.draw(st.sampled_from(["Ok", "Down", "Behind"]))
-        row = {"at": at(when), "verdict": verdict, "severity": None, "since": at(when), "why": "w"}
-        judged.append(row)
-        common = {"at": at(when), "member_id": str(number), "client_host": None, "cause": None}
-        new, kind = data.draw(st.tuples(st.sampled_from(["Stable", "Empty"]), st.sampled_from(["joined", "left"])))
-        events.append({**common, "kind": "state", "old": state, "new": new})
-        events.append({**common, "kind": f"member_{kind}", "old": None, "new": None})
-        state, members = new, members + (1 if kind == "joined" else -1)
+    verdict_then, members_then, members = "", 10, 10
+    for when in minutes:
+        verdict, kind = data.draw(
+            st.tuples(st.sampled_from(["Ok", "Down", "Behind"]), st.sampled_from(["joined", "left"]))
+        )
+        judged.append({"at": at(when), "verdict": verdict, "severity": None, "since": at(when), "why": "w"})
+        event = {"at": at(when), "client_host": None, "cause": None, "old": None, "new": None}
+        events.append({**event, "kind": f"member_{kind}"})
+        members += 1 if kind == "joined" else -1
         if when <= minute:
             verdict_then, members_then = verdict, members
-    inside = [one for one in events if one["at"] >= HOUR.begin]
-    before = [one["new"] for one in events if one["kind"] == "state" and one["at"] < HOUR.begin]
-    row = group("g", state, NOW, 0, state_since=at(minutes[-1]) if minutes else at(-90), members=[{}] * members)
-    line = timeline(row, Events(inside, before={"state": before[-1]} if before else {}), HOUR, judgements(judged, None))
-    assert value_at(line.health, minute) == (verdict_then or None)
-    states = [one["new"] for one in events if one["kind"] == "state" and one["at"] <= at(minute)]
-    assert value_at(line.states, minute) == (states[-1] if states else "Empty")
-    x = 1_000 * minute / 60
-    shown = next((step.members for step in line.members if step.x <= x < step.x + step.width), 0)
-    assert shown == members_then
+    shown = text_at(verdict_track(SCALE, merged_verdicts(judged)).shapes, minute)
+    assert (shown or "").split(" ")[0] == verdict_then
+    track, *_ = event_tracks(SCALE, [one for one in events if one["at"] >= HOUR.begin], members)
+    assert int((text_at(of_kind(track, "members"), minute) or "0").split(" ")[0]) == members_then
+
+
+@given(st.dictionaries(st.integers(0, BINS - 1), st.sampled_from([None, 0.0, 9.0, 700.0]), min_size=1))
+def test_the_line_is_how_far_behind_the_group_was_at_the_end_of_each_part(values: dict[int, float | None]) -> None:
+    series = {n: Behind(one, one or 0.0, one, is_lower_bound=one is None) for n, one in values.items()}
+    curve = behind_track(SCALE, series, TIMES).curve
+    known = {number: one for number, one in values.items() if one is not None}
+    assert (curve is None) == (not known)
+    if curve is None:
+        return
+    assert (curve.most, curve.newest) == (max(known.values()), values.get(BINS - 1))
+    drawn = {}
+    for line in curve.lines:
+        points = [tuple(map(float, one.split(","))) for one in line.split(" ")]
+        for (begin, y), (end, _) in zip(points[::2], points[1::2], strict=True):
+            drawn |= dict.fromkeys(range(round(begin * BINS / 1000), round(end * BINS / 1000)), y)
+    assert drawn == {number: round(1_000 - 1_000 * one / (curve.most or 1.0)) for number, one in known.items()}
+    assert sum(width for _, width in curve.unknown) == pytest.approx(1_000 * (len(values) - len(known)) / BINS, abs=3)

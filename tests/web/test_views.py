@@ -12,17 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.datastructures import URL, QueryParams
 
-from streaming_app.alerts.problem import HEALTH, Problem
-from streaming_app.health.verdict import BEHIND, DOWN, LOSING, OFF, OK, RESTORING, STALLED, Verdict
+from streaming_app.alerts.problem import Problem
+from streaming_app.health.verdict import BEHIND, DOWN, LOSING, OFF, OK, RESTORING, STALLED
 from streaming_app.queries.pipelines import Pipelines, Read, Write
+from streaming_app.web.graph import Graph, Lag
 from streaming_app.web.group_page import hosts_of
-from streaming_app.web.group_summary import GroupSummary, all_summaries
 from streaming_app.web.overview import Query, overview
-from streaming_app.web.picture import Graph, Lag
-from streaming_app.web.pipeline_map import pipelines_graph
+from streaming_app.web.pipeline_graph import pipelines_graph
+from streaming_app.web.snapshot import NOTHING_KNOWN, all_groups
 from streaming_app.web.task_matrix import TaskLag, task_matrix
-from streaming_app.web.timeline import Events, Span, timeline
-from streaming_app.web.topology_map import topology_map
+from streaming_app.web.topology_graph import TopologyGraph
+from streaming_app.web.tracks import Scale, Shape, event_tracks
 from streaming_app.web.window import Window, parse_window
 from streaming_app.web.words import group_key, group_query, short_name
 from tests.alerts.examples import make_alert
@@ -30,35 +30,26 @@ from tests.support.odd_group_ids import ODD
 from tests.support.sample_groups import NOW, group, member, rich_group, task
 
 HOUR = Window(NOW - timedelta(hours=1), NOW, "1h")
+Row = dict[str, Any]
 
 
-def summary(group_id: str, state: str | None = "Stable", **columns: Any) -> GroupSummary:
-    values: dict[str, Any] = {
-        "group_type": "streams",
-        "health": None,
-        "reason": None,
-        "topology_epoch": 0,
-        "description_status": "CURRENT",
-        "members": 1,
-        "stale_members": 0,
-        "tasks": 1,
-        "moving": 0,
-        "updated_at": NOW,
-        **columns,
-    }
-    return GroupSummary(group_id=group_id, state=state, **values)
+def summary(group_id: str, state: str | None = "Stable", **columns: Any) -> Row:
+    of_type = columns.get("group_type", "streams")
+    values: Row = {"group_type": "streams", "state": state, "description_status": "CURRENT", "member_count": 1}
+    values |= {"tasks": 1, "moving": 0, "verdict": "Unknown" if of_type == "streams" else None}
+    return {**NOTHING_KNOWN, **values, "group_id": group_id, **columns}
 
 
 def alert(severity: str) -> Problem:
     return make_alert(severity=severity, group_id="g", since=NOW, opened_at=NOW)
 
 
-def caused(cause: str) -> tuple[Problem, ...]:
-    return (make_alert(subject=HEALTH, cause=cause),)
+def judged(group_id: str, verdict: str, severity: str | None = None, **columns: Any) -> Row:
+    return summary(group_id, verdict=verdict, since=NOW, severity=severity, **columns)
 
 
-def judged(group_id: str, verdict: str, severity: str | None = None, **columns: Any) -> GroupSummary:
-    return summary(group_id, health=Verdict(verdict, NOW, NOW, "why", severity), **columns)
+def ids(view: Row) -> list[str]:
+    return [one["group_id"] for one in view["rows"]]
 
 
 def test_trouble_comes_first_then_lag_then_the_name() -> None:
@@ -78,7 +69,7 @@ def test_trouble_comes_first_then_lag_then_the_name() -> None:
         summary("critical", alerts=(alert("critical"), alert("warning"))),
         summary("deleted", "Dead"),
     ]
-    shown = [one.group_id for one in overview(groups, Query()).rows]
+    shown = ids(overview(groups, Query()))
     assert shown[:6] == ["losing", "down", "critical", "stalled in part", "behind", "warned"]
     assert shown[6:] == ["restoring", "unknown", "late", "ok-b", "ok-a", "consumer", "off"]
 
@@ -86,37 +77,42 @@ def test_trouble_comes_first_then_lag_then_the_name() -> None:
 def test_pages_of_the_overview_hold_every_group_once() -> None:
     groups = [summary(f"g{number:03}") for number in range(25)]
     pages = [overview(groups, Query(page=number), page_size=10) for number in (1, 2, 3)]
-    assert [one.group_id for page in pages for one in page.rows] == [one.group_id for one in groups]
-    assert [page.first for page in pages] == [1, 11, 21]
-    assert overview(groups, Query(page=99), page_size=10).rows == pages[2].rows
-    assert overview([], Query(page=2)).rows == []
+    assert [one for page in pages for one in ids(page)] == [one["group_id"] for one in groups]
+    assert [page["first"] for page in pages] == [1, 11, 21]
+    assert ids(overview(groups, Query(page=99), page_size=10)) == ids(pages[2])
+    assert ids(overview([], Query(page=2))) == []
 
 
 def test_the_groups_of_a_cause_are_one_entry_where_the_worst_of_them_is() -> None:
     calm = [summary(f"calm-{number:02}", lag=number) for number in range(30)]
-    many = [judged(f"a-{n:02}", DOWN, "critical", alerts=caused("missing_topic:a"), lag=n or None) for n in range(40)]
-    other = judged("b", LOSING, "critical", alerts=caused("missing_topic:b"))
+    many = [judged(f"a-{n:02}", DOWN, "critical", cause="missing_topic:a", lag=n or None) for n in range(40)]
+    other = judged("b", LOSING, "critical", cause="missing_topic:b")
     every = [*calm, *many, other]
     view = overview(every, Query())
-    first = [(one.cause, one.groups[0].group_id, one.total) for one in view.entries[:3]]
+    first = [(one["cause"], one["groups"][0]["group_id"], one["total"]) for one in view["entries"][:3]]
     assert first == [(None, "b", 1), ("missing_topic:a", "a-39", 40), (None, "calm-29", 1)]
-    folded = view.entries[1]
-    assert (len(folded.groups), folded.lag, folded.lag_is_partial, folded.members) == (30, 780, True, 40)
-    assert (view.matching, view.of_entries, view.pages) == (71, 32, 1)
-    assert [one.groups[0].group_id for one in overview(every, Query(text="a-07")).entries] == ["a-07"]
-    assert len(overview(every, Query(cause="missing_topic:a")).entries) == 40
-    assert all(one.total == 1 for one in overview(every, Query(sort="name")).entries)
-    assert [one.total for one in overview(every, Query(verdicts=frozenset({DOWN}))).entries] == [40]
+    folded = view["entries"][1]
+    assert (len(folded["groups"]), folded["lag"], folded["member_count"]) == (30, 780, 40)
+    assert (folded["unknown_partitions"], folded["is_lower_bound"]) == (1, True)
+    assert (view["matching"], view["of_entries"], view["pages"]) == (71, 32, 1)
+
+    def entries(**query: Any) -> list[Row]:
+        return list(overview(every, Query(**query))["entries"])
+
+    assert [one["groups"][0]["group_id"] for one in entries(q="a-07")] == ["a-07"]
+    assert len(entries(cause="missing_topic:a")) == 40
+    assert all(one["total"] == 1 for one in entries(sort="name"))
+    assert [one["total"] for one in entries(health=frozenset({DOWN}))] == [40]
 
 
 def test_a_url_of_a_query_gives_the_same_query() -> None:
-    states, types, verdicts = frozenset({"Empty", "Dead"}), frozenset({"share", "streams"}), frozenset({"Down", "Off"})
-    query = Query("a&b=c #", states, types, "team:a b", "STALE", "moving", "lag", 3, "other cluster", verdicts)
-    parameters = QueryParams(URL(query.url(page=3)).query)
-    chosen = (parameters.getlist(name) for name in ("state", "type", "health"))
-    assert Query.parse(parameters, *chosen) == query
+    sets = {"state": frozenset({"Empty", "Dead"}), "type": frozenset({"share"}), "health": frozenset({"Down", "Off"})}
+    texts = {"q": "a&b=c #", "label": "team:a b", "description": "STALE", "show": "moving", "cluster": "other cluster"}
+    query = Query(**sets, **texts, sort="lag", page=3)
+    assert Query.parse(QueryParams(URL(query.url(page=3)).query)) == query
+    assert Query.parse(QueryParams("state=x&sort=y&show=z&page=-1&health=w")) == Query()
     assert Query().url() == "./"
-    assert "page" not in query.url(text="x")
+    assert "page" not in query.url(q="x")
 
 
 def test_the_matrix_shows_what_each_process_has_takes_and_gives() -> None:
@@ -154,27 +150,22 @@ def event(
     return {"at": at, "kind": kind, "old": old, "new": new, "cause": cause, "member_id": None}
 
 
-def test_a_part_of_the_past_is_drawn_with_what_was_before_and_after_it() -> None:
-    row = group("g", "Stable", NOW, 5, first_seen_at=NOW - timedelta(days=3), members=[{}, {}, {}])
-    window = Window(NOW - timedelta(minutes=40), NOW - timedelta(minutes=20), at=NOW - timedelta(minutes=30))
-    events = [event(30, "state", "Assigning", "Reconciling"), event(25, "member_left")]
-    line = timeline(row, Events(events, before={"state": "Assigning"}, joined_after=2), window)
-    assert drawn(line.states) == [("Assigning", 0, 500), ("Reconciling", 500, 500)]
-    assert [(step.x, step.members) for step in line.members] == [(0, 2), (750, 1)]
-    assert line.at == 500
-    assert drawn(timeline(row, Events([], before={"state": "Empty"}), window).states) == [("Empty", 0, 1000)]
+def test_a_part_of_the_past_is_drawn_with_the_members_of_then() -> None:
+    window = Window(NOW - timedelta(minutes=40), NOW - timedelta(minutes=20))
+    events = [event(25, "member_left"), event(22, "description_status", "CURRENT", "STALE")]
+    members, _, topology = event_tracks(Scale(window.begin, window.end), events, 1)
+    assert drawn(members.shapes) == [("2 members", 0, 750), ("1 member", 750, 250), ("member left", 750, 0)]
+    assert drawn(topology.shapes) == [("description status: CURRENT → STALE", 900, 0)]
 
 
-def drawn(spans: Iterable[Span]) -> list[tuple[str, float, float]]:
-    return [(span.value, span.x, span.width) for span in spans]
+def drawn(shapes: Iterable[Shape]) -> list[tuple[str, float, float]]:
+    return [(one.text, one.x, one.width) for one in shapes]
 
 
 def test_what_is_before_the_events_that_were_read_is_not_drawn() -> None:
-    row = group("g", "Stable", NOW, 15, members=[{}])
-    line = timeline(row, Events([event(30, "state", "Assigning", "Stable")], is_cut=True, before={"state": "x"}), HOUR)
-    assert [(span.value, span.x) for span in line.states] == [("Stable", 500)]
-    assert [(step.x, step.members) for step in line.members] == [(500, 1)]
-    assert line.known_from == NOW - timedelta(minutes=30)
+    events = [event(30, "member_joined")]
+    members, *_ = event_tracks(Scale(HOUR.begin, HOUR.end), events, 1, known_from=events[0]["at"])
+    assert drawn(members.shapes) == [("1 member", 500, 500), ("member joined", 500, 0)]
 
 
 @pytest.mark.parametrize(
@@ -209,30 +200,31 @@ def test_groups_are_filtered_by_type_and_label() -> None:
     ]
 
     def names(**query: Any) -> list[str]:
-        return [one.group_id for one in overview(groups, Query(**query)).rows]
+        return ids(overview(groups, Query(**query)))
 
     assert names() == ["a", "b", "c"]
-    assert names(types=frozenset({"classic", "share"})) == ["b", "c"]
-    assert names(states=frozenset({"none"})) == ["b"]
+    assert names(type=frozenset({"classic", "share"})) == ["b", "c"]
+    assert names(state=frozenset({"none"})) == ["b"]
     assert names(label="team:x") == ["a", "c"]
     assert names(label="team:z") == []
-    view = overview(groups, Query(types=frozenset({"share"})))
-    assert view.by_type == {"streams": 1, "classic": 1, "share": 1}
-    assert view.by_state == {"Empty": 1}
-    assert view.labels == ["team:x", "team:y"]
-    assert overview(groups[:1], Query()).by_type == {}
+    view = overview(groups, Query(type=frozenset({"share"})))
+    assert view["by_type"] == {"streams": 1, "classic": 1, "share": 1}
+    assert view["by_state"] == {"Empty": 1}
+    assert view["labels"] == ["team:x", "team:y"]
+    assert overview(groups[:1], Query())["by_type"] == {}
 
 
 def test_a_group_that_is_of_another_type_now_is_one_group() -> None:
     streams = [summary("a"), summary("b", "Dead"), summary("c", group_type="classic"), summary("d", "Dead")]
     others = [summary(name, None, group_type="consumer") for name in ("a", "b", "c", "e")]
-    types = {one.group_id: one.group_type for one in all_summaries(streams, others)}
+    found = all_groups({one["group_id"]: one for one in streams}, others)
+    types = {group_id: one["group_type"] for group_id, one in found.items()}
     assert types == {"a": "streams", "b": "consumer", "c": "consumer", "d": "streams", "e": "consumer"}
 
 
 def test_the_map_connects_subtopologies_by_their_topics() -> None:
     row = rich_group(NOW)
-    graph = topology_map(row["group_id"], row["subtopologies"], hosts_of(row), [])
+    graph = TopologyGraph(row["group_id"], row["subtopologies"], hosts_of(row), []).map()
     title = {node.id: node.title for node in graph.nodes}
     edges = {(title[start], title[end], kind) for start, end, kind, *_ in graph.edges}
     assert {
@@ -243,7 +235,7 @@ def test_the_map_connects_subtopologies_by_their_topics() -> None:
         ("audit-.*", "Subtopology 3", "flow"),
     } <= edges
     box = next(node for node in graph.nodes if node.title == "Subtopology 1")
-    assert box.lines == ["3 active · 4 copies", "1 processed by nobody"]
+    assert box.lines == ["3 active · 4 copies", "1 without an active member"]
     assert box.tone == "warning"
 
 
@@ -254,7 +246,7 @@ def test_lag_changes_what_the_boxes_say_and_not_the_layout() -> None:
         {"topic": "orders", "lag": None, "lag_seconds": None, "is_unknown": True},
     ]
     more = [{**lag[0], "lag": 9_999}, lag[1]]
-    graphs = [topology_map(row["group_id"], row["subtopologies"], hosts_of(row), rows) for rows in (lag, more)]
+    graphs = [TopologyGraph(row["group_id"], row["subtopologies"], hosts_of(row), rows).map() for rows in (lag, more)]
     orders = next(node for node in graphs[0].nodes if node.title == "orders")
     assert orders.lines == ["lag ≥ 1,200 · 1 min 15 s"]
     assert graphs[0].layout_key == graphs[1].layout_key

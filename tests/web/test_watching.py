@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from streaming_app.web import live, source
+from streaming_app.tables.reader import WarehouseReader
+from streaming_app.web import live, snapshot
 from streaming_app.web.live import Live
-from streaming_app.web.snapshot import Snapshot
-from streaming_app.web.source import SnapshotSource
+from streaming_app.web.snapshot import Snapshot, SnapshotSource
 from tests.support.waiting import wait_until
 from tests.support.warehouses import append, make_warehouse
 
@@ -25,7 +25,7 @@ def test_any_error_of_a_reading_leaves_the_watching_alive_and_is_logged_once(
 ) -> None:
     monkeypatch.setattr(live, "CHECK_SECONDS", 0)
     errors = [RuntimeError("no descriptors are left")] * 3 + [ValueError("odd")]
-    results: list[Any] = [*errors, Snapshot("c", "newest", NOW)]
+    results: list[Any] = [*errors, Snapshot("c", "newest", NOW, WarehouseReader(Path("none")))]
 
     def current() -> Snapshot:
         found = results.pop(0) if len(results) > 1 else results[0]
@@ -54,12 +54,14 @@ def test_any_error_of_a_reading_leaves_the_watching_alive_and_is_logged_once(
         ("alerts", {"alert_id": "i"}),
         ("broker_facts", {"subject": "s", "kind": "isr"}),
         ("topologies", {"group_id": "g"}),
+        ("lag_history", {"group_id": "g"}),
+        ("group_health_history", {"group_id": "g"}),
     ],
 )
 def test_a_change_of_a_table_that_the_page_shows_is_a_new_snapshot(
     name: str, row: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "CHECK_SECONDS", 0)
+    monkeypatch.setattr(snapshot, "CHECK_SECONDS", 0)
     warehouse = make_warehouse(tmp_path / "warehouse")
     snapshots = SnapshotSource(warehouse, "default", lambda: NOW)
     before = snapshots.current()

@@ -83,7 +83,7 @@ class Timeline {
     stage.setAttribute("aria-valuetext", [words(now), this.health(now)].filter(Boolean).join(", "));
   }
 
-  // The verdict at a time, since when and why, the incident, and what else lasted then; empty if nothing is known.
+  // The verdict at a time, since when and why, an alert, and what else lasted then; empty if nothing is known.
   health(time) {
     const x = (1000 * (time - this.begin)) / (this.end - this.begin);
     const at = (kind) => {
@@ -92,8 +92,7 @@ class Timeline {
       const isOver = !found || x > Number(found.getAttribute("x")) + Number(found.getAttribute("width")) + 0.1;
       return isOver ? "" : found.textContent;
     };
-    const alerts = '[data-track="alerts"] .span';
-    const kinds = [".health", ".incident", alerts, ".deployment", ".members", ".restore"];
+    const kinds = [".health", '[class*="alert-"]', ".deployment", ".members", ".restore"];
     return kinds.map(at).filter(Boolean).join("; ");
   }
 

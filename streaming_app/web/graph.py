@@ -72,13 +72,13 @@ def rate_text(rate: float) -> str:
 
 @dataclass
 class Node:
-    """A node of the picture."""
+    """A node of the picture, or a box around nodes."""
 
     id: str
     kind: str
     """`topic`, `pattern`, `repartition`, `changelog`, `subtopology`, `source`, `processor`, `sink` or `store`; on the
-    map of the pipelines `group`, `topic` or `unwritten`, of which no writer is known; `folded` for a box that is
-    closed."""
+    map of the pipelines `group`, `topic` or `unwritten`, of which no writer is known; `box` around nodes, and `folded`
+    for one that is closed."""
     name: str
     title: str
     """The name as it is shown."""
@@ -96,23 +96,10 @@ class Node:
     """A page about it, as a relative URL."""
     holds: list[str] = field(default_factory=list)
     """Of a box that is closed, the names of the nodes in it; empty in a huge picture."""
-
-
-@dataclass
-class Box:
-    """Nodes that belong together."""
-
-    id: str
-    name: str
-    title: str
-    lines: list[str] = field(default_factory=list)
-    facts: list[tuple[str, str]] = field(default_factory=list)
-    tone: str = ""
-    href: str | None = None
     counts: str = "node"
-    """The kind of nodes that are counted; `node` for all."""
+    """Of a box: the kind of nodes that are counted; `node` for all."""
     is_open: bool | None = None
-    """None if the picture is not folded: then it cannot be closed."""
+    """Of a box: None if the picture is not folded, as it cannot be closed then."""
 
 
 class Edge(NamedTuple):
@@ -131,7 +118,7 @@ class Edge(NamedTuple):
     def text(self) -> str:
         """Lag and rate, which may change without another layout."""
         waiting = self.lag.waiting if self.lag else ""
-        return " · ".join(filter(None, (waiting, "" if self.rate is None else f"{rate_text(self.rate)}")))
+        return " · ".join(filter(None, (waiting, "" if self.rate is None else rate_text(self.rate))))
 
 
 @dataclass
@@ -140,7 +127,7 @@ class Graph:
 
     level: str
     nodes: list[Node] = field(default_factory=list)
-    boxes: list[Box] = field(default_factory=list)
+    boxes: list[Node] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """What the picture cannot show."""
     problem: str | None = None
@@ -165,9 +152,9 @@ class Graph:
             self.nodes.append(node)
         return node
 
-    def add_box(self, name: str, title: str, **others: Any) -> Box:  # noqa: ANN401 - the fields of a box
-        """Add a box."""
-        box = Box(f"b{len(self.boxes)}", name, title, **others)
+    def add_box(self, name: str, title: str, **others: Any) -> Node:  # noqa: ANN401 - the fields of a node
+        """Add a box around nodes."""
+        box = Node(f"b{len(self.boxes)}", "box", name, title, **others)
         self.boxes.append(box)
         return box
 

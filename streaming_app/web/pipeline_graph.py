@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from streaming_app.health.verdict import BAD
 from streaming_app.queries.pipelines import Pipelines, Read, Root, families
 from streaming_app.text import first_of
-from streaming_app.web.group_summary import GroupSummary
-from streaming_app.web.picture import Box, Graph, Lag, Node, rate_text, sum_of
+from streaming_app.web.graph import Graph, Lag, Node, rate_text, sum_of
 from streaming_app.web.words import NOTHING, health_meaning, label_text, number, short_name
 
 SHOWN_TOPICS = 300
@@ -22,6 +22,7 @@ _TITLE = 36  # characters of a name in a box
 _TONES = ("bad", "warning", "busy")
 """Those that a box is drawn with, the worst first."""
 Link = Callable[[str], str]
+Row = Mapping[str, Any]
 
 _NOTES = {
     "writers": "Who writes a topic is known of streams groups whose topology description is archived, and of Kafka "
@@ -48,7 +49,7 @@ class TopicRow(NamedTuple):
 class PipelinesView:
     """What the page shows."""
 
-    roots: Sequence[tuple[Root, GroupSummary]]
+    roots: Sequence[tuple[Root, Row]]
     """Where trouble begins."""
     topics: Sequence[TopicRow]
     """Those with the largest lag first."""
@@ -56,9 +57,9 @@ class PipelinesView:
     notes: Sequence[str]
 
 
-def pipelines_view(found: Pipelines, groups: Mapping[str, GroupSummary]) -> PipelinesView:
+def pipelines_view(found: Pipelines, groups: Mapping[str, Row]) -> PipelinesView:
     """Return what the page shows of the pipelines of these groups."""
-    troubled = {group_id for group_id, one in groups.items() if one.is_troubled}
+    troubled = {group_id for group_id, one in groups.items() if one["verdict"] in BAD}
     topics = [
         TopicRow(topic, found.rates.get(topic), found.writers(topic), sorted(found.reads_of(topic), key=_lag_first))
         for topic in found.topics
@@ -73,7 +74,7 @@ def pipelines_view(found: Pipelines, groups: Mapping[str, GroupSummary]) -> Pipe
 
 
 def pipelines_graph(
-    found: Pipelines, groups: Mapping[str, GroupSummary], group_url: Link, is_open: Callable[[str], bool]
+    found: Pipelines, groups: Mapping[str, Row], group_url: Link, is_open: Callable[[str], bool]
 ) -> Graph:
     """Return the picture; `is_open` says which families are drawn group by group, `group_url` links to a group."""
     graph = Graph("pipelines", notes=_notes(found))
@@ -84,9 +85,9 @@ def pipelines_graph(
     nodes = {one: graph.add("group", one, short_name(one, _TITLE), box=box_of.get(one)) for one in found.group_ids}
     for group_id, node in nodes.items():
         summary = groups.get(group_id)
-        verdict = summary.verdict if summary else None
+        verdict = summary["verdict"] if summary else None
         depth = found.depths.get(group_id)
-        what = verdict or (summary.group_type if summary else "group")
+        what = verdict or (summary["group_type"] if summary else "group")
         node.lines = [f"{what} · hop {depth}" if depth else what]
         node.tone = _tone([verdict])
     for topic in found.topics:
@@ -114,37 +115,37 @@ def _topic(graph: Graph, found: Pipelines, topic: str) -> Node:
     node.facts = [
         ("Name", short_name(topic, 250)),
         ("Rate", NOTHING if rate is None else rate_text(rate)),
-        ("Written by", _names(writers) if writers else "nobody that is known"),
-        ("Read by", _names(readers) if readers else "nobody that is known"),
+        ("Written by", _names(writers) if writers else "no known writer"),
+        ("Read by", _names(readers) if readers else "no known reader"),
     ]
     return node
 
 
-def _group_facts(found: Pipelines, summary: GroupSummary | None, group_id: str) -> list[tuple[str, str]]:
+def _group_facts(found: Pipelines, summary: Row | None, group_id: str) -> list[tuple[str, str]]:
     after, before = found.downstream(group_id), found.upstream(group_id)
-    needed_by = _names(after) if after else "no group that is known"
+    needed_by = _names(after) if after else "no known group"
     if group_id in found.undescribed and not after:
         needed_by = "not known: no description of its topology is archived"
     return [
         ("Group", short_name(group_id, 250)),
-        *([("Why", short_name(summary.health.why, 400))] if summary and summary.health else []),
-        ("Lag", NOTHING if summary is None or summary.lag is None else number(summary.lag)),
-        ("Waits for", _names(before) if before else "no group that is known"),
+        *([("Why", short_name(summary["why"], 400))] if summary and summary["why"] else []),
+        ("Lag", _lag_of(summary).text if summary else NOTHING),
+        ("Waits for", _names(before) if before else "no known group"),
         ("Needed by", needed_by),
     ]
 
 
-def _family(graph: Graph, name: str, members: Sequence[str], groups: Mapping[str, GroupSummary]) -> Box:
+def _family(graph: Graph, name: str, members: Sequence[str], groups: Mapping[str, Row]) -> Node:
     known = [groups[one] for one in members if one in groups]
-    bad = [one.group_id for one in known if one.is_troubled]
-    lags = [one.lag for one in known if one.lag is not None]
+    bad = [one["group_id"] for one in known if one["verdict"] in BAD]
+    lag = sum_of(map(_lag_of, known))
     trouble = f"{number(len(bad))} in trouble" if bad else "none in trouble"
     return graph.add_box(
         name,
         short_name(name, _TITLE),
-        lines=[trouble, f"lag {number(sum(lags))}" if lags else "lag not known"],
+        lines=[trouble, f"lag {lag.text if lag else Lag().text}"],
         facts=[("Groups", _names(members)), ("In trouble", _names(bad) if bad else "none")],
-        tone=_tone([one.verdict for one in known]),
+        tone=_tone([one["verdict"] for one in known]),
         counts="group",
     )
 
@@ -168,9 +169,13 @@ def _lag(read: Read) -> Lag:
     return Lag(read.lag, read.lag_seconds or 0.0, read.is_lower_bound)
 
 
-def _label(groups: Mapping[str, GroupSummary], group_id: str) -> str | None:
+def _lag_of(group: Row) -> Lag:
+    return Lag(group["lag"], group["lag_seconds"] or 0.0, bool(group["unknown_partitions"]))
+
+
+def _label(groups: Mapping[str, Row], group_id: str) -> str | None:
     summary = groups.get(group_id)
-    return label_text(summary.labels[0]) if summary and summary.labels else None
+    return label_text(summary["labels"][0]) if summary and summary["labels"] else None
 
 
 def _notes(found: Pipelines) -> list[str]:

@@ -1,0 +1,152 @@
+"""How far behind a group was over time, in seconds, and the lag of its partitions at an instant, from `lag_history`.
+
+A row of `lag_history` holds until the next one of its partition, and for `SAMPLE_LASTS` at most: the job writes one an
+hour where nothing changes, so where none comes it did not know the lag. Rows of releases before that one, which are
+those without `log_start_offset`, hold until the next one. The last one holds for as long as `lag` is known, and a
+partition of which `lag` has no row any more is gone after it.
+
+A row says how old the first record was that was not committed. Until the next one that record gets older: a group that
+stands still must not look as if it kept up. So between two rows this is the most that it was, and at a row, and where
+nothing moves, it is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from streaming_app.lag.model import HISTORY_REST_SECONDS
+from streaming_app.lag.status import LEFT_OVER
+from streaming_app.tables.reader import WarehouseReader, of_group, time_literal
+from streaming_app.text import EPOCH
+
+SAMPLE_LASTS = timedelta(seconds=1.5 * HISTORY_REST_SECONDS)
+BINS = 120
+"""Parts of the time that `behind_series` tells apart."""
+
+_MICROSECOND = timedelta(microseconds=1)
+_LASTS, _PAUSE = SAMPLE_LASTS // _MICROSECOND, timedelta(minutes=2) // _MICROSECOND
+_SAMPLES = f"""
+SELECT topic, partition, committed_offset, log_end_offset, status, CAST(observed_at AS BIGINT) AS at,
+  lag_seconds, lag_seconds_is_lower_bound, observed_at,
+  status <> '{LEFT_OVER}' AS is_read,
+  CASE WHEN status = '{LEFT_OVER}' THEN NULL
+    WHEN lag IS NULL AND committed_offset IS NULL AND log_end_offset = log_start_offset THEN 0 ELSE lag END AS lag,
+  log_start_offset IS NULL AND lag IS NOT NULL AS lasts
+FROM lag_history WHERE {{where}}
+"""  # noqa: S608 - our own constants
+_NEWEST = f"""
+SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY topic, partition ORDER BY at DESC) AS number
+  FROM ({_SAMPLES}) AS samples) AS ranked WHERE number = 1
+"""  # noqa: S608 - as above
+_SPANS = """
+samples AS ({before} UNION ALL {within}),
+followed AS (SELECT *, lead(at) OVER (PARTITION BY topic, partition ORDER BY at) AS next FROM samples),
+ended AS (
+  SELECT f.*, CASE WHEN next IS NOT NULL OR now.topic IS NOT NULL THEN next ELSE at + {lasts} END AS gone,
+    CASE WHEN next IS NULL AND now.known_until IS NOT NULL
+      THEN least(at + {lasts}, greatest(at, now.known_until) + {pause}) ELSE at + {lasts} END AS holds
+  FROM followed f LEFT JOIN (
+    SELECT topic, partition, CAST(known_until AS BIGINT) AS known_until FROM lag WHERE {where}) AS now
+    ON now.topic = f.topic AND now.partition = f.partition),
+spans AS (
+  SELECT topic, partition, at AS since, greatest(at, {begin}) AS at, lag, lag_seconds, lag_seconds_is_lower_bound,
+    is_read, gone, CASE WHEN lag IS NULL THEN NULL WHEN gone <= holds OR lasts THEN gone ELSE holds END AS until
+  FROM ended)
+"""
+_SERIES = """
+WITH {spans},
+own AS (
+  SELECT topic, partition, at AS begins, since, lag, lag_seconds_is_lower_bound AS is_lower,
+    CASE WHEN lag = 0 THEN 0.0 ELSE lag_seconds END AS seconds,
+    least(coalesce(until, {end}), {end}) AS until, least(coalesce(gone, {end}), {end}) AS gone
+  FROM spans WHERE is_read AND at < {end}),
+times AS (
+  SELECT topic, partition, begins AS at, until AS ends, since, seconds, lag > 0 AS grows,
+    coalesce(is_lower, false) AS is_lower
+  FROM own WHERE seconds IS NOT NULL AND begins < until
+  UNION ALL
+  SELECT topic, partition, CASE WHEN seconds IS NULL THEN begins ELSE until END AS at, gone AS ends, since,
+    CAST(NULL AS DOUBLE) AS seconds, false AS grows, true AS is_lower
+  FROM own WHERE (CASE WHEN seconds IS NULL THEN begins ELSE until END) < gone),
+parts AS (
+  SELECT *, unnest(range(CAST(floor((at - {begin}) / {width}) AS BIGINT),
+    CAST(floor((ends - 1 - {begin}) / {width}) AS BIGINT) + 1)) AS bin
+  FROM times),
+cut AS (
+  SELECT *, greatest(at, {begin} + bin * {width}) AS first, least(ends, {begin} + (bin + 1) * {width}) AS last
+  FROM parts),
+cells AS (
+  SELECT topic, partition, bin, bool_or(is_lower) AS is_lower,
+    max(seconds + CASE WHEN grows THEN (last - since) / 1e6 ELSE 0 END) AS most,
+    min(seconds + CASE WHEN grows THEN (first - since) / 1e6 ELSE 0 END) AS least,
+    sum(CASE WHEN seconds IS NULL THEN 0 ELSE last - first END) AS known,
+    max(CASE WHEN last >= {begin} + (bin + 1) * {width} - 1
+      THEN seconds + CASE WHEN grows THEN (last - since) / 1e6 ELSE 0 END END) AS at_end
+  FROM cut GROUP BY topic, partition, bin)
+SELECT bin, max(most) AS most, max(at_end) AS at_end, bool_or(is_lower) AS is_lower,
+  max(CASE WHEN known >= {width} - 2 THEN least ELSE 0 END) AS least
+FROM cells GROUP BY bin
+"""
+
+
+class Behind(NamedTuple):
+    """How far behind a group was in a part of the time: that of its partition that was furthest behind."""
+
+    at_end: float | None
+    """In seconds; None if it was known of no partition then."""
+    least: float
+    """It was never less, whenever it was known."""
+    most: float | None
+    """It was never more; None if it was never known."""
+    is_lower_bound: bool
+    """Of some partition it was not known for a part of it, or only that it was at least so much."""
+
+
+def behind_series(  # noqa: PLR0913 - a group of a cluster, a time, and how closely
+    reader: WarehouseReader, cluster: str, group_id: str, begin: datetime, end: datetime, *, bins: int = BINS
+) -> Mapping[int, Behind]:
+    """Return the parts from `begin` to `end` of which anything is known, by number from 0. Raises WarehouseError."""
+    first, last, where = _microseconds(begin), _microseconds(end), of_group(cluster, group_id)
+    width = repr((last - first) / bins)
+    rows = reader.rows(_SERIES.format(spans=_spans(where, begin, end), begin=first, end=last, width=width))
+    return {row["bin"]: Behind(row["at_end"], row["least"], row["most"], bool(row["is_lower"])) for row in rows}
+
+
+def _spans(where: str, begin: datetime, end: datetime) -> str:
+    """Return the common table expressions of which `spans` has for how long each row holds, in microseconds.
+
+    `at` is `since`, when it was written, or `begin`. The lag is known up to `until`, and if that is null and `lag` is
+    not, it still is; up to `gone` the partition is there, and if that is null, it still is.
+    """
+    names = "topic, partition, at, lag, lag_seconds, lag_seconds_is_lower_bound, is_read, lasts"
+    begins, ends = time_literal(begin), time_literal(end + SAMPLE_LASTS)  # what has a later row is not gone
+    before = _NEWEST.format(where=f"{where} AND observed_at <= {begins}")
+    within = _SAMPLES.format(where=f"{where} AND observed_at > {begins} AND observed_at < {ends}")
+    return _SPANS.format(
+        before=f"SELECT {names} FROM ({before}) AS newest",  # noqa: S608 - quoted
+        within=f"SELECT {names} FROM ({within}) AS newer",  # noqa: S608 - quoted
+        where=where,
+        lasts=_LASTS,
+        pause=_PAUSE,
+        begin=_microseconds(begin),
+    )
+
+
+def _microseconds(time: datetime) -> int:
+    return (time - EPOCH) // _MICROSECOND
+
+
+def lag_at(reader: WarehouseReader, cluster: str, group_id: str, at: datetime) -> list[dict[str, Any]]:
+    """Return the lag of each partition of a group at a time: rows with columns of `lag`.
+
+    `lag`, `lag_seconds` and `status` are None where they were not known. Raises WarehouseError.
+    """
+    where = f"{of_group(cluster, group_id)} AND observed_at <= {time_literal(at)}"
+    rows = reader.rows(_NEWEST.format(where=where))
+    for row in rows:
+        if not row["lasts"] and row["observed_at"] + SAMPLE_LASTS < at:
+            row["lag"] = row["lag_seconds"] = row["status"] = None
+        row["is_unknown"] = row["lag"] is None
+    return [row for row in rows if row["is_read"]]

@@ -1,0 +1,219 @@
+"""The picture of a group's topology, and the table of its processors. Pure.
+
+The map is from the log alone: record 23 names what each subtopology reads, which repartition topics it writes, and its
+changelog topics. It does not name other topics that it writes, and not the processors: the notes of the picture say so.
+Where the job has fetched the topology description from the brokers, the picture has the processors and stores, too.
+Each subtopology is a box with the topics that only it reads.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from streaming_app.groups.description import PROCESSOR, SINK, SOURCE, STORE, TOPIC
+from streaming_app.groups.topology import is_internal_topic
+from streaming_app.queries.topics import BY_PATTERN, Topic
+from streaming_app.text import count
+from streaming_app.web.graph import Graph, Lag, Node, sum_of
+from streaming_app.web.words import NOTHING, number, short_name
+
+Row = Mapping[str, Any]
+_TITLE = 40  # characters of a name in a box
+_NOTES = [
+    "The log does not name the sink topics of a topology, other than repartition topics, nor its processors and "
+    "stores: the broker has them if a description is stored.",
+    "Which topics a regular expression matches is not in the log: those that are read are known by their lag.",
+]
+_KINDS = {TOPIC: "topic", "repartition": "repartition topic", "changelog": "changelog topic"}
+_STATUSES = {
+    "AVAILABLE": "The brokers have it.",
+    "NOT_STORED": "The brokers' plugin has lost it since, though the log says that it is stored.",
+    "ERROR": "The brokers' plugin failed to return it when it was asked last.",
+}
+"""By the column `status` of `descriptions`."""
+_NODES = (SOURCE, PROCESSOR, SINK)
+
+
+class TopologyGraph:
+    """Draws a group from the columns of its row of `groups`; `lag` are the group's rows of that table, if any."""
+
+    def __init__(
+        self, group_id: str, subtopologies: Iterable[Row], assignments: Iterable[Row], lag: Iterable[Row]
+    ) -> None:
+        self._group_id, self._parts, self._lag = group_id, list(subtopologies), lag_by_topic(lag)
+        self._tasks = defaultdict[str, list[Row]](list)
+        for row in assignments:
+            self._tasks[row["subtopology_id"]].append(row)
+
+    def map(self, topics: Iterable[Topic] = ()) -> Graph:
+        """Return the picture of subtopologies; `topics` are those of the topology as they are."""
+        graph, topics = Graph("map", notes=list(_NOTES)), list(topics)
+        for row in self._parts:
+            self._add_subtopology(graph, row, topics)
+        texts = {one.name: one.text for one in topics if one.text}
+        for node in graph.nodes:
+            if node.name in texts and node.kind in _KINDS:
+                node.facts.append(("Has", texts[node.name] or ""))
+        if not graph.nodes:
+            graph.problem = "The log has no topology of this group."
+        return graph
+
+    def processors(self, described: Row) -> Graph:
+        """Return the picture of processors, stores and topics; `described` is a row of `descriptions`."""
+        graph = Graph("processors", draws_boxes=True)
+        rows = {(row["subtopology_id"], row["name"]): row for row in node_rows(described)}
+        boxes, known = dict[str | None, str](), {one["subtopology_id"]: one for one in self._parts}
+        nodes = {}
+        for (part, name), row in rows.items():
+            if part not in boxes:
+                title = f"Subtopology {short_name(part, _TITLE)}" if part else "Global stores"
+                shown = self._condition(known[part]) if part in known else {}
+                boxes[part] = graph.add_box(part or "global", title, **shown).id
+            node = graph.add(row["kind"], name, short_name(name, _TITLE), box=boxes[part], lines=[row["kind"]])
+            topics = "Writes" if row["kind"] == SINK else "Reads"
+            node.facts = [("Kind", row["kind"]), *_facts("Name", [name]), *_facts(topics, row["topics"])]
+            node.facts += _facts("Store", row["stores"])
+            nodes[part, name] = node
+        changelogs = {one["name"] for part in self._parts for one in part["state_changelog_topics"] or ()}
+        for key, row in rows.items():
+            self._connect(graph, row, nodes, key, changelogs)
+        if any(row["kind"] == SINK and not row["topics"] for row in rows.values()):
+            graph.notes.append("A sink without a topic chooses the topic for each record.")
+        if not graph.nodes:
+            graph.problem = "The description has no nodes."
+        return graph
+
+    def _condition(self, row: Row) -> dict[str, Any]:
+        """Return how a subtopology is: its tasks; hosts, or what is wrong with the tasks; lag, if it is known."""
+        tasks = self._tasks[row["subtopology_id"]]
+        total = sum_of(self._lag[topic] for topic in _read(row) if topic in self._lag)
+        moves = [one for one in tasks if one["pending_revocation"] or one["current"] != one["target"]]
+        moving = len({(one["role"], one["partition"]) for one in moves})
+        held = [task for task in tasks if task["current"]]
+        active = [task["partition"] for task in held if task["role"] == "active"]
+        unowned = len({one["partition"] for one in tasks} - set(active))
+        copies = len(held) - len(active)
+        lines = [f"{len(active)} active" + (f" · {count(copies, 'copy', 'copies')}" if copies else "")]
+        if unowned:
+            lines.append(f"{unowned} without an active member")
+        else:
+            lines.append(f"{moving} on the move" if moving else f"on {count(len(_hosts(tasks)), 'host')}")
+        lines += [f"lag {total.text}"] if total else []
+        return {"lines": lines, "tone": "warning" if unowned else "busy" if moving else ""}
+
+    def _add_subtopology(self, graph: Graph, row: Row, topics: Sequence[Topic]) -> None:
+        own, sources = row["subtopology_id"], row["source_topics"] or ()
+        changelogs = [topic["name"] for topic in row["state_changelog_topics"] or ()]
+        matched = [one.name for one in topics if one.kind == BY_PATTERN and one.subtopology_id == own]
+        facts = [
+            ("Tasks", number(len({one["partition"] for one in self._tasks[own]}))),
+            ("Hosts", ", ".join(_hosts(self._tasks[own])) or NOTHING),
+            *_facts("Reads", _read(row)),
+            *_facts("Pattern", row["source_topic_regex"] or ()),
+            *_facts("Writes", row["repartition_sink_topics"] or ()),
+            *_facts("Changelog", changelogs),
+            *_facts("Reads by pattern", matched),
+        ]
+        title, shown = f"Subtopology {short_name(own, _TITLE)}", {**self._condition(row), "facts": facts}
+        node = graph.add("subtopology", own, title, box=graph.add_box(own, title, **shown).id, **shown)
+        for name in sources:
+            graph.connect(self._topic(graph, "changelog" if name in changelogs else TOPIC, name), node)
+        for name in row["source_topic_regex"] or ():
+            graph.connect(graph.add("pattern", name, short_name(name, _TITLE), lines=["pattern"]), node)
+        for topic in row["repartition_source_topics"] or ():
+            graph.connect(self._topic(graph, "repartition", topic["name"]), node)
+        for name in row["repartition_sink_topics"] or ():
+            graph.connect(node, self._topic(graph, "repartition", name))
+        for name in changelogs:
+            if name not in sources:
+                graph.connect(node, self._topic(graph, "changelog", name, internal=True), "state")
+
+    def _connect(
+        self,
+        graph: Graph,
+        row: Row,
+        nodes: Mapping[tuple[str | None, str], Node],
+        key: tuple[str | None, str],
+        changelogs: set[str],
+    ) -> None:
+        node = nodes[key]
+        for name in row["topics"]:
+            kind = name.rpartition("-")[2] if is_internal_topic(name, self._group_id) else TOPIC
+            topic = self._topic(graph, kind, name)
+            graph.connect(*((node, topic) if row["kind"] == SINK else (topic, node)))
+        for name in row["stores"]:
+            store = graph.add(STORE, name, short_name(name, _TITLE), box=node.box, lines=[STORE], internal=True)
+            changelog = f"{self._group_id}-{name}-changelog"
+            logged = changelog if changelog in changelogs else "none in the log under its usual name"
+            store.facts = [("Kind", STORE), *_facts("Name", [name]), *_facts("Changelog", [logged])]
+            graph.connect(node, store, "state")
+        for name in row["successors"]:
+            graph.connect(node, nodes[key[0], name])
+
+    def _topic(self, graph: Graph, kind: str, name: str, *, internal: bool = False) -> Node:
+        """Add a topic. The name of an internal one is shown without the group id that all of them begin with."""
+        prefix = f"{self._group_id}-"
+        shown = f"…{name.removeprefix(prefix)}" if kind != TOPIC and name.startswith(prefix) else name
+        node = graph.add(kind, name, short_name(shown, _TITLE), internal=internal)
+        lag = None if internal else self._lag.get(name)
+        node.lines = [f"lag {lag.text}" if lag else _KINDS[kind]]
+        node.facts = [("Kind", _KINDS[kind]), *_facts("Name", [name]), *([("Lag", lag.text)] if lag else [])]
+        return node
+
+
+def lag_by_topic(rows: Iterable[Row]) -> dict[str, Lag]:
+    """Return the lag of each topic, from rows of `lag` of a group."""
+    lag = defaultdict[str, list[Lag]](list)
+    for row in rows:
+        if row["lag"] is not None or row["is_unknown"]:
+            lag[row["topic"]].append(Lag(row["lag"], row["lag_seconds"] or 0.0, row["is_unknown"]))
+    return {topic: total for topic, lags in lag.items() if (total := sum_of(lags))}
+
+
+def status_text(described: Row) -> str:
+    """Return what the brokers said of a description when they were asked last."""
+    text = _STATUSES.get(described["status"], f"The brokers answered {described['status']}.")
+    return (
+        f"{text} It has {described['node_count']:,} nodes, of which some are kept." if described["truncated"] else text
+    )
+
+
+def node_rows(described: Row) -> list[Row]:
+    """Return the sources, processors and sinks of a description, by subtopology and name.
+
+    Each with its `topics`, `stores` and `successors`.
+    """
+    rows: dict[tuple[str | None, str], dict[str, Any]] = {
+        (one["subtopology_id"], one["node"]): {
+            "subtopology_id": one["subtopology_id"],
+            "name": one["node"],
+            "kind": one["kind"],
+            **{name: list[str]() for name in ("topics", "stores", "successors")},
+        }
+        for one in described["description_nodes"] or ()
+        if one["kind"] in _NODES
+    }
+    for edge in described["description_edges"] or ():
+        part, begin, end = edge["subtopology_id"], edge["from_node"], edge["to_node"]
+        if edge["from_kind"] == TOPIC:
+            rows[part, end]["topics"].append(begin)
+        else:
+            what = {TOPIC: "topics", STORE: "stores"}.get(edge["to_kind"], "successors")
+            rows[part, begin][what].append(end)
+    return sorted(rows.values(), key=lambda row: (row["subtopology_id"] or "", row["name"]))
+
+
+def _read(row: Row) -> Iterator[str]:
+    """Yield the topics that a subtopology reads by name."""
+    yield from row["source_topics"] or ()
+    yield from sorted({topic["name"] for topic in row["repartition_source_topics"] or ()})
+
+
+def _facts(title: str, names: Iterable[str]) -> list[tuple[str, str]]:
+    return [(title, short_name(name, 250)) for name in names]
+
+
+def _hosts(tasks: Iterable[Row]) -> list[str]:
+    return sorted({task["client_host"] for task in tasks if task.get("client_host")})

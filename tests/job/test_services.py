@@ -21,7 +21,7 @@ from tests.support.waiting import wait_until
 from tests.support.warehouses import local_files, make_warehouse
 
 OF_BROKERS = {"task copies", "broker facts", "descriptions"}
-ALL = {"lag", *OF_BROKERS, "self-check", "groups set aside"}
+ALL = {"lag", *OF_BROKERS, "self-check"}
 
 
 def config(warehouse: Path, **settings: Any) -> JobConfig:

@@ -1,7 +1,7 @@
 """The catalogue of rules: what each means, when it fires, what to ask, and what to do; one TOML file for each rule.
 
 The runbook, the configuration, the page and the commands are made from it. When a rule's condition holds is code: of
-the health of groups in `health`, of the others in the modules that end in `_findings`.
+the health of groups in `health`, of the others in `conditions` and `job_conditions`.
 """
 
 from __future__ import annotations

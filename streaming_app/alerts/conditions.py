@@ -16,24 +16,20 @@ one. `descriptions: always` expects one of every group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from operator import attrgetter
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
-from streaming_app.alerts.catalog import RULE_OF_VERDICT
 from streaming_app.alerts.problem import INFO, Finding, ProblemKey
-from streaming_app.alerts.rule import Facts, RuleSettings
+from streaming_app.alerts.rule import Facts
 from streaming_app.alerts.survey import had_description, latest
-from streaming_app.groups.not_ready import missing_sources
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD, EMPTY, NONE
 from streaming_app.groups.task_copies import GroupCopies, Progress, TaskCopy, format_task
-from streaming_app.health.facts import HealthSettings, to_time
+from streaming_app.health.facts import to_time
 from streaming_app.health.history import NO_HISTORY, GroupHistory
-from streaming_app.health.verdict import BEHIND, BROKER_AWAY, DOWN, GOOD, LOSING, PLANNED, Verdict, is_bad
 from streaming_app.lag.model import LagRow
 from streaming_app.text import count, first_of, round_down, shorten, utc
 
@@ -55,42 +51,6 @@ def _since(time: datetime | None, group: GroupSnapshot) -> datetime | None:
 def _owner(one: TaskCopy | LagRow) -> dict[str, str]:
     """Return where the task is."""
     return {"member_id": one.member_id or "", "process_id": one.process_id or "", "host": one.client_host or ""}
-
-
-# --- The health of a group --------------------------------------------------------------------------------------------
-
-_FIELDS = {LOSING: ("lost_after",), DOWN: ("down_after", "not_ready_after"), BEHIND: ("behind_for",)}
-"""By verdict: what the `for` of its rule sets."""
-
-
-def truth_of(group_id: str, verdict: Verdict) -> Truth:
-    """Return what a verdict says of the health of a group. One that says nothing for sure leaves it as it is."""
-    if verdict.verdict in GOOD:
-        return None
-    if not is_bad(verdict) or verdict.evidence.get(PLANNED):
-        return UNKNOWN
-    summary = f"{group_id} is {verdict.verdict}: {verdict.why}"
-    evidence = {"verdict": verdict.verdict, **verdict.evidence}
-    return Finding(verdict.since, summary, evidence, verdict.severity, verdict.verdict, _causes_of(verdict))
-
-
-def _causes_of(verdict: Verdict) -> Sequence[str]:
-    if missing := missing_sources(str(verdict.evidence.get("reason", ""))):
-        return [f"missing_topic:{topic}" for topic in missing]
-    broker = verdict.evidence.get(BROKER_AWAY)
-    return [f"{BROKER_AWAY}:{broker}"] if broker else []
-
-
-def health_settings(settings: Mapping[str, RuleSettings]) -> HealthSettings:
-    """Return the settings of the verdicts from those of the rules; of a rule that is disabled, the defaults."""
-    seconds: dict[str, Any] = {
-        field: settings[rule].for_seconds
-        for verdict, fields in _FIELDS.items()
-        if (rule := RULE_OF_VERDICT[verdict]) in settings
-        for field in fields
-    }
-    known = HealthSettings(**seconds)
-    return replace(known, down_unknown_after=max(known.down_unknown_after, known.down_after))
 
 
 # --- A group that is set aside ----------------------------------------------------------------------------------------

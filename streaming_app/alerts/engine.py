@@ -19,23 +19,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from streaming_app.alerts.catalog import RULE_OF_VERDICT
-from streaming_app.alerts.conditions import UNKNOWN, health_settings, truth_of
+from streaming_app.alerts.conditions import UNKNOWN, Truth
 from streaming_app.alerts.evaluate import Watched, evaluate
-from streaming_app.alerts.problem import HEALTH, Problem, ProblemKey
+from streaming_app.alerts.problem import HEALTH, Finding, Problem, ProblemKey
 from streaming_app.alerts.problems import Problems
-from streaming_app.alerts.rule import Facts, Observed, RuleSettingsLookup
+from streaming_app.alerts.rule import Facts, Observed, RuleSettings, RuleSettingsLookup
 from streaming_app.alerts.survey import DescriptionSupport
+from streaming_app.groups.not_ready import missing_sources
 from streaming_app.groups.snapshot import ranks
 from streaming_app.groups.task_copies import format_task
 from streaming_app.health.board import Board, Change, Known
 from streaming_app.health.facts import HealthSettings
-from streaming_app.health.verdict import Verdict, is_bad
+from streaming_app.health.verdict import BEHIND, BROKER_AWAY, DOWN, GOOD, LOSING, PLANNED, Verdict, is_bad
 from streaming_app.time_intervals import TimeInterval
 
 __all__ = ["AlertEngine", "EngineSettings", "Observed", "UnsavedHealth"]
+
+_FIELDS = {LOSING: ("lost_after",), DOWN: ("down_after", "not_ready_after"), BEHIND: ("behind_for",)}
+"""By verdict: what the `for` of its rule sets."""
 
 
 @dataclass(frozen=True)
@@ -191,3 +195,33 @@ class AlertEngine:
     def saved_health(self, stored: UnsavedHealth) -> None:
         """Note that these are stored; what has changed since is still unsaved."""
         del self._unsaved_changes[: len(stored.changes)]
+
+
+def truth_of(group_id: str, verdict: Verdict) -> Truth:
+    """Return what a verdict says of the health of a group. One that says nothing for sure leaves it as it is."""
+    if verdict.verdict in GOOD:
+        return None
+    if not is_bad(verdict) or verdict.evidence.get(PLANNED):
+        return UNKNOWN
+    summary = f"{group_id} is {verdict.verdict}: {verdict.why}"
+    evidence = {"verdict": verdict.verdict, **verdict.evidence}
+    return Finding(verdict.since, summary, evidence, verdict.severity, verdict.verdict, _causes_of(verdict))
+
+
+def _causes_of(verdict: Verdict) -> Sequence[str]:
+    if missing := missing_sources(str(verdict.evidence.get("reason", ""))):
+        return [f"missing_topic:{topic}" for topic in missing]
+    broker = verdict.evidence.get(BROKER_AWAY)
+    return [f"{BROKER_AWAY}:{broker}"] if broker else []
+
+
+def health_settings(settings: Mapping[str, RuleSettings]) -> HealthSettings:
+    """Return the settings of the verdicts from those of the rules; of a rule that is disabled, the defaults."""
+    seconds: dict[str, Any] = {
+        field: settings[rule].for_seconds
+        for verdict, fields in _FIELDS.items()
+        if (rule := RULE_OF_VERDICT[verdict]) in settings
+        for field in fields
+    }
+    known = HealthSettings(**seconds)
+    return replace(known, down_unknown_after=max(known.down_unknown_after, known.down_after))

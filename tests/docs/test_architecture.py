@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from offsets_decoder import decode
 from streaming_app.alerts.catalog import RULE_OF_VERDICT
-from streaming_app.alerts.conditions import truth_of
+from streaming_app.alerts.engine import truth_of
 from streaming_app.alerts.problem import FIRING, HEALTH, ProblemKey
 from streaming_app.alerts.problems import Problems
 from streaming_app.cli.main import main

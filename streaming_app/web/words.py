@@ -6,17 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from streaming_app.health.verdict import (
-    BEHIND,
-    DOWN,
-    LOSING,
-    OK,
-    RESTORING,
-    STALLED,
-    UNKNOWN,
-    UNSTABLE,
-    VERDICTS,
-)
+from streaming_app.health.verdict import BEHIND, DOWN, LOSING, OK, RESTORING, STALLED, UNKNOWN, UNSTABLE, VERDICTS
 from streaming_app.text import digest, escape, host_of
 
 _MAX_SHOWN = 96  # characters of a name in a table
@@ -63,7 +53,7 @@ DESCRIPTIONS = {
 _NO_MEANING = Meaning("unknown", "")
 CAUSES = {
     "member_joined": "a member joined",
-    "member_left": "a member left",
+    "member_left": "a member left or timed out",
     "member_replaced": "a member was replaced",
     "rack": "a member has another rack",
     "tags": "a member has other client tags",
@@ -71,6 +61,7 @@ CAUSES = {
     "topics_changed": "the topics changed",
     "config_changed": "the configuration changed",
     "topology_changed": "the topology changed",
+    "no_task_moved": "no active or standby task moved",
     "unknown": "the log does not say why",
 }
 CAUSE_KINDS = {
@@ -100,7 +91,7 @@ def description_meaning(status: str | None) -> Meaning:
 def event_text(event: Mapping[str, Any]) -> str:
     """Return one event in words, without its time."""
     kind, old, new = event["kind"], event["old"], event["new"]
-    name = kind.replace("_", " ")
+    name = "member left or timed out" if kind == "member_left" else kind.replace("_", " ")
     if kind in {"created", "deleted"}:
         text = name
     elif kind == "unsolicited_push":

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from kafka import KafkaProducer
 from rich.console import Console
@@ -143,6 +144,12 @@ def _page(config: JobConfig, listen: str | None, progress: Callable[[str], None]
         server.stop()
 
 
+def _produce(producer: Any, topic: str, records: int) -> None:  # noqa: ANN401 - kafka-python is untyped
+    for number in range(records):
+        producer.send(topic, str(number).encode())
+    producer.flush()
+
+
 @contextmanager
 def _heartbeats(groups: DemoGroups, moving: str | None) -> Iterator[None]:
     """Send the groups' heartbeats from a thread until the end of the block.
@@ -152,18 +159,13 @@ def _heartbeats(groups: DemoGroups, moving: str | None) -> Iterator[None]:
     stop = threading.Event()
     producer = KafkaProducer(bootstrap_servers=moving) if moving else None
 
-    def produce(topic: str, records: int) -> None:
-        for number in range(records):
-            producer.send(topic, str(number).encode())
-        producer.flush()
-
     def send_heartbeats() -> None:
         for number in itertools.count(1):
             if stop.wait(_HEARTBEAT_SECONDS):
                 return
             groups.heartbeat()
             if producer and number % _MOVE_AFTER == 0:
-                groups.move(produce)
+                groups.move(lambda topic, records: _produce(producer, topic, records))
 
     thread = threading.Thread(target=send_heartbeats, name="heartbeats", daemon=True)
     thread.start()

@@ -38,12 +38,8 @@ _OF_ASSIGNMENTS = ("assignment_epoch", "config_changed", DEPLOYMENT)
 _OF_MEMBERS = ("member_joined", "member_left")
 DRAWN_KINDS = (*_OF_MEMBERS, *_OF_ASSIGNMENTS, *_OF_TOPOLOGY)
 """The kinds of events that are drawn."""
-_KIND_OF_CAUSE = {
-    "topics_changed": "topology",
-    "topology_changed": "topology",
-    "config_changed": "config",
-    "no_task_moved": "unknown",
-}
+_NO_CAUSE = ("unknown", "no_task_moved")
+_KIND_OF_CAUSE = {"topics_changed": "topology", "topology_changed": "topology", "config_changed": "config"}
 
 
 class Shape(NamedTuple):
@@ -314,7 +310,7 @@ def _assignment(scale: Scale, event: Row) -> Iterator[Shape]:
 
 def cause_kind(causes: str | None) -> str:
     """Return what an assignment is drawn as, a key of `CAUSE_KINDS`: by the first known cause."""
-    known = [one for one in (causes or "").split(",") if one in CAUSES and one != "unknown"]
+    known = [one for one in (causes or "").split(",") if one in CAUSES and one not in _NO_CAUSE]
     return _KIND_OF_CAUSE.get(known[0], "members") if known else "unknown"
 
 

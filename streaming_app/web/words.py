@@ -6,17 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from streaming_app.health.verdict import (
-    BEHIND,
-    DOWN,
-    LOSING,
-    OK,
-    RESTORING,
-    STALLED,
-    UNKNOWN,
-    UNSTABLE,
-    VERDICTS,
-)
+from streaming_app.health.verdict import BEHIND, DOWN, LOSING, OK, RESTORING, STALLED, UNKNOWN, UNSTABLE, VERDICTS
 from streaming_app.text import digest, escape, host_of
 
 _MAX_SHOWN = 96  # characters of a name in a table
@@ -64,7 +54,6 @@ _NO_MEANING = Meaning("unknown", "")
 CAUSES = {
     "member_joined": "a member joined",
     "member_left": "a member left or timed out",
-    "no_task_moved": "no active or standby task moved",
     "member_replaced": "a member was replaced",
     "rack": "a member has another rack",
     "tags": "a member has other client tags",
@@ -72,6 +61,7 @@ CAUSES = {
     "topics_changed": "the topics changed",
     "config_changed": "the configuration changed",
     "topology_changed": "the topology changed",
+    "no_task_moved": "no active or standby task moved",
     "unknown": "the log does not say why",
 }
 CAUSE_KINDS = {

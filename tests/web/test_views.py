@@ -154,8 +154,11 @@ def test_a_part_of_the_past_is_drawn_with_the_members_of_then() -> None:
     window = Window(NOW - timedelta(minutes=40), NOW - timedelta(minutes=20))
     events = [event(25, "member_left"), event(22, "description_status", "CURRENT", "STALE")]
     members, _, topology = event_tracks(Scale(window.begin, window.end), events, 1)
-    left = ("member left or timed out", 750, 0)
-    assert drawn(members.shapes) == [("2 members", 0, 750), ("1 member", 750, 250), left]
+    assert drawn(members.shapes) == [
+        ("2 members", 0, 750),
+        ("1 member", 750, 250),
+        ("member left or timed out", 750, 0),
+    ]
     assert drawn(topology.shapes) == [("description status: CURRENT → STALE", 900, 0)]
 
 

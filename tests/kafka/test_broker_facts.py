@@ -75,7 +75,7 @@ def test_an_internal_topic_that_is_not_as_the_topology_asks_for_is_a_fact_with_b
     client.create_topic(wrong, partitions=2, configs={"retention.ms": "1000"})
     asked = {"replication_factor": 1, "configs": (("cleanup.policy", "compact"), ("retention.ms", "604800000"))}
     topics = [
-        InternalTopic("app", right, 0, **{**asked, "configs": (("cleanup.policy", "compact"),)}),
+        InternalTopic("app", right, 0, -1, (("cleanup.policy", "compact"),)),  # what a 4.4.0 client asks for by default
         InternalTopic("app", wrong, 3, **{**asked, "replication_factor": 2}),
         InternalTopic("app", unique("app-missing"), 3, **asked),
         InternalTopic("another", right, 5, **asked),  # it names a topic that is not its own

@@ -83,23 +83,13 @@ class Change(NamedTuple):
     """When: no earlier change of the group has this time."""
 
 
-class _Seen(NamedTuple):
-    """What is known of a group."""
+class _Group(NamedTuple):
+    """A group as it was judged last. Facts are made of it when they are needed: they would be most of the memory."""
 
     snapshot: GroupSnapshot
     history: GroupHistory
     work: GroupWork | None
     restores: Restores
-
-    def is_in(self, one: _Seen) -> bool:
-        """Tell whether it is what was known before."""
-        return all(map(is_, self[:-1], one[:-1])) and self.restores == one.restores
-
-
-class _Group(NamedTuple):
-    """A group as it was judged last. Facts are made of it when they are needed: they would be most of the memory."""
-
-    seen: _Seen
     at: datetime
     """When its snapshot and history were first seen."""
     retention: Mapping[str, float]
@@ -108,13 +98,16 @@ class _Group(NamedTuple):
     successor: str | None = None
     is_deleted: bool = False
 
+    def is_as(self, one: _Group) -> bool:
+        """Tell whether the same is known of it."""
+        return all(map(is_, self[:3], one[:3])) and self.restores == one.restores
+
     def facts(self, now: datetime, settings: HealthSettings, watched_since: datetime | None) -> Facts:
         """Return what the next verdict is made of."""
-        seen = self.seen
-        does = activity(seen.snapshot, seen.history, self.at)
-        rest = (self.is_deleted, self.retention, self.away, seen.restores, watched_since)
+        does = activity(self.snapshot, self.history, self.at)
+        rest = (self.is_deleted, self.retention, self.away, self.restores, watched_since)
         previous = None if self.verdict is _UNJUDGED else self.verdict
-        return Facts(does, now, settings, previous, seen.work, *rest, self.successor)
+        return Facts(does, now, settings, previous, self.work, *rest, self.successor)
 
 
 class Board:
@@ -148,7 +141,7 @@ class Board:
             before = one.verdict if one else self._stored.get(group_id)
             if before is None:
                 continue
-            verdict = ended_by_person(before, one.seen.snapshot if one else None, reason, now)
+            verdict = ended_by_person(before, one.snapshot if one else None, reason, now)
             if one:
                 self._groups[group_id] = one._replace(verdict=verdict)
             else:
@@ -195,11 +188,11 @@ class Board:
         one, newest = self._groups.get(group_id), known.groups.get(group_id)
         is_due = one is not None and _is_due(one.verdict, now)
         if newest is None and group_id in known.others:
-            newest = one.seen.snapshot if one else _of_other_type(known.others[group_id])
+            newest = one.snapshot if one else _of_other_type(known.others[group_id])
         elif newest is None or _is_gone(newest):
             is_new = one is not None and group_id not in known.others and (is_due or not one.is_deleted)
-            return one.seen.snapshot if one and is_new else None
-        return newest if one is None or is_due or not _see(newest, known, one).is_in(one.seen) else None
+            return one.snapshot if one and is_new else None
+        return newest if one is None or is_due or not _see(newest, known, one, now).is_as(one) else None
 
     def _judgment(self, snapshot: GroupSnapshot, known: Known, now: datetime) -> Iterator[Change]:
         """Return the judgment of a group that is due: it is made when it is read. Until then it would take memory."""
@@ -207,8 +200,8 @@ class Board:
         newest, one = known.groups.get(group_id), self._groups.get(group_id)
         if group_id not in known.others and _is_gone(newest):
             return self._judge_deleted(group_id, newest, now)
-        seen = _see(snapshot, known, one)
-        return self._judge(group_id, seen, known, now, is_same=one is not None and seen.is_in(one.seen))
+        new = _see(snapshot, known, one, now)
+        return self._judge(new, now, is_same=one is not None and new.is_as(one))
 
     def _judge_newcomers(self, newcomers: Iterable[GroupSnapshot], known: Known, now: datetime) -> Iterator[Change]:
         """Judge newcomers until they have taken their steps; put off the others."""
@@ -220,13 +213,13 @@ class Board:
                 late[one.group_id] = self.put_off.get(one.group_id, now)
         self.put_off = late
 
-    def _judge(self, group_id: str, seen: _Seen, known: Known, now: datetime, *, is_same: bool) -> Iterator[Change]:
+    def _judge(self, new: _Group, now: datetime, *, is_same: bool) -> Iterator[Change]:
+        group_id = new.snapshot.group_id
         one = self._groups.get(group_id)
         if one is not None:
             one = yield from self._recheck(group_id, one, now if is_same else self.put_off.get(group_id, now))
-        is_old = one is not None and seen.snapshot is one.seen.snapshot and seen.history is one.seen.history
         before = one.verdict if one else self._stored.pop(group_id, None)
-        new = _Group(seen, one.at if one and is_old else now, known.retention, known.away, before or _UNJUDGED)
+        new = new._replace(verdict=before or _UNJUDGED)
         facts = new.facts(now, self._settings_of(group_id), self._began)
         successor = self._successors.of(facts)
         verdict = self._safely(replace(facts, successor=successor) if successor else facts)
@@ -276,13 +269,19 @@ class Board:
             del self._groups[group_id]
 
 
-def _see(snapshot: GroupSnapshot, known: Known, one: _Group | None) -> _Seen:
+def _see(snapshot: GroupSnapshot, known: Known, one: _Group | None, now: datetime) -> _Group:
     group_id = snapshot.group_id
-    return _Seen(
+    history = known.histories.get(group_id, NO_HISTORY)
+    is_old = one is not None and snapshot is one.snapshot and history is one.history
+    return _Group(
         snapshot,
-        known.histories.get(group_id, NO_HISTORY),
-        (known.work or NONE).get(group_id, one.seen.work if one else None),
+        history,
+        (known.work or NONE).get(group_id, one.work if one else None),
         known.restores.get(group_id, NO_RESTORES),
+        one.at if one and is_old else now,
+        known.retention,
+        known.away,
+        _UNJUDGED,
     )
 
 

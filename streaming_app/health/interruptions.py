@@ -18,11 +18,8 @@ In a rolling restart each member leaves once and is replaced by one that stays, 
 soon after it joined, again and again. So what counts are short stays: from joining to leaving in less than `uptime`.
 
 A process that crashes takes all of its threads with it, each a member of its own, and a new version that is rolled back
-takes all instances with it, once. So of the short stays in one place only those count that follow one another: two that
-overlap are one. A place is a static instance, or else a host: the address of a pod stays while its container crashes.
-
-Where the place changes each time, as that of pods which an autoscaler creates and deletes, the group as a whole tells
-it: more joins than a few deployments per member.
+takes all instances with it, once. So of the short stays only those count that follow one another, wherever they are:
+two that overlap are one.
 """
 
 from __future__ import annotations
@@ -121,17 +118,23 @@ def _is_start(before: _Spell | None, one: _Spell, after: _Spell) -> bool:
     return one.state == NOT_READY and after.processes and (before is None or before.processes)
 
 
-def stays_of(
-    changes: Sequence[MemberChange], since: datetime, uptime: timedelta
-) -> Mapping[str, list[tuple[datetime, datetime]]]:
-    """Return by place when the stays that were shorter than `uptime` and ended after `since` ended, and began."""
-    joined: dict[str, MemberChange] = {}
-    stays: defaultdict[str, list[tuple[datetime, datetime]]] = defaultdict(list)
+class Stay(NamedTuple):
+    """A member that has left, and where it was."""
+
+    since: datetime
+    until: datetime
+    place: str
+
+
+def stays_of(changes: Sequence[MemberChange], since: datetime, shorter: timedelta) -> list[Stay]:
+    """Return the stays that were shorter than this, and ended after `since`."""
+    joined: dict[str, datetime] = {}
+    stays = []
     for change in changes:
         if change.joined:
-            joined[change.member_id] = change
-        elif (start := joined.pop(change.member_id, None)) and change.at >= since and change.at - start.at < uptime:
-            stays[change.place].append((change.at, start.at))
+            joined[change.member_id] = change.at
+        elif (start := joined.pop(change.member_id, None)) and change.at >= since and change.at - start < shorter:
+            stays.append(Stay(start, change.at, change.place))
     return stays
 
 
@@ -142,15 +145,3 @@ def one_after_the_other(stays: list[tuple[datetime, datetime]]) -> int:
         if last_end is None or start >= last_end:
             number, last_end = number + 1, end
     return number
-
-
-def joins_and_members(changes: Sequence[MemberChange], since: datetime, members: int) -> tuple[int, int]:
-    """Return how many members joined after `since`, and the most that the group had; it has `members` now."""
-    largest, joins = members, 0
-    for change in reversed(changes):
-        if change.at < since:
-            break
-        members += -1 if change.joined else 1
-        largest = max(largest, members)
-        joins += change.joined
-    return joins, max(largest, 1)

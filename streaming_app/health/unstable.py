@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -18,21 +18,17 @@ from streaming_app.groups.snapshot import (
     member_details,
 )
 from streaming_app.health.activity import Activity
-from streaming_app.health.history import MemberChange
-from streaming_app.health.interruptions import joins_and_members, one_after_the_other, stays_of
-from streaming_app.text import and_more, utc
+from streaming_app.health.interruptions import one_after_the_other, stays_of
+from streaming_app.text import first_of, utc
 
 _DEFAULT_REBALANCE_TIMEOUT_MS = 300_000  # max.poll.interval.ms of Kafka Streams, which it sends as rebalance timeout
 _ASSIGNMENTS, _ASSIGNED_WITHIN = 10, timedelta(minutes=10)
 _QUIET_CAUSES = {*OF_MEMBERS, NO_TASK_MOVED}
-_SHORT, _SHORT_STAYS = timedelta(minutes=10), 4
-_JOINS_PER_MEMBER, _FEW_JOINS = 5, 10
-_WITHIN, _QUIET = timedelta(hours=1), timedelta(minutes=10)
-_LONGER, _LONGER_STAYS, _LONGER_WITHIN = timedelta(minutes=20), 3, timedelta(minutes=75)
-_LONGER_QUIET = timedelta(minutes=25)
+_SHORT, _TIMES, _WITHIN = timedelta(minutes=20), 3, timedelta(minutes=75)
+_QUIET = timedelta(minutes=25)
 _AFTER = timedelta(microseconds=1)  # then something is outside of the time over which it is counted
 _SESSION = timedelta(minutes=1)  # a member that is killed leaves only when its session ends: the next one is there
-_PLACES_IN_TEXT, _PLACES_IN_DETAILS = 3, 20
+_IN_TEXT, _PLACES = 3, 20
 
 
 class LateMember(NamedTuple):
@@ -87,7 +83,7 @@ def _describe(member: UnsettledMember) -> str:
 
 def restless(activity: Activity, now: datetime) -> Restless | None:
     """Return what keeps the group from settling."""
-    return next((found for kind in (_assigned, _flapping, _ends_soon) if (found := kind(activity, now))), None)
+    return next((found for kind in (_assigned, _flapping) if (found := kind(activity, now))), None)
 
 
 def _assigned(activity: Activity, now: datetime) -> Restless | None:
@@ -109,54 +105,20 @@ def _assigned(activity: Activity, now: datetime) -> Restless | None:
 
 
 def _flapping(activity: Activity, now: datetime) -> Restless | None:
-    """Find members that join and leave again and again, and have not stopped."""
-    changes = activity.members
-    newest = _newest_leave(changes, now, _QUIET)
-    if newest is None:
+    """Find members that leave soon after they joined and are followed by others, again and again, and still do."""
+    newest = next((change.at for change in reversed(activity.members) if not change.joined), None)
+    if newest is None or now - newest >= _QUIET:
         return None
-    since = now - _WITHIN
-    places = {
-        place: number
-        for place, stays in stays_of(changes, since, _SHORT).items()
-        if (number := one_after_the_other(stays)) >= _SHORT_STAYS and now - max(stays)[0] < _QUIET
-    }
-    details: dict[str, Any]
-    if places:
-        worst = sorted(places, key=lambda place: (-places[place], place))
-        named = ", ".join(f"{place} ({places[place]} times)" for place in worst[:_PLACES_IN_TEXT])
-        more = and_more(len(worst) - _PLACES_IN_TEXT)
-        what = f"members at {named}{more and f'{more} places'} joined and left"
-        details = {"places": {place: places[place] for place in worst[:_PLACES_IN_DETAILS]}}
-    else:
-        joins, largest = joins_and_members(changes, since, activity.group.member_count)
-        if joins < max(_FEW_JOINS, _JOINS_PER_MEMBER * largest):
-            return None
-        what, details = f"{joins:,} members joined, and it never had more than {largest:,}", {"joins": joins}
-    first = next(change.at for change in changes if change.at >= since)
-    return Restless(
-        first, newest, f"assigned again and again: {what}, in {_minutes(_WITHIN)}", details, newest + _QUIET
-    )
-
-
-def _ends_soon(activity: Activity, now: datetime) -> Restless | None:
-    """Find members that each stay for some minutes and are followed by others, such as one that runs out of memory."""
-    newest = _newest_leave(activity.members, now, _LONGER_QUIET)
-    if newest is None:
+    stays = stays_of(activity.members, now - _WITHIN, _SHORT)
+    number = one_after_the_other([(one.until - _SESSION, one.since) for one in stays])
+    if number < _TIMES:
         return None
-    stays = [one for of_place in stays_of(activity.members, now - _LONGER_WITHIN, _LONGER).values() for one in of_place]
-    number = one_after_the_other([(end - _SESSION, start) for end, start in stays])
-    if number < _LONGER_STAYS:
-        return None
-    first = min(start for _, start in stays)
-    text = f"{number} times one after the other, members left after less than {_minutes(_LONGER)}"
-    oldest = min(end for end, _ in stays)
-    ends_at = min(newest + _LONGER_QUIET, oldest + _LONGER_WITHIN + _AFTER)
-    return Restless(first, newest, text, {"stays": number}, ends_at)
-
-
-def _newest_leave(changes: Sequence[MemberChange], now: datetime, quiet: timedelta) -> datetime | None:
-    at = next((change.at for change in reversed(changes) if not change.joined), None)
-    return at if at is not None and now - at < quiet else None
+    counts = Counter(one.place for one in stays)
+    places = {place: many for place, many in counts.most_common(_PLACES) if many > 1}
+    where = f": {first_of([f'{many} at {place}' for place, many in places.items()], _IN_TEXT)}" if places else ""
+    text = f"{number} times one after the other, members left after less than {_minutes(_SHORT)}{where}"
+    ends_at = min(newest + _QUIET, min(one.until for one in stays) + _WITHIN + _AFTER)
+    return Restless(min(one.since for one in stays), newest, text, {"stays": number, "places": places}, ends_at)
 
 
 def _minutes(time: timedelta) -> str:

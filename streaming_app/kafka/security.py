@@ -211,7 +211,8 @@ def _create_token_provider(properties: Properties) -> TokenProvider:
     url = properties.get(_ENDPOINT, "")
     scheme = urlsplit(url).scheme
     if scheme not in {"http", "https", "file"}:
-        raise SecurityError(f"{_ENDPOINT} {url or 'is missing'}: must be an http, https or file URL")
+        shown = _without_user(url) or "is missing"
+        raise SecurityError(f"{_ENDPOINT} {shown}: must be an http, https or file URL")
     extensions = _with_prefix(options, "extension_")
     if scheme == "file":
         return TokenProvider(lambda: _read_token(url), extensions)

@@ -73,6 +73,7 @@ def test_a_password_may_be_quoted_in_every_way_that_java_supports(value: str, pa
         (sasl("", "OAUTHBEARER"), f"start with {OAUTH}"),
         ({**OAUTH_LOGIN, "sasl.login.callback.handler.class": "com.example.Own"}, "Own is Java code"),
         (OAUTH_LOGIN, "token.endpoint.url is missing: must be"),
+        ({**OAUTH_LOGIN, TOKEN_URL: "htps://alice:pa55@x/token"}, "token.endpoint.url htps://x/token: must be"),
         ({**OAUTH_LOGIN, TOKEN_URL: "http://x"}, "has no clientId and no clientSecret"),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "sasl.jaas.config is missing"),
         (sasl(f'{PLAIN} required username="a" password="b"'), "end with a semicolon"),

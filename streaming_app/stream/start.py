@@ -50,7 +50,7 @@ from streaming_app.stream.truncation import LOG_TRUNCATED, NOT_VOID, VOIDED, row
 from streaming_app.tables.checkpoint_offsets import find_damage, newest_batch_ends
 from streaming_app.tables.definitions import Table, history_tables
 from streaming_app.tables.location import Location
-from streaming_app.tables.reader import quote
+from streaming_app.tables.reader import quote, time_literal
 from streaming_app.text import count, escape, first_of, shorten
 
 if TYPE_CHECKING:
@@ -160,14 +160,12 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
     grew = topic.partitions > before.get("partitions", topic.partitions)
     record |= {"partitions": topic.partitions, "partitions_grew": grew or bool(before.get("partitions_grew"))}
     identity, restored = writer.identity(tables.name), tables.versions.restored()
+    reason: str | None = ""
     if is_other:
-        reason: str | None = "another topic than before, reading from the beginning"
-    elif reset or before.get(_ROWS) != identity or not _is_complete(files, checkpoint):
-        reason = ""
-    elif grew:
-        reason = f"the topic now has {topic.partitions} partitions, {_STAYS}"
-    else:
-        reason = _mismatch(tables.versions, restored, checkpoint) or _too_long(away, topic)
+        reason = "another topic than before, reading from the beginning"
+    elif not reset and before.get(_ROWS) == identity and _is_complete(files, checkpoint):
+        grown = f"the topic now has {topic.partitions} partitions, {_STAYS}" if grew else None
+        reason = grown or _mismatch(tables.versions, restored, checkpoint) or _too_long(away, topic)
     if reason is None and log.is_whole and not groups:
         return _resume(files, file, checkpoint, {**known, **record, _ROWS: identity}, tables)
 
@@ -177,10 +175,13 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
         read_again = frozenset(
             {cut.partition for cut in cuts} | {partition_of(one, topic.partitions) for one in groups}
         )
-    tell_of_cuts(writer, cuts, tables)
+    tell_of_cuts(writer, cuts, tables.state, tables.own_rows, has_topologies=bool(tables.history))
     record |= _history(writer, tables.history, known, topic, is_other=is_other, restored=restored, cuts=cuts)
-    record[_STARTING] = {} if reason is not None else _starting(log, before, topic, read_again)
     record[_UNTIL] = {one: topic.end_offsets.get(one, 0) for one in read_again if _has_records(topic, one)}
+    record[_STARTING] = {}
+    if reason is None:
+        record[_STARTING] = _starting(log, before, topic, read_again)
+        record[_UNTIL] = {**_offsets(before, _UNTIL), **record[_UNTIL]}  # what an earlier reading has not reached yet
     _write(files, file, {**record, _ROWS: _NO_ROWS})
     tables.versions.forget()
     files.remove(checkpoint)
@@ -304,22 +305,21 @@ def _history(  # noqa: PLR0913 - each is one thing it needs
     apart, since it was lost, are beyond the end of the topic.
     """
     if is_other:
-        ends = [writer.newest(one.name, str(one.expires_by)) for one in tables]
-        newest = max((end for end in ends if end), default=None)
+        ends = (writer.table(one.name).select(f"max({one.expires_by})").column(0)[0].as_py() for one in tables)
+        newest = max(filter(None, ends), default=None)
         return {"history": {}, "history_after": newest and newest.isoformat()}
     after = known.get("history_after")
-    since = datetime.fromisoformat(after) if after else None
     kept = {name: reached for name, reached in known.get("history", {}).items() if name not in restored}
     offsets = {}
     left = {cut.partition: cut.start - 1 for cut in cuts if not cut.unread}
     for one in tables:
-        own_rows = _OWN_ROWS.get(one.name, "true")
-        if one.name in VOIDED:
-            own_rows = f"({own_rows}) AND {NOT_VOID}"
-        reached = writer.highest_offsets(
-            one.name, str(one.partition_column), str(one.expires_by), since, where=own_rows
-        )
-        fits = {p: offset for p, offset in reached.items() if offset < topic.end_offsets.get(p, 0)}
+        conditions = [f"({_OWN_ROWS.get(one.name, 'true')})", *([NOT_VOID] if one.name in VOIDED else [])]
+        if after:
+            conditions.append(f"{one.expires_by} > {time_literal(datetime.fromisoformat(after))}")
+        columns = f'"{one.partition_column}", max("offset")'
+        reached = writer.table(one.name).select(columns, " AND ".join(conditions), "GROUP BY 1").columns
+        pairs = zip(*(column.to_pylist() for column in reached), strict=True)
+        fits = {p: offset for p, offset in pairs if offset < topic.end_offsets.get(p, 0)}
         earlier = {int(p): offset for p, offset in kept.get(one.name, {}).items()}
         highest = {p: max(fits.get(p, -1), earlier.get(p, -1)) for p in fits.keys() | earlier.keys()}
         offsets[one.name] = {p: min(offset, left.get(p, offset)) for p, offset in highest.items()}

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streaming_app.stream.log_positions import Cut
-    from streaming_app.stream.start import QueryTables
     from streaming_app.tables.writer import TableWriter
 
 LOG_TRUNCATED = "log_truncated"
@@ -24,16 +23,23 @@ NOT_VOID = "(void IS NULL OR void = false)"
 _EVENTS_LOCK = Lock()  # both streams find a cut, and one of them tells of it
 
 
-def tell_of_cuts(writer: TableWriter, cuts: Sequence[Cut], tables: QueryTables) -> None:
-    """Let the history say what of it came from records that no longer exist. The rows of groups are still there.
+def tell_of_cuts(
+    writer: TableWriter,
+    cuts: Sequence[Cut],
+    state: Collection[str],
+    own_rows: Mapping[str, str],
+    *,
+    has_topologies: bool,
+) -> None:
+    """Let the history say what of it came from records that no longer exist. The rows of the tables `state` are there.
 
     Raises OSError if a table cannot be written, and OtherOwnerError, as all that write here.
     """
     for cut in cuts:
-        add_truncation_events(writer, cut, affected_groups(writer, tables.state, cut))
+        add_truncation_events(writer, cut, affected_groups(writer, state, cut))
     if read := [cut for cut in cuts if not cut.unread]:
-        void_history(writer, read, tables.own_rows)
-        if tables.history:
+        void_history(writer, read, own_rows)
+        if has_topologies:
             delete_topologies(writer, read)
 
 

@@ -177,16 +177,19 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
         )
     tell_of_cuts(writer, cuts, tables.state, tables.own_rows, has_topologies=bool(tables.history))
     record |= _history(writer, tables.history, known, topic, is_other=is_other, restored=restored, cuts=cuts)
-    record[_UNTIL] = {one: topic.end_offsets.get(one, 0) for one in read_again if _has_records(topic, one)}
+    had_rows = tables.has_rows()
+    is_kept = had_rows and not reset
+    until = {one: topic.end_offsets[one] for one in read_again if is_kept and _has_records(topic, one)}
+    record[_UNTIL] = until
     record[_STARTING] = {}
     if reason is None:
         record[_STARTING] = _starting(log, before, topic, read_again)
-        record[_UNTIL] = {**_offsets(before, _UNTIL), **record[_UNTIL]}  # what an earlier reading has not reached yet
+        record[_UNTIL] = {**_offsets(before, _UNTIL), **until}  # what an earlier reading has not reached yet
     _write(files, file, {**record, _ROWS: _NO_ROWS})
     tables.versions.forget()
     files.remove(checkpoint)
-    if had_rows := tables.has_rows():
-        _outdate(tables, cuts, groups, reason, at_once=reset or not record[_UNTIL])
+    if had_rows:
+        _outdate(tables, cuts, groups, reason, at_once=not until)
     tables.versions.write()  # a table that is lost before the first batch is done must be recognized, too
     _write(files, file, {**record, _ROWS: identity})
     if reason is None:

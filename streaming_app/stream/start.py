@@ -46,7 +46,7 @@ from streaming_app.kafka.offsets_topic import check_topic_id
 from streaming_app.stream.log_positions import NO_CUT, LogCheck
 from streaming_app.stream.source import EARLIEST
 from streaming_app.stream.table_versions import TableVersions
-from streaming_app.stream.truncation import LOG_TRUNCATED, NOT_VOID, VOIDED, rows_of, tell_of_cuts
+from streaming_app.stream.truncation import LOG_TRUNCATED, NOT_VOID, VOIDED, of_partition, rows_of, tell_of_cuts
 from streaming_app.tables.checkpoint_offsets import find_damage, newest_batch_ends
 from streaming_app.tables.definitions import Table, history_tables
 from streaming_app.tables.location import Location
@@ -113,6 +113,8 @@ class QueryTables:
     state: tuple[str, ...]
     """The tables with a row for what the newest records say, and their offsets."""
     history: tuple[Table, ...] = ()
+    skips_known: bool = False
+    """Rows skip the records that they have; otherwise what is read again is appended again."""
 
 
 def group_tables(writer: TableWriter, checkpoint: Location) -> QueryTables:
@@ -128,6 +130,7 @@ def group_tables(writer: TableWriter, checkpoint: Location) -> QueryTables:
         own_rows=_OWN_ROWS,
         state=("groups",),
         history=history_tables(),
+        skips_known=True,
     )
 
 
@@ -226,10 +229,10 @@ def _outdate(
     tables: QueryTables, cuts: Sequence[Cut], groups: Collection[str], reason: str | None, *, at_once: bool
 ) -> None:
     """Let rows not count any more; `at_once` they go."""
-    lost = [rows_of(cut) for cut in cuts if not cut.unread]
+    lost = [rows_of(cut) if tables.skips_known else of_partition(cut) for cut in cuts if not cut.unread]
     if lost:
         tables.delete(" OR ".join(lost))
-    outdated = [rows_of(cut) for cut in cuts if cut.unread]
+    outdated = [of_partition(cut) for cut in cuts if cut.unread]
     if groups:
         outdated.append(f"group_id IN ({', '.join(map(quote, groups))})")
     condition = _ALL if reason is not None else " OR ".join(outdated)

@@ -75,9 +75,12 @@ def add_truncation_events(writer: TableWriter, cut: Cut, group_ids: Collection[s
 
 def rows_of(cut: Cut) -> str:
     """Return the condition for rows that came from records of the cut, or may lack something of them."""
-    if cut.unread:
-        return f"source_partition = {cut.partition}"
-    return _is_of(cut, "source_partition", "last_offset")
+    return of_partition(cut) if cut.unread else _is_of(cut, "source_partition", "last_offset")
+
+
+def of_partition(cut: Cut) -> str:
+    """Return the condition for rows of the partition that was cut."""
+    return f"source_partition = {cut.partition}"
 
 
 def _event(group_id: str, cut: Cut) -> dict[str, Any]:

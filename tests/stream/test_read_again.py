@@ -10,7 +10,8 @@ import pytest
 
 from streaming_app.groups.budget import DEFAULT
 from streaming_app.groups.group import READ_AGAIN
-from tests.stream.test_fold_stage import OPTIONS, START, by_id, fold, group, metadata_record, records, stored_rows
+from tests.stream.test_fold_stage import OPTIONS, START, by_id, fold, group, records, stored_rows
+from tests.support.encoded import metadata_record
 
 KNOWN = {"unsolicited_pushes": 3, "last_unsolicited_push_at": START + timedelta(seconds=2)}
 OLD = START - timedelta(days=90)

@@ -30,7 +30,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 import platformdirs
-from deltalake import DeltaTable, Field, Schema
+from deltalake import Field, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.schema import PrimitiveType
 from filelock import FileLock, Timeout
@@ -42,9 +42,10 @@ from streaming_app.report import Report
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.fence import Fence, newest_term
 from streaming_app.tables.heartbeat_file import read_heartbeat
-from streaming_app.tables.kept_table import KeptTable, commit_info, table_to_write
+from streaming_app.tables.kept_table import KeptTable, table_to_write
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
+from streaming_app.tables.table_creation import create_table
 
 SIGN_SECONDS = 15.0
 """Between two signs of life of an owner."""
@@ -125,7 +126,7 @@ class Owner(Fence):
 
     def _successor(self) -> str:
         with suppress(JobError), _opened(self._place) as kept:
-            if (record := _record_in(kept, self._place)) and record.text:
+            if (record := _record_in(kept)) and record.text:
                 return f": {record.text}"
         return ""
 
@@ -210,7 +211,7 @@ class _Waiting:
         """Return the ownership if it is free, else who has it. Raises JobError."""
         has_lock = self._has_lock()
         with _opened(self._place) as kept:
-            record, version = _record_in(kept, self._place), kept.table.version()
+            record, version = _record_in(kept), kept.table.version()
             who, sign = (record.text, version) if record else self._by_heartbeat()
             silent = self._look(sign)
             if silent >= SILENT_SECONDS or (has_lock and (not who or self._held_lock(record))):
@@ -259,9 +260,9 @@ class _Waiting:
         return self._last_holder.is_file() and self._last_holder.read_text("utf-8") == record.run_id
 
 
-def _record_in(kept: KeptTable, place: Location) -> OwnerRecord | None:
+def _record_in(kept: KeptTable) -> OwnerRecord | None:
     """Return the newest sign of life in the table; None if its newest commit is none. Raises OSError."""
-    commit = commit_info(place, kept.table.version())
+    commit = kept.commit_info(kept.table.version())
     return OwnerRecord(**{name: commit[name] for name in OwnerRecord._fields}) if "run_id" in commit else None
 
 
@@ -273,17 +274,8 @@ def _opened(place: Location) -> Iterator[KeptTable]:
             try:
                 kept = stack.enter_context(table_to_write(place))
             except TableNotFoundError:
-                _create(place)
+                create_table(place, _SCHEMA, _CONFIGURATION)
                 kept = stack.enter_context(table_to_write(place))
             yield kept
         except (DeltaError, OSError) as error:
             raise JobError(f"Cannot read or write {place.parent}: {describe_error(error)}") from None
-
-
-def _create(place: Location) -> None:
-    """Create the table, unless another job has just done it."""
-    try:
-        DeltaTable.create(str(place), _SCHEMA, configuration=_CONFIGURATION, storage_options=place.storage_options)
-    except DeltaError:
-        if not place.is_delta_table():
-            raise

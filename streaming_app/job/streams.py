@@ -16,11 +16,13 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
+from streaming_app.errors import WarehouseError
 from streaming_app.job.read_again import GroupsToReadAgain
 from streaming_app.job.self_check import SelfCheck, make_self_check
 from streaming_app.job.services import SELF_CHECK, MaintenanceService
@@ -303,8 +305,9 @@ class GroupsStream(TopicStream):
     def check(self) -> None:
         """Check as every stream, and read from time to time whether the brokers have a description plugin."""
         super().check()
-        if due := self._read_again.due():
-            raise StreamChangedError(f"{count(len(due), 'group')} to be read again")
+        with suppress(WarehouseError):  # a store that is away for a moment: the next check asks again
+            if due := self._read_again.due():
+                raise StreamChangedError(f"Records of {count(len(due), 'group')} are to be read again")
         if time.monotonic() >= self._plugin_read_at + _READ_PLUGIN_SECONDS:
             self._read_description_plugin()
 

@@ -118,6 +118,9 @@ class Health:
                 caught_up_at=earlier.caught_up_at,
                 read_from_beginning_at=earlier.read_from_beginning_at,
             )
+            if isinstance(earlier, JobStatus) and earlier.truncated and earlier.truncated_at:
+                self._cuts[earlier.truncated] = earlier.truncated_at
+                self._status = replace(self._status, truncated_at=earlier.truncated_at, truncated=earlier.truncated)
 
     def started_reading(
         self, *, from_beginning: bool, tombstone_retention: timedelta, is_incomplete: bool = False

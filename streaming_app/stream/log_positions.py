@@ -29,7 +29,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from threading import Event, RLock
 from types import MappingProxyType
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_KEPT_CUTS = 20
 _CLOSE_SECONDS = 1.0
 
 
@@ -130,18 +129,17 @@ class LogPositions(NoPositions):
         *,
         on_cut: Callable[[Cut], None] = lambda _: None,
     ) -> None:
-        """Prepare; `on_cut` gets what earlier runs found, and each new cut. Once `stop` is set, no call waits."""
+        """Prepare; `on_cut` gets each cut that is found. Once `stop` is set, no call waits."""
         self._stop = stop
         self._properties, self._files, self._report, self._on_cut = properties, files, report, on_cut
         self._file = Location(f"{checkpoint}.epochs.json")
         self._lock = RLock()
-        self._leaders: LeaderEpochs | None = None
+        self._connected: LeaderEpochs | None = None
         self._topic = self._topic_id = ""
         self.chains: dict[int, Chain] = {}
         """By partition, the epochs of its log, as far as they are known. It changes with the log."""
         self._ends: dict[int, int] = {}
         self._seen: dict[int, EpochStart] = {}  # the leader's epoch, and the end of the log
-        self._past: list[Cut] = []
         self._is_known = True
 
     def open(self, topic: OffsetsTopic, batches: BatchEnds) -> LogCheck:
@@ -152,7 +150,7 @@ class LogPositions(NoPositions):
         with self._lock:
             self.close()
             self._topic, self._topic_id = topic.name, topic.topic_id
-            self._leaders = LeaderEpochs(self._properties, topic.name, topic.topic_id, self._stop)
+            self._connected = LeaderEpochs(self._properties, topic.name, topic.topic_id, self._stop)
             known = self._read()
             try:
                 found = self._compare(range(topic.partitions), known, batches)
@@ -172,7 +170,7 @@ class LogPositions(NoPositions):
             if start > batches.committed.get(one, start) and one not in cut
         ]
         for one in unread:
-            self._note(one)
+            self._on_cut(one)
         # Of the first batch it is not known where it begins.
         is_first_begun = bool(batches.begun) and not batches.committed and any(topic.start_offsets.values())
         return found._replace(cuts=(*found.cuts, *unread), ends_early=found.ends_early or is_first_begun)
@@ -212,7 +210,7 @@ class LogPositions(NoPositions):
         `ends` are the offsets after the last ones of the batch, which is noted as read.
         """
         with self._lock:
-            if not (self._is_known and self._leaders and self._seen):
+            if not (self._is_known and self._seen):
                 return True
             asked = {partition: one.epoch for partition, one in self._seen.items()}
             found = self._leaders.ends(asked)
@@ -229,17 +227,21 @@ class LogPositions(NoPositions):
 
     def close(self) -> None:
         """Close the connection, if there is one; not while another thread waits for an answer, which a daemon may."""
-        if self._leaders is None or not self._lock.acquire(timeout=_CLOSE_SECONDS):
+        if self._connected is None or not self._lock.acquire(timeout=_CLOSE_SECONDS):
             return
         with suppress(Exception):  # kafka-python raises several kinds
-            self._leaders.close()
+            self._connected.close()
         self._lock.release()
+
+    @property
+    def _leaders(self) -> LeaderEpochs:
+        assert self._connected is not None  # noqa: S101 - `open` made it
+        return self._connected
 
     def _compare(
         self, partitions: Iterable[int], known: Mapping[int, tuple[Chain, int]], batches: BatchEnds
     ) -> LogCheck:
         """Set the positions, and return the difference from the log."""
-        assert self._leaders is not None  # noqa: S101 - `open` made it
         partitions = list(partitions)
         epochs, log = self._ask_ends(partitions)
         self.chains, self._ends, cuts = {}, {}, []
@@ -257,13 +259,12 @@ class LogPositions(NoPositions):
         self._extend(epochs)
         self._seen = {partition: EpochStart(epochs[partition], log[partition].end) for partition in partitions}
         for cut in cuts:
-            self._note(cut)
+            self._on_cut(cut)
         begun = [partition for partition, end in batches.begun.items() if partition in log and end > log[partition].end]
         return LogCheck(tuple(cuts), bool(begun), batches.committed)
 
     def _ask_ends(self, partitions: Sequence[int]) -> tuple[dict[int, int], dict[int, EpochEnd]]:
         """Return the epochs of the leaders and where the log ends, as of one moment."""
-        assert self._leaders is not None  # noqa: S101 - the callers know
         while True:
             epochs = self._leaders.epochs(partitions)
             log = self._leaders.ends(epochs)
@@ -272,7 +273,6 @@ class LogPositions(NoPositions):
 
     def _raise_if_cut(self) -> None:
         """Raise TruncatedLogError unless the log still has what was read."""
-        assert self._leaders is not None  # noqa: S101 - the callers know
         if self._find_lost():
             self._leaders.forget()  # another topic may have the name by now
             if lost := self._find_lost():
@@ -281,25 +281,20 @@ class LogPositions(NoPositions):
 
     def _find_lost(self) -> dict[int, int]:
         """Return where the log parts from what was read, for partitions that lack some of it."""
-        assert self._leaders is not None  # noqa: S101 - the callers know
         found = self._leaders.ends({partition: one.epoch for partition, one in self._seen.items()})
         return {partition: end for partition, (_, end) in found.items() if end < self._seen[partition].start}
 
     def _learn_epochs(self) -> None:
         """Note which epochs began since the last read: they follow what was read."""
-        assert self._leaders is not None  # noqa: S101 - the callers know
         epochs = self._leaders.epochs(self._seen)
         self._extend({partition: epoch for partition, epoch in epochs.items() if epoch != self._seen[partition].epoch})
         self._seen = {partition: EpochStart(epochs[partition], one.start) for partition, one in self._seen.items()}
 
     def _find_parting(self, partition: int, chain: Chain, end: int) -> int:
-        leaders = self._leaders
-        assert leaders is not None  # noqa: S101 - the callers know
-        return find_parting(chain, end, lambda epoch: leaders.ends({partition: epoch})[partition])
+        return find_parting(chain, end, lambda epoch: self._leaders.ends({partition: epoch})[partition])
 
     def _extend(self, newest: Mapping[int, int]) -> None:
         """Add the epochs of the logs that follow the known ones up to the `newest`, by partition."""
-        assert self._leaders is not None  # noqa: S101 - the callers know
         found: dict[int, list[EpochStart]] = {partition: [] for partition in newest}
         upper = dict(newest)
         for _ in range(MAX_EPOCHS):
@@ -327,19 +322,10 @@ class LogPositions(NoPositions):
         found.insert(0, EpochStart(upper, start))
         return below
 
-    def _note(self, cut: Cut) -> None:
-        same = [(one.partition, one.start, one.end, one.epoch) for one in self._past]
-        if (cut.partition, cut.start, cut.end, cut.epoch) not in same:
-            self._past = [*self._past, cut][-_KEPT_CUTS:]
-        self._on_cut(cut)
-
     def _read(self) -> dict[int, tuple[Chain, int]]:
-        """Return the stored positions, unless they are of another topic, and take over the cuts."""
+        """Return the stored positions, unless they are of another topic."""
         try:
             stored = json.loads(self._files.read(self._file) or "")
-            self._past = [Cut(**one) for one in stored["cuts"]]
-            for cut in self._past:
-                self._on_cut(cut)
             if stored["topic_id"] != self._topic_id:
                 return {}
             return {int(name): _position(one) for name, one in stored["partitions"].items()}
@@ -352,8 +338,7 @@ class LogPositions(NoPositions):
             for partition, end in self._ends.items()
             if end
         }
-        record = {"topic_id": self._topic_id, "partitions": partitions, "cuts": [asdict(cut) for cut in self._past]}
-        self._files.write(self._file, json.dumps(record))
+        self._files.write(self._file, json.dumps({"topic_id": self._topic_id, "partitions": partitions}))
 
 
 def read_whole(positions: NoPositions, read: Callable[[], T], ends: Mapping[int, int] | None) -> T:

@@ -46,11 +46,11 @@ from streaming_app.kafka.offsets_topic import check_topic_id
 from streaming_app.stream.log_positions import NO_CUT, LogCheck
 from streaming_app.stream.source import EARLIEST
 from streaming_app.stream.table_versions import TableVersions
-from streaming_app.stream.truncation import LOG_TRUNCATED, NOT_VOID, VOIDED, rows_of, tell_of_cuts
+from streaming_app.stream.truncation import LOG_TRUNCATED, NOT_VOID, VOIDED, of_partition, rows_of, tell_of_cuts
 from streaming_app.tables.checkpoint_offsets import find_damage, newest_batch_ends
 from streaming_app.tables.definitions import Table, history_tables
 from streaming_app.tables.location import Location
-from streaming_app.tables.reader import quote
+from streaming_app.tables.reader import quote, time_literal
 from streaming_app.text import count, escape, first_of, shorten
 
 if TYPE_CHECKING:
@@ -113,6 +113,8 @@ class QueryTables:
     state: tuple[str, ...]
     """The tables with a row for what the newest records say, and their offsets."""
     history: tuple[Table, ...] = ()
+    skips_known: bool = False
+    """Rows skip the records that they have; otherwise what is read again is appended again."""
 
 
 def group_tables(writer: TableWriter, checkpoint: Location) -> QueryTables:
@@ -128,6 +130,7 @@ def group_tables(writer: TableWriter, checkpoint: Location) -> QueryTables:
         own_rows=_OWN_ROWS,
         state=("groups",),
         history=history_tables(),
+        skips_known=True,
     )
 
 
@@ -160,14 +163,12 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
     grew = topic.partitions > before.get("partitions", topic.partitions)
     record |= {"partitions": topic.partitions, "partitions_grew": grew or bool(before.get("partitions_grew"))}
     identity, restored = writer.identity(tables.name), tables.versions.restored()
+    reason: str | None = ""
     if is_other:
-        reason: str | None = "another topic than before, reading from the beginning"
-    elif reset or before.get(_ROWS) != identity or not _is_complete(files, checkpoint):
-        reason = ""
-    elif grew:
-        reason = f"the topic now has {topic.partitions} partitions, {_STAYS}"
-    else:
-        reason = _mismatch(tables.versions, restored, checkpoint) or _too_long(away, topic)
+        reason = "another topic than before, reading from the beginning"
+    elif not reset and before.get(_ROWS) == identity and _is_complete(files, checkpoint):
+        grown = f"the topic now has {topic.partitions} partitions, {_STAYS}" if grew else None
+        reason = grown or _mismatch(tables.versions, restored, checkpoint) or _too_long(away, topic)
     if reason is None and log.is_whole and not groups:
         return _resume(files, file, checkpoint, {**known, **record, _ROWS: identity}, tables)
 
@@ -177,15 +178,21 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
         read_again = frozenset(
             {cut.partition for cut in cuts} | {partition_of(one, topic.partitions) for one in groups}
         )
-    tell_of_cuts(writer, cuts, tables)
+    tell_of_cuts(writer, cuts, tables.state, tables.own_rows, has_topologies=bool(tables.history))
     record |= _history(writer, tables.history, known, topic, is_other=is_other, restored=restored, cuts=cuts)
-    record[_STARTING] = {} if reason is not None else _starting(log, before, topic, read_again)
-    record[_UNTIL] = {one: topic.end_offsets.get(one, 0) for one in read_again if _has_records(topic, one)}
+    had_rows = tables.has_rows()
+    is_kept = had_rows and not reset
+    until = {one: topic.end_offsets[one] for one in read_again if is_kept and _has_records(topic, one)}
+    record[_UNTIL] = until
+    record[_STARTING] = {}
+    if reason is None:
+        record[_STARTING] = _starting(log, before, topic, read_again)
+        record[_UNTIL] = {**_offsets(before, _UNTIL), **until}  # what an earlier reading has not reached yet
     _write(files, file, {**record, _ROWS: _NO_ROWS})
     tables.versions.forget()
     files.remove(checkpoint)
-    if had_rows := tables.has_rows():
-        _outdate(tables, cuts, groups, reason, at_once=reset or not record[_UNTIL])
+    if had_rows:
+        _outdate(tables, cuts, groups, reason, at_once=not until)
     tables.versions.write()  # a table that is lost before the first batch is done must be recognized, too
     _write(files, file, {**record, _ROWS: identity})
     if reason is None:
@@ -222,10 +229,10 @@ def _outdate(
     tables: QueryTables, cuts: Sequence[Cut], groups: Collection[str], reason: str | None, *, at_once: bool
 ) -> None:
     """Let rows not count any more; `at_once` they go."""
-    lost = [rows_of(cut) for cut in cuts if not cut.unread]
+    lost = [rows_of(cut) if tables.skips_known else of_partition(cut) for cut in cuts if not cut.unread]
     if lost:
         tables.delete(" OR ".join(lost))
-    outdated = [rows_of(cut) for cut in cuts if cut.unread]
+    outdated = [of_partition(cut) for cut in cuts if cut.unread]
     if groups:
         outdated.append(f"group_id IN ({', '.join(map(quote, groups))})")
     condition = _ALL if reason is not None else " OR ".join(outdated)
@@ -304,22 +311,21 @@ def _history(  # noqa: PLR0913 - each is one thing it needs
     apart, since it was lost, are beyond the end of the topic.
     """
     if is_other:
-        ends = [writer.newest(one.name, str(one.expires_by)) for one in tables]
-        newest = max((end for end in ends if end), default=None)
+        ends = (writer.table(one.name).select(f"max({one.expires_by})").column(0)[0].as_py() for one in tables)
+        newest = max(filter(None, ends), default=None)
         return {"history": {}, "history_after": newest and newest.isoformat()}
     after = known.get("history_after")
-    since = datetime.fromisoformat(after) if after else None
     kept = {name: reached for name, reached in known.get("history", {}).items() if name not in restored}
     offsets = {}
     left = {cut.partition: cut.start - 1 for cut in cuts if not cut.unread}
     for one in tables:
-        own_rows = _OWN_ROWS.get(one.name, "true")
-        if one.name in VOIDED:
-            own_rows = f"({own_rows}) AND {NOT_VOID}"
-        reached = writer.highest_offsets(
-            one.name, str(one.partition_column), str(one.expires_by), since, where=own_rows
-        )
-        fits = {p: offset for p, offset in reached.items() if offset < topic.end_offsets.get(p, 0)}
+        conditions = [f"({_OWN_ROWS.get(one.name, 'true')})", *([NOT_VOID] if one.name in VOIDED else [])]
+        if after:
+            conditions.append(f"{one.expires_by} > {time_literal(datetime.fromisoformat(after))}")
+        columns = f'"{one.partition_column}", max("offset")'
+        reached = writer.table(one.name).select(columns, " AND ".join(conditions), "GROUP BY 1").columns
+        pairs = zip(*(column.to_pylist() for column in reached), strict=True)
+        fits = {p: offset for p, offset in pairs if offset < topic.end_offsets.get(p, 0)}
         earlier = {int(p): offset for p, offset in kept.get(one.name, {}).items()}
         highest = {p: max(fits.get(p, -1), earlier.get(p, -1)) for p in fits.keys() | earlier.keys()}
         offsets[one.name] = {p: min(offset, left.get(p, offset)) for p, offset in highest.items()}

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from streaming_app.stream.slices import batch_of
 from streaming_app.tables.checkpoint_offsets import newest_batch
 from streaming_app.tables.definitions import history_tables, tables
-from streaming_app.tables.kept_table import commit_info, table_id
+from streaming_app.tables.kept_table import KeptTable, table_id
 from streaming_app.tables.location import Location
 
 if TYPE_CHECKING:
@@ -122,9 +122,8 @@ class TableVersions:
         since = table.version() - known
         if since <= 0:
             return since < 0
-        place = self._writer.location / name
-        versions = range(known + 1, table.version() + 1)
-        return any(commit_info(place, version).get("operation") == _RESTORE for version in versions)
+        kept, versions = KeptTable(self._writer.location / name), range(known + 1, table.version() + 1)
+        return any(kept.commit_info(version).get("operation") == _RESTORE for version in versions)
 
     def _read(self) -> dict[str, _Stored]:
         try:

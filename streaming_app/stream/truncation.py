@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streaming_app.stream.log_positions import Cut
-    from streaming_app.stream.start import QueryTables
     from streaming_app.tables.writer import TableWriter
 
 LOG_TRUNCATED = "log_truncated"
@@ -24,16 +23,23 @@ NOT_VOID = "(void IS NULL OR void = false)"
 _EVENTS_LOCK = Lock()  # both streams find a cut, and one of them tells of it
 
 
-def tell_of_cuts(writer: TableWriter, cuts: Sequence[Cut], tables: QueryTables) -> None:
-    """Let the history say what of it came from records that no longer exist. The rows of groups are still there.
+def tell_of_cuts(
+    writer: TableWriter,
+    cuts: Sequence[Cut],
+    state: Collection[str],
+    own_rows: Mapping[str, str],
+    *,
+    has_topologies: bool,
+) -> None:
+    """Let the history say what of it came from records that no longer exist. The rows of the tables `state` are there.
 
     Raises OSError if a table cannot be written, and OtherOwnerError, as all that write here.
     """
     for cut in cuts:
-        add_truncation_events(writer, cut, affected_groups(writer, tables.state, cut))
+        add_truncation_events(writer, cut, affected_groups(writer, state, cut))
     if read := [cut for cut in cuts if not cut.unread]:
-        void_history(writer, read, tables.own_rows)
-        if tables.history:
+        void_history(writer, read, own_rows)
+        if has_topologies:
             delete_topologies(writer, read)
 
 
@@ -69,9 +75,12 @@ def add_truncation_events(writer: TableWriter, cut: Cut, group_ids: Collection[s
 
 def rows_of(cut: Cut) -> str:
     """Return the condition for rows that came from records of the cut, or may lack something of them."""
-    if cut.unread:
-        return f"source_partition = {cut.partition}"
-    return _is_of(cut, "source_partition", "last_offset")
+    return of_partition(cut) if cut.unread else _is_of(cut, "source_partition", "last_offset")
+
+
+def of_partition(cut: Cut) -> str:
+    """Return the condition for rows of the partition that was cut."""
+    return f"source_partition = {cut.partition}"
 
 
 def _event(group_id: str, cut: Cut) -> dict[str, Any]:

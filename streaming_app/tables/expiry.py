@@ -73,7 +73,7 @@ class Expired(NamedTuple):
         builder = QueryBuilder().register("t", table).register("groups", groups)
         expired = f"SELECT * FROM t WHERE {own_rows} AND {condition}"  # noqa: S608 - quoted
         count = int(to_arrow(builder.execute(f"SELECT count(*) FROM ({expired})"))[0][0].as_py())  # noqa: S608 - as above
-        query = _kept_rows(_KEPT.get(definition.name), expired, own_rows) if count else f"{expired} LIMIT 0"
+        query = _kept_rows(_KEPT.get(definition.name) if count else None, expired, own_rows)
         kept = with_plain_types(to_arrow(builder.execute(query))).select(list(definition.names))
         return cls(condition, kept, count - kept.num_rows)
 

@@ -23,7 +23,7 @@ from itertools import count
 from typing import NoReturn, Protocol
 
 from deltalake import CommitProperties, PostCommitHookProperties, Transaction
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from streaming_app.errors import OtherOwnerError
 from streaming_app.tables.kept_table import KeptTable, table_to_write
@@ -116,5 +116,12 @@ def term_in(table: HasTransactions, application: str) -> int:
 
 def newest_term(cluster: str, locations: Iterable[Location]) -> int:
     """Return the newest term in those of these tables that exist; 0 if there is none. Raises delta-rs' errors."""
-    existing = [location for location in locations if location.is_delta_table()]
-    return max((term_in(location.delta_table(), application_of(cluster)) for location in existing), default=0)
+
+    def term(location: Location) -> int:
+        try:
+            return term_in(location.delta_table(), application_of(cluster))
+        except TableNotFoundError:
+            return 0
+
+    with ThreadPoolExecutor(REQUESTS) as threads:
+        return max(threads.map(term, locations), default=0)

@@ -64,6 +64,14 @@ class KeptTable:
             self._transactions[app_id] = self.table.transaction_version(app_id)
         return self._transactions[app_id]
 
+    def commit_info(self, version: int) -> dict[str, Any]:
+        """Return what a commit says of itself; nothing if its file is gone. Raises OSError.
+
+        The history of delta-rs is empty where a path contains `#` (deltalake 1.6).
+        """
+        found = _actions(self._read(version) or b"", "commitInfo")
+        return found[0] if found else {}
+
     @property
     def can_be_kept(self) -> bool:
         """Whether it can be seen later that it is the newest version."""
@@ -154,25 +162,16 @@ def table_to_write(location: Location) -> Iterator[KeptTable]:
             _KEPT[key] = kept
 
 
-def commit_info(location: Location, version: int) -> dict[str, Any]:
-    """Return what a commit says of itself; nothing if its file is gone. Raises OSError.
-
-    The history of delta-rs is empty where a path contains `#` (deltalake 1.6).
-    """
-    try:
-        lines = (location / "_delta_log" / f"{version:020}.json").read_text().splitlines()
-    except FileNotFoundError:
-        return {}
-    found: list[dict[str, Any]] = [one["commitInfo"] for one in map(json.loads, lines) if "commitInfo" in one]
-    return found[0] if found else {}
-
-
 def _digest(content: bytes | None) -> bytes | None:
     return None if content is None else hashlib.sha256(content).digest()
 
 
 def _transactions(commit: bytes) -> dict[str, int | None]:
     """Return the transactions in the content of a commit, by application."""
-    lines = (line for line in commit.splitlines() if b'"txn"' in line)
-    found: list[dict[str, Any]] = [action["txn"] for action in map(json.loads, lines) if "txn" in action]
-    return {one["appId"]: one["version"] for one in found}
+    return {one["appId"]: one["version"] for one in _actions(commit, "txn")}
+
+
+def _actions(commit: bytes, name: str) -> list[dict[str, Any]]:
+    """Return the actions of a kind in the content of a commit."""
+    lines = (line for line in commit.splitlines() if f'"{name}"'.encode() in line)
+    return [action[name] for action in map(json.loads, lines) if name in action]

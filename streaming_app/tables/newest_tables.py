@@ -17,7 +17,7 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from streaming_app.tables.definitions import Table, table
 from streaming_app.tables.kept_table import newest_table
-from streaming_app.tables.reader import of_groups, query_table, time_literal
+from streaming_app.tables.reader import of_groups, time_literal
 from streaming_app.tables.rust_table import Batch, Commit
 
 if TYPE_CHECKING:
@@ -78,20 +78,16 @@ class NewestTables:
         Times are in microseconds since 1970.
         """
         columns = "group_id, record_type, deleted, CAST(recorded_at AS bigint) AS recorded_at, last_offset"
-        return self._query(RECORDS, columns, f"{of_groups(self._cluster, group_ids)} AND {_KEPT_TOMBSTONES}")
+        where = f"{of_groups(self._cluster, group_ids)} AND {_KEPT_TOMBSTONES}"
+        rows: list[dict[str, Any]] = self._writer.table(RECORDS).select(columns, where).to_pylist()
+        return rows
 
     def find_keys(self, name: str, columns: Sequence[str], offsets: Iterable[int], where: str) -> set[tuple[Any, ...]]:
         """Return the values of columns of a table, of the rows with these offsets that match `where`."""
         names = ", ".join(f'"{column}"' for column in columns)
         of_offsets = f'"offset" IN ({", ".join(map(str, offsets)) or "NULL"})'
-        rows = self._query(name, names, f"{of_groups(self._cluster, None)} AND {where} AND {of_offsets}")
+        rows = self._writer.table(name).select(names, f"{where} AND {of_offsets}").to_pylist()
         return {tuple(row.values()) for row in rows}
-
-    def _query(self, name: str, columns: str, where: str) -> list[dict[str, Any]]:
-        """Run a query on the rows of a table, by delta-rs: Spark takes a second to plan it."""
-        found = query_table(self._writer.location / name, f"SELECT {columns} FROM t WHERE {where}")  # noqa: S608 - quoted
-        rows: list[dict[str, Any]] = found.to_pylist()
-        return rows
 
     def count_rows(self, name: str) -> int:
         """Return the number of rows in a table, of all clusters; from its log, in milliseconds."""

@@ -162,10 +162,10 @@ class RustTable:
         if self.select("count(*)", condition).column(0)[0].as_py():
             self.change(lambda target, commit: target.update(updates=dict(values), predicate=where, **commit))
 
-    def select(self, columns: str, condition: str) -> pa.Table:
-        """Return columns, in SQL, of the rows of the cluster that match."""
-        query = f"SELECT {columns} FROM t WHERE {self._own(condition)}"  # noqa: S608 - the callers quote
-        with self._errors():
+    def select(self, columns: str, condition: str | None = None, rest: str = "") -> pa.Table:
+        """Return columns, in SQL, of the rows of the cluster that match, with the `rest` of the query."""
+        query = f"SELECT {columns} FROM t WHERE {self._own(condition)} {rest}"  # noqa: S608 - the callers quote
+        with self._errors("read"):
             return query_table(self.location, query)
 
     def delete_rows(self, rows: pa.Table, key: Sequence[str]) -> int:
@@ -202,13 +202,19 @@ class RustTable:
         with self._errors(), _LOCKS[str(self.location)]:
             if expired:
                 self._attempt(lambda target, commit: target.delete(self._own(expired), **commit))
-            filters = [("cluster", "=", self.cluster)]
-            # Refused where rows of any cluster are deleted meanwhile: if that goes on, the next time does it.
-            with suppress(CommitFailedError):
-                self._attempt(lambda target, commit: target.optimize.compact(partition_filters=filters, **commit))
+            with suppress(CommitFailedError):  # rows of any cluster are deleted all the time: the next time does it
+                self._attempt(self._compacted())
             self._checkpoint()
             self._remove_unnamed_files()
             self._clean_up_log()
+
+    def compact(self, file_bytes: int) -> None:
+        """Compact the files of the cluster that are smaller than that."""
+        self.change(self._compacted(file_bytes))
+
+    def _compacted(self, file_bytes: int | None = None) -> Write:
+        own = [("cluster", "=", self.cluster)]
+        return lambda target, commit: target.optimize.compact(partition_filters=own, target_size=file_bytes, **commit)
 
     def clean_up_log(self) -> None:
         """Remove the log entries of versions that are older than the table's log retention."""
@@ -277,11 +283,11 @@ class RustTable:
         return {"commit_properties": properties, "post_commithook_properties": HOOKS}
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _errors(self, verb: str = "write") -> Iterator[None]:
         try:
             yield
         except (DeltaError, OSError) as error:
-            raise OSError(f"Cannot write the table {self.location.name}: {describe_error(error)}") from None
+            raise OSError(f"Cannot {verb} the table {self.location.name}: {describe_error(error)}") from None
 
 
 def older_than(column: str, days: float) -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -13,12 +14,12 @@ import pyarrow as pa
 from streaming_app.errors import JobError
 from streaming_app.tables.arrow import arrow_schema, arrow_type
 from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, Table, table, tables
-from streaming_app.tables.object_store import describe_error
+from streaming_app.tables.object_store import REQUESTS, describe_error
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping, Sequence
 
-    from deltalake import DeltaTable
+    from deltalake import DeltaTable, Schema
 
     from streaming_app.report import Report
     from streaming_app.tables.files import Files
@@ -59,7 +60,7 @@ def prepare_tables(warehouse: Location, files: Files, report: Report) -> set[str
         missing = [definition for definition in tables() if definition.name not in existing]
         for definition in missing:
             _remove_remains(warehouse / definition.name, files)
-            _create(warehouse / definition.name, definition)
+            create(warehouse / definition.name, definition, job_properties(definition))
         opened = [(warehouse / name, one) for name, one in existing.items()]
         existing |= {
             location.name: location.delta_table() for location in remove_deletion_vectors(opened, files, report)
@@ -76,29 +77,38 @@ def prepare_tables(warehouse: Location, files: Files, report: Report) -> set[str
 
 
 def existing_tables(warehouse: Location) -> dict[str, DeltaTable]:
-    """Return the tables that exist, by name. Raises JobError if one has another format.
+    """Return the tables that exist, by name. Raises JobError if one cannot be read or has another format.
 
     By delta-rs: it opens a table in milliseconds and needs no Spark, which would run a job for each.
     """
-    from deltalake.exceptions import DeltaError  # noqa: PLC0415 - Spark's workers import this module without delta-rs
+    places = [warehouse / definition.name for definition in tables()]
+    with ThreadPoolExecutor(REQUESTS) as threads:
+        found = zip(places, threads.map(_open, places), strict=True)
+        return {location.name: opened for location, opened in found if opened is not None}
 
-    existing = {}
-    for definition in tables():
-        location = warehouse / definition.name
+
+def _open(location: Location) -> DeltaTable | None:
+    from deltalake.exceptions import DeltaError, TableNotFoundError  # noqa: PLC0415 - Spark's workers have no delta-rs
+
+    try:
+        opened = location.delta_table()
+    except TableNotFoundError:
+        return None
+    except (DeltaError, OSError) as error:
         try:
-            if not location.is_delta_table() or not _has_beginning((location / _LOG).names()):
-                continue
-            opened = existing[definition.name] = location.delta_table()
-            table_format = opened.metadata().configuration.get(FORMAT_PROPERTY)
-        except (DeltaError, OSError) as error:
-            raise JobError(f"Cannot read the warehouse {warehouse}: {describe_error(error)}") from None
-        if table_format != str(WAREHOUSE_FORMAT):
-            other = "was not created by streams-groups" if table_format is None else f"has format {table_format}"
-            raise JobError(
-                f"{location} {other}, and this release writes format {WAREHOUSE_FORMAT}: "
-                "choose another --warehouse, or the release that created it"
-            )
-    return existing
+            if not _has_beginning((location / _LOG).names()):
+                return None
+        except OSError:
+            pass
+        raise JobError(f"Cannot read the warehouse {location.parent}: {describe_error(error)}") from None
+    table_format = opened.metadata().configuration.get(FORMAT_PROPERTY)
+    if table_format != str(WAREHOUSE_FORMAT):
+        other = "was not created by streams-groups" if table_format is None else f"has format {table_format}"
+        raise JobError(
+            f"{location} {other}, and this release writes format {WAREHOUSE_FORMAT}: "
+            "choose another --warehouse, or the release that created it"
+        )
+    return opened
 
 
 def _has_beginning(names: Collection[str]) -> bool:
@@ -116,29 +126,43 @@ def _remove_remains(location: Location, files: Files) -> None:
         files.remove(location)
 
 
-def _create(location: Location, definition: Table) -> None:
-    """Create a table, unless a job for another cluster does so at the same moment."""
+def create(location: Location, definition: Table, configuration: Mapping[str, str]) -> None:
+    """Create a table of the warehouse, unless there is one. Raises as `create_table` does."""
+    create_table(location, _schema(definition), configuration, partition_by=["cluster"], description=definition.about)
+
+
+def create_table(
+    location: Location,
+    schema: pa.Schema | Schema,
+    configuration: Mapping[str, str],
+    *,
+    partition_by: Sequence[str] = (),
+    description: str | None = None,
+) -> None:
+    """Create a table, unless another job does so at the same moment. Raises DeltaError and OSError."""
     from deltalake import DeltaTable  # noqa: PLC0415 - Spark's workers import this module without delta-rs
     from deltalake.exceptions import DeltaError  # noqa: PLC0415 - as above
 
     try:
         DeltaTable.create(
             str(location),
-            _schema(definition),
+            schema,
             mode="ignore",
-            partition_by=["cluster"],
-            description=definition.about,
-            configuration={
-                **_PROPERTIES,
-                **_TABLE_PROPERTIES.get(definition.name, {}),
-                "delta.dataSkippingStatsColumns": ",".join(n for n in definition.names if n in _STATISTICS_COLUMNS),
-            },
+            configuration={**configuration},
             storage_options=location.storage_options,
             raise_if_key_not_exists=False,  # of our own properties
+            partition_by=[*partition_by],
+            description=description,
         )
     except DeltaError:
         if not _has_beginning((location / _LOG).names()):
             raise
+
+
+def job_properties(definition: Table) -> dict[str, str]:
+    """Return the properties of a table of the job's."""
+    statistics = ",".join(name for name in definition.names if name in _STATISTICS_COLUMNS)
+    return {**_PROPERTIES, **_TABLE_PROPERTIES.get(definition.name, {}), "delta.dataSkippingStatsColumns": statistics}
 
 
 def _schema(definition: Table) -> pa.Schema:

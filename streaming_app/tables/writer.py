@@ -25,13 +25,11 @@ from streaming_app.tables.group_files import file_paths, file_rows, group_files,
 from streaming_app.tables.kept_table import newest_table
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import REQUESTS, describe_error
-from streaming_app.tables.reader import query_table, time_literal
 from streaming_app.tables.rust_table import Batch, Commit, RustTable
 from streaming_app.tables.table_creation import prepare_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import datetime
     from pathlib import Path
 
     import pyarrow as pa
@@ -113,33 +111,6 @@ class TableWriter:
         """Return what identifies this cluster's rows in a table: it differs for a table created again or elsewhere."""
         return f"{newest_table(self._location / name).metadata().id}/{self._cluster}"
 
-    def highest_offsets(
-        self,
-        name: str,
-        partition_column: str,
-        time_column: str,
-        after: datetime | None = None,
-        where: str | None = None,
-    ) -> dict[int, int]:
-        """Return the highest offset in a table by partition of the topic, of the rows whose time is after `after`.
-
-        `where` is a condition of SQL that limits the rows further.
-        """
-        condition = self.table(name).own_rows
-        if after is not None:
-            condition += f" AND {time_column} > {time_literal(after)}"
-        if where is not None:
-            condition += f" AND ({where})"
-        query = f'SELECT "{partition_column}", max("offset") FROM t WHERE {condition} GROUP BY 1'  # noqa: S608 - quoted
-        partitions, offsets = query_table(self._location / name, query).columns
-        return dict(zip(partitions.to_pylist(), offsets.to_pylist(), strict=True))
-
-    def newest(self, name: str, time_column: str) -> datetime | None:
-        """Return the latest time in a column of a table, aware; None if it holds none."""
-        query = f"SELECT max({time_column}) FROM t WHERE {self.table(name).own_rows}"  # noqa: S608 - quoted
-        newest: datetime | None = query_table(self._location / name, query).column(0)[0].as_py()
-        return newest
-
     def append(self, name: str, files: Iterable[EncodedFile], writer: str, batch_id: int) -> None:
         """Append the rows of these files to table `name` exactly once, as the batch of a writer."""
         table, batch = self.table(name), Batch([f"{writer}-{name}"], batch_id)
@@ -210,12 +181,7 @@ class TableWriter:
             if not is_well_divided(group_files(table_now, self._cluster)):
                 self.replace_groups(self.stored_rows(name).limit(0), 0)
             return
-        filters = [("cluster", "=", self._cluster)]
-
-        def write(table: DeltaTable, commit: Commit) -> None:
-            table.optimize.compact(partition_filters=filters, target_size=_MIN_FILE_BYTES, **commit)
-
-        self.table(name).change(write)
+        self.table(name).compact(_MIN_FILE_BYTES)
 
     def clean_up_log(self, name: str) -> None:
         """Remove the log entries of versions that are older than the table's log retention."""

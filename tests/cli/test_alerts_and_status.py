@@ -184,7 +184,7 @@ def test_an_unknown_cluster_is_an_error_that_names_those_there_are(warehouse: Pa
         ),
         (
             JobStatus(AT, self_check=CHECKED),
-            " ago: 1,200 groups compared with the brokers, 2 differ, 4 not compared, 1 row replaced",
+            " ago: 1,200 groups compared with the brokers, 2 differ, 4 not compared, 1 group read again",
         ),
         (
             JobStatus(AT, self_check=replace(CHECKED, **NOT_COMPLETED)),

@@ -56,6 +56,13 @@ PROMISES = (
         "> {cut.start} AND",
     ),
     Promise(
+        "What is read again keeps what only its row proves.",
+        "tests/stream/test_read_again.py",
+        "streaming_app/groups/read_again.py",
+        '    state.first_seen_at = row["first_seen_at"]\n',
+        "",
+    ),
+    Promise(
         "A record that cannot be folded goes to quarantine, and stops no other.",
         "tests/stream/test_fold_stage.py::"
         "test_a_record_that_cannot_be_folded_goes_to_quarantine_and_the_other_records_count",

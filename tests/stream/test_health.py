@@ -3,6 +3,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from streaming_app.stream.health import Batch, Health
+from streaming_app.stream.log_positions import Cut
 
 CALM = Batch(seen=5, seconds=0.5, by_type={17: 2}, quarantined=0, drifted=0, behind={0: 0, 1: 0})
 
@@ -59,3 +60,12 @@ def test_counts_add_up_over_batches() -> None:
     both.batch_done(batch(drifted=2))
     both.offsets.batch_done(batch(drifted=3, quarantined=1))
     assert (both.totals.drifted, both.totals.quarantined, both.status.quarantined) == (5, 1, 1)
+
+
+def test_cuts_of_an_earlier_run_are_told_with_those_of_this_one() -> None:
+    earlier, health = Health(), Health()
+    earlier.log_cut(Cut("offsets", 0, 15, 30, 7, 9, "2026-11-01T00:00:00+00:00"))
+    health.restore(earlier.status)
+    assert health.status.truncated == earlier.status.truncated
+    health.log_cut(Cut("offsets", 1, 3, 4, 7, 9, "2026-11-01T01:00:00+00:00"))
+    assert health.status.truncated == "partition 1 of offsets, offset 3; partition 0 of offsets, offsets 15 to 29"

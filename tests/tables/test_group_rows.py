@@ -266,4 +266,4 @@ def test_only_rows_of_the_own_cluster_say_how_far_the_history_reaches(
         RustTable(Location.of(empty_warehouse / "quarantine"), cluster).append(row, Batch(["app"], number))
     own = TableWriter(spark, str(empty_warehouse), "default")
     for where in (None, "key IS NULL OR error_kind = 'LeftoverRecord'"):
-        assert own.highest_offsets("quarantine", "partition", "timestamp", where=where) == {0: 5}
+        assert own.table("quarantine").select('max("offset")', where).column(0)[0].as_py() == 5

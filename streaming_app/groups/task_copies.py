@@ -7,8 +7,9 @@ these end (`TaskOffsets`, `TaskEndOffsets` of StreamsGroupDescribe; Kafka 4.4). 
 so after it has moved nothing is known until the next reports, and it says -1, 2^63-1, or nothing, for what a client
 does not know. A task with several changelogs of which one is unknown is reported as 0. So 0 of more is unknown, too.
 An active task that runs is reported without an offset; one with an offset below the end still restores its state. A
-member also reports tasks that it does not have, of which state is left on its disk: such a copy is dormant. Nobody
-keeps it up to date, but a process with it needs less of a restore.
+member also reports tasks that it does not have, of which state is left on its disk: such a copy is dormant, unless
+another member of its process has the task, as the threads of a process share the directory. Nobody keeps it up to date,
+but a process with it needs less of a restore.
 """
 
 from __future__ import annotations
@@ -139,17 +140,18 @@ def with_offsets(copies: Iterable[TaskCopy], known: Iterable[TaskCopy], members:
     And the dormant ones that are known of `members`. All copies of a task are stateful if one is, as only some clients
     may have reported offsets.
     """
-    by_place = {one.place: one for one in known}
+    by_place, held = {one.place: one for one in known}, set()
     found = []
     for copy in copies:
+        held.add((copy.group_id, copy.process_id or copy.member_id, copy.task))
         if one := by_place.pop(copy.place, None):
             role = RESTORING if copy.role == ACTIVE and one.lag else copy.role
             one = one._replace(process_id=copy.process_id, client_host=copy.client_host, role=role)
             found.append(one._replace(stateful=copy.stateful or one.stateful))
         else:
             found.append(copy)
-    left = (one for one in by_place.values() if one.role == DORMANT and one.stateful)
-    found += [one for one in left if one.member_id in members]
+    left = (one for one in by_place.values() if one.role == DORMANT and one.stateful and one.member_id in members)
+    found += [one for one in left if (one.group_id, one.process_id or one.member_id, one.task) not in held]
     of_tasks = {(copy.group_id, copy.task) for copy in found if copy.stateful}
     return [copy._replace(stateful=(copy.group_id, copy.task) in of_tasks) for copy in found]
 

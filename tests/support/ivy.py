@@ -21,7 +21,7 @@ from streaming_app.jvm.java import cache_directory, find_java
 from streaming_app.text import digest
 
 LOG4J = "org.apache.logging.log4j:log4j-slf4j-impl:2.25.5"  # without it, brokers and Streams applications log nothing
-_NOT_PUBLISHED = ("org.apache.kafka:kafka-tools-api",)  # named by the broker's POM
+NOT_PUBLISHED = ("org.apache.kafka:kafka-tools-api",)  # named by the broker's POM
 SPARK_EXCLUSIONS = (  # pyspark/jars has these: a second version on the class path causes linkage errors
     "com.fasterxml.jackson.core:*",
     "com.fasterxml.jackson.datatype:*",
@@ -46,7 +46,7 @@ def broker_jars(version: str) -> list[Path]:
     """Return the jars of a complete broker of this version."""
     if version == KAFKA_VERSION:
         return find_jars(kafka_jars())
-    return resolve(f"org.apache.kafka:kafka_{SCALA}:{version}", LOG4J, exclude=_NOT_PUBLISHED)
+    return resolve(f"org.apache.kafka:kafka_{SCALA}:{version}", LOG4J, exclude=NOT_PUBLISHED)
 
 
 def resolve(*coordinates: str, exclude: Sequence[str] = ()) -> list[Path]:

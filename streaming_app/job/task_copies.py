@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from streaming_app.groups.copies_status import GroupCopies, next_status
+from streaming_app.groups.copies_status import GroupCopies, next_status, with_estimates
 from streaming_app.groups.snapshot import REBALANCING, GroupSnapshot
 from streaming_app.groups.state_rules import STABLE
 from streaming_app.groups.task_copies import (
@@ -186,6 +186,7 @@ class TaskCopies(Poller):
         known.is_stateless = not any(copy.stateful for copy in copies)
         if snapshot.state == STABLE:  # else tasks move, and what was known of them lasts
             known.status = next_status(copies, known.standby_replicas, known.status, now)
+            known.copies = with_estimates(copies, known.status)
 
     def _read_configs(
         self, brokers: Brokers, group_ids: Iterable[str], running: Mapping[str, GroupSnapshot], now: datetime

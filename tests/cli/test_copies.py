@@ -65,7 +65,7 @@ def test_copies_are_listed_by_task_and_processes_with_the_reason_why_they_may_no
     result = run(warehouse, "--group", "orders")
     assert (result.exit_code, result.stderr) == (0, "")
     header, *lines = result.stdout.splitlines()
-    assert header == "GROUP  TASK ROLE    STATEFUL HOST PROCESS MEMBER LAG   END   REPORTED"
+    assert header == "GROUP  TASK ROLE    STATEFUL HOST PROCESS MEMBER LAG   END   REPORTED                 READY"
     assert [line.split()[1:10] for line in lines[:2]] == [
         ["0_0", "ACTIVE", "yes", "a", "p-a", "m-a", "-", "-", "-"],
         ["0_0", "STANDBY", "yes", "b", "p-b", "m-b", "20000", "20100", "2026-11-22T09:00:00.000Z"],

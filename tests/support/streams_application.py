@@ -87,7 +87,7 @@ class StreamsApplication(Startable):
     def check(self) -> None:
         """Raise SetupError if it has ended by itself."""
         if self._process and self._process.poll() is not None:
-            error = last_line(self.log_file, "Exception", "ERROR")
+            error = last_line(self.log_file, "Exception")
             raise SetupError(f"{self.application_id} has ended: {error} (log: {self.log_file})")
 
     def tasks(self) -> list[dict[str, Any]]:

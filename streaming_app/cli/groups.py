@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 
 _OF_ANY_TYPE = ("groups", "group_records", "offset_commits", "broker_facts")
+_OVERVIEW = ("group_events", "group_health", "group_records", "groups", "inputs", "lag", "offset_commits")
 _READ_FOR = {"state": (*_OF_ANY_TYPE, "group_health", "group_events"), "members": _OF_ANY_TYPE}
 """The tables that `describe` reads of named groups."""
 
@@ -160,7 +161,7 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
         return
     wanted = None if all_groups else group_ids
     if aspect is None and not as_json:
-        _print_overview(open_cluster(warehouse, cluster), cluster, wanted, verbose=verbose)
+        _print_overview(open_cluster(warehouse, cluster, *_OVERVIEW), cluster, wanted, verbose=verbose)
         return
     aspect = aspect or "state"  # all of it, as JSON
     reader = open_cluster(warehouse, cluster, *(_READ_FOR.get(aspect, ()) if group_ids else ()))

@@ -178,16 +178,19 @@ def _print_overview(reader: WarehouseReader, cluster: str, group_ids: tuple[str,
 
     ids = group_ids or [row["group_id"] for row in groups.find_groups(reader, cluster, None)]
     offsets = lag.find_offsets(reader, cluster, ids) if ids else []
-    _print_verdicts(reader, cluster, ids)
+    for group_id in sorted(set(ids) - _print_verdicts(reader, cluster, ids) - {row["group_id"] for row in offsets}):
+        echo(f"{group_id} has no verdict and no committed offsets: see --state.")
     echo_rows(lag.offset_rows(offsets, verbose=verbose))
 
 
-def _print_verdicts(reader: WarehouseReader, cluster: str, group_ids: Sequence[str]) -> None:
+def _print_verdicts(reader: WarehouseReader, cluster: str, group_ids: Sequence[str]) -> set[str]:
+    """Print the verdicts on groups; return of which there is one."""
     from streaming_app.queries import health  # noqa: PLC0415 - not loaded by --help
 
-    verdicts = health.read_verdicts(reader, cluster, group_ids).values()
-    for line in health.lines(verdicts, health.deployment_lines(reader, cluster, group_ids)):
+    verdicts = health.read_verdicts(reader, cluster, group_ids)
+    for line in health.lines(verdicts.values(), health.deployment_lines(reader, cluster, group_ids)):
         echo(line)
+    return set(verdicts)
 
 
 def _print_groups(  # noqa: PLR0913 - as for all of it

@@ -135,6 +135,7 @@ def test_a_group_of_another_type_is_described_by_what_is_known_of_it(warehouse: 
         ["app", "Classic", "consumer", "-", "1", "3", "stream", "0"],
         ["ready", "Consumer", "consumer", "Stable", "1", "4", "-", "0"],
     ]
+    assert describe(warehouse, "app").stdout == "app has no verdict and no committed offsets: see --state.\n"
     (app,) = json.loads(describe(warehouse, "--group", "app", "--json").stdout)
     assert (app["group_type"], app["kafka_streams"], app["state"]) == ("classic", True, None)
 

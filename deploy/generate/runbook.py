@@ -120,6 +120,7 @@ def _section(rule: Rule) -> str:
         _wrap(f"**For the business:** {rule.impact}"),
         _wrap(f"**When:** {rule.meaning}"),
         f"**Confirm:**\n\n```\n{rule.confirm}\n```",
+        *((f"It prints, for a group of the demo:\n\n```text\n{rule.output.strip()}\n```",) if rule.output else ()),
         "**What to do:**",
         _list(rule.steps),
         *(("**What not to do:**", _list(rule.avoid)) if rule.avoid else ()),

@@ -239,6 +239,30 @@ def _stale_members(group: GroupSnapshot, _facts: Facts) -> Finding:
     )
 
 
+# --- Internal topics --------------------------------------------------------------------------------------------------
+
+_LOSES_STATE = frozenset({"cleanup.policy", "partitions"})
+"""A difference of one of these loses state, or keeps the group from starting."""
+
+
+def _misconfigured(group_id: str, facts: Facts) -> Truth:
+    """Internal topics are not as the topology of the group asks for. Brokers log that, and act on none (KIP-1071)."""
+    if facts.observed.topic_differences is None:
+        return UNKNOWN
+    found = facts.topic_differences.get(group_id)
+    if not found:
+        return None
+    found = sorted(found, key=lambda one: (one.name not in _LOSES_STATE, one))
+    named = [f"{one.topic} has {one.name} {one.value}" for one in islice(found, _IN_SUMMARY)]
+    return Finding(
+        min(one.since for one in found),
+        f"{group_id}: {count(len({one.topic for one in found}), 'internal topic')} not as the topology asks for: "
+        f"{first_of(named, _IN_SUMMARY, len(found), separator='; ')}",
+        {"topics": [{"topic": one.topic, one.name: one.value} for one in islice(found, _IN_DETAILS)]},
+        severity=None if found[0].name in _LOSES_STATE else INFO,
+    )
+
+
 # --- Copies of tasks --------------------------------------------------------------------------------------------------
 
 
@@ -385,6 +409,9 @@ CONDITIONS: dict[str, Condition] = {
         needs_descriptions=True,
     ),
     "StreamsGroupMembersStale": Condition(_stale_members, attrgetter("stale_member_count")),
+    "StreamsGroupInternalTopicMisconfigured": Condition(
+        by_others=_misconfigured, others=attrgetter("topic_differences")
+    ),
     _STANDBYS: Condition(by_others=_standbys, others=attrgetter("copies")),
     _REWOUND: Condition(
         by_others=_rewound,

@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 from streaming_app.alerts.problem import Problem, ProblemKey
-from streaming_app.alerts.survey import NO_SURVEY, ClusterSurvey, LostDescription
+from streaming_app.alerts.survey import NO_SURVEY, ClusterSurvey, LostDescription, TopicDifference
 from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.history import GroupHistory
@@ -50,6 +52,8 @@ class Observed:
     """The partitions without a leader by the broker that led them."""
     lost_descriptions: Sequence[LostDescription] | None = ()
     """The descriptions that the plugin does not return; None before the job has looked."""
+    topic_differences: Sequence[TopicDifference] | None = ()
+    """What of internal topics is not as it was asked for; None before the job has looked."""
     ended: Mapping[str, str] = field(default_factory=dict)
     """Problems that a person ended, by id, and why."""
     is_muted: Callable[[Problem], bool] | None = None
@@ -80,3 +84,9 @@ class Facts:
     def lost(self) -> Mapping[str, LostDescription]:
         """The descriptions that the plugin does not return, by group."""
         return {one.group_id: one for one in self.observed.lost_descriptions or ()}
+
+    @cached_property
+    def topic_differences(self) -> Mapping[str, Sequence[TopicDifference]]:
+        """What of internal topics is not as it was asked for, by group."""
+        those = sorted(self.observed.topic_differences or ())
+        return {group_id: list(some) for group_id, some in groupby(those, attrgetter("group_id"))}

@@ -49,6 +49,19 @@ class LostDescription(NamedTuple):
     """When the broker first said so."""
 
 
+class TopicDifference(NamedTuple):
+    """An internal topic of a group that is not as its topology asks for."""
+
+    group_id: str
+    topic: str
+    name: str
+    """`partitions`, `replication_factor` or the name of a config of topics."""
+    value: str
+    """`ACTUAL, asked for WANTED`."""
+    since: datetime
+    """When the job first saw it."""
+
+
 def survey_group(group: GroupSnapshot) -> ClusterSurvey:
     """Survey a cluster of one group: as long as that stays the same for all groups, the survey of all does."""
     has_members = bool(group.member_count)

@@ -75,12 +75,6 @@ def next_status(
     )
 
 
-def with_estimates(copies: Iterable[TaskCopy], status: GroupCopies) -> list[TaskCopy]:
-    """Return the copies with the time at which each that comes on is done, by its reports until now."""
-    ends = {one.copy.key: one.ends_at for one in (*status.behind, *status.restoring.values())}
-    return [copy._replace(ready_at=ends.get(copy.key)) for copy in copies]
-
-
 def _next_progress(copy: TaskCopy, old: Progress | None, now: datetime) -> Progress | None:
     """Return how a copy has come on; None if nothing is to be said of it."""
     if copy.lag is None:

@@ -17,7 +17,7 @@ from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
 from streaming_app.alerts.evaluate import watches_any
 from streaming_app.alerts.outbox import Grouping, IsMuted, SinkStatus
 from streaming_app.alerts.problem import Problem
-from streaming_app.alerts.survey import DescriptionSupport, LostDescription
+from streaming_app.alerts.survey import DescriptionSupport, LostDescription, TopicDifference
 from streaming_app.errors import OtherOwnerError
 from streaming_app.groups.copies_status import GroupCopies
 from streaming_app.health.verdict import Verdict
@@ -66,6 +66,8 @@ class Sources(NamedTuple):
     """The partitions without a leader, by the broker that led them."""
     lost_descriptions: Callable[[], Sequence[LostDescription] | None] = tuple
     """The descriptions that the plugin does not return; None before the job has looked."""
+    topic_differences: Callable[[], Sequence[TopicDifference] | None] = tuple
+    """What of internal topics is not as it was asked for; None before the job has looked."""
 
 
 class AlertService(Service):
@@ -185,6 +187,7 @@ class AlertService(Service):
             self._sources.retention(),
             self._sources.away(),
             self._sources.lost_descriptions(),
+            self._sources.topic_differences(),
             self._ended.reasons(),
             self._muted(),
         )

@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka.errors import KafkaError
 
+from streaming_app.alerts.survey import TopicDifference
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD
 from streaming_app.groups.topology import is_internal_topic
 from streaming_app.job.service import PolledBy, Poller, Polling
 from streaming_app.kafka import (
+    ASKED_FOR,
     BROKER_CONFIG,
     COORDINATOR,
     FEATURE,
@@ -136,6 +138,17 @@ class BrokerFacts(Poller):
         """Return for how many seconds each topic keeps records, of those that delete them by their age."""
         known = self._known.get(RETENTION)
         return retention_seconds((one.subject, one.name, one.value) for one in known.facts) if known else {}
+
+    def topic_differences(self) -> Sequence[TopicDifference] | None:
+        """Return what of internal topics is not as the topology of their group asks for; None before it is known."""
+        known = self._known.get(INTERNAL_TOPIC)
+        if known is None:
+            return None
+        return [
+            TopicDifference(one.group_id, one.subject, one.name, one.value, one.changed_at or known.observed_at)
+            for one in known.facts
+            if one.group_id and ASKED_FOR in one.value and _exists(self._groups().get(one.group_id))
+        ]
 
     def _ask(self, admin: Admin, kind: _Kind, names: Sequence[Any], now: datetime) -> Exception | None:
         """Ask for the facts of a kind; return the error if the brokers do not answer."""

@@ -171,6 +171,7 @@ def background_services(
             facts.retention if facts else dict,
             lag.away if lag else dict,
             stored.lost if stored else tuple,
+            facts.topic_differences if facts else tuple,
         ),
         store,
         HealthTables(config.warehouse, config.cluster, fence),

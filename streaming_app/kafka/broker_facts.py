@@ -95,7 +95,7 @@ class InternalTopic(NamedTuple):
     partitions: int
     """0: the broker decides."""
     replication_factor: int
-    """0 or -1: the broker's default."""
+    """0 and -1: the broker's default."""
     configs: tuple[tuple[str, str], ...]
 
 
@@ -128,7 +128,7 @@ def _compared(
 ) -> Iterator[tuple[str, str]]:
     count, replicas = len(partitions), len(partitions[0]["replica_nodes"])
     yield "partitions", f"{count}{ASKED_FOR}{asked.partitions}" if asked.partitions not in {0, count} else str(count)
-    if asked.replication_factor > 0 and asked.replication_factor != replicas:
+    if asked.replication_factor > 0 and asked.replication_factor != replicas:  # 0 and -1 are the broker's default
         yield "replication_factor", f"{replicas}{ASKED_FOR}{asked.replication_factor}"
     for name, value in asked.configs:
         if name in configs and configs[name] != value:

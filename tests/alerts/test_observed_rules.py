@@ -10,14 +10,17 @@ from typing import Any
 
 import pytest
 
+from streaming_app.alerts.conditions import UNKNOWN
 from streaming_app.alerts.problem import Finding, ProblemKey
+from streaming_app.alerts.survey import TopicDifference
 from streaming_app.groups.copies_status import GroupCopies, next_status
 from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.health.history import GroupHistory, StateChange
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.work import GroupWork, observe_work
 from tests.alerts.engine_rig import Rig, group
-from tests.alerts.evaluation import findings_of
+from tests.alerts.evaluation import findings_of, truths_of
+from tests.alerts.examples import make_alert
 from tests.support.lag_harness import GROUP, row
 
 START = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
@@ -156,6 +159,68 @@ def test_fewer_standbys_than_are_asked_for_while_there_are_processes_for_them_is
     if finding and found:
         assert (finding.since, finding.severity) == (at(0), found[0])
         assert found[1] in finding.summary
+
+
+# Internal topics
+
+MISCONFIGURED = "StreamsGroupInternalTopicMisconfigured"
+
+
+def differs(name: str, value: str, minute: float = 0, topic: str = "g-store-changelog") -> TopicDifference:
+    return TopicDifference("g", topic, name, value, at(minute))
+
+
+@pytest.mark.parametrize(
+    ("differences", "found"),
+    [
+        ([], None),
+        (
+            [differs("cleanup.policy", "delete, asked for compact", 3)],
+            (
+                None,
+                3,
+                "1 internal topic not as the topology asks for: g-store-changelog has cleanup.policy delete, asked",
+            ),
+        ),
+        (
+            [
+                differs("retention.ms", "1, asked for -1", 5),
+                differs("retention.ms", "2, asked for -1", 4, "g-b-changelog"),
+            ],
+            (
+                "info",
+                4,
+                "2 internal topics not as the topology asks for: g-b-changelog has retention.ms 2, asked for -1",
+            ),
+        ),
+        (
+            [differs("a.config", "1, asked for 2", 5), differs("partitions", "3, asked for 4", 6)],
+            (
+                None,
+                5,
+                "1 internal topic not as the topology asks for: g-store-changelog has partitions 3, asked for 4; ",
+            ),
+        ),
+    ],
+    ids=["none", "policy", "retention", "partitions first"],
+)
+def test_internal_topics_that_are_not_as_the_topology_asks_for_are_a_finding_of_their_group(
+    differences: list[TopicDifference], found: tuple[str | None, float, str] | None
+) -> None:
+    truths, _ = truths_of([], at(60), topic_differences=differences)
+    finding = truths.get(ProblemKey(MISCONFIGURED, "g"))
+    assert (finding is None) == (found is None)
+    if found:
+        severity, minute, text = found
+        assert isinstance(finding, Finding)
+        assert (finding.severity, finding.since) == (severity, at(minute))
+        assert finding.summary.startswith(f"g: {text}")
+
+
+def test_while_it_is_not_known_how_internal_topics_are_an_open_problem_stays_as_it_is() -> None:
+    key = ProblemKey(MISCONFIGURED, "g")
+    truths, _ = truths_of([], at(60), topic_differences=None, open={key: make_alert(group_id="g", rule=MISCONFIGURED)})
+    assert truths[key] == UNKNOWN
 
 
 # Lag; what whole applications do is in `tests/histories`

@@ -145,7 +145,12 @@ JOB_CASES = [
     pytest.param(rule, *case, id=f"{rule}-{n}") for rule, cases in WRONG_JOB.items() for n, case in enumerate(cases)
 ]
 DIFFERENCES = [wrong for cases in WRONG.values() for wrong, _, _ in cases]
-OTHERS = {"StreamsGroupStandbyBehind", "StreamsGroupOffsetsRewound", *HEALTH_RULES}
+OTHERS = {
+    "StreamsGroupStandbyBehind",
+    "StreamsGroupOffsetsRewound",
+    "StreamsGroupInternalTopicMisconfigured",
+    *HEALTH_RULES,
+}
 """Rules about groups with cases in other tests."""
 
 

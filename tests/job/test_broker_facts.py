@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from kafka import KafkaProducer
+from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaConnectionError
 
 from streaming_app.groups.snapshot import GroupSnapshot
@@ -192,3 +193,28 @@ def test_internal_topics_that_a_topology_or_a_group_has_left_are_facts_with_thei
     assert wait_until(lambda: of_gone not in client.admin.list_topics())
     rig.service.tick()
     assert {one["subject"] for one in rig.rows("left_over_topic")} == {renamed}
+
+
+def test_what_of_internal_topics_is_not_as_asked_for_is_known_by_group_until_it_is_mended_or_the_group_is_gone(
+    tmp_path: Path, broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str]
+) -> None:
+    rig, app = Rig(tmp_path / "w", broker.bootstrap_server), unique("app")
+    changelog = f"{app}-store-changelog"
+    client.create_topic(changelog, 1, configs={"cleanup.policy": "delete"})
+    part = subtopology_row(changelogs=[changelog])
+    part["state_changelog_topics"][0] |= {"replication_factor": -1, "topic_configs": [("cleanup.policy", "compact")]}
+    rig.groups = {app: replace(healthy_group(NOW), group_id=app)}
+    append(rig.warehouse, "groups", group_row(app, subtopologies=[part]))
+    assert rig.service.topic_differences() is None
+    rig.service.tick()
+    (found,) = rig.service.topic_differences() or ()
+    assert found == (app, changelog, "cleanup.policy", "delete, asked for compact", NOW)
+
+    rig.groups[app] = replace(rig.groups[app], state="Dead")
+    assert rig.service.topic_differences() == []
+    rig.groups[app] = replace(rig.groups[app], state="Stable")
+
+    client.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, changelog, {"cleanup.policy": "compact"})])
+    rig.now += timedelta(minutes=10)
+    rig.service.tick()
+    assert rig.service.topic_differences() == []

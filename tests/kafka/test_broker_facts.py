@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from functools import partial
-from typing import Any
 
 import pytest
 from kafka import KafkaProducer
@@ -74,10 +73,9 @@ def test_an_internal_topic_that_is_not_as_the_topology_asks_for_is_a_fact_with_b
     right, wrong = unique("app-right"), unique("app-wrong")
     client.create_topic(right, partitions=3, configs={"cleanup.policy": "compact"})
     client.create_topic(wrong, partitions=2, configs={"retention.ms": "1000"})
-    configs = (("cleanup.policy", "compact"), ("retention.ms", "604800000"))
-    asked: dict[str, Any] = {"replication_factor": 1, "configs": configs}
+    asked = {"replication_factor": 1, "configs": (("cleanup.policy", "compact"), ("retention.ms", "604800000"))}
     topics = [
-        InternalTopic("app", right, 0, replication_factor=-1, configs=configs[:1]),  # as Kafka Streams asks
+        InternalTopic("app", right, 0, -1, (("cleanup.policy", "compact"),)),  # what a 4.4.0 client asks for by default
         InternalTopic("app", wrong, 3, **{**asked, "replication_factor": 2}),
         InternalTopic("app", unique("app-missing"), 3, **asked),
         InternalTopic("another", right, 5, **asked),  # it names a topic that is not its own

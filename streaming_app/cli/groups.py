@@ -1,6 +1,6 @@
 """The commands about groups: `list`, `describe`, `history`.
 
-Of all that they print, only the topology description comes from the brokers: the tables do not hold it.
+All that they print comes from the tables.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,7 +17,6 @@ from streaming_app.cli.options import (
     handle_errors,
     instant,
     one_group_option,
-    optional_broker_options,
     warehouse_options,
 )
 from streaming_app.cli.printing import echo, echo_error, echo_json, echo_more, echo_rows, json_option
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
 
 
 _OF_ANY_TYPE = ("groups", "group_records", "offset_commits", "broker_facts")
+_OVERVIEW = ("group_events", "group_health", "group_records", "groups", "inputs", "lag", "offset_commits")
 _READ_FOR = {"state": (*_OF_ANY_TYPE, "group_health", "group_events"), "members": _OF_ANY_TYPE}
 """The tables that `describe` reads of named groups."""
 
@@ -111,14 +110,21 @@ def _print_listed(rows: list[dict[str, Any]], as_json: bool) -> None:
 
 
 @click.command()
-@optional_broker_options("description")
 @warehouse_options
 @group_options
 @click.option("--all-groups", is_flag=True, help="Every group.")
-@click.option("--state", "aspect", flag_value="state", default="state", help="State and epochs (the default).")
+@click.option(
+    "--state", "aspect", flag_value="state", help="Coordinator, state, and with --verbose epochs and configs."
+)
 @click.option("--members", "aspect", flag_value="members", help="Members and their tasks.")
 @click.option("--topology", "aspect", flag_value="topology", help="Subtopologies and their topics.")
-@click.option("--offsets", "aspect", flag_value="offsets", help="Committed offsets and lag, of groups of any type.")
+@click.option(
+    "--offsets",
+    "aspect",
+    flag_value="offsets",
+    default=None,
+    help="Committed offsets and lag, of groups of any type (the default, after the verdict).",
+)
 @click.option(
     "--copies",
     "aspect",
@@ -128,7 +134,7 @@ def _print_listed(rows: list[dict[str, Any]], as_json: bool) -> None:
 @click.option(
     "--description",
     is_flag=True,
-    help="With --topology: the description that the brokers store, as Kafka's own tool prints it.",
+    help="The stored description as the job fetched it last, as Kafka's own tool prints it.",
 )
 @click.option("--verbose", is_flag=True, help="More columns; with --state also which members a rebalance waits for.")
 @click.option("--json", "as_json", is_flag=True, help="Everything known, as JSON.")
@@ -138,30 +144,53 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
     cluster: str,
     group_ids: tuple[str, ...],
     all_groups: bool,
-    aspect: str,
+    aspect: str | None,
     description: bool,
     verbose: bool,
     as_json: bool,
-    bootstrap_server: str | None,
-    command_config: Path | None,
 ) -> None:
     """Describe streams groups, like kafka-streams-groups.sh --describe."""
     from streaming_app.queries import groups  # noqa: PLC0415 - not loaded by --help
 
     if bool(group_ids) == all_groups:
         raise click.UsageError("Give GROUP, once or more, or --all-groups.")
-    if description and (aspect != "topology" or len(group_ids) != 1):
+    if description and (aspect not in {None, "topology"} or len(group_ids) != 1):
         raise click.UsageError("--description belongs to --topology and one GROUP.")
     if description:
-        _print_description(group_ids[0], bootstrap_server or "", command_config, as_json=as_json)
+        _print_description(open_cluster(warehouse, cluster), cluster, group_ids[0], as_json=as_json)
         return
-    reader = open_cluster(warehouse, cluster, *(_READ_FOR.get(aspect, ()) if group_ids else ()))
     wanted = None if all_groups else group_ids
+    if aspect is None and not as_json:
+        _print_overview(open_cluster(warehouse, cluster, *_OVERVIEW), cluster, wanted, verbose=verbose)
+        return
+    aspect = aspect or "state"  # all of it, as JSON
+    reader = open_cluster(warehouse, cluster, *(_READ_FOR.get(aspect, ()) if group_ids else ()))
     if _print_of_any_type(reader, cluster, wanted, aspect, verbose=verbose, as_json=as_json):
         return
     rows = groups.find_groups(reader, cluster, wanted)
     with_configs = verbose and not all_groups
     _print_groups(reader, cluster, rows, aspect, verbose=verbose, with_configs=with_configs, as_json=as_json)
+
+
+def _print_overview(reader: WarehouseReader, cluster: str, group_ids: tuple[str, ...] | None, *, verbose: bool) -> None:
+    """Print the verdicts on groups, and what kafka-streams-groups.sh --describe prints: offsets and lag."""
+    from streaming_app.queries import groups, lag  # noqa: PLC0415 - not loaded by --help
+
+    ids = group_ids or [row["group_id"] for row in groups.find_groups(reader, cluster, None)]
+    offsets = lag.find_offsets(reader, cluster, ids) if ids else []
+    for group_id in sorted(set(ids) - _print_verdicts(reader, cluster, ids) - {row["group_id"] for row in offsets}):
+        echo(f"{group_id} has no verdict and no committed offsets: see --state.")
+    echo_rows(lag.offset_rows(offsets, verbose=verbose))
+
+
+def _print_verdicts(reader: WarehouseReader, cluster: str, group_ids: Sequence[str]) -> set[str]:
+    """Print the verdicts on groups; return of which there is one."""
+    from streaming_app.queries import health  # noqa: PLC0415 - not loaded by --help
+
+    verdicts = health.read_verdicts(reader, cluster, group_ids)
+    for line in health.lines(verdicts.values(), health.deployment_lines(reader, cluster, group_ids)):
+        echo(line)
+    return set(verdicts)
 
 
 def _print_groups(  # noqa: PLR0913 - as for all of it
@@ -280,18 +309,17 @@ def _print_states(
     with_configs: bool,
 ) -> None:
     """Print the verdicts, the states, with `verbose` what the groups wait for, their configs, and what is unknown."""
-    from streaming_app.queries import facts, groups, health  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries import facts, groups  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries.brokers import read_brokers  # noqa: PLC0415
 
     ids = [row["group_id"] for row in rows]
     known = facts.read_group_facts(reader, cluster, ids)
-    verdicts, deployments = health.read_verdicts(reader, cluster, ids), health.deployment_lines(reader, cluster, ids)
-    for line in health.lines(verdicts.values(), deployments):
-        echo(line)
-    echo_rows(facts.with_coordinators(groups.state_rows(rows, verbose=verbose), known))
+    _print_verdicts(reader, cluster, ids)
+    echo_rows(facts.with_answers(groups.state_rows(rows, verbose=verbose), known))
     if verbose:
         _print_awaited(rows)
     if with_configs:
-        echo_more(facts.config_rows(known))
+        echo_more(facts.config_rows(known, read_brokers(reader, cluster)))
     explain_unknown(reader, cluster, {row["state"] for row in rows})
     if with_configs:
         _print_expiries(reader, cluster, [row["group_id"] for row in rows if row["state"] == EMPTY])
@@ -319,29 +347,17 @@ def _print_awaited(rows: list[dict[str, Any]]) -> None:
         echo(f"{group_id}: {members}; --members --verbose shows all.")
 
 
-def _print_description(group_id: str, bootstrap_server: str, command_config: Path | None, *, as_json: bool) -> None:
-    """Print the description that the brokers store. Exits with 1, after a line that says why, if there is none."""
-    from streaming_app.groups.description import AVAILABLE, STATUSES, describe_topology  # noqa: PLC0415
-    from streaming_app.kafka.client import StreamsGroupClient  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.kafka.error_lines import errors_as_lines  # noqa: PLC0415
-    from streaming_app.kafka.properties import client_properties  # noqa: PLC0415
-    from streaming_app.kafka.protocol import raise_for_code  # noqa: PLC0415
+def _print_description(reader: WarehouseReader, cluster: str, group_id: str, *, as_json: bool) -> None:
+    """Print the description that the job fetched last. Exits with 1, after a line that says why, if there is none."""
+    from streaming_app.queries.descriptions import find_description  # noqa: PLC0415 - not loaded by --help
 
-    properties = client_properties(bootstrap_server, command_config)
-    with errors_as_lines(properties, "describe needs Describe on the group"):
-        with StreamsGroupClient.of(properties) as client:
-            (group,) = client.describe([group_id], include_topology_description=True)
-        raise_for_code(group["error_code"], group["error_message"])
-    status = group.get("topology_description_status", 0)  # a broker before Kafka 4.4 has no such field
-    stored = group.get("topology_description") if status == AVAILABLE else None
-    name, words = STATUSES.get(status, (f"UNKNOWN_{status}", "this release does not know what the broker says of it"))
+    found = find_description(reader, cluster, group_id)
     if as_json:
-        echo_json({"group_id": group_id, "status": name, "description": stored})
-    elif stored is not None:
-        for line in describe_topology(stored).split("\n")[:-1]:
-            echo(line)
-    if stored is None:
-        raise click.ClickException(f"No topology description of {group_id}: {words} ({name})")
+        echo_json(found.to_json())
+        return
+    for line in found.text.split("\n")[:-1]:
+        echo(line)
+    echo_error(found.origin)
 
 
 @click.command()
@@ -357,7 +373,11 @@ def _print_description(group_id: str, bootstrap_server: str, command_config: Pat
     help="How it was at this time: 2026-03-14T03:12Z, or 10m for ten minutes ago.",
 )
 @click.option(
-    "--limit", default=100, show_default=True, type=click.IntRange(min=1), help="How many of the newest lines."
+    "--limit",
+    default=100,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="How many of the newest lines; with --topology how many changes.",
 )
 @click.option(
     "--topology", is_flag=True, help="What was added to the newest topology and taken away from the one before."
@@ -395,7 +415,7 @@ def history(  # noqa: PLR0913, PLR0917 - one per option
     if since is not None and not topology:
         raise click.UsageError("--from belongs to --topology.")
     if topology:
-        _print_changes(open_cluster(warehouse, cluster), cluster, group_id, since, as_json=as_json)
+        _print_changes(open_cluster(warehouse, cluster), cluster, group_id, since, limit, as_json=as_json)
         return
     try:
         task = None if task is None else answers.check_task(task)
@@ -425,17 +445,17 @@ def history(  # noqa: PLR0913, PLR0917 - one per option
         (echo_more if number else echo_rows)(rows)
 
 
-def _print_changes(
-    reader: WarehouseReader, cluster: str, group_id: str, since: datetime | None, *, as_json: bool
+def _print_changes(  # noqa: PLR0913 - what it needs
+    reader: WarehouseReader, cluster: str, group_id: str, since: datetime | None, limit: int, *, as_json: bool
 ) -> None:
     """Print what changed between two topologies of a group, up to the newest."""
     from streaming_app.queries.topology_diff import diff_topologies  # noqa: PLC0415 - not loaded by --help
 
     found = diff_topologies(reader, cluster, group_id, since)
     if as_json:
-        echo_json(found.to_json())
+        echo_json(found.to_json(limit))
         return
-    for text in found.to_text():
+    for text in found.to_text(limit):
         for line in text.split("\n"):
             echo(line)
 

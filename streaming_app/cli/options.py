@@ -76,7 +76,6 @@ def _type_of(parse: Callable[[Any], _Value]) -> Callable[[Any], _Value]:
     return convert
 
 
-_NEEDED_FOR = "broker_needed_for"  # attribute of a command: its flag
 _SECTIONS = "sections"  # attribute of a command: the sections of the configuration that it gets as arguments
 
 _config = click.option(
@@ -175,11 +174,10 @@ def warehouse_options(command: Command) -> Command:
         given = {name: value for name, value in _flags_given(flags).items() if name in _SHARED}
         has_more = bool(config) or not _READ_BY_CLICK.issuperset(environment.variable_names())
         sections = getattr(configured, _SECTIONS, ())
-        needed_for = getattr(configured, _NEEDED_FOR, None)
         if has_more or "bootstrap_server" in flags or not is_name(flags["cluster"]):
             settings = _load(config, given, only=(_SHARED & flags.keys()).union(sections)).settings
             flags |= {name: getattr(settings, name) for name in settings.model_fields_set.union(sections)}
-        if "bootstrap_server" in flags and (needed_for is None or flags[needed_for]):
+        if "bootstrap_server" in flags:
             require_server(flags["bootstrap_server"])
         for name in sections:
             flags.setdefault(name, None)
@@ -214,16 +212,6 @@ def one_group_option(command: Command) -> Command:
 def broker_options(command: Command) -> Command:
     """Add --bootstrap-server and --command-config."""
     return _bootstrap_server(_command_config(command))
-
-
-def optional_broker_options(flag: str) -> Callable[[Command], Command]:
-    """Add the same to a command with `warehouse_options` that needs a broker only with this flag."""
-
-    def add_options(command: Command) -> Command:
-        setattr(command, _NEEDED_FOR, flag)
-        return broker_options(command)
-
-    return add_options
 
 
 def config_sections(*names: str) -> Callable[[Command], Command]:

@@ -54,6 +54,7 @@ class TaskCopy(NamedTuple):
     lag: int | None = None
     acceptable_lag: int | None = None
     reported_at: datetime | None = None
+    ready_at: datetime | None = None
 
     @property
     def task(self) -> TaskId:

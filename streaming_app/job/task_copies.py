@@ -164,6 +164,7 @@ class TaskCopies(Poller):
         known.is_stateless = not any(copy.stateful for copy in copies)
         if snapshot.state == STABLE:  # else tasks move, and what was known of them lasts
             known.status = next_status(copies, known.standby_replicas, known.status, now)
+            known.copies = _with_estimates(copies, known.status)
 
     def _read_configs(
         self, brokers: Brokers, group_ids: Iterable[str], running: Mapping[str, GroupSnapshot], now: datetime
@@ -206,6 +207,12 @@ class TaskCopies(Poller):
         if not self.stopping.is_set() and copies != sorted(self._stored or (), key=lambda one: one.key):
             self._table.replace(copies)
             self._stored = copies
+
+
+def _with_estimates(copies: Iterable[TaskCopy], status: GroupCopies) -> list[TaskCopy]:
+    """Return the copies with the time at which each that comes on is done, by its reports until now."""
+    ends = {one.copy.key: one.ends_at for one in (*status.behind, *status.restoring.values())}
+    return [copy._replace(ready_at=ends.get(copy.key)) for copy in copies]
 
 
 def _version(snapshot: GroupSnapshot) -> _Version:

@@ -66,10 +66,10 @@ class Brokers(NamedTuple):
         """Return why nothing is known of how far behind copies are, in a sentence."""
         if reason := self.why_unknown(TASK_OFFSETS):
             return f"{reason[0].upper()}{reason[1:]}."
-        since = "" if self.releases else f", which tell it since Kafka {TASK_OFFSETS.since}"
+        since = "" if self.releases else f" since Kafka {TASK_OFFSETS.since}"
         return (
-            f"{TASK_OFFSETS.unknown[0].upper()}{TASK_OFFSETS.unknown[1:]}: the job asks the brokers{since}, and needs "
-            "Describe on the group."
+            f"{TASK_OFFSETS.unknown[0].upper()}{TASK_OFFSETS.unknown[1:]}: clients report it once a minute, but not of "
+            f"active tasks that run; brokers tell it{since}, to a job with Describe on the group."
         )
 
 

@@ -114,6 +114,7 @@ class CopiesReport:
                 "LAG": copy.lag,
                 "END": copy.task_end_offset,
                 "REPORTED": copy.reported_at,
+                "READY": copy.ready_at,
             }
             for copy in ordered
         ]

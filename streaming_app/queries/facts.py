@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from streaming_app.kafka import ASKED_FOR, COORDINATOR, GROUP_CONFIG, INTERNAL_TOPIC, LEFT_OVER_TOPIC
+from streaming_app.queries.brokers import Brokers
 from streaming_app.tables.reader import Row, WarehouseReader, of_groups, quote
 from streaming_app.text import format_duration, utc
 
 _CONFIG = ("name", "value", "source", "value_before", "changed_at", "observed_at")
+_ASSIGNOR = "streams.assignor.name"
 
 
 @dataclass
@@ -22,6 +25,16 @@ class GroupFacts:
     """As Kafka's tools print it: `HOST:PORT (ID)`."""
     configs: list[Row] = field(default_factory=list)
     """`_CONFIG` of each config in force, by name."""
+
+    @property
+    def assignor(self) -> str | None:
+        """The name of the assignor in force."""
+        return next((one["value"] for one in self.configs if one["name"] == _ASSIGNOR), None)
+
+    def limits(self, brokers: Brokers) -> Mapping[str, str]:
+        """Return the configs of the group's coordinator, among which its limits are; nothing if it is not known."""
+        found = re.search(r"\((\d+)\)$", self.coordinator or "")
+        return brokers.configs.get(int(found[1]), {}) if found else {}
 
     def to_json(self) -> dict[str, Any]:
         """Return it as `describe --json` has it."""
@@ -96,9 +109,13 @@ def left_over_topics(reader: WarehouseReader, cluster: str, group_ids: Collectio
     ]
 
 
-def with_coordinators(table: Iterable[Row], facts: Mapping[str, GroupFacts]) -> list[Row]:
-    """Return the rows of `describe --state` with the column COORDINATOR (ID), as Kafka's tool has it."""
-    return [{"GROUP": row["GROUP"], "COORDINATOR (ID)": facts[row["GROUP"]].coordinator, **row} for row in table]
+def with_answers(table: Iterable[Row], facts: Mapping[str, GroupFacts]) -> list[Row]:
+    """Return the rows of `describe --state` with COORDINATOR (ID) and ASSIGNOR, as Kafka's tool has them."""
+    return [
+        {"GROUP": row["GROUP"], "COORDINATOR (ID)": known.coordinator, "ASSIGNOR": known.assignor, **row}
+        for row in table
+        for known in [facts[row["GROUP"]]]
+    ]
 
 
 def expiries(
@@ -129,15 +146,30 @@ def expiry_line(group_id: str, expiry: Expiry, sweep: timedelta) -> str:
     )
 
 
-def config_rows(facts: Mapping[str, GroupFacts]) -> list[Row]:
-    """Return a row for each config in force of each group, with where it comes from: group, broker or default.
+def config_rows(facts: Mapping[str, GroupFacts], brokers: Brokers) -> list[Row]:
+    """Return a row for each config of each group, with where it comes from: group, broker or default.
 
-    If the job has seen one of them change, also with the values before.
+    If the coordinator uses another value than is set, as brokers have limits, also with the values in force; if the job
+    has seen one of them change, also with the values before.
     """
-    changed = any(one["changed_at"] for of_group in facts.values() for one in of_group.configs)
+    configs = [(group_id, of_group, one) for group_id, of_group in facts.items() for one in of_group.configs]
+    in_force = [_in_force(one["name"], one["value"], of_group.limits(brokers)) for _, of_group, one in configs]
+    clamped = any(value != one["value"] for value, (_, _, one) in zip(in_force, configs, strict=True))
+    changed = any(one["changed_at"] for _, _, one in configs)
     return [
-        {"GROUP": group_id, "CONFIG": one["name"], "VALUE": one["value"], "SOURCE": one["source"]}
+        {"GROUP": group_id, "CONFIG": one["name"], "VALUE": one["value"]}
+        | ({"IN-FORCE": value} if clamped else {})
+        | {"SOURCE": one["source"]}
         | ({"BEFORE": one["value_before"], "CHANGED": one["changed_at"]} if changed else {})
-        for group_id, of_group in facts.items()
-        for one in of_group.configs
+        for value, (group_id, _, one) in zip(in_force, configs, strict=True)
     ]
+
+
+def _in_force(name: str, value: str, limits: Mapping[str, str]) -> str:
+    """Return the value that the coordinator uses of a config: one beyond its broker's limits is moved to the limit."""
+    of = name.removeprefix("streams.").removeprefix("num.")
+    for bound, closer in (("min", max), ("max", min)):
+        limit = limits.get(f"group.streams.{bound}.{of}", "")
+        if value.isdecimal() and limit.isdecimal():
+            value = str(closer(int(value), int(limit)))
+    return value

@@ -314,12 +314,12 @@ def _member_row(group: Row, member: Row, *, verbose: bool) -> Row:
 
 
 def format_tasks(tasks: Iterable[Mapping[str, Any]]) -> str:
-    """Return tasks as Kafka's tools print them: ``ACTIVE: 0:[0,1]; STANDBY: 1:[2]``, without roles that have none."""
+    """Return tasks as Kafka's tool prints them: `ACTIVE: 0:[0,1]; 1:[0]; STANDBY: 1:[2]`; no role without tasks."""
     by_role: dict[str, dict[str, list[int]]] = {role: {} for role in ROLES}
     for task in tasks:
         by_role[task["role"]].setdefault(task["subtopology_id"], []).append(task["partition"])
     role_texts = (
-        f"{role.upper()}: " + ", ".join(f"{s}:[{','.join(map(str, sorted(p)))}]" for s, p in sorted(parts.items()))
+        f"{role.upper()}: " + "; ".join(f"{s}:[{','.join(map(str, sorted(p)))}]" for s, p in sorted(parts.items()))
         for role, parts in by_role.items()
         if parts
     )

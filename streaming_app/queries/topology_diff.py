@@ -13,7 +13,7 @@ from streaming_app.groups.topology import ADDED, REMOVED, Change, changes_betwee
 from streaming_app.queries import output
 from streaming_app.queries.groups import find_groups
 from streaming_app.tables.reader import WarehouseReader, of_group
-from streaming_app.text import EPOCH, utc
+from streaming_app.text import EPOCH, count, utc
 
 Nodes = frozenset[tuple[str, str | None, str]]
 """The kind, the subtopology and the name of each node of a description, without its topics, which topologies have."""
@@ -61,9 +61,9 @@ class TopologyDiff:
             changes += [Change(change, kind, part or "", name) for kind, part, name in sorted(nodes, key=str)]
         return changes
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what `history --topology --json` prints."""
-        changes = [change._asdict() for change in self.changes]
+    def to_json(self, limit: int) -> dict[str, Any]:
+        """Return what `history --topology --json` prints, with this many changes at most."""
+        changes = [change._asdict() for change in self.changes[:limit]]
         return {
             "group_id": self.group_id,
             "from": self.before.to_json(),
@@ -72,13 +72,15 @@ class TopologyDiff:
             "descriptions_compared": None not in (self.nodes_before, self.nodes_after),
         }
 
-    def to_text(self) -> Iterator[str]:
-        """Yield the lines that `history --topology` prints."""
+    def to_text(self, limit: int) -> Iterator[str]:
+        """Yield the lines that `history --topology` prints, with this many changes at most."""
         changes = self.changes
         if changes:
             yield f"from  {self.before}"
             yield f"to    {self.after}"
-            yield output.columns([_row(change) for change in changes])
+            yield output.columns([_row(change) for change in changes[:limit]])
+            if len(changes) > limit:
+                yield f"{count(len(changes) - limit, 'more change')}, see --limit."
         else:
             yield f"no difference: topology {self.after}"
         if (self.nodes_before is None) != (self.nodes_after is None):

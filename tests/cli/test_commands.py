@@ -26,8 +26,8 @@ AT = datetime(2026, 11, 24, tzinfo=timezone.utc)
     [
         ["describe"],
         ["describe", "--group", "g", "--all-groups"],
-        ["describe", "--group", "g", "--description", "--bootstrap-server", "h:1"],
-        ["describe", "--all-groups", "--topology", "--description", "--bootstrap-server", "h:1"],
+        ["describe", "--group", "g", "--description", "--members"],
+        ["describe", "--all-groups", "--topology", "--description"],
         ["why"],
         ["why", "g", "--group", "h"],
         ["history", "g", "--topology", "--at", "1h"],

@@ -47,6 +47,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
         row("moving", "Reconciling", a=a, b=b),
         row("unknown", a=a, b=b),
         row("idle", "Empty"),
+        row("alone", a=[("active", "0_0")]),
     ]
     append(path, "groups", *rows)
     own = [offsets(name, "a", 1, 9_000) for name in ("orders", "moving")]
@@ -64,7 +65,7 @@ def test_copies_are_listed_by_task_and_processes_with_the_reason_why_they_may_no
     result = run(warehouse, "--group", "orders")
     assert (result.exit_code, result.stderr) == (0, "")
     header, *lines = result.stdout.splitlines()
-    assert header == "GROUP  TASK ROLE    STATEFUL HOST PROCESS MEMBER LAG   END   REPORTED"
+    assert header == "GROUP  TASK ROLE    STATEFUL HOST PROCESS MEMBER LAG   END   REPORTED                 READY"
     assert [line.split()[1:10] for line in lines[:2]] == [
         ["0_0", "ACTIVE", "yes", "a", "p-a", "m-a", "-", "-", "-"],
         ["0_0", "STANDBY", "yes", "b", "p-b", "m-b", "20000", "20100", "2026-11-22T09:00:00.000Z"],
@@ -89,14 +90,15 @@ def test_a_rebalance_and_unknown_offsets_are_said(warehouse: Path) -> None:
     assert run(warehouse, "--group", "moving").stdout.count("not now") == 2
     assert "the group is Reconciling" in run(warehouse, "--group", "moving").stdout
     unknown = run(warehouse, "--group", "unknown")
-    assert unknown.stderr.startswith("How far behind copies are is not known: the job asks the brokers")
+    assert unknown.stderr.startswith("How far behind copies are is not known: clients report it once a minute")
     assert unknown.stderr.count("\n") == 1
+    assert "but not of active tasks that run" in run(warehouse, "--group", "alone").stderr
     assert run(warehouse, "--group", "idle").stdout == "idle is Empty: no member has a task.\n"
 
 
 def test_copies_of_all_groups_are_in_one_table(warehouse: Path) -> None:
     lines = run(warehouse, "--all-groups").stdout.splitlines()
     assert lines[0] == "idle is Empty: no member has a task."
-    assert [line.split()[0] for line in lines if " ACTIVE " in line] == ["moving"] * 2 + ["orders"] * 2 + [
+    assert [line.split()[0] for line in lines if " ACTIVE " in line] == ["alone", *["moving"] * 2] + ["orders"] * 2 + [
         "unknown"
     ] * 2

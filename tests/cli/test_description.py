@@ -1,43 +1,75 @@
-"""`describe --topology --description` with a real broker."""
+"""`describe --description`, from the table."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
 
+import pytest
 from click.testing import CliRunner, Result
 
 from streaming_app.cli.main import main
-from streaming_app.groups.description import describe_topology
-from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.sandbox.container import Broker
-from streaming_app.sandbox.member import SimulatedMember, build_description, settle, subtopology, topology
+from tests.support.heartbeats import write_heartbeat
+from tests.support.rows import group_row
+from tests.support.warehouses import append, make_warehouse
+
+AT = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
+TEXT = "Topologies:\n   Sub-topology: 0\n    Source: s (topics: [orders])\n      --> none\n\n"
 
 
-def fetch(broker: Broker, group_id: str, *options: str) -> Result:
-    arguments = ["--group", group_id, "--topology", "--description", "--bootstrap-server", broker.bootstrap_server]
-    return CliRunner().invoke(main, ["describe", *arguments, *options])
+def description(group_id: str, days: int = 0, **columns: Any) -> dict[str, Any]:
+    made = {"topology_epoch": 0, "content_hash": str(days), "is_newest": True, "status": "AVAILABLE", "text": TEXT}
+    return {"group_id": group_id, **made, "node_count": 1, "fetched_at": AT + timedelta(days=days), **columns}
 
 
-def test_a_description_that_the_broker_stores_is_printed_and_one_that_it_does_not_is_a_line(
-    broker: Broker, client: StreamsGroupClient, group_id: str, unique: Callable[[str], str]
-) -> None:
-    topic = unique("in")
-    client.create_topic(topic, 2)
-    described = topology(subtopology("0", source_topics=[topic]))
-    member = SimulatedMember(client, group_id, described)
-    member.join()
-    settle([member])
-    before = fetch(broker, group_id)
-    assert (before.exit_code, before.stdout, before.stderr.count("\n")) == (1, "", 1)
-    assert before.stderr.startswith(f"Error: No topology description of {group_id}: its broker has no plugin")
-    assert before.stderr.endswith("(NOT_STORED)\n")
-    member.push_description()
-    after = fetch(broker, group_id)
-    assert (after.exit_code, after.stderr) == (0, "")
-    assert after.stdout == describe_topology(build_description(described))
-    printed = json.loads(fetch(broker, group_id, "--json").stdout)
-    assert (printed["status"], printed["description"]["subtopologies"][0]["subtopology_id"]) == ("AVAILABLE", "0")
-    unknown = fetch(broker, unique("unknown"))
-    assert (unknown.exit_code, unknown.stdout, unknown.stderr.count("\n")) == (1, "", 1)
-    assert "GROUP_ID_NOT_FOUND" in unknown.stderr or "not found" in unknown.stderr
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = make_warehouse(tmp_path_factory.mktemp("warehouse"))
+    status = {"topology_epoch": 0, "description_status": "CURRENT"}
+    names = ("stored", "lost", "large", "denied")
+    append(path, "groups", *(group_row(name, **status) for name in names))
+    append(path, "groups", group_row("replaced", topology_epoch=1, description_status="STALE"))
+    append(path, "groups", group_row("never", topology_epoch=0, description_status="NEVER_STORED"))
+    before = description("stored", -1, is_newest=False, text="an earlier one\n")
+    large = description("large", text=None, node_count=50_000, truncated=True)
+    lost = description("lost", status="NOT_STORED")
+    append(path, "descriptions", before, description("stored"), lost, large, description("replaced"))
+    write_heartbeat(path)
+    return path
+
+
+def describe(warehouse: Path, group_id: str, *options: str) -> Result:
+    return CliRunner().invoke(main, ["describe", group_id, "--description", *options, "--warehouse", str(warehouse)])
+
+
+@pytest.mark.parametrize(
+    ("group_id", "end"),
+    [
+        ("stored", "."),
+        ("lost", "; asked again, the broker said NOT_STORED."),
+        ("replaced", ", no longer the one of the group's topology."),
+    ],
+)
+def test_the_newest_description_is_printed_and_which_one_it_is(warehouse: Path, group_id: str, end: str) -> None:
+    result = describe(warehouse, group_id, "--topology")
+    assert (result.exit_code, result.stdout) == (0, TEXT)
+    assert result.stderr == f"Description of topology epoch 0, fetched at 2026-11-22 09:00:00Z{end}\n"
+    printed = json.loads(describe(warehouse, group_id, "--json").stdout)
+    assert (printed["text"], printed["is_current"]) == (TEXT, group_id != "replaced")
+
+
+@pytest.mark.parametrize(
+    ("group_id", "line"),
+    [
+        ("never", "No topology description of never: no client has pushed one that the brokers store (NEVER_STORED)"),
+        ("denied", "No topology description of denied: the job has not fetched it yet, or needs Describe on the group"),
+        ("large", "The description has 50,000 nodes, too many to print"),
+        ("unknown", "No group 'unknown'"),
+    ],
+)
+def test_none_is_a_line_that_says_why(warehouse: Path, group_id: str, line: str) -> None:
+    result = describe(warehouse, group_id)
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+    assert result.stderr.startswith(f"Error: {line}")

@@ -80,6 +80,12 @@ def test_the_newest_topology_is_compared_with_the_one_before(tables: Tables) -> 
     ]
 
 
+def test_a_limit_is_how_many_changes_are_shown(tables: Tables) -> None:
+    lines = tables.diff("--group", "payments", "--limit", "1").output.splitlines()
+    assert (len(lines), lines[-1]) == (5, "1 more change, see --limit.")
+    assert len(json.loads(tables.diff("--group", "payments", "--limit", "1", "--json").output)["changes"]) == 1
+
+
 @pytest.mark.parametrize(
     ("time", "begin"),
     [

@@ -115,13 +115,22 @@ def test_list_shows_and_selects_by_verdicts(warehouse: Path) -> None:
     assert "health    1 Down, 1 Ok" in run(warehouse, "status")
 
 
+_OFFSETS = ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LEADER-EPOCH", "LOG-END-OFFSET", "OFFSET-LAG"]
+
+
 def test_describe_begins_with_the_verdicts_the_worst_first_and_what_will_be_lost(warehouse: Path) -> None:
     append(warehouse, "groups", *(group_row(name, "Stable") for name in ("orders", "payments")))
+    write = {"topic": "orders", "partition": 1, "committed_offset": 7}
+    append(warehouse, "offset_commits", *({"group_id": name, **write, "last_offset": 1} for name in ("orders", "app")))
     lines = run(warehouse, "describe", "--all-groups").split("\n")[1:]  # the first is about the job
     assert lines[0].startswith("payments is Down since 2026-11-21")
     assert lines[0].endswith(f"7 offsets wait. Retention deletes the oldest record that waits at {utc(ago(hours=-3))}.")
     assert lines[1].startswith("orders is Ok since ")
-    assert lines[2].split()[:4] == ["GROUP", "COORDINATOR", "(ID)", "STATE"]
+    assert lines[2].split() == _OFFSETS
+    assert [line.split()[:4] for line in lines[3:-1]] == [["orders", "orders", "1", "7"]]  # of streams groups only
+    of_state = run(warehouse, "describe", "--all-groups", "--state").split("\n")[1:]
+    assert of_state[:2] == lines[:2]
+    assert of_state[2].split()[:5] == ["GROUP", "COORDINATOR", "(ID)", "ASSIGNOR", "STATE"]
 
 
 def test_what_was_wrong_is_shown_after_it_is_over(warehouse: Path) -> None:

@@ -129,19 +129,20 @@ def describe(path: Path, *arguments: str) -> Result:
 
 
 def test_a_group_of_another_type_is_described_by_what_is_known_of_it(warehouse: Path) -> None:
-    result = describe(warehouse, "--group", "app", "--group", "ready")
+    result = describe(warehouse, "--group", "app", "--group", "ready", "--state")
     assert [line.split() for line in result.stdout.splitlines()] == [
         ["GROUP", "TYPE", "PROTOCOL", "STATE", "#MEMBERS", "GROUP-EPOCH", "ASSIGNOR", "OFFSETS"],
         ["app", "Classic", "consumer", "-", "1", "3", "stream", "0"],
         ["ready", "Consumer", "consumer", "Stable", "1", "4", "-", "0"],
     ]
+    assert describe(warehouse, "app").stdout == "app has no verdict and no committed offsets: see --state.\n"
     (app,) = json.loads(describe(warehouse, "--group", "app", "--json").stdout)
     assert (app["group_type"], app["kafka_streams"], app["state"]) == ("classic", True, None)
 
 
 def test_what_a_group_of_another_type_does_not_have_is_said_in_one_line(warehouse: Path) -> None:
     append(warehouse, "groups", group_row("streams-one", "Stable"))
-    for arguments in (("--group", "app", "--topology"), ("--group", "app", "--group", "streams-one")):
+    for arguments in (("--group", "app", "--topology"), ("--group", "app", "--group", "streams-one", "--state")):
         result = describe(warehouse, *arguments)
         assert (result.exit_code, result.stdout) == (1, "")
         last = result.stderr.splitlines()[-1]

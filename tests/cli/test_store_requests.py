@@ -29,6 +29,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         ("list --state", ["broker_facts", "group_health", "groups"], 0),
         (
             "describe --group orders-enrichment",
+            ["group_events", "group_health", "group_records", "groups", "inputs", "lag", "offset_commits"],
+            0,
+        ),
+        (
+            "describe --group orders-enrichment --state",
             ["broker_facts", "group_events", "group_health", "group_records", "groups", "offset_commits"],
             0,
         ),

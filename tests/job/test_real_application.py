@@ -1,4 +1,4 @@
-"""Kafka's own WordCount, a Kafka Streams application with a state store: from its commits to lag and copies."""
+"""A word count of Kafka Streams, an application with a state store: from its commits to its lag and copies."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ from streaming_app.sandbox.container import Broker
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.text import utc_iso
+from tests.support.streams_application import StreamsApplication
 from tests.support.waiting import wait_until
-from tests.support.wordcount import INPUT_TOPIC, OUTPUT_TOPIC, WordCount
 
 pytestmark = pytest.mark.broker
 
+INPUT_TOPIC, OUTPUT_TOPIC = "streams-plaintext-input", "streams-wordcount-output"
 LINES, BEGIN_MS = 40, round(time.time()) * 1_000
 """A line a millisecond, into two partitions in turn."""
 FAST = {"commit.interval.ms": "200", "heartbeat.interval.ms": "1000"}
@@ -43,7 +44,7 @@ Partition = tuple[str, int]
 @pytest.fixture
 def applications(
     broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], tmp_path: Path
-) -> Iterator[dict[str, WordCount]]:
+) -> Iterator[dict[str, StreamsApplication]]:
     """One instance with each guarantee, which have processed all lines."""
     existing = client.admin.list_topics()
     for topic in {INPUT_TOPIC, OUTPUT_TOPIC} - {one["name"] if isinstance(one, dict) else one for one in existing}:
@@ -55,10 +56,12 @@ def applications(
     with ExitStack() as running:
         started = {
             name: running.enter_context(
-                WordCount(
+                StreamsApplication(
                     broker.bootstrap_server,
                     tmp_path / name,
-                    application_id=unique(name),
+                    unique(name),
+                    "words",
+                    (INPUT_TOPIC, OUTPUT_TOPIC),
                     properties={**FAST, "processing.guarantee": guarantee},
                 )
             )
@@ -92,7 +95,7 @@ def command(*arguments: object) -> Any:
 def test_a_real_application_from_its_commits_to_its_lag_and_its_copies(
     broker: Broker,
     client: StreamsGroupClient,
-    applications: dict[str, WordCount],
+    applications: dict[str, StreamsApplication],
     run: Callable[..., str],
     tmp_path: Path,
 ) -> None:

@@ -117,6 +117,15 @@ class Harness:
         self.poller.tick()
 
 
+def test_a_copy_that_comes_on_has_the_time_at_which_it_is_done_from_its_second_report_on() -> None:
+    harness = Harness()
+    harness.poll()
+    assert [(one.lag, one.ready_at) for one in harness.table.rows] == [(None, None), (60, None)]
+    harness.brokers.standby_offset += 5
+    harness.poll()
+    assert [(one.lag, one.ready_at) for one in harness.table.rows] == [(None, None), (55, NOW + timedelta(minutes=13))]
+
+
 def test_the_table_is_written_only_when_something_has_changed_and_sums_are_those_of_the_newest_copies() -> None:
     harness = Harness()
     assert (harness.poller.statuses(), harness.poller.sums()) == (None, {})

@@ -92,7 +92,7 @@ def say(warehouse: Path, **releases: str) -> None:
 
 
 def test_commands_explain_what_is_unknown_by_the_release_of_the_brokers(warehouse: Path) -> None:
-    asked = "the job asks the brokers, which tell it since Kafka 4.4, and needs Describe on the group.\n"
+    asked = "of active tasks that run; brokers tell it since Kafka 4.4, to a job with Describe on the group.\n"
     assert run(warehouse, "describe", "g", "--copies")[1].endswith(asked)
     assert run(warehouse, "list", "--state")[1] == ""
     assert "\nbrokers   not asked yet: " in run(warehouse, "status")[0]
@@ -100,7 +100,7 @@ def test_commands_explain_what_is_unknown_by_the_release_of_the_brokers(warehous
     say(warehouse, b1="4.1", b2="4.4")
     reason = f"{UNKNOWN_STATE}, and broker 1 is Kafka 4.1"
     assert run(warehouse, "list", "--state")[1] == f"{reason}\n"
-    assert run(warehouse, "describe", "--group", "g")[1] == f"{reason}\n"
+    assert run(warehouse, "describe", "--group", "g", "--state")[1] == f"{reason}\n"
     assert run(warehouse, "describe", "--group", "g", "--members")[1] == ""
     status, _ = run(warehouse, "status")
     assert f"\nunknown   {reason}\n" in status

@@ -59,7 +59,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
 
 
 def test_a_verbose_state_names_the_members_that_a_rebalance_waits_for(warehouse: Warehouse) -> None:
-    _, _, blank, header, slow, away = warehouse.describe("--group", "orders", "--verbose").splitlines()
+    _, _, blank, header, slow, away = warehouse.describe("--group", "orders", "--state", "--verbose").splitlines()
     assert blank == ""
     assert header.split() == ["GROUP", "WAITS-FOR", "MEMBER", "PROCESS", "HOST", "INSTANCE-ID", "WHY", "SINCE"]
     assert slow.split()[:6] == ["orders", "client-slow", "slow", "process-slow", "10.0.0.3", "-"]
@@ -70,7 +70,7 @@ def test_a_verbose_state_names_the_members_that_a_rebalance_waits_for(warehouse:
     groups = {one["group_id"]: one for one in json.loads(warehouse.describe("--all-groups", "--json"))}
     assert [one["member_id"] for one in groups["orders"]["waits_for"]] == ["slow", "away"]
     assert groups["calm"]["waits_for"] == []
-    assert len(warehouse.describe("--group", "calm", "--verbose").splitlines()) == 2
+    assert len(warehouse.describe("--group", "calm", "--state", "--verbose").splitlines()) == 2
 
 
 def broker_fact(group_id: str, kind: str, name: str, value: str, source: str | None = None) -> dict[str, Any]:
@@ -118,11 +118,11 @@ def test_of_a_group_without_members_it_is_said_when_the_brokers_remove_what_is_l
     days = broker_fact("1", "broker_config", "offsets.retention.minutes", "2880", "broker")
     sweep = broker_fact("1", "broker_config", "offsets.retention.check.interval.ms", "90000", "broker")
     append(warehouse.path, "broker_facts", {**days, "group_id": None}, {**sweep, "group_id": None})
-    assert warehouse.describe("--group", "nightly", "--verbose").splitlines()[-1] == (
+    assert warehouse.describe("nightly", "--state", "--verbose").splitlines()[-1] == (
         "nightly has no members: the brokers delete its offsets from 2026-11-24 07:30:00Z on, and the group, "
         "with a stored topology description, from 2026-11-25 07:30:00Z on."
     )
-    last = warehouse.describe("--group", "tried", "--verbose").splitlines()[-1]
+    last = warehouse.describe("tried", "--state", "--verbose").splitlines()[-1]
     assert last == "tried has no members and no offsets: the brokers delete it at their next sweep, every 1m30s."
 
 
@@ -135,13 +135,14 @@ def test_the_coordinator_and_the_configs_in_force_are_what_the_brokers_said_last
         broker_fact("orders", "coordinator", "coordinator", "b2.example:9092 (2)"),
         {**standby, "value_before": "0", "changed_at": AT - timedelta(days=1)},
         broker_fact("orders", "group_config", "streams.session.timeout.ms", "45000", "default"),
+        broker_fact("other", "group_config", "streams.assignor.name", "sticky", "default"),
     ):
         append(warehouse.path, "broker_facts", fact)
-    header, orders, other = warehouse.describe("--all-groups").splitlines()
-    assert header.startswith("GROUP  COORDINATOR (ID)    STATE ")
-    assert orders.startswith("orders b2.example:9092 (2) Stable")
-    assert other.split()[:3] == ["other", "-", "Stable"]
-    configs = [line.split() for line in warehouse.describe("--group", "orders", "--verbose").splitlines()[-3:]]
+    header, orders, other = warehouse.describe("--all-groups", "--state").splitlines()
+    assert header.startswith("GROUP  COORDINATOR (ID)    ASSIGNOR STATE ")
+    assert orders.startswith("orders b2.example:9092 (2) -        Stable")
+    assert other.split()[:4] == ["other", "-", "sticky", "Stable"]
+    configs = [line.split() for line in warehouse.describe("orders", "--state", "--verbose").splitlines()[-3:]]
     assert configs == [
         ["GROUP", "CONFIG", "VALUE", "SOURCE", "BEFORE", "CHANGED"],
         ["orders", "streams.num.standby.replicas", "1", "group", "0", "2026-11-21T07:30:00.000Z"],
@@ -149,3 +150,13 @@ def test_the_coordinator_and_the_configs_in_force_are_what_the_brokers_said_last
     ]
     described, _ = json.loads(warehouse.describe("--all-groups", "--json"))
     assert described["coordinator"] == "b2.example:9092 (2)"
+
+    append(warehouse.path, "broker_facts", broker_fact("2", "broker_config", "group.streams.max.standby.replicas", "0"))
+    least = broker_fact("2", "broker_config", "group.streams.min.session.timeout.ms", "60000")
+    append(warehouse.path, "broker_facts", least)
+    clamped = [line.split()[:4] for line in warehouse.describe("orders", "--state", "--verbose").splitlines()[-3:]]
+    assert clamped == [
+        ["GROUP", "CONFIG", "VALUE", "IN-FORCE"],
+        ["orders", "streams.num.standby.replicas", "1", "0"],
+        ["orders", "streams.session.timeout.ms", "45000", "60000"],
+    ]

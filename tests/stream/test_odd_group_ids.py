@@ -105,7 +105,7 @@ def test_the_commands_find_a_group_by_any_id_and_print_each_in_a_line(warehouse:
         assert list(tables.rows([group_id])) == [group_id]
     assert sorted(row["GROUP"] for row in list_groups(reader, CLUSTER)) == sorted(tables.group_ids()) == living
     of_cluster = ["--warehouse", str(warehouse), "--cluster", CLUSTER]
-    for command in (["list"], ["list", "--state"], ["describe", "--all-groups"]):
+    for command in (["list"], ["list", "--state"], ["describe", "--all-groups", "--state"]):
         ran = CliRunner().invoke(main, [*command, *of_cluster], catch_exceptions=False)
         assert ran.exit_code == 0
         lines = ran.stdout.split("\n")[:-1]

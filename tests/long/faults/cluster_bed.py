@@ -20,8 +20,8 @@ from streaming_app.tables.reader import quote
 from tests.long.campaign.bed import PARTITIONS, TOPIC, DidNotRecoverError
 from tests.long.faults.bed import KEEPING, SHORT_SESSIONS, FaultBed
 from tests.support.kafka_cluster import LocalCluster
+from tests.support.streams_application import StreamsApplication
 from tests.support.waiting import MINUTES, wait_until
-from tests.support.wordcount import WordCount
 
 _REST_SECONDS = MINUTES
 _QUIET_SECONDS = 2.0
@@ -35,7 +35,6 @@ _CONFIGURATIONS = {
     "processing.guarantee": "exactly_once_v2",
     "commit.interval.ms": "1000",
     "num.stream.threads": "1",
-    "statestore.cache.max.bytes": "0",
     "request.timeout.ms": "5000",
     "default.api.timeout.ms": "20000",
     "transaction.timeout.ms": "10000",
@@ -44,24 +43,6 @@ _CONFIGURATIONS = {
     "producer.delivery.timeout.ms": "15000",
     "producer.request.timeout.ms": "3000",
 }
-
-
-class Application(WordCount):
-    """Two instances in one process, which are started again whenever one ends, and the producer of their input."""
-
-    program = str(Path(__file__).with_name("Application.java"))
-
-    def __init__(self, bootstrap_server: str, directory: Path) -> None:
-        super().__init__(bootstrap_server, directory, application_id=GROUP, properties=_CONFIGURATIONS)
-        self._flag = self.directory / "produce"
-
-    def produce(self, *, on: bool) -> None:
-        """Let the producer write, or let it pause."""
-        if on:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            self._flag.touch()
-        else:
-            self._flag.unlink(missing_ok=True)
 
 
 class ClusterBed(FaultBed):
@@ -79,7 +60,15 @@ class ClusterBed(FaultBed):
         self.client.admin.create_topics(topics, wait_for_metadata=True)
         self.client.configure_group(GROUP, {"streams.num.standby.replicas": 1})
         self.application = self._stack.enter_context(
-            Application(self.cluster.bootstrap_server, self.directory / "application")
+            StreamsApplication(
+                self.cluster.bootstrap_server,
+                self.directory / "application",
+                GROUP,
+                "join",
+                ("orders", "customers", OUTPUT),
+                instances=2,
+                properties=_CONFIGURATIONS,
+            )
         )
         self.application.produce(on=True)
 
@@ -117,6 +106,7 @@ class ClusterBed(FaultBed):
         self.ensure_running()
 
     def operate(self, seconds: float) -> None:
+        self.application.start()
         self.application.produce(on=True)
         super().operate(seconds)
 

@@ -17,10 +17,11 @@ import pytest
 from streaming_app.kafka.client import StreamsGroupClient
 from tests.support.processes import is_running, process_tree, read_process_file, send_signal
 from tests.support.running_job import RunningJob
+from tests.support.streams_application import StreamsApplication
 from tests.support.waiting import MINUTES, wait_until
-from tests.support.wordcount import INPUT_TOPIC, OUTPUT_TOPIC, WordCount
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
+TOPICS = ("lines", "counts")
 COMMAND = (sys.executable, "-c", "from streaming_app.cli.main import main; main()", "demo", "--web")
 
 
@@ -57,9 +58,9 @@ def test_the_demo_serves_the_page_draws_a_real_application_and_leaves_nothing_ru
 def check_page(demo: RunningJob, application: Path) -> None:
     broker, group_id = find(demo, r"Kafka is ready at (\S+)\. "), "word-count"
     with StreamsGroupClient(broker) as client:
-        for topic in (INPUT_TOPIC, OUTPUT_TOPIC):
+        for topic in TOPICS:
             client.create_topic(topic, 2)
-    with WordCount(broker, application, application_id=group_id):
+    with StreamsApplication(broker, application, group_id, "words", TOPICS):
         url = find(demo, r"The page is at (\S+)$")
 
         def page(query: str = "") -> str:
@@ -70,7 +71,7 @@ def check_page(demo: RunningJob, application: Path) -> None:
         graph = httpx2.get(f"{url}graph?id={group_id}", timeout=MINUTES).json()
         kinds = Counter(node["kind"] for node in graph["nodes"])
         assert kinds.keys() == {"topic", "subtopology", "repartition", "changelog"}
-        assert {INPUT_TOPIC, "Subtopology 0", "Subtopology 1"} <= {node["title"] for node in graph["nodes"]}
+        assert {TOPICS[0], "Subtopology 0", "Subtopology 1"} <= {node["title"] for node in graph["nodes"]}
     # its members would have been removed without heartbeats
     assert "clickstream-sessions" in page("?q=clickstream&state=Stable")
 

@@ -1,0 +1,66 @@
+"""What `kafka-streams-groups.sh` of Kafka prints, all commands in one JVM, as the start of one takes two seconds."""
+
+from __future__ import annotations
+
+import re
+from itertools import takewhile
+from typing import Any
+
+from streaming_app.jvm.jars import KAFKA_VERSION
+from tests.support.ivy import LOG4J, NOT_PUBLISHED, resolve
+from tests.support.kafka_oracle import Oracle
+
+COORDINATES = (f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}", LOG4J)
+Rows = list[dict[str, str]]
+
+
+class StreamsGroupsTool:
+    """Kafka's `StreamsGroupCommand` for the groups of one cluster."""
+
+    def __init__(self, bootstrap_server: str) -> None:
+        self._server = bootstrap_server
+        self._oracle = Oracle(resolve(*COORDINATES, exclude=NOT_PUBLISHED))
+        self._gateway: Any = self._oracle._gateway
+        jvm = self._gateway.jvm
+        command = jvm.java.lang.Class.forName("org.apache.kafka.tools.streams.StreamsGroupCommand")
+        texts = self._texts()
+        self._execute = command.getDeclaredMethod("execute", self._array(jvm.java.lang.Class, texts.getClass()))
+        self._execute.setAccessible(True)
+
+    def close(self) -> None:
+        """End the JVM."""
+        self._oracle.close()
+
+    def rows(self, *arguments: str) -> Rows:
+        """Return the rows that a command prints."""
+        jvm = self._gateway.jvm
+        output = jvm.java.io.ByteArrayOutputStream()
+        jvm.java.lang.System.setOut(jvm.java.io.PrintStream(output))
+        texts = self._texts("--bootstrap-server", self._server, *arguments)
+        self._execute.invoke(None, self._array(jvm.java.lang.Object, texts))
+        return parse(output.toString())
+
+    def _texts(self, *values: str) -> Any:
+        return self._array(self._gateway.jvm.java.lang.String, *values)
+
+    def _array(self, kind: Any, *values: Any) -> Any:
+        array = self._gateway.new_array(kind, len(values))
+        for number, value in enumerate(values):
+            array[number] = value
+        return array
+
+
+_TITLE = re.compile(r"COORDINATOR \(ID\)|\S+")
+
+
+def parse(text: str) -> Rows:
+    """Return the rows of padded columns, below the line that begins with GROUP."""
+    lines = text.splitlines()
+    begin = next((number for number, line in enumerate(lines) if line.startswith("GROUP ")), len(lines))
+    if begin == len(lines):
+        return []
+    found = [(title[0], title.start()) for title in _TITLE.finditer(lines[begin])]
+    ends = [start for _, start in found[1:]] + [None]
+    cells = [(title, slice(start, end)) for (title, start), end in zip(found, ends, strict=True)]
+    rows = takewhile(str.strip, lines[begin + 1 :])  # another table may follow
+    return [{title: line[cell].strip() for title, cell in cells} for line in rows]

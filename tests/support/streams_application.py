@@ -1,0 +1,132 @@
+"""Real Kafka Streams applications, with the streams group protocol and Kafka's client: `StreamsApplication.java`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import javaproperties
+
+from streaming_app.errors import SetupError
+from streaming_app.jvm.jars import KAFKA_VERSION
+from streaming_app.jvm.java import last_line
+from streaming_app.sandbox.broker import jvm_command
+from streaming_app.sandbox.process import Startable
+from tests.support.ivy import LOG4J, resolve
+from tests.support.waiting import wait_until
+
+COORDINATES = (f"org.apache.kafka:kafka-streams:{KAFKA_VERSION}", LOG4J)
+_PROGRAM = Path(__file__).with_name("StreamsApplication.java")
+_STRINGS = "org.apache.kafka.common.serialization.Serdes$StringSerde"
+_ANSWER = "tasks: "
+_GRACE_SECONDS = 20.0
+
+
+class StreamsApplication(Startable):
+    """A process of an application, whose topics must exist. It ends with the process of the tests."""
+
+    def __init__(
+        self,
+        bootstrap_server: str,
+        directory: Path,
+        application_id: str,
+        topology: str,
+        topics: Sequence[str],
+        *,
+        instances: int = 1,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Prepare a process with its state and log in `directory`; nothing runs before `start()`.
+
+        `topology` is one of the program's, with these `topics`, the output last. `application_id` is the group's id;
+        `properties` are configurations of Kafka Streams.
+        """
+        self.application_id = application_id
+        self.directory = directory.absolute()
+        self._arguments = [topology, str(instances), *topics]
+        self._configuration = {
+            "application.id": application_id,
+            "bootstrap.servers": bootstrap_server,
+            "group.protocol": "streams",
+            "state.dir": str(self.directory / "state"),
+            "statestore.cache.max.bytes": "0",
+            "default.key.serde": _STRINGS,
+            "default.value.serde": _STRINGS,
+            **(properties or {}),
+        }
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def log_file(self) -> Path:
+        """Everything that it logs."""
+        return self.directory / "application.log"
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the process; None while it does not run."""
+        return self._process.pid if self._process and self._process.poll() is None else None
+
+    def start(self) -> None:
+        """Start it unless it runs, and return without waiting: it joins its group some seconds later."""
+        if self.pid is not None:
+            return
+        self.stop()
+        self.directory.mkdir(parents=True, exist_ok=True)
+        settings = self.directory / "streams.properties"
+        with settings.open("w", encoding="latin-1") as file:
+            javaproperties.dump(self._configuration, file, timestamp=False)
+        command = [*jvm_command(self.directory, resolve(*COORDINATES)), _PROGRAM, settings, *self._arguments]
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=log, stderr=log, text=True, bufsize=1
+            )
+
+    def check(self) -> None:
+        """Raise SetupError if it has ended by itself."""
+        if self._process and self._process.poll() is not None:
+            error = last_line(self.log_file, "Exception")
+            raise SetupError(f"{self.application_id} has ended: {error} (log: {self.log_file})")
+
+    def tasks(self) -> list[dict[str, Any]]:
+        """Return what the client says of each of its instances: the state, the threads with their tasks, the stores."""
+        begin = self.log_file.stat().st_size
+        self._say("tasks")
+
+        def answers() -> list[str]:
+            self.check()
+            lines = self.log_file.read_bytes()[begin:].decode("utf-8", "replace").split("\n")[:-1]
+            return [line for line in lines if line.startswith(_ANSWER)]
+
+        assert wait_until(lambda: bool(answers())), self.log_file
+        described: list[dict[str, Any]] = json.loads(answers()[0].removeprefix(_ANSWER))
+        return described
+
+    def produce(self, *, on: bool) -> None:
+        """Let it write into its input, or let it pause."""
+        self._say("produce" if on else "pause")
+
+    def kill(self) -> None:
+        """Kill it, as a machine that fails does: it leaves no group."""
+        assert self._process
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        """Let it close, and wait for its end. Its files stay."""
+        if self._process is None:
+            return
+        try:
+            self._process.communicate(timeout=_GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+        self._process = None
+
+    def _say(self, line: str) -> None:
+        self.check()
+        assert self._process
+        assert self._process.stdin
+        self._process.stdin.write(f"{line}\n")

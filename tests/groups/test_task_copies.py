@@ -106,17 +106,6 @@ def test_roles_follow_the_log_where_it_is_newer_than_the_offsets() -> None:
     ]
 
 
-def test_what_a_thread_reports_of_the_task_of_another_thread_of_its_process_is_no_copy() -> None:
-    threads = [member("a", {0: 40, 1: 30}, {0: 100, 1: 100}, active=[0]), member("a", {0: 40, 1: 30}, {}, active=[1])]
-    group = described(threads[0], threads[1] | {"member_id": "m-a2"}, member("b", {0: 5}, {0: 100}))
-    copies = copies_of_description(group)
-    assert [(one.process_id, one.role, one.partition) for one in copies] == [
-        ("p-a", "restoring", 0),
-        ("p-a", "active", 1),
-        ("p-b", "dormant", 0),
-    ]
-
-
 def test_a_task_is_stateful_by_its_changelogs_or_by_a_copy_that_has_an_offset() -> None:
     (one,) = copies_of(described(member("a", {}, {}, active=[0])))
     assert one.stateful

@@ -58,7 +58,8 @@ CHOSEN: dict[str, tuple[str, ...]] = {
     ),
     "Assignments": (
         "Three rebalances for reasons that are not in the log",
-        "The broker makes a new assignment every thirty seconds, and nothing explains it",
+        "The broker takes a task away and gives it back every thirty seconds, and nothing explains it",
+        "The brokers refine warm-ups every thirty seconds, which moves no task",
     ),
     "Offsets": (
         "An application with exactly-once processing rests: its lag of 1 is the marker of a transaction",

@@ -197,9 +197,10 @@ INCIDENTS = (
     ),
     # Assignments
     incident(
-        "The broker makes a new assignment every thirty seconds, and nothing explains it",
+        "The broker takes a task away and gives it back every thirty seconds, and nothing explains it",
         UNSTABLE,
         start(names(3)),
+        *(do(BEGINS + n * 30 - 1, "leave_out", partitions=[0][: n % 2]) for n in range(60)),
         *(do(BEGINS + n * 30, "rebalance_without_cause") for n in range(60)),
     ),
     incident(

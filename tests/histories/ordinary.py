@@ -76,6 +76,11 @@ ORDINARY = (
         steady(3),
         *(do(BEGINS + n * 120, "rebalance_without_cause") for n in range(3)),
     ),
+    ordinary(
+        "The brokers refine warm-ups every thirty seconds, which moves no task",
+        steady(3),
+        *(do(BEGINS + n * 30, "rebalance_without_cause") for n in range(60)),
+    ),
     # Topics
     ordinary(
         "Partitions are added to eight input topics within ten minutes",

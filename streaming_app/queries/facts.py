@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -33,8 +32,8 @@ class GroupFacts:
 
     def limits(self, brokers: Brokers) -> Mapping[str, str]:
         """Return the configs of the group's coordinator, among which its limits are; nothing if it is not known."""
-        found = re.search(r"\((\d+)\)$", self.coordinator or "")
-        return brokers.configs.get(int(found[1]), {}) if found else {}
+        broker = (self.coordinator or "").rpartition("(")[2].rstrip(")")
+        return brokers.configs.get(int(broker), {}) if broker.isdecimal() else {}
 
     def to_json(self) -> dict[str, Any]:
         """Return it as `describe --json` has it."""

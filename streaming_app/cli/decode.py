@@ -21,7 +21,7 @@ class _TextFile(click.File):
         return super().convert(value, param, ctx)
 
 
-@click.command()
+@click.command(short_help="Decode records to JSON.")
 @click.argument("file", type=_TextFile("r", encoding="utf-8-sig", errors="replace"), default="-")
 @dialect_option
 @handle_errors

@@ -37,7 +37,7 @@ _READ_FOR = {"state": (*_OF_ANY_TYPE, "group_health", "group_events"), "members"
 """The tables that `describe` reads of named groups."""
 
 
-@click.command("list")
+@click.command("list", short_help="List groups and the verdict on each.")
 @warehouse_options
 @click.option(
     "--state",
@@ -109,7 +109,7 @@ def _print_listed(rows: list[dict[str, Any]], as_json: bool) -> None:
         echo_rows(rows)
 
 
-@click.command()
+@click.command(short_help="Describe groups as Kafka's own tool does.")
 @warehouse_options
 @group_options
 @click.option("--all-groups", is_flag=True, help="Every group.")
@@ -360,7 +360,7 @@ def _print_description(reader: WarehouseReader, cluster: str, group_id: str, *, 
     echo_error(found.origin)
 
 
-@click.command()
+@click.command(short_help="Show what happened to a group.")
 @warehouse_options
 @one_group_option
 @click.option("--task", metavar="TASK", help="Who had this task, such as 0_3.")

@@ -13,7 +13,7 @@ from streaming_app.errors import WarehouseError
 from streaming_app.tables.location import Location
 
 
-@click.command()
+@click.command(short_help="Say whether and why a group processes or not.")
 @warehouse_options
 @one_group_option
 @json_option

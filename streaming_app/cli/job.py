@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _STATUS_WIDTH = len("warning")
 
 
-@click.command()
+@click.command(short_help="Run the job.")
 @job_options
 @click.option("--once", is_flag=True, help="Process the records that are in the topic, then exit.")
 @click.option(
@@ -46,7 +46,7 @@ def run(loaded: LoadedConfig, once: bool, reset: bool) -> None:
     run_job(JobConfig(once=once, reset=reset, **dict(loaded.settings)), echo)
 
 
-@click.command()
+@click.command(short_help="Run all of it on a local broker.")
 @warehouse_options
 @click.option(
     "--seconds", default=0.0, type=duration(), metavar="DURATION", help="Keep the groups running this much longer."
@@ -61,7 +61,7 @@ def demo(warehouse: Location, cluster: str, seconds: float, web: bool, listen: s
     run_demo(warehouse, cluster, click.echo, extra_seconds=seconds, page=listen if web else None)
 
 
-@click.command()
+@click.command(short_help="Check what the job needs to start.")
 @job_options
 @click.option("--send-test", is_flag=True, help="Send a test notification to every sink.")
 @click.option("--show-config", is_flag=True, help="Only print the effective configuration; asks no broker.")

@@ -13,7 +13,7 @@ from streaming_app.lag.sums import KEYS
 from streaming_app.tables.location import Location
 
 
-@click.command()
+@click.command(short_help="Show the lag of committed offsets.")
 @warehouse_options
 @group_options
 @click.option("--by", type=click.Choice(list(KEYS)), default="group", show_default=True, help="What lag is summed by.")

@@ -13,7 +13,6 @@ from streaming_app.cli.removed import CommandGroup
 COMMANDS = {
     "Run": {"run": "job", "check": "job", "demo": "job"},
     "Look": {
-        "status": "tables",
         "list": "groups",
         "describe": "groups",
         "why": "health",
@@ -23,7 +22,7 @@ COMMANDS = {
         "sql": "tables",
         "web": "web",
     },
-    "Verify": {"verify": "verify", "decode": "decode"},
+    "Operate": {"status": "tables", "verify": "verify", "decode": "decode"},
 }
 """By block of --help, the module of each command, which imports its dependencies when it runs."""
 

@@ -35,7 +35,7 @@ _ALERT_COLUMNS = {
 """As `alerts` shows them."""
 
 
-@click.command()
+@click.command(short_help="Show the job, its alerts and its tables.")
 @warehouse_options
 @click.option("--check", is_flag=True, help="Exit with 1 if the tables are not up to date.")
 @max_age_option
@@ -89,7 +89,7 @@ def _upper(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name.upper(): value for name, value in row.items()} for row in rows]
 
 
-@click.command()
+@click.command(short_help="Run a SQL query on the tables.")
 @warehouse_options
 @click.argument("query")
 @click.option("--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)

@@ -25,7 +25,7 @@ _GROUPS_PER_LINE = 10  # named; of more, the number is printed
 _PROGRESS_SECONDS = 5.0  # between lines of progress, where stderr is not a terminal
 
 
-@click.command()
+@click.command(short_help="Compare the tables with the brokers.")
 @broker_options
 @warehouse_options
 @click.option(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from streaming_app.config.sections import PageSettings
 
 
-@click.command()
+@click.command(short_help="Serve the page.")
 @config_sections("page", "labels")
 @warehouse_options
 @click.option("--listen", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="Where it is served.")

@@ -32,7 +32,7 @@ def stalled(facts: Facts) -> Check | None:
     which = (
         f"all {count(one.count, 'partition')} with work" if is_all and one.count > 1 else count(one.count, "partition")
     )
-    nobody = f", of which no member has the task of {one.unowned}" if one.unowned else ""
+    nobody = f", {one.unowned} of them without an active member" if one.unowned else ""
     waiting, where = f"{work_of(one)}{nobody}", places(one.named, one.count)
     why = f"no offset of {which} moved since {utc(since)}, {waiting}: {where}"
     evidence = {

@@ -178,13 +178,13 @@ def explain(
     yield to_line(row.group_id, verdict)
     yield f"  {VERDICTS.get(verdict.verdict, '')} Severity: {verdict.severity or 'none'}."
     if verdict.evidence.get(PLANNED):
-        yield "  It is planned, as somebody said who ended the problem: another bad verdict is a new one."
+        yield "  Somebody ended the problem as planned. Another bad verdict opens a new problem."
     if verdict.evidence.get("not_over"):
         yield f"  It is not over: {verdict.evidence['not_over']}."
     if verdict.caught_up_at:
-        yield f"  Nothing waits any more at {utc(verdict.caught_up_at)}, if it goes on like this."
-    known = f"as of {ago(verdict.facts_at, now)}" if verdict.facts_at else "not known"
-    yield f"  What is said of its work is {known}.{_stream_time(times)}"
+        yield f"  At this rate it has caught up at {utc(verdict.caught_up_at)}."
+    known = f"was known {ago(verdict.facts_at, now)}" if verdict.facts_at else "is not known"
+    yield f"  Its lag {known}.{_stream_time(times)}"
     yield from filter(None, [deployment])
     if problem is None or problem.opened_at is None:
         return

@@ -108,7 +108,7 @@ def _printed(oracle: Oracle, description: dict[str, Any]) -> str:
     group |= {"topologyDescriptionStatus": 3, "topologyDescription": _as_json(description)}
     text = oracle._mapper.readTree(json.dumps({"throttleTimeMs": 0, "groups": [group]}))
     converter = jvm.org.apache.kafka.common.message.StreamsGroupDescribeResponseDataJsonConverter
-    answered = converter.read(text, 1).groups().get(0).topologyDescription()
+    answered = converter.read(text, 1).groups()[0].topologyDescription()
     admin = jvm.org.apache.kafka.clients.admin
     log = jvm.org.apache.kafka.common.utils.internals.LogContext()
     handler = admin.internals.DescribeStreamsGroupsHandler(*(False, True), log)

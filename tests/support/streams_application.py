@@ -22,7 +22,7 @@ COORDINATES = (f"org.apache.kafka:kafka-streams:{KAFKA_VERSION}", LOG4J)
 _PROGRAM = Path(__file__).with_name("StreamsApplication.java")
 _STRINGS = "org.apache.kafka.common.serialization.Serdes$StringSerde"
 _ANSWER = "tasks: "
-_GRACE_SECONDS = 20.0
+_GRACE_SECONDS = 60.0
 
 
 class StreamsApplication(Startable):

@@ -170,7 +170,7 @@ class TopicStream(ABC):
                 log=log,
                 groups=(groups := self._groups_to_read_again()),
             )
-            self._positions.started(position.read_again)
+            self._positions.started(log.cuts)
             self._reads_again(groups)
         self._reset = False
         self._topic = topic

@@ -175,11 +175,18 @@ class LogPositions(NoPositions):
         is_first_begun = bool(batches.begun) and not batches.committed and any(topic.start_offsets.values())
         return found._replace(cuts=(*found.cuts, *unread), ends_early=found.ends_early or is_first_begun)
 
-    def started(self, reread: Iterable[int]) -> None:
-        """Store the positions once tables and checkpoint fit them; those in `reread` are read from their start."""
+    def started(self, cuts: Iterable[Cut]) -> None:
+        """Store the positions once tables and checkpoint fit the log that has these `cuts`.
+
+        What a partition that is read again had been read up to stays known: events of these records are in the tables,
+        so a cut of them that comes meanwhile must be found.
+        """
         with self._lock:
-            for partition in reread:
-                self._ends.pop(partition, None)
+            for cut in cuts:
+                if cut.unread:
+                    self._ends.pop(cut.partition, None)
+                else:
+                    self._ends[cut.partition] = cut.start
             if self._is_known:
                 self._write()
 
@@ -221,7 +228,7 @@ class LogPositions(NoPositions):
                 raise TruncatedLogError(f"Partition {min(short)} of {self._topic} ends before what was read of it")
             self._seen = {partition: EpochStart(*end) for partition, end in found.items()}
             if any(end > self._ends.get(partition, 0) for partition, end in ends.items()):
-                self._ends |= ends
+                self._ends |= {partition: max(end, self._ends.get(partition, 0)) for partition, end in ends.items()}
                 self._write()
             return True
 

@@ -170,7 +170,8 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
         grown = f"the topic now has {topic.partitions} partitions, {_STAYS}" if grew else None
         reason = grown or _mismatch(tables.versions, restored, checkpoint) or _too_long(away, topic)
     if reason is None and log.is_whole and not groups:
-        return _resume(files, file, checkpoint, {**known, **record, _ROWS: identity}, tables)
+        record |= {_ROWS: identity, _UNTIL: _until(known, topic)}
+        return _resume(files, file, checkpoint, {**known, **record}, tables)
 
     cuts = () if is_other else log.cuts
     read_again = frozenset(range(topic.partitions))
@@ -180,6 +181,7 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
         )
     tell_of_cuts(writer, cuts, tables.state, tables.own_rows, has_topologies=bool(tables.history))
     record |= _history(writer, tables.history, known, topic, is_other=is_other, restored=restored, cuts=cuts)
+    _add_committed(record["history"], log.committed if before.get(_ROWS) == identity else {}, restored, cuts)
     had_rows = tables.has_rows()
     is_kept = had_rows and not reset
     until = {one: topic.end_offsets[one] for one in read_again if is_kept and _has_records(topic, one)}
@@ -187,7 +189,7 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
     record[_STARTING] = {}
     if reason is None:
         record[_STARTING] = _starting(log, before, topic, read_again)
-        record[_UNTIL] = {**_offsets(before, _UNTIL), **until}  # what an earlier reading has not reached yet
+        record[_UNTIL] = {**_until(before, topic), **until}  # what an earlier reading has not reached yet
     _write(files, file, {**record, _ROWS: _NO_ROWS})
     tables.versions.forget()
     files.remove(checkpoint)
@@ -332,6 +334,19 @@ def _history(  # noqa: PLR0913 - each is one thing it needs
     return {"history": offsets, "history_after": after}
 
 
+def _add_committed(
+    history: Mapping[str, dict[int, int]], committed: Offsets, restored: Collection[str], cuts: Sequence[Cut]
+) -> None:
+    """Let the history reach as far as batches were committed: a record may leave no event, and compaction its copies.
+
+    So the highest offset in a table is less than what was read: a copy beyond it would give the events once more.
+    """
+    lost = {cut.partition for cut in cuts}
+    for name, reached in history.items():
+        if name not in restored:
+            reached |= {p: max(reached.get(p, -1), end - 1) for p, end in committed.items() if end and p not in lost}
+
+
 def _position(
     record: Mapping[str, Any], message: str, *, from_beginning: bool = False, read_again: frozenset[int] = frozenset()
 ) -> StartPosition:
@@ -349,6 +364,11 @@ def _position(
 def _offsets(record: Mapping[str, Any], name: str) -> dict[int, int]:
     """Return offsets by partition, of which JSON makes texts."""
     return {int(partition): offset for partition, offset in record.get(name, {}).items()}
+
+
+def _until(known: Mapping[str, Any], topic: OffsetsTopic) -> dict[int, int]:
+    """Return up to where partitions are read again; a log that was cut since ends before that."""
+    return {p: min(end, topic.end_offsets.get(p, end)) for p, end in _offsets(known, _UNTIL).items()}
 
 
 def _has_records(topic: OffsetsTopic, partition: int) -> bool:

@@ -10,6 +10,8 @@ from datetime import datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from streaming_app.groups.group import READ_AGAIN
+
 if TYPE_CHECKING:
     from streaming_app.stream.log_positions import Cut
     from streaming_app.tables.writer import TableWriter
@@ -74,8 +76,13 @@ def add_truncation_events(writer: TableWriter, cut: Cut, group_ids: Collection[s
 
 
 def rows_of(cut: Cut) -> str:
-    """Return the condition for rows that came from records of the cut, or may lack something of them."""
-    return of_partition(cut) if cut.unread else _is_of(cut, "source_partition", "last_offset")
+    """Return the condition for rows that came from records of the cut, or may lack something of them.
+
+    A row that is to be read again does not say any more from which records it came.
+    """
+    if cut.unread:
+        return of_partition(cut)
+    return f"({_is_of(cut, 'source_partition', 'last_offset')} OR ({of_partition(cut)} AND last_offset = {READ_AGAIN}))"
 
 
 def of_partition(cut: Cut) -> str:

@@ -109,9 +109,26 @@ def test_what_spark_may_have_fetched_counts_as_read_while_the_query_runs(
     assert str(cut) == f"partition 0 of {topic}, offset 3"
     (again,) = opened.open(4)  # it is found again until the tables are repaired
     assert replace(again, found_at=cut.found_at) == cut
-    opened.positions.started([0])
+    opened.positions.started([cut])
     assert opened.open(0) == ()
     assert opened.cuts == [cut, again]
+
+
+def test_what_was_read_before_a_partition_is_read_again_is_compared_with_a_log_that_is_cut_meanwhile(
+    three_brokers: LocalCluster, topic: str, opened: Opened
+) -> None:
+    assert opened.read(3) == 1
+    opened.positions.started(())
+    assert opened.positions.after_read({0: 1})  # the first batch of the reading from the start
+
+    def lose() -> None:
+        three_brokers.append(topic, RECORD, RECORD)
+        assert opened.read(5) == 1
+        assert opened.positions.after_read({0: 2})
+
+    three_brokers.cut(topic, 0, lost=lose, kept=lambda: three_brokers.append(topic, *[RECORD] * 9))
+    (cut,) = opened.open(2)
+    assert (cut.start, cut.end) == (3, 5)
 
 
 def test_a_batch_that_was_begun_and_ends_beyond_the_log_is_no_loss(opened: Opened) -> None:

@@ -377,7 +377,29 @@ def test_before_a_batch_that_ends_beyond_the_log_the_job_goes_on_from_the_one_be
     position = stopped.start(log=LogCheck(ends_early=True, committed={0: 20}))
     assert position.message == "the last batch was begun and ends beyond the log, resuming before it"
     assert (position.from_beginning, position.read_again, position.starting) == (False, frozenset(), {0: 20})
-    assert (position.history_offsets, stopped.epochs()) == (ALL, [4])
+    assert (position.history_offsets, stopped.epochs()) == ({**ALL, "topologies": {0: 19}}, [4])
+
+
+def test_history_reaches_as_far_as_batches_were_committed_whatever_the_newest_event_is(stopped: Stopped) -> None:
+    topic = TOPIC._replace(end_offsets={0: 50})
+    position = stopped.start(topic, groups=["ghost"], log=LogCheck(committed={0: 45}))
+    assert position.history_offsets == {name: {0: 44} for name in ALL}
+
+
+def test_marked_rows_go_though_the_log_was_cut_below_where_they_were_to_be_replaced(stopped: Stopped) -> None:
+    assert stopped.start(away=None).until == {0: 40}
+    stopped.begin_batch(0)
+    assert stopped.start(TOPIC._replace(end_offsets={0: 35})).until == {0: 35}
+
+
+def test_of_a_log_that_was_cut_rows_that_are_read_again_go_too_as_they_may_be_of_lost_records(
+    stopped: Stopped,
+) -> None:
+    assert stopped.start(away=None).until == {0: 40}
+    assert stopped.epochs("true")
+    stopped.begin_batch(0)
+    stopped.start(log=LogCheck((CUT,), committed={0: 30}))
+    assert stopped.epochs("true") == []
 
 
 def test_groups_are_read_again_alone_and_stand_until_then_also_if_the_job_ends_before_it_drops_what_is_left(

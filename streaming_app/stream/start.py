@@ -49,6 +49,7 @@ from streaming_app.stream.table_versions import TableVersions
 from streaming_app.stream.truncation import LOG_TRUNCATED, NOT_VOID, VOIDED, of_partition, rows_of, tell_of_cuts
 from streaming_app.tables.checkpoint_offsets import find_damage, newest_batch_ends
 from streaming_app.tables.definitions import Table, history_tables
+from streaming_app.tables.group_files import group_files, ranges
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import quote, time_literal
 from streaming_app.text import count, escape, first_of, shorten
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from streaming_app.kafka.offsets_topic import OffsetsTopic
     from streaming_app.stream.log_positions import Cut
     from streaming_app.tables.files import Files
+    from streaming_app.tables.rust_table import RustTable
     from streaming_app.tables.writer import TableWriter
 
 _ROWS = "groups"  # in the record: the identity of the groups table
@@ -70,6 +72,7 @@ _OWN_ROWS = {
 }
 """The rows of history tables that the query of the groups wrote: the other query may be further in the topic."""
 _ALL, _IS_MARKED = "true", f"last_offset = {READ_AGAIN}"
+_MARKED_BYTES = 16 << 20  # of the files, in a commit
 _STAYS = "reading from the beginning; the history stays"
 _NAMED, _NAME = 5, 60  # groups in a line, and characters of each
 
@@ -125,7 +128,7 @@ def group_tables(writer: TableWriter, checkpoint: Location) -> QueryTables:
         name="groups",
         has_rows=lambda: not writer.is_empty("groups"),
         delete=groups.delete,
-        outdate=partial(groups.update, {"last_offset": str(READ_AGAIN)}),
+        outdate=partial(_mark, groups),
         versions=TableVersions(writer, checkpoint),
         own_rows=_OWN_ROWS,
         state=("groups",),
@@ -225,6 +228,15 @@ def _resume(
     _write(files, file, record)
     begun = files.exists(checkpoint / "commits")
     return _position(record, "resuming from the checkpoint" if begun else "reading from the beginning")
+
+
+def _mark(groups: RustTable, condition: str) -> None:
+    """Mark the rows of groups that match, of some files at a time: delta-rs has in memory what a commit rewrites."""
+    left = f"({condition}) AND (last_offset IS NULL OR last_offset <> {READ_AGAIN})"
+    for span in ranges(group_files(groups.open(), groups.cluster), _MARKED_BYTES):
+        limits = [f"group_id {sign} {quote(id_)}" for sign, id_ in ((">=", span.first), ("<=", span.last)) if id_]
+        groups.update({"last_offset": str(READ_AGAIN)}, " AND ".join([left, *limits]))
+    groups.update({"last_offset": str(READ_AGAIN)}, left)  # of files whose ranges are not known to the last character
 
 
 def _outdate(

@@ -70,6 +70,17 @@ def spans_of(files: Iterable[GroupFile]) -> list[Span]:
     return spans
 
 
+def ranges(files: Iterable[GroupFile], size: int) -> list[Span]:
+    """Return spans of sorted files, neighbours together up to so many bytes."""
+    found: list[Span] = []
+    for span in spans_of(files):
+        if found and sum(file.size for file in (*found[-1].files, *span.files)) <= size:
+            found[-1] = Span(found[-1].first, span.last, (*found[-1].files, *span.files))
+        else:
+            found.append(span)
+    return found
+
+
 def file_rows(files: Sequence[GroupFile]) -> int:
     """Return how many rows a file of the table has at most."""
     return max(FILE_ROWS, sum(file.rows for file in files) // _FILES)

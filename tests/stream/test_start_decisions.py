@@ -21,12 +21,14 @@ from streaming_app.errors import OtherTopicError
 from streaming_app.groups.group import READ_AGAIN
 from streaming_app.groups.partition import partition_of
 from streaming_app.kafka.offsets_topic import OffsetsTopic
+from streaming_app.stream import start
 from streaming_app.stream.log_positions import Cut, LogCheck
 from streaming_app.stream.slices import WHOLE
 from streaming_app.stream.source import EARLIEST
 from streaming_app.stream.start import QueryTables, StartPosition, finish_reading, prepare_start
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.tables.checkpoint_offsets import checkpoint_location, commits_checkpoint_location
+from streaming_app.tables.group_files import group_files
 from streaming_app.tables.newest_tables import COMMITS, NAMES, NewestTables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import Batch, RustTable
@@ -384,6 +386,19 @@ def test_history_reaches_as_far_as_batches_were_committed_whatever_the_newest_ev
     topic = TOPIC._replace(end_offsets={0: 50})
     position = stopped.start(topic, groups=["ghost"], log=LogCheck(committed={0: 45}))
     assert position.history_offsets == {name: {0: 44} for name in ALL}
+
+
+def test_rows_are_marked_some_files_at_a_time(stopped: Stopped, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start, "_MARKED_BYTES", 0)
+    groups = stopped.writer.table("groups")
+    for name in ("b", "c"):
+        groups.append(groups.to_table([group_row(f"{name}{number}", last_offset=3) for number in range(2)]))
+    before = groups.open().version()
+    assert stopped.start(away=None).until == {0: 40}
+    assert set(groups.select("last_offset").column(0).to_pylist()) == {READ_AGAIN}
+    table = groups.open()
+    assert table.version() == before + 3
+    assert len(group_files(table, "default")) == 3
 
 
 def test_marked_rows_go_though_the_log_was_cut_below_where_they_were_to_be_replaced(stopped: Stopped) -> None:

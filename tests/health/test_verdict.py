@@ -256,6 +256,17 @@ def test_a_restore_is_no_incident_unless_records_are_deleted_meanwhile() -> None
     assert verdict(facts(group(), known, retention={"orders": 1_800.0})).severity == "warning"
 
 
+@pytest.mark.parametrize(("minutes", "severity"), [(4.9, None), (5, "warning")])
+def test_a_restore_that_nothing_reports_has_five_minutes_before_short_retention_is_a_warning(
+    minutes: float, severity: str | None
+) -> None:
+    since = ago(minutes=minutes)
+    known = waiting(since, restoring=unmoved(since), oldest={"orders": since.timestamp()})
+    for retention, expected in ((1_200.0, severity), (3_600.0, None)):
+        found = verdict(facts(group(), known, retention={"orders": retention}))
+        assert (found.verdict, found.severity) == (RESTORING, expected)
+
+
 def reported(fell: float, left: int = 400) -> dict[str, Progress]:
     """Return the report of a task that restored 600 of 1,000 offsets in the hour that ended so many minutes ago."""
     copy = TaskCopy("g", "m", None, None, "restoring", "0", 0)

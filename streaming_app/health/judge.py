@@ -137,7 +137,7 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
     state = activity.group.state
     if facts.is_deleted:
         return "the group was deleted", None
-    if previous.verdict == UNSTABLE:
+    if previous.verdict == UNSTABLE and activity.runs:
         return None, None
     if state == EMPTY:
         done = known and work is not None and not work.waiting

@@ -346,3 +346,12 @@ def test_lag_that_is_too_old_makes_nothing_better_or_worse_and_what_is_not_known
 def test_a_group_that_was_behind_is_so_until_it_is_known_to_catch_up(*, may_be_slow: bool, expected: str) -> None:
     known = facts(group(), waiting(ago(minutes=50), progressed_at=NOW, may_be_slow=may_be_slow))
     assert verdict(known, bad(BEHIND, ago(hours=2))).verdict == expected
+
+
+def test_unstable_is_not_over_while_the_group_becomes_not_ready_and_loses_its_members() -> None:
+    before, waits_since = bad(UNSTABLE, ago(hours=1)), waiting(ago(minutes=4))
+    for one in (group("NotReady", ago(minutes=4), not_ready_reason=MISSING), group("Empty", ago(minutes=1))):
+        history = states((ago(minutes=4), "Stable", "NotReady"), (ago(minutes=1), "NotReady", "Empty"))
+        found = verdict(facts(one, waits_since, history), before)
+        assert (found.verdict, "not_over" in found.evidence) == (UNSTABLE, True)
+    assert verdict(facts(group("Empty", ago(minutes=1)), work()), before).verdict == OFF

@@ -138,7 +138,8 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
     if facts.is_deleted:
         return "the group was deleted", None
     if previous.verdict == UNSTABLE and activity.runs:
-        return None, None
+        was_known = previous.facts_at is not None if work is None else work.has_commits
+        return ("its lag is not known now" if was_known and not known else None), None
     if state == EMPTY:
         done = known and work is not None and not work.waiting
         return (None if done or facts.successor else "it has no members"), None

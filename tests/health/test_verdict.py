@@ -355,3 +355,12 @@ def test_unstable_is_not_over_while_the_group_becomes_not_ready_and_loses_its_me
         found = verdict(facts(one, waits_since, history), before)
         assert (found.verdict, "not_over" in found.evidence) == (UNSTABLE, True)
     assert verdict(facts(group("Empty", ago(minutes=1)), work()), before).verdict == OFF
+
+
+def test_quiet_alone_ends_no_problem_while_the_lag_is_not_known() -> None:
+    before = replace(bad(UNSTABLE, ago(hours=1)), facts_at=ago(minutes=40))
+    found = verdict(facts(group(), None), before)
+    assert (found.verdict, found.evidence["not_over"]) == (UNSTABLE, "its lag is not known now")
+    assert verdict(facts(group(), work(arrived_at=NOW)), found).verdict == OK
+    never_known = facts(group(), work(has_commits=False, uncertain=3))
+    assert verdict(never_known, replace(before, facts_at=None)).verdict == OK

@@ -77,7 +77,8 @@ def judge(facts: Facts, checks: Sequence[AnyCheck]) -> Verdict:
             result = _good(facts, is_back=was_bad)
         hours = facts.settings.running_hours
         changes = next_change(hours, now) if hours and facts.activity.group.state == EMPTY else None
-        stale = [facts.work_at + after + _AFTER for after in (WORK_OLD, _GOOD_FOR)] if facts.work_at else []
+        good_until = _good_until(facts)
+        stale = [at + _AFTER for at in (facts.work_at and facts.work_at + WORK_OLD, good_until) if at]
         wakes += [at for at in (proven_at, changes, *stale) if at and at > now]
     return replace(
         result,
@@ -186,7 +187,8 @@ def _good_one(  # noqa: PLR0911 - a list of cases
         return UNKNOWN, f"NotReady since {utc(activity.state_since)}: {activity.reason or 'the reason is not known'}"
     if work is None or not facts.is_known:
         at = facts.work_at
-        if previous and was_good and (at is None or facts.now - at <= _GOOD_FOR):
+        good_until = _good_until(facts)
+        if previous and was_good and good_until and facts.now <= good_until:
             return previous.verdict, previous.why
         if at and work and work.has_commits:
             return UNKNOWN, f"Whether work waits is not known since {utc(at)}."
@@ -202,6 +204,14 @@ def _good_one(  # noqa: PLR0911 - a list of cases
     if previous and was_good and is_new:
         return OK, previous.why if previous.verdict == OK else "Records have just come."
     return UNKNOWN, "Work waits or comes, and it is not known yet whether offsets advance."
+
+
+def _good_until(facts: Facts) -> datetime | None:
+    """Return until when a good verdict may stay though nothing is known now; None if nothing ever was."""
+    at = facts.work_at or (facts.previous.facts_at if facts.previous else None)
+    if at and facts.is_not_read_yet and facts.watched_since:  # a job that has just started is about to read it
+        return max(at + _GOOD_FOR, facts.watched_since + WORK_OLD)
+    return at + _GOOD_FOR if at else None
 
 
 def _why_off(facts: Facts) -> str:

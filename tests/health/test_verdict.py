@@ -364,3 +364,17 @@ def test_quiet_alone_ends_no_problem_while_the_lag_is_not_known() -> None:
     assert verdict(facts(group(), work(arrived_at=NOW)), found).verdict == OK
     never_known = facts(group(), work(has_commits=False, uncertain=3))
     assert verdict(never_known, replace(before, facts_at=None)).verdict == OK
+
+
+@pytest.mark.parametrize("name", [OK, IDLE])
+def test_a_group_is_not_well_for_longer_because_the_job_was_restarted_and_knows_nothing(name: str) -> None:
+    known = Verdict(name, ago(hours=5), ago(hours=5), "Offsets advance.", facts_at=ago(minutes=14))
+    for of_work in (None, replace(work(unknown=12), known_at=0.0)):
+        found = verdict(facts(group(), of_work), known)
+        assert (found.verdict, found.recheck_at) == (name, ago(minutes=-1, microseconds=-1))
+        assert verdict(facts(group(), of_work), found, at=ago(minutes=-2)).verdict == UNKNOWN
+        assert verdict(facts(group(), of_work), replace(known, facts_at=None)).verdict == UNKNOWN
+    long_away = replace(known, facts_at=ago(hours=1))
+    found = verdict(facts(group(), None, watched_since=NOW), long_away)
+    assert (found.verdict, found.recheck_at) == (name, ago(minutes=-3, microseconds=-1))
+    assert verdict(facts(group(), None, watched_since=NOW), found, at=ago(minutes=-4)).verdict == UNKNOWN

@@ -40,6 +40,7 @@ from streaming_app.health.verdict import (
     UNSTABLE,
     Verdict,
 )
+from streaming_app.lag.work import GroupWork
 from streaming_app.text import utc
 from streaming_app.time_intervals import contain, next_change
 
@@ -135,14 +136,14 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
 ) -> tuple[str | None, datetime | None]:
     """Return what is missing until a bad verdict is over, None if nothing is; and when it is over at the latest."""
     activity, work, known, now = facts.activity, facts.work, facts.is_known, facts.now
-    state = activity.group.state
+    state, never = activity.group.state, work is not None and _has_no_commit_yet(work, previous)
     if facts.is_deleted:
         return "the group was deleted", None
     if previous.verdict == UNSTABLE and activity.runs:
         was_known = previous.facts_at is not None if work is None else work.has_commits
         return ("its lag is not known now" if was_known and not known else None), None
     if state == EMPTY:
-        done = known and work is not None and not work.waiting
+        done = known and work is not None and not work.waiting and not never
         return (None if done or facts.successor else "it has no members"), None
     if not activity.runs:
         return "it is not ready", None
@@ -150,7 +151,7 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
         if work.unknown and previous.verdict in {LOSING, BEHIND}:
             return "the lag of some partitions is not known now", None
         if not work.waiting:
-            return None, None
+            return ("a partition has no commit yet" if never else None), None
         if previous.verdict == BEHIND and work.may_be_slow:
             return "it does not catch up yet, as far as is known", None
         back = activity.runs_since if previous.verdict == DOWN else previous.since
@@ -160,6 +161,13 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
         proven_at = activity.runs_since + _PROVEN_BY_UPTIME
         return (None if now >= proven_at else "it has just come back"), proven_at
     return "its lag is not known now", None
+
+
+def _has_no_commit_yet(work: GroupWork, verdict: Verdict) -> bool:
+    """Tell whether a partition of the evidence still has none: after a restart nobody knows where it began to wait."""
+    never = [one for one in verdict.evidence.get("partitions", ()) if one.get("committed_offset") is None]
+    found = (work.progress.get((one.get("topic"), one.get("partition"))) for one in never)
+    return any(one is not None and one.row.committed_offset is None for one in found)
 
 
 def _good(facts: Facts, *, is_back: bool) -> Verdict:

@@ -25,6 +25,7 @@ from streaming_app.health.verdict import (
     Verdict,
 )
 from streaming_app.lag.model import GroupTasks
+from streaming_app.lag.progress import Standing
 from streaming_app.lag.work import GroupWork
 from tests.support.health_harness import (
     LONG_AGO,
@@ -378,3 +379,16 @@ def test_a_group_is_not_well_for_longer_because_the_job_was_restarted_and_knows_
     found = verdict(facts(group(), None, watched_since=NOW), long_away)
     assert (found.verdict, found.recheck_at) == (name, ago(minutes=-3, microseconds=-1))
     assert verdict(facts(group(), None, watched_since=NOW), found, at=ago(minutes=-4)).verdict == UNKNOWN
+
+
+def test_what_was_stalled_without_any_commit_is_not_over_before_it_has_one() -> None:
+    """After a restart of the job nothing says where such a partition began to wait."""
+    never = {"topic": "orders", "partition": 0}
+    before = bad(STALLED, ago(hours=1), evidence={"partitions": [never]})
+    for committed, ends in ((None, False), (90, True)):
+        standing = Standing(row(committed_offset=committed), offset=committed)
+        known = work(progress={("orders", 0): standing}, progressed_at=NOW)
+        found = verdict(facts(group(), known), before)
+        assert (found.verdict == IDLE) is ends
+        assert ("not_over" in found.evidence) is not ends
+    assert verdict(facts(group(), work()), before).verdict == IDLE  # it does not read the topic any more

@@ -143,7 +143,7 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
         was_known = previous.facts_at is not None if work is None else work.has_commits
         return ("its lag is not known now" if was_known and not known else None), None
     if state == EMPTY:
-        done = known and work is not None and not work.waiting and not never
+        done = known and work is not None and not (work.waiting or work.unknown or never)
         return (None if done or facts.successor else "it has no members"), None
     if not activity.runs:
         return "it is not ready", None
@@ -236,7 +236,12 @@ def _why_off(facts: Facts) -> str:
         return f"{facts.successor} reads the same topics with the same topology, and has passed its offsets."
     if facts.work_waits:
         return "It has no members, and work waits, but not for long enough yet to be Down."
-    return "It has no members, and nothing waits." if facts.is_known else "It has had no members for a short time."
+    unknown = _SOME_UNKNOWN if facts.work and facts.work.unknown else ""
+    return (
+        f"It has no members, and nothing waits.{unknown}"
+        if facts.is_known
+        else "It has had no members for a short time."
+    )
 
 
 def _numbers(facts: Facts) -> dict[str, Any]:

@@ -392,3 +392,11 @@ def test_what_was_stalled_without_any_commit_is_not_over_before_it_has_one() -> 
         assert (found.verdict == IDLE) is ends
         assert ("not_over" in found.evidence) is not ends
     assert verdict(facts(group(), work()), before).verdict == IDLE  # it does not read the topic any more
+
+
+def test_that_nothing_waits_is_not_known_of_a_group_without_members_while_some_partitions_are_not() -> None:
+    known = work(unknown=11)
+    found = verdict(facts(ended(600)[0], known))
+    assert (found.verdict, found.evidence["unknown_partitions"]) == (OFF, 11)
+    assert "it is not known whether work waits" in found.why
+    assert verdict(facts(ended(60)[0], known), bad(DOWN, ago(hours=1))).verdict == DOWN

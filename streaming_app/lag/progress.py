@@ -154,6 +154,7 @@ class Progress:
             self.commits_at_offset, self.moved_at = _STALLED_COMMITS, since - _STALLED_COMMIT_SECONDS
         if row.lag and row.lag_seconds == 0 and row.lag_seconds_is_lower_bound is False:
             self.gap.empty_to = row.log_end_offset or 0
+        self.gap.had_record = (row.lag or 0) > MARKER and bool(row.lag_seconds)  # the marker of a transaction is none
         if row.commit_interval_seconds is not None:
             self.intervals.restore(row.commit_interval_seconds)
 
@@ -175,7 +176,8 @@ class Progress:
         if commit.offset is None and owner is not NOBODY and self.baseline is None:
             self.baseline = ends.end
         if has_commit := commit.offset is not None:
-            found = self.gap.measure(commit, ends, samples, one, rests=rests, is_lost=self.status == LOST)
+            before = {"is_lost": self.status == LOST, "waited": self.waits_since is not None}
+            found = self.gap.measure(commit, ends, samples, one, rests=rests, **before)
         else:
             found = self._without_commit(ends, one, rests=rests)
         since = self._waits_from(commit, ends, samples, one) if found.waits and found.lag is not None else now

@@ -124,6 +124,8 @@ class Progress:
     moved_at: float = 0.0
     """The same of the first commit of this offset."""
     commits_at_offset: int = 0
+    is_untimed: bool = False
+    """The commit was there when this run began, and its time is not known yet."""
     rewound_from: int | None = None
     """The offset before a commit of a lower one, until it is reached again."""
     rewound_at: float = 0.0
@@ -269,6 +271,10 @@ class Progress:
             self.intervals.add(gap if since is None else min(gap, now - since))  # before, there was nothing to commit
             if offset < before and self.rewound_from is None:
                 self.rewound_from, self.rewound_at = before, now
+        if is_same and self.is_untimed and at is not None:
+            self.seen_at, self.moved_at = min(self.seen_at, at), min(self.moved_at, at)
+            self.waits_since = None if self.waits_since is None else max(self.waits_since, self.moved_at)
+        self.is_untimed = at is None and (self.is_untimed if is_same else self.is_new)
         if not is_same:
             self.seen_at = min(now, at) if self.is_new and at is not None else now
             self.commits_at_offset = self.commits_at_offset + 1 if offset == before else 1
@@ -287,11 +293,11 @@ class Progress:
         return Lag(waits=ahead > one.allowed and (ahead > MARKER or not rests))
 
     def _waits_from(self, commit: Commit, ends: LogEnds, samples: EndSamples | None, one: GroupPass) -> float:
-        """Return since when records wait that did not at the pass before; of the first pass, as the samples say."""
-        if not self.is_new or samples is None:
+        """Return since when records wait that did not before; where this run knew nothing yet, as the samples say."""
+        if self.lag_known_at is not None or samples is None:
             return one.now
         written_by = samples.written_by(max(commit.offset or 0, ends.start or 0) + one.allowed)
-        return min(one.now, max(self.moved_at, written_by or one.now))
+        return min(one.now, max(0.0 if self.is_untimed else self.moved_at, written_by or one.now))
 
     def _take_lag(self, found: Lag, since: float, one: GroupPass, *, is_stateful: bool) -> None:
         now = one.now

@@ -34,7 +34,7 @@ from streaming_app.health.facts import Away, Facts, HealthSettings, Restores
 from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.health.judge import judge
 from streaming_app.health.successors import Successors
-from streaming_app.health.verdict import BAD, OFF, UNKNOWN, Verdict, ended_by_person
+from streaming_app.health.verdict import OFF, UNKNOWN, Verdict, ended_by_person, is_bad
 from streaming_app.lag.work import GroupWork
 from streaming_app.text import EPOCH
 
@@ -171,7 +171,7 @@ class Board:
                 changes += self._judgment(snapshot, known, now)
         changes += self._judge_newcomers(newcomers, known, now)
         for group_id in [one for one in self._stored if _is_gone(known.groups.get(one))]:
-            if self._stored[group_id].verdict not in BAD:  # it was deleted while this job was away
+            if not is_bad(self._stored[group_id]):  # it was deleted while this job was away
                 del self._stored[group_id]
                 why = "It was deleted when it had nothing to do."
                 changes.append(Change(group_id, Verdict(OFF, now, now, why), now))
@@ -247,7 +247,7 @@ class Board:
             return judge(facts, CHECKS)
         except Exception as error:  # noqa: BLE001 - see above
             why = f"{NOT_JUDGED}{type(error).__name__}: {error}"
-            if before and before.verdict in BAD:
+            if before and is_bad(before):
                 return replace(before, evidence={**before.evidence, "not_over": why}, recheck_at=None)
             return Verdict(UNKNOWN, facts.now, facts.now, why)
 
@@ -265,7 +265,7 @@ class Board:
             self._groups[group_id] = one = one._replace(verdict=verdict)
         elif _is_due(one.verdict, now):
             one = yield from self._recheck(group_id, one, now)
-        if one.verdict.recheck_at is None and one.verdict.verdict not in BAD:
+        if one.verdict.recheck_at is None and not is_bad(one.verdict):
             del self._groups[group_id]
 
 

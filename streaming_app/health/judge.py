@@ -40,6 +40,7 @@ from streaming_app.health.verdict import (
     UNSTABLE,
     Verdict,
 )
+from streaming_app.lag.work import GroupWork
 from streaming_app.text import utc
 from streaming_app.time_intervals import contain, next_change
 
@@ -77,7 +78,8 @@ def judge(facts: Facts, checks: Sequence[AnyCheck]) -> Verdict:
             result = _good(facts, is_back=was_bad)
         hours = facts.settings.running_hours
         changes = next_change(hours, now) if hours and facts.activity.group.state == EMPTY else None
-        stale = [facts.work_at + after + _AFTER for after in (WORK_OLD, _GOOD_FOR)] if facts.work_at else []
+        good_until = _good_until(facts)
+        stale = [at + _AFTER for at in (facts.work_at and facts.work_at + WORK_OLD, good_until) if at]
         wakes += [at for at in (proven_at, changes, *stale) if at and at > now]
     return replace(
         result,
@@ -134,13 +136,14 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
 ) -> tuple[str | None, datetime | None]:
     """Return what is missing until a bad verdict is over, None if nothing is; and when it is over at the latest."""
     activity, work, known, now = facts.activity, facts.work, facts.is_known, facts.now
-    state = activity.group.state
+    state, never = activity.group.state, work is not None and _has_no_commit_yet(work, previous)
     if facts.is_deleted:
         return "the group was deleted", None
-    if previous.verdict == UNSTABLE:
-        return None, None
+    if previous.verdict == UNSTABLE and activity.runs:
+        was_known = previous.facts_at is not None if work is None else work.has_commits
+        return ("its lag is not known now" if was_known and not known else None), None
     if state == EMPTY:
-        done = known and work is not None and not work.waiting
+        done = known and work is not None and not (work.waiting or work.unknown or never)
         return (None if done or facts.successor else "it has no members"), None
     if not activity.runs:
         return "it is not ready", None
@@ -148,7 +151,7 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
         if work.unknown and previous.verdict in {LOSING, BEHIND}:
             return "the lag of some partitions is not known now", None
         if not work.waiting:
-            return None, None
+            return ("a partition has no commit yet" if never else None), None
         if previous.verdict == BEHIND and work.may_be_slow:
             return "it does not catch up yet, as far as is known", None
         back = activity.runs_since if previous.verdict == DOWN else previous.since
@@ -158,6 +161,13 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
         proven_at = activity.runs_since + _PROVEN_BY_UPTIME
         return (None if now >= proven_at else "it has just come back"), proven_at
     return "its lag is not known now", None
+
+
+def _has_no_commit_yet(work: GroupWork, verdict: Verdict) -> bool:
+    """Tell whether a partition of the evidence still has none: after a restart nobody knows where it began to wait."""
+    never = [one for one in verdict.evidence.get("partitions", ()) if one.get("committed_offset") is None]
+    found = (work.progress.get((one.get("topic"), one.get("partition"))) for one in never)
+    return any(one is not None and one.row.committed_offset is None for one in found)
 
 
 def _good(facts: Facts, *, is_back: bool) -> Verdict:
@@ -185,7 +195,8 @@ def _good_one(  # noqa: PLR0911 - a list of cases
         return UNKNOWN, f"NotReady since {utc(activity.state_since)}: {activity.reason or 'the reason is not known'}"
     if work is None or not facts.is_known:
         at = facts.work_at
-        if previous and was_good and (at is None or facts.now - at <= _GOOD_FOR):
+        good_until = _good_until(facts)
+        if previous and was_good and good_until and facts.now <= good_until:
             return previous.verdict, previous.why
         if at and work and work.has_commits:
             return UNKNOWN, f"Whether work waits is not known since {utc(at)}."
@@ -203,6 +214,14 @@ def _good_one(  # noqa: PLR0911 - a list of cases
     return UNKNOWN, "Work waits or comes, and it is not known yet whether offsets advance."
 
 
+def _good_until(facts: Facts) -> datetime | None:
+    """Return until when a good verdict may stay though nothing is known now; None if nothing ever was."""
+    at = facts.work_at or (facts.previous.facts_at if facts.previous else None)
+    if at and facts.is_not_read_yet and facts.watched_since:  # a job that has just started is about to read it
+        return max(at + _GOOD_FOR, facts.watched_since + WORK_OLD)
+    return at + _GOOD_FOR if at else None
+
+
 def _why_off(facts: Facts) -> str:
     hours, now = facts.settings.running_hours, facts.now
     if hours and not contain(hours, now):
@@ -217,7 +236,12 @@ def _why_off(facts: Facts) -> str:
         return f"{facts.successor} reads the same topics with the same topology, and has passed its offsets."
     if facts.work_waits:
         return "It has no members, and work waits, but not for long enough yet to be Down."
-    return "It has no members, and nothing waits." if facts.is_known else "It has had no members for a short time."
+    unknown = _SOME_UNKNOWN if facts.work and facts.work.unknown else ""
+    return (
+        f"It has no members, and nothing waits.{unknown}"
+        if facts.is_known
+        else "It has had no members for a short time."
+    )
 
 
 def _numbers(facts: Facts) -> dict[str, Any]:

@@ -10,10 +10,12 @@ from streaming_app.health.evidence import AFTER_LAST_COMMIT, AGES, IN_TEXT, plac
 from streaming_app.health.facts import Check, Facts, to_time
 from streaming_app.health.unstable import late_members, not_assigned_since
 from streaming_app.health.verdict import CRITICAL, RESTORING, STALLED, WARNING
+from streaming_app.lag.progress import RESTORE_SECONDS
 from streaming_app.lag.work import GroupWork, Partitions
 from streaming_app.text import count, first_of, format_duration, utc
 
 _SETTLES = timedelta(minutes=5)
+_RESTORE = timedelta(seconds=RESTORE_SECONDS)
 _NO_PROGRESS = timedelta(minutes=5)  # by the reports of a task that is restored, which come every minute
 
 
@@ -84,7 +86,11 @@ def restoring(facts: Facts) -> Check | None:
     reported = [restore for task, restore in facts.restores.items() if task in one.tasks]
     ends = [restore.ends_at for restore in reported]
     done_at = max(filter(None, ends), default=None) if all(ends) else None
-    late = deadline is not None and deadline < (done_at or to_time(work.known_at) + timedelta(hours=1))
+    began, known_at = max(since, facts.activity.runs_since), to_time(work.known_at)
+    ends_by = done_at
+    if done_at is None and known_at - began >= _SETTLES:  # before that nearly each restore is over soon
+        ends_by = began + _RESTORE if known_at < began + _RESTORE else known_at + _RESTORE
+    late = deadline is not None and ends_by is not None and deadline <= ends_by
     what = f"{count(one.count, 'partition')} {'restore' if reported else 'may restore'} state since {utc(since)}"
     why = f"{what}, {work_of(one)}"
     evidence: dict[str, Any] = {"partition_count": one.count, "partitions": rows_of(one.named)}
@@ -95,7 +101,7 @@ def restoring(facts: Facts) -> Check | None:
         why += f"; restored in less than {format_duration(next((age for age in AGES if age > left), AGES[-1]))}"
         evidence["restored_at"] = done_at.isoformat()
     ends_at = min((restore.fell_at + _NO_PROGRESS for restore in reported), default=None)
-    return Check(RESTORING, since, to_time(work.known_at), WARNING if late else None, why, evidence, ends_at)
+    return Check(RESTORING, since, known_at, WARNING if late else None, why, evidence, ends_at)
 
 
 def _unmoved(facts: Facts, work: GroupWork) -> Partitions | None:

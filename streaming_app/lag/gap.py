@@ -56,8 +56,9 @@ class Gap:
         *,
         rests: bool,
         is_lost: bool,
+        waited: bool,
     ) -> Lag:
-        """Return the lag; `rests`: the end did not move since the pass before, at which records were lost or not."""
+        """Return the lag; `rests`: the end did not move since the pass before. Records were lost then, or waited."""
         committed, end, start = commit.offset or 0, ends.end, ends.start
         was_beyond, self.is_beyond = self.is_beyond, False
         has_records = None if end is None else end > (start or 0)
@@ -77,7 +78,8 @@ class Gap:
             self.empty_to = end
         lost = None if start is None else max(0, start - max(committed, self.empty_to))
         if lag == 0 and (lost or 0) > MARKER and not self.had_record and not is_lost:
-            return Lag(lag, None, NO_AGE, waits=False)  # deleted before it was read what it was
+            # Deleted before it was read what it was: that ends no wait.
+            return Lag(lag) if waited else Lag(lag, None, NO_AGE, waits=False)
         if not is_empty and rests and has_record is None and ends.tail is not None and ends.tail.is_denied:
             return Lag(lag, lost)
         age = NO_AGE if is_empty else samples.age(offset, one.now)

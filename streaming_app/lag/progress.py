@@ -124,6 +124,8 @@ class Progress:
     moved_at: float = 0.0
     """The same of the first commit of this offset."""
     commits_at_offset: int = 0
+    is_untimed: bool = False
+    """The commit was there when this run began, and its time is not known yet."""
     rewound_from: int | None = None
     """The offset before a commit of a lower one, until it is reached again."""
     rewound_at: float = 0.0
@@ -154,6 +156,7 @@ class Progress:
             self.commits_at_offset, self.moved_at = _STALLED_COMMITS, since - _STALLED_COMMIT_SECONDS
         if row.lag and row.lag_seconds == 0 and row.lag_seconds_is_lower_bound is False:
             self.gap.empty_to = row.log_end_offset or 0
+        self.gap.had_record = (row.lag or 0) > MARKER and bool(row.lag_seconds)  # the marker of a transaction is none
         if row.commit_interval_seconds is not None:
             self.intervals.restore(row.commit_interval_seconds)
 
@@ -175,7 +178,8 @@ class Progress:
         if commit.offset is None and owner is not NOBODY and self.baseline is None:
             self.baseline = ends.end
         if has_commit := commit.offset is not None:
-            found = self.gap.measure(commit, ends, samples, one, rests=rests, is_lost=self.status == LOST)
+            before = {"is_lost": self.status == LOST, "waited": self.waits_since is not None}
+            found = self.gap.measure(commit, ends, samples, one, rests=rests, **before)
         else:
             found = self._without_commit(ends, one, rests=rests)
         since = self._waits_from(commit, ends, samples, one) if found.waits and found.lag is not None else now
@@ -267,6 +271,10 @@ class Progress:
             self.intervals.add(gap if since is None else min(gap, now - since))  # before, there was nothing to commit
             if offset < before and self.rewound_from is None:
                 self.rewound_from, self.rewound_at = before, now
+        if is_same and self.is_untimed and at is not None:
+            self.seen_at, self.moved_at = min(self.seen_at, at), min(self.moved_at, at)
+            self.waits_since = None if self.waits_since is None else max(self.waits_since, self.moved_at)
+        self.is_untimed = at is None and (self.is_untimed if is_same else self.is_new)
         if not is_same:
             self.seen_at = min(now, at) if self.is_new and at is not None else now
             self.commits_at_offset = self.commits_at_offset + 1 if offset == before else 1
@@ -285,11 +293,11 @@ class Progress:
         return Lag(waits=ahead > one.allowed and (ahead > MARKER or not rests))
 
     def _waits_from(self, commit: Commit, ends: LogEnds, samples: EndSamples | None, one: GroupPass) -> float:
-        """Return since when records wait that did not at the pass before; of the first pass, as the samples say."""
-        if not self.is_new or samples is None:
+        """Return since when records wait that did not before; where this run knew nothing yet, as the samples say."""
+        if self.lag_known_at is not None or samples is None:
             return one.now
         written_by = samples.written_by(max(commit.offset or 0, ends.start or 0) + one.allowed)
-        return min(one.now, max(self.moved_at, written_by or one.now))
+        return min(one.now, max(0.0 if self.is_untimed else self.moved_at, written_by or one.now))
 
     def _take_lag(self, found: Lag, since: float, one: GroupPass, *, is_stateful: bool) -> None:
         now = one.now

@@ -13,7 +13,7 @@ from streaming_app.health import board as board_module
 from streaming_app.health.board import Board, Change, Known
 from streaming_app.health.facts import DEFAULTS
 from streaming_app.health.judge import judge
-from streaming_app.health.verdict import DOWN, LOSING, OFF, STALLED, Verdict
+from streaming_app.health.verdict import DOWN, LOSING, OFF, RESTORING, STALLED, Verdict
 from tests.support.health_harness import NOW, ago, bad, group, unmoved, waiting, work
 
 GROUP = "payments"
@@ -131,6 +131,21 @@ def test_after_a_restart_what_was_bad_is_bad_until_it_is_proven_otherwise() -> N
         ("retired", OFF, NOW),
     ]
     assert one.verdicts()["gone"].verdict == DOWN
+
+
+@pytest.mark.parametrize(("severity", "stays"), [("warning", True), (None, False)])
+def test_a_restore_during_which_records_are_lost_is_not_over_because_the_group_is_deleted(
+    severity: str | None, *, stays: bool
+) -> None:
+    restores = replace(bad(RESTORING, ago(minutes=20)), severity=severity)
+    one = board(payments=restores)  # it was deleted while the job was away
+    assert brief(one.step(known(None), NOW)) == ([] if stays else [(OFF, 0)])
+    assert one.knows(GROUP) is stays
+    one = board(payments=restores)
+    one.step(known(group("Empty", ago(minutes=1), first_seen_at=ago(hours=9))), NOW)
+    for minutes in (1, 90):
+        one.step(known(None, work()), NOW + timedelta(minutes=minutes))
+    assert one.knows(GROUP) is stays
 
 
 def newcomer(group_id: str, minutes: float) -> GroupSnapshot:

@@ -25,6 +25,7 @@ from streaming_app.health.verdict import (
     Verdict,
 )
 from streaming_app.lag.model import GroupTasks
+from streaming_app.lag.progress import Standing
 from streaming_app.lag.work import GroupWork
 from tests.support.health_harness import (
     LONG_AGO,
@@ -256,6 +257,17 @@ def test_a_restore_is_no_incident_unless_records_are_deleted_meanwhile() -> None
     assert verdict(facts(group(), known, retention={"orders": 1_800.0})).severity == "warning"
 
 
+@pytest.mark.parametrize(("minutes", "severity"), [(4.9, None), (5, "warning")])
+def test_a_restore_that_nothing_reports_has_five_minutes_before_short_retention_is_a_warning(
+    minutes: float, severity: str | None
+) -> None:
+    since = ago(minutes=minutes)
+    known = waiting(since, restoring=unmoved(since), oldest={"orders": since.timestamp()})
+    for retention, expected in ((1_200.0, severity), (3_600.0, None)):
+        found = verdict(facts(group(), known, retention={"orders": retention}))
+        assert (found.verdict, found.severity) == (RESTORING, expected)
+
+
 def reported(fell: float, left: int = 400) -> dict[str, Progress]:
     """Return the report of a task that restored 600 of 1,000 offsets in the hour that ended so many minutes ago."""
     copy = TaskCopy("g", "m", None, None, "restoring", "0", 0)
@@ -335,3 +347,56 @@ def test_lag_that_is_too_old_makes_nothing_better_or_worse_and_what_is_not_known
 def test_a_group_that_was_behind_is_so_until_it_is_known_to_catch_up(*, may_be_slow: bool, expected: str) -> None:
     known = facts(group(), waiting(ago(minutes=50), progressed_at=NOW, may_be_slow=may_be_slow))
     assert verdict(known, bad(BEHIND, ago(hours=2))).verdict == expected
+
+
+def test_unstable_is_not_over_while_the_group_becomes_not_ready_and_loses_its_members() -> None:
+    before, waits_since = bad(UNSTABLE, ago(hours=1)), waiting(ago(minutes=4))
+    for one in (group("NotReady", ago(minutes=4), not_ready_reason=MISSING), group("Empty", ago(minutes=1))):
+        history = states((ago(minutes=4), "Stable", "NotReady"), (ago(minutes=1), "NotReady", "Empty"))
+        found = verdict(facts(one, waits_since, history), before)
+        assert (found.verdict, "not_over" in found.evidence) == (UNSTABLE, True)
+    assert verdict(facts(group("Empty", ago(minutes=1)), work()), before).verdict == OFF
+
+
+def test_quiet_alone_ends_no_problem_while_the_lag_is_not_known() -> None:
+    before = replace(bad(UNSTABLE, ago(hours=1)), facts_at=ago(minutes=40))
+    found = verdict(facts(group(), None), before)
+    assert (found.verdict, found.evidence["not_over"]) == (UNSTABLE, "its lag is not known now")
+    assert verdict(facts(group(), work(arrived_at=NOW)), found).verdict == OK
+    never_known = facts(group(), work(has_commits=False, uncertain=3))
+    assert verdict(never_known, replace(before, facts_at=None)).verdict == OK
+
+
+@pytest.mark.parametrize("name", [OK, IDLE])
+def test_a_group_is_not_well_for_longer_because_the_job_was_restarted_and_knows_nothing(name: str) -> None:
+    known = Verdict(name, ago(hours=5), ago(hours=5), "Offsets advance.", facts_at=ago(minutes=14))
+    for of_work in (None, replace(work(unknown=12), known_at=0.0)):
+        found = verdict(facts(group(), of_work), known)
+        assert (found.verdict, found.recheck_at) == (name, ago(minutes=-1, microseconds=-1))
+        assert verdict(facts(group(), of_work), found, at=ago(minutes=-2)).verdict == UNKNOWN
+        assert verdict(facts(group(), of_work), replace(known, facts_at=None)).verdict == UNKNOWN
+    long_away = replace(known, facts_at=ago(hours=1))
+    found = verdict(facts(group(), None, watched_since=NOW), long_away)
+    assert (found.verdict, found.recheck_at) == (name, ago(minutes=-3, microseconds=-1))
+    assert verdict(facts(group(), None, watched_since=NOW), found, at=ago(minutes=-4)).verdict == UNKNOWN
+
+
+def test_what_was_stalled_without_any_commit_is_not_over_before_it_has_one() -> None:
+    """After a restart of the job nothing says where such a partition began to wait."""
+    never = {"topic": "orders", "partition": 0}
+    before = bad(STALLED, ago(hours=1), evidence={"partitions": [never]})
+    for committed, ends in ((None, False), (90, True)):
+        standing = Standing(row(committed_offset=committed), offset=committed)
+        known = work(progress={("orders", 0): standing}, progressed_at=NOW)
+        found = verdict(facts(group(), known), before)
+        assert (found.verdict == IDLE) is ends
+        assert ("not_over" in found.evidence) is not ends
+    assert verdict(facts(group(), work()), before).verdict == IDLE  # it does not read the topic any more
+
+
+def test_that_nothing_waits_is_not_known_of_a_group_without_members_while_some_partitions_are_not() -> None:
+    known = work(unknown=11)
+    found = verdict(facts(ended(600)[0], known))
+    assert (found.verdict, found.evidence["unknown_partitions"]) == (OFF, 11)
+    assert "it is not known whether work waits" in found.why
+    assert verdict(facts(ended(60)[0], known), bad(DOWN, ago(hours=1))).verdict == DOWN

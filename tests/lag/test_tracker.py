@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from streaming_app.lag.ends import LogEnds, Tail
@@ -211,3 +213,25 @@ def test_a_restart_knows_that_only_markers_were_left() -> None:
     cluster.tracker.restore_row(before)
 
     assert (cluster.step().status, cluster.step().lost_offsets) == ("OK", 0)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_records_that_nobody_read_are_no_end_of_the_wait_for_them_when_they_are_deleted(*, restarted: bool) -> None:
+    """Where the job did not read what they were, and is restarted, what it stored says that records waited."""
+    cluster = MiniCluster(end=100, tasks=replace(TASKS, owners={}, has_members=False))
+    cluster.commit_offset(100)
+    for _ in range(20):
+        cluster.produce(50)
+        before = cluster.step()
+    if restarted:
+        samples = cluster.tracker.samples()[TOPIC, 0].pairs()
+        cluster.tracker = LagTracker()
+        cluster.tracker.restore_row(before)
+        cluster.tracker.restore_samples(TOPIC, 0, TOPIC_ID, samples)
+    cluster.start = cluster.end
+
+    found = [cluster.step(), cluster.step()][-1]
+
+    assert (found.status, found.lost_offsets) == (("LOST", 1000) if restarted else ("UNKNOWN", None))
+    work = cluster.tracker.work[GROUP]
+    assert (work.waiting, work.lost is not None) == (0 if restarted else 1, restarted)

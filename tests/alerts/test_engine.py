@@ -18,6 +18,7 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import TaskCopy, next_status
 from streaming_app.health.history import Assignment, GroupHistory
 from streaming_app.job_status import JobStatus
+from streaming_app.lag.work import GroupWork
 from streaming_app.notify.sink import SinkError
 from tests.alerts.engine_rig import FAILED, OLD, PAGER, START, Rig, at, group
 from tests.alerts.examples import make_alert
@@ -258,6 +259,42 @@ def test_the_verdict_of_a_group_that_is_gone_is_removed_and_no_other_one() -> No
     rig.cycle(5, replace(group(), deleted_at=at(5), state="Dead"), group(group_id="other"))
     rig.cycle(9e6, group(group_id="other"))
     assert rig.verdicts.keys() == rig.engine.verdicts.keys() == {"other"}
+
+
+def down(seconds: float, offsets: int) -> dict[str, GroupWork]:
+    """Return the work of a group without members; of so many offsets its verdict says why it is bad."""
+    fields: dict[str, Any] = {"partitions": 12, "has_commits": True, "waiting": 12, "waits_since": at(10).timestamp()}
+    return {"payments": GroupWork("payments", at(seconds).timestamp(), offsets=offsets, **fields)}
+
+
+EMPTY = replace(group(), state="Empty", state_since=START, member_count=0)
+
+
+@pytest.mark.parametrize("offsets", [200, 7_000], ids=["as before", "with another reason"])
+def test_a_group_that_was_ignored_for_a_while_has_another_problem(offsets: int) -> None:
+    rig = Rig()
+    rig.cycle(400, EMPTY, work=down(400, 200))
+    rig.settings = {"ignore_groups": ["payments"]}
+    rig.restart()
+    rig.cycle(500, EMPTY, work=down(500, 200))
+    rig.settings = {}
+    rig.restart()
+    rig.cycle(600, EMPTY, work=down(600, offsets))
+    assert rig.sent == [(FIRING, "payments"), (RESOLVED, "payments"), (FIRING, "payments")]
+    assert [one.state for one in rig.table.values()] == [RESOLVED, FIRING]
+
+
+def test_a_problem_with_health_that_an_older_release_left_pending_opens_at_the_start() -> None:
+    rig = Rig()
+    rig.cycle(400, EMPTY, work=down(400, 200))
+    (fired,) = rig.table.values()
+    rig.table = {fired.alert_id: replace(fired, opened_at=None, timeline=(), deliveries=())}
+    rig.received.clear()
+    rig.restart()
+    rig.cycle(500, EMPTY, work=down(500, 200))
+    (one,) = rig.table.values()
+    assert (rig.sent, one.opened_at) == ([(FIRING, "payments")], at(500))
+    assert one.alert_id != fired.alert_id  # the older release may have given it the id of one that had ended
 
 
 def test_what_changed_of_health_while_it_was_stored_is_still_unsaved() -> None:

@@ -83,7 +83,7 @@ class Problems:
         self._unsent: dict[str, Problem] = {}
         self._ended: OrderedDict[ProblemKey, tuple[datetime, str | None]] = OrderedDict()
         self._causes = Counter[str | None]()  # of the open problems
-        for one in stored:
+        for one in sorted(stored, key=lambda one: one.opened_at or one.since):
             restored = self._by_settings(one)
             self._put(restored)
             if restored != one:
@@ -105,7 +105,7 @@ class Problems:
         self.unpublished.clear()
 
     def unsent(self) -> Iterator[Problem]:
-        """Yield the problems with a notification that is not sent yet and may be."""
+        """Yield the problems with a notification that is not sent yet and may be, of each key the oldest first."""
         return filter(self._may_be_sent, self._unsent.values())
 
     def firing(self) -> Iterator[Problem]:

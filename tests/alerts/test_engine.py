@@ -143,6 +143,21 @@ def test_a_row_that_changed_while_it_was_stored_is_still_unsaved() -> None:
     assert [one.sent_at for one in alert.deliveries] == [at(0)]
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_the_end_of_a_problem_that_could_not_be_sent_is_sent_before_the_next_one_of_the_group(restarts: bool) -> None:
+    rig = Rig()
+    rig.cycle(0, group("FAILED", -3600))
+    rig.step(60, group(since=60))
+    rig.engine.lifecycle.publish()
+    rig.send(60, SinkError("down", retry=True))
+    rig.save()
+    if restarts:
+        rig.table = dict(sorted(rig.table.items(), reverse=True))
+        rig.restart()
+    rig.cycle(9_000, group("FAILED", 3_000))
+    assert [event for event, _ in rig.sent] == [FIRING, RESOLVED, FIRING]
+
+
 KILLS: dict[str, Sequence[Callable[[Rig, float], None]]] = {
     "after step": (),
     "after save": (lambda rig, _: rig.save(),),

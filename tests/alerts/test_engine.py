@@ -17,6 +17,7 @@ from streaming_app.config.removed import REMOVED
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import TaskCopy, next_status
 from streaming_app.health.history import Assignment, GroupHistory
+from streaming_app.health.verdict import GOOD
 from streaming_app.job_status import JobStatus
 from streaming_app.lag.work import GroupWork
 from streaming_app.notify.sink import SinkError
@@ -297,6 +298,37 @@ def test_a_group_that_was_ignored_for_a_while_has_another_problem(offsets: int) 
     rig.cycle(600, EMPTY, work=down(600, offsets))
     assert rig.sent == [(FIRING, "payments"), (RESOLVED, "payments"), (FIRING, "payments")]
     assert [one.state for one in rig.table.values()] == [RESOLVED, FIRING]
+
+
+def test_a_problem_whose_end_could_not_be_stored_before_a_kill_ends_at_the_next_start() -> None:
+    rig = Rig()
+    rig.cycle(0, group(), work=lost("payments"))
+    opened = dict(rig.table)
+    well = work_of([row(lag=0)], at(9_000).timestamp())
+    rig.cycle(9_000, group(), work=well)
+    verdict = rig.verdicts["payments"]
+    ended_at = verdict.at
+    assert verdict.verdict in GOOD
+    rig.table = opened
+    rig.restart()
+    rig.cycle(9_060, group(), work=well)
+    (one,) = rig.table.values()
+    assert (one.state, one.ended_at, one.ended_by) == (RESOLVED, ended_at, "evidence")
+
+
+def test_a_problem_that_was_stored_when_its_verdict_could_not_be_does_not_end_by_the_verdict_before() -> None:
+    rig = Rig()
+    well = work_of([row(lag=0)], at(0).timestamp())
+    rig.cycle(0, group(), work=well)
+    before = dict(rig.verdicts)
+    assert before["payments"].verdict in GOOD
+    rig.cycle(400, EMPTY, work=down(400, 200))
+    assert rig.open_rules() == {"StreamsGroupDown"}
+    rig.verdicts = before
+    rig.restart()
+    rig.cycle(460, group(), work=None)
+    assert rig.verdicts == before
+    assert [one.state for one in rig.engine.problems] == [FIRING]
 
 
 def test_a_problem_with_health_that_an_older_release_left_pending_opens_at_the_start() -> None:

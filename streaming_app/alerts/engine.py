@@ -145,7 +145,7 @@ class AlertEngine:
         facts = (work, observed.retention, observed.away, restores, others)
         changes = self._board.step(Known(observed.groups, observed.histories, *facts), now)
         self._unsaved_changes += changes
-        for group_id, verdict, _ in (*self._bad_without_problem(changes, now), *changes):
+        for group_id, verdict, _ in (*self._not_followed(changes, now), *changes):
             key, truth = ProblemKey(HEALTH, group_id), truth_of(group_id, verdict)
             self.lifecycle.end_calm(verdict.at)
             if truth is None:
@@ -155,16 +155,24 @@ class AlertEngine:
         self.lifecycle.end_calm(now)
         self._has_judged = True
 
-    def _bad_without_problem(self, changes: Sequence[Change], now: datetime) -> list[Change]:
-        """Return the bad verdicts of an earlier run that have no problem, such as of a group that was ignored then."""
+    def _not_followed(self, changes: Sequence[Change], now: datetime) -> list[Change]:
+        """Return the verdicts of an earlier run that the problems do not follow.
+
+        A bad one has no problem, such as of a group that was ignored then. A good one has an open one: the run was
+        killed when it had stored the verdict, and could not store the end.
+        """
         if self._has_judged:
             return []
-        changed = {change.group_id for change in changes}
-        return [
-            Change(group_id, replace(verdict, at=now), now)
-            for group_id, verdict in self._board.verdicts().items()
-            if is_bad(verdict) and group_id not in changed and not self.problem_with(group_id)
-        ]
+        changed, not_followed = {change.group_id for change in changes}, []
+        for group_id, verdict in self._board.verdicts().items():
+            problem = self.problem_with(group_id)
+            if group_id in changed:
+                continue
+            if is_bad(verdict) and not problem:
+                not_followed.append(Change(group_id, replace(verdict, at=now), now))
+            elif verdict.verdict in GOOD and problem and _is_newer(verdict, problem):
+                not_followed.append(Change(group_id, verdict, now))
+        return not_followed
 
     def _evaluate(self, observed: Observed, now: datetime) -> None:
         """Evaluate the other rules."""
@@ -195,6 +203,11 @@ class AlertEngine:
     def saved_health(self, stored: UnsavedHealth) -> None:
         """Note that these are stored; what has changed since is still unsaved."""
         del self._unsaved_changes[: len(stored.changes)]
+
+
+def _is_newer(verdict: Verdict, problem: Problem) -> bool:
+    """Tell whether a verdict is from after everything that a problem knows; the other way round it was not stored."""
+    return not problem.timeline or verdict.at > problem.timeline[-1].at
 
 
 def truth_of(group_id: str, verdict: Verdict) -> Truth:

@@ -11,7 +11,8 @@ problem stays as it is. At most one problem with a key is open.
   ends, each sink that has or may have a notification of it gets one. Nothing is sent before `publish`: the caller has
   stored it then, or found that it cannot.
 - The health of a group is one subject, whatever its verdicts are: the problem has the rule of the worst one so far.
-  Times are those of the verdicts, so they do not depend on how often somebody looks.
+  Times are those of the verdicts, so they do not depend on how often somebody looks. A verdict may be as old as the
+  record that proves it: a problem that it opens begins after the end of the last one all the same.
 - A group that stands still again and again would be a problem each time. So one that opens within `AGAIN` after the
   last one of the group has ended by evidence ends only after the group has processed for `CALM`.
 
@@ -50,6 +51,7 @@ from streaming_app.text import rank, shorten, utc
 AGAIN, CALM = timedelta(hours=1), timedelta(minutes=30)
 REMEMBERED = timedelta(days=30)
 """For how long a problem that ended is known: longer than any sensible `for`. What is not sent by then is obsolete."""
+_NEXT = timedelta(microseconds=1)
 _LONGEST_SUMMARY = 2_000  # characters; ids, which may have 32,000, are in it, and all open problems are in memory
 _LINES = 200
 
@@ -81,7 +83,7 @@ class Problems:
         self._unsent: dict[str, Problem] = {}
         self._ended: OrderedDict[ProblemKey, tuple[datetime, str | None]] = OrderedDict()
         self._causes = Counter[str | None]()  # of the open problems
-        for one in stored:
+        for one in sorted(stored, key=lambda one: one.opened_at or one.since):
             restored = self._by_settings(one)
             self._put(restored)
             if restored != one:
@@ -103,7 +105,7 @@ class Problems:
         self.unpublished.clear()
 
     def unsent(self) -> Iterator[Problem]:
-        """Yield the problems with a notification that is not sent yet and may be."""
+        """Yield the problems with a notification that is not sent yet and may be, of each key the oldest first."""
         return filter(self._may_be_sent, self._unsent.values())
 
     def firing(self) -> Iterator[Problem]:
@@ -128,6 +130,8 @@ class Problems:
         settings = self._settings_of(key.group_id).get(rule)
         if settings is None:
             return
+        if key.subject == HEALTH and key not in self.open and key in self._ended:
+            at = max(at, self._ended[key][0] + _NEXT)  # later, so that the id is another one, too
         before = self.open.get(key) or self._new(key, rule, at)
         was_open, opened_at, since = before.state == FIRING, before.opened_at, before.since
         severity, worst = _capped(finding.severity or settings.severity, settings), before.rule
@@ -197,10 +201,13 @@ class Problems:
         return [(one.group_id or "", reasons[one.alert_id]) for one in asked]
 
     def leave_out(self, at: datetime) -> None:
-        """End the problems of groups that the configuration ignores, and of rules that it disables."""
+        """End the problems of groups that the configuration ignores, and of rules that it disables.
+
+        Those with the health of a group that an earlier release has left pending are forgotten: none waits any more.
+        """
         for one in list(self.open.values()):
             enabled = self._settings_of(one.group_id)
-            if one.rule not in enabled:
+            if one.rule not in enabled or (one.subject == HEALTH and one.state == PENDING):
                 reason = NOT_ENABLED if enabled or one.group_id is None else IGNORED
                 self._end(one, at, reason)
 

@@ -2,7 +2,8 @@
 
 Alertmanager drops all alerts when it restarts. So, like Prometheus, this sink resends all firing alerts regularly;
 Alertmanager notifies only once. Other than Prometheus it gives an `endsAt` of a week ahead: that the job is
-down, or an alert is muted here, resolves nothing there. Only the alert Watchdog ends soon, which is what it is for.
+down, or an alert is muted here, resolves nothing there before that. Only the alert Watchdog ends soon, which is what it
+is for.
 
 Labels identify an alert there. When a problem becomes worse, the alert has another name or severity:
 the one with the former labels is ended at the same moment. Which they were is in the time line of the problem.

@@ -9,6 +9,8 @@ outbox, which is of one sink, looks through the problems whenever its sink is fr
 - A failed attempt is repeated after a pause that doubles with each failure in a row, and meanwhile nothing is sent.
 - A sink may refuse a notification for good because of one problem in it. So after such a refusal half as many are sent
   together, until the one to blame is alone; it then waits, and the others are sent.
+- A group may have another problem before it is sent that the one before it is over. A receiver may know both as one
+  alert, so of what may be sent now the older problem comes first, also after attempts that failed.
 - A sink such as Alertmanager needs what fires again and again. That is a notification without deliveries.
 
 Seconds are those of a monotonic clock. Not safe in several threads: the caller has a lock.
@@ -18,12 +20,12 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
-from streaming_app.alerts.problem import FIRING, Delivery, Problem
+from streaming_app.alerts.problem import FIRING, Delivery, Problem, ProblemKey
 from streaming_app.alerts.problems import Problems
 from streaming_app.job_status import FailingSink
 from streaming_app.notify.sink import Sink, SinkError
@@ -133,7 +135,7 @@ class Outbox:
         self.wakes_at = max(self._paused_until, min([*times, self._resend_at]))
         if self.wakes_at > seconds:
             return None
-        ready = [one for one, at in zip(due, times, strict=True) if at <= seconds]
+        ready = _oldest(one for one, at in zip(due, times, strict=True) if at <= seconds)
         ready.sort(key=lambda one: (self._problems.place(one[0]), one[1].attempts))
         is_one = _key if self.sink.is_read_by_people else _event
         most = self._most_together or (None if self.sink.is_read_by_people else self.sink.at_once)
@@ -195,11 +197,13 @@ class Outbox:
     def _due(self) -> Iterator[_Due]:
         """Yield what is due; to a sink that takes one at a time, nothing beyond the first that nothing comes before."""
         is_single = not self.sink.is_read_by_people and self.sink.at_once == 1
+        before = set[ProblemKey]()
         for one in self._problems.unsent():
             if (delivery := _next_delivery(one, self.sink.name)) is not None:
                 yield one, delivery
-                if is_single and not delivery.attempts and not self._problems.place(one):
+                if is_single and not delivery.attempts and not self._problems.place(one) and one.key not in before:
                     return
+                before.add(one.key)
 
     def _opening(self, key: tuple[str, str], seconds: float) -> float:
         """Return when what begins to wait for others may be sent."""
@@ -207,6 +211,14 @@ class Outbox:
 
 
 _Due = tuple[Problem, Delivery]
+
+
+def _oldest(due: Iterable[_Due]) -> list[_Due]:
+    """Return of each group and subject only what is due of the oldest problem."""
+    oldest: dict[ProblemKey, _Due] = {}
+    for one in due:
+        oldest.setdefault(one[0].key, one)
+    return list(oldest.values())
 
 
 def _key(due: _Due) -> tuple[str, str]:

@@ -20,6 +20,7 @@ from streaming_app.notify.outbox import Notification, Outbox, SinkStatus
 from streaming_app.notify.sink import Sink, SinkError
 
 _log = logging.getLogger(__name__)
+_PAUSE_SECONDS = 10.0  # after an error that nobody expects, where it cannot be known what to send
 
 
 class Sender:
@@ -92,7 +93,31 @@ class Sender:
                 _log_unexpected(outbox.sink.name, unexpected)
 
     def _next(self, outbox: Outbox) -> Notification | None:
-        """Wait until something is due to a sink, and return it; None when nothing more comes in time."""
+        """Wait until something is due to a sink, and return it; None when nothing more comes in time.
+
+        What is unexpected is reported once, and it is tried again after pauses, until the sender is to end.
+        """
+        has_failed = False
+        while True:
+            try:
+                return self._wait_for_next(outbox)
+            except Exception as unexpected:  # noqa: BLE001 - the owner's; without its thread the sink would get nothing
+                if not has_failed:
+                    self._report_unexpected(outbox.sink.name, unexpected)
+            has_failed = True
+            with self._changed:
+                if not math.isinf(self._ends_at):
+                    return None
+                self._changed.wait_for(lambda: not math.isinf(self._ends_at), _PAUSE_SECONDS)
+
+    def _report_unexpected(self, name: str, error: Exception) -> None:
+        _log_unexpected(name, error)
+        try:
+            self._report(f"Alerts cannot be sent to {name}: unexpected {type(error).__name__}, see the log. Retrying.")
+        except Exception as unexpected:  # noqa: BLE001 - the owner's
+            _log_unexpected(name, unexpected)
+
+    def _wait_for_next(self, outbox: Outbox) -> Notification | None:
         with self._changed:
             while not self._closed:
                 now = time.monotonic()

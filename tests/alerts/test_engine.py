@@ -17,7 +17,9 @@ from streaming_app.config.removed import REMOVED
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import TaskCopy, next_status
 from streaming_app.health.history import Assignment, GroupHistory
+from streaming_app.health.verdict import GOOD
 from streaming_app.job_status import JobStatus
+from streaming_app.lag.work import GroupWork
 from streaming_app.notify.sink import SinkError
 from tests.alerts.engine_rig import FAILED, OLD, PAGER, START, Rig, at, group
 from tests.alerts.examples import make_alert
@@ -142,6 +144,21 @@ def test_a_row_that_changed_while_it_was_stored_is_still_unsaved() -> None:
     assert [one.sent_at for one in alert.deliveries] == [at(0)]
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_the_end_of_a_problem_that_could_not_be_sent_is_sent_before_the_next_one_of_the_group(restarts: bool) -> None:
+    rig = Rig()
+    rig.cycle(0, group("FAILED", -3600))
+    rig.step(60, group(since=60))
+    rig.engine.lifecycle.publish()
+    rig.send(60, SinkError("down", retry=True))
+    rig.save()
+    if restarts:
+        rig.table = dict(sorted(rig.table.items(), reverse=True))
+        rig.restart()
+    rig.cycle(9_000, group("FAILED", 3_000))
+    assert [event for event, _ in rig.sent] == [FIRING, RESOLVED, FIRING]
+
+
 KILLS: dict[str, Sequence[Callable[[Rig, float], None]]] = {
     "after step": (),
     "after save": (lambda rig, _: rig.save(),),
@@ -258,6 +275,73 @@ def test_the_verdict_of_a_group_that_is_gone_is_removed_and_no_other_one() -> No
     rig.cycle(5, replace(group(), deleted_at=at(5), state="Dead"), group(group_id="other"))
     rig.cycle(9e6, group(group_id="other"))
     assert rig.verdicts.keys() == rig.engine.verdicts.keys() == {"other"}
+
+
+def down(seconds: float, offsets: int) -> dict[str, GroupWork]:
+    """Return the work of a group without members; of so many offsets its verdict says why it is bad."""
+    fields: dict[str, Any] = {"partitions": 12, "has_commits": True, "waiting": 12, "waits_since": at(10).timestamp()}
+    return {"payments": GroupWork("payments", at(seconds).timestamp(), offsets=offsets, **fields)}
+
+
+EMPTY = replace(group(), state="Empty", state_since=START, member_count=0)
+
+
+@pytest.mark.parametrize("offsets", [200, 7_000], ids=["as before", "with another reason"])
+def test_a_group_that_was_ignored_for_a_while_has_another_problem(offsets: int) -> None:
+    rig = Rig()
+    rig.cycle(400, EMPTY, work=down(400, 200))
+    rig.settings = {"ignore_groups": ["payments"]}
+    rig.restart()
+    rig.cycle(500, EMPTY, work=down(500, 200))
+    rig.settings = {}
+    rig.restart()
+    rig.cycle(600, EMPTY, work=down(600, offsets))
+    assert rig.sent == [(FIRING, "payments"), (RESOLVED, "payments"), (FIRING, "payments")]
+    assert [one.state for one in rig.table.values()] == [RESOLVED, FIRING]
+
+
+def test_a_problem_whose_end_could_not_be_stored_before_a_kill_ends_at_the_next_start() -> None:
+    rig = Rig()
+    rig.cycle(0, group(), work=lost("payments"))
+    opened = dict(rig.table)
+    well = work_of([row(lag=0)], at(9_000).timestamp())
+    rig.cycle(9_000, group(), work=well)
+    verdict = rig.verdicts["payments"]
+    ended_at = verdict.at
+    assert verdict.verdict in GOOD
+    rig.table = opened
+    rig.restart()
+    rig.cycle(9_060, group(), work=well)
+    (one,) = rig.table.values()
+    assert (one.state, one.ended_at, one.ended_by) == (RESOLVED, ended_at, "evidence")
+
+
+def test_a_problem_that_was_stored_when_its_verdict_could_not_be_does_not_end_by_the_verdict_before() -> None:
+    rig = Rig()
+    well = work_of([row(lag=0)], at(0).timestamp())
+    rig.cycle(0, group(), work=well)
+    before = dict(rig.verdicts)
+    assert before["payments"].verdict in GOOD
+    rig.cycle(400, EMPTY, work=down(400, 200))
+    assert rig.open_rules() == {"StreamsGroupDown"}
+    rig.verdicts = before
+    rig.restart()
+    rig.cycle(460, group(), work=None)
+    assert rig.verdicts == before
+    assert [one.state for one in rig.engine.problems] == [FIRING]
+
+
+def test_a_problem_with_health_that_an_older_release_left_pending_opens_at_the_start() -> None:
+    rig = Rig()
+    rig.cycle(400, EMPTY, work=down(400, 200))
+    (fired,) = rig.table.values()
+    rig.table = {fired.alert_id: replace(fired, opened_at=None, timeline=(), deliveries=())}
+    rig.received.clear()
+    rig.restart()
+    rig.cycle(500, EMPTY, work=down(500, 200))
+    (one,) = rig.table.values()
+    assert (rig.sent, one.opened_at) == ([(FIRING, "payments")], at(500))
+    assert one.alert_id != fired.alert_id  # the older release may have given it the id of one that had ended
 
 
 def test_what_changed_of_health_while_it_was_stored_is_still_unsaved() -> None:

@@ -171,6 +171,20 @@ def test_what_the_configuration_leaves_out_ends_and_taking_it_back_opens_what_ho
     assert open_one(back).opened_at == at(3)
 
 
+@pytest.mark.parametrize("verdict_at", [0.0, 3.0, 5.0], ids=["as the first one", "before its end", "at its end"])
+def test_a_verdict_older_than_the_end_of_the_last_problem_opens_another_one_after_it(verdict_at: float) -> None:
+    problems = make()
+    problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(0))
+    first = open_one(problems)
+    problems.over(OF_HEALTH, at(5), "Ok", "Offsets advance.")
+    problems.found(OF_HEALTH, BEHIND, found("slow", WARNING, "Behind", since=-5), at(verdict_at))
+    one = open_one(problems)
+    assert (one.state, one.since, due_of(one)) == (FIRING, at(-5), [("pager", FIRING, 0), ("chat", FIRING, 0)])
+    assert one.opened_at is not None
+    assert timedelta(0) < one.opened_at - at(5) < timedelta(seconds=1)
+    assert one.alert_id != first.alert_id
+
+
 def test_a_group_that_stands_still_again_within_an_hour_has_one_more_problem_that_ends_after_half_an_hour() -> None:
     problems = make()
     problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(0))

@@ -6,7 +6,7 @@ The threads that carry it out are tested in `tests/notify/test_sender.py`, all o
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from itertools import pairwise
 from typing import Any
@@ -120,6 +120,27 @@ def test_a_receiver_that_takes_many_alerts_at_once_gets_each_once() -> None:
     sending.offer(0, *map(of, "abcde"))
     sending.run(0)
     assert sending.given == [(0, FIRING, ("a", "b", "c")), (0, FIRING, ("d", "e"))]
+
+
+@pytest.mark.parametrize("traits", [PLAIN, MANY, GROUPED], ids=["alone", "at once", "together"])
+def test_that_a_problem_is_over_is_sent_before_the_next_one_of_its_group_also_after_a_failure(traits: Told) -> None:
+    sending = Sending(traits)
+    sending.offer(0, of("a", resolved=True, deliveries=(*SENT, Delivery("chat", RESOLVED))))
+    sending.run_until(10, DOWN)
+    sending.offer(10, replace(of("a"), alert_id="another one"), of("b"))
+    sending.run_until(1_000)
+    accepted = [(group, event) for _, _, group, event in sending.accepted]
+    assert accepted.index(("a", RESOLVED)) < accepted.index(("a", FIRING))
+    assert sorted(accepted) == [("a", FIRING), ("a", RESOLVED), ("b", FIRING)]
+
+
+def test_a_problem_whose_end_a_sink_refuses_keeps_the_next_one_of_its_group_from_no_sink() -> None:
+    sending = Sending()
+    sending.offer(0, of("a", resolved=True, deliveries=(*SENT, Delivery("chat", RESOLVED))))
+    sending.run(0, REFUSED)
+    sending.offer(10, replace(of("a"), alert_id="another one"))
+    sending.run(10)
+    assert sending.given[1:] == [(10, FIRING, ("a",))]
 
 
 def test_what_comes_while_a_notification_is_sent_waits_for_the_interval() -> None:

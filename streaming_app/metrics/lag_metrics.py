@@ -116,7 +116,7 @@ LAG_METRICS: tuple[Metric[LagScrape], ...] = (
     ),
     Metric(
         "streams_group_unowned_lag_offsets",
-        "Lag of the tasks of a streams group that no member has as active, as far as it is known.",
+        "Known lag of the tasks of a streams group without an active member.",
         _unowned,
         ("group",),
     ),

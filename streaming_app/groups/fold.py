@@ -48,7 +48,7 @@ from streaming_app.groups.events import (
     member_values,
     retract,
 )
-from streaming_app.groups.group import Change, Event, Group, GroupState, LogRecord, TopologyVersion
+from streaming_app.groups.group import SINCE, Change, Event, Group, GroupState, LogRecord, TopologyVersion
 from streaming_app.groups.replay import RECORD_TYPES, apply
 from streaming_app.groups.state_rules import NOT_READY, is_unsolicited
 from streaming_app.groups.topology import topology_hash
@@ -60,8 +60,7 @@ GROUP_METADATA, TOPOLOGY = 17, 23
 _OF_MEMBER = frozenset({19, 21, 22})
 _TOPOLOGIES = 20  # of a group in one batch: each may have a megabyte
 
-_SINCE = {"state": "state_since", "description_status": "description_since"}
-_KEPT = (*_SINCE, NOT_READY_REASON, *OF_OPERATION)
+_KEPT = (*SINCE, NOT_READY_REASON, *OF_OPERATION)
 """Fields of `GroupState` that the second part of an operation begins with as they were before the first."""
 
 
@@ -80,7 +79,7 @@ class _Operation:
 
     group: Values
     kept: dict[str, Any]
-    """Fields of `GroupState`: those in `OF_OPERATION`, and the times that `_SINCE` names."""
+    """Fields of `GroupState`: those in `OF_OPERATION`, and the times that `SINCE` names."""
     is_continuation: bool
     """The batch before ended within the operation, or within its millisecond."""
     members: dict[str, MemberValues] = field(default_factory=dict)
@@ -292,7 +291,7 @@ class Fold:
                     operation.save(state.group, (member_id,))
                     operation.members[member_id] = operation.members[member_id]._replace(**{what: old})
             _revert_last_changes(state)
-        operation.kept = {name: getattr(state, name) for name in (*OF_OPERATION, *_SINCE.values())}
+        operation.kept = {name: getattr(state, name) for name in (*OF_OPERATION, *SINCE.values())}
         state.updated_at = at
         return operation
 
@@ -367,7 +366,7 @@ class Fold:
         changes = operation.changes(state.group, self._values)
         self._add_events(make_events(at, offset, changes, collect_causes(state, changes)))
         state.last_changes = [
-            Change(what, member_id, old, offset, operation.kept[_SINCE[what]] if what in _SINCE else None)
+            Change(what, member_id, old, offset, operation.kept[SINCE[what]] if what in SINCE else None)
             for what, member_id, old, _ in changes.each()
         ]
         if deployment := note_deployment(state, changes):
@@ -399,7 +398,7 @@ def _update_times(state: GroupState) -> None:
     group = state.group
     was_known = state.state not in (None, UNKNOWN_STATE) or state.first_seen_at == state.updated_at
     at = state.updated_at if was_known and group.state != UNKNOWN_STATE else None
-    for what, since in _SINCE.items():
+    for what, since in SINCE.items():
         if getattr(state, what) != (new := getattr(group, what)):
             setattr(state, what, new)
             setattr(state, since, at)
@@ -413,7 +412,7 @@ def _revert_last_changes(state: GroupState) -> None:
         changes = [Change(what, None, None, state.last_offset) for what in _KEPT]
     for change in changes:
         setattr(state, change.what, change.old)
-        if change.what in _SINCE:
-            setattr(state, _SINCE[change.what], change.since)
+        if change.what in SINCE:
+            setattr(state, SINCE[change.what], change.since)
     if state.state is None and not is_new:
         state.state = UNKNOWN_STATE

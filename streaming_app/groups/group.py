@@ -20,6 +20,8 @@ ROLES = ("active", "standby", WARMUP)
 STORED_AT = "description_stored_at"
 READ_AGAIN = -2
 """The `last_offset` of a row while its group is read again from the beginning: the row counts no longer."""
+SINCE = {"state": "state_since", "description_status": "description_since"}
+"""Field of `GroupState` to the field that says since when it has its value."""
 LEFT_EPOCH = -1  # member epoch after the tombstone of record 22
 
 TaskId = tuple[str, str, int]  # role, subtopology id, partition

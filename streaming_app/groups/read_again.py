@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from streaming_app.groups.group import GroupState
-
-_SINCE = {"state": "state_since", "description_status": "description_since"}
+from streaming_app.groups.group import SINCE, GroupState
 
 
 def carry_over(row: Mapping[str, Any], state: GroupState) -> None:
@@ -20,7 +18,7 @@ def carry_over(row: Mapping[str, Any], state: GroupState) -> None:
     if not is_same or state.first_seen_at is not None:  # the log has all since the group was created
         return
     state.first_seen_at = row["first_seen_at"]
-    for name, since in _SINCE.items():
+    for name, since in SINCE.items():
         if getattr(state, name) == row[name] and getattr(state, since) is None:
             setattr(state, since, row[since])
     for step in row["topology_epochs"] or ():

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -93,6 +94,11 @@ class _Known:
     names: Sequence[Any] = ()
     """The groups or topics that were asked about."""
 
+    @cached_property
+    def differing(self) -> Sequence[BrokerFact]:
+        """Those that say of something that it is not as a group asked for."""
+        return [one for one in self.facts if one.group_id and ASKED_FOR in one.value]
+
 
 class BrokerFacts(Poller):
     """Polls from `start` to `close`."""
@@ -141,13 +147,13 @@ class BrokerFacts(Poller):
 
     def topic_differences(self) -> Sequence[TopicDifference] | None:
         """Return what of internal topics is not as the topology of their group asks for; None before it is known."""
-        known = self._known.get(INTERNAL_TOPIC)
+        known, groups = self._known.get(INTERNAL_TOPIC), self._groups()
         if known is None:
             return None
         return [
             TopicDifference(one.group_id, one.subject, one.name, one.value, one.changed_at or known.observed_at)
-            for one in known.facts
-            if one.group_id and ASKED_FOR in one.value and _exists(self._groups().get(one.group_id))
+            for one in known.differing
+            if one.group_id and _exists(groups.get(one.group_id))
         ]
 
     def _ask(self, admin: Admin, kind: _Kind, names: Sequence[Any], now: datetime) -> Exception | None:

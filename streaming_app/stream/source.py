@@ -106,23 +106,6 @@ EARLIEST = -2
 """In offsets of Spark's source: the first that a partition has."""
 
 
-def read_range(
-    spark: SparkSession,
-    properties: Mapping[str, str],
-    topic: OffsetsTopic,
-    starts: Mapping[int, int],
-    ends: Mapping[int, int],
-) -> DataFrame:
-    """Return the records of these partitions from `starts` up to, and without, `ends`, with the stream's columns."""
-    options = {
-        **source_options(properties, topic),
-        "assign": json.dumps({topic.name: list(ends)}),
-        "startingOffsets": _offsets_of(topic, starts),
-        "endingOffsets": _offsets_of(topic, ends),
-    }
-    return spark.read.format("kafka").options(**options).load()
-
-
 def _offsets_of(topic: OffsetsTopic, offsets: Mapping[int, int]) -> str:
     return json.dumps({topic.name: {str(partition): offset for partition, offset in offsets.items()}})
 

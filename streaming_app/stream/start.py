@@ -186,7 +186,7 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
     record |= _history(writer, tables.history, known, topic, is_other=is_other, restored=restored, cuts=cuts)
     _add_committed(record["history"], log.committed if before.get(_ROWS) == identity else {}, restored, cuts)
     had_rows = tables.has_rows()
-    is_kept = had_rows and not reset
+    is_kept = had_rows and not reset and tables.skips_known
     until = {one: topic.end_offsets[one] for one in read_again if is_kept and _has_records(topic, one)}
     record[_UNTIL] = until
     record[_STARTING] = {}
@@ -233,10 +233,11 @@ def _resume(
 def _mark(groups: RustTable, condition: str) -> None:
     """Mark the rows of groups that match, of some files at a time: delta-rs has in memory what a commit rewrites."""
     left = f"({condition}) AND (last_offset IS NULL OR last_offset <> {READ_AGAIN})"
+    marked = {"last_offset": str(READ_AGAIN)}
     for span in ranges(group_files(groups.open(), groups.cluster), _MARKED_BYTES):
         limits = [f"group_id {sign} {quote(id_)}" for sign, id_ in ((">=", span.first), ("<=", span.last)) if id_]
-        groups.update({"last_offset": str(READ_AGAIN)}, " AND ".join([left, *limits]))
-    groups.update({"last_offset": str(READ_AGAIN)}, left)  # of files whose ranges are not known to the last character
+        groups.update(marked, " AND ".join([left, *limits]))
+    groups.update(marked, left)  # of files whose ranges are not known to the last character
 
 
 def _outdate(

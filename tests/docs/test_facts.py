@@ -5,7 +5,6 @@ The warehouse is the sample, with a group that has what few groups have.
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from click.testing import CliRunner
 
 from streaming_app.cli.main import main
 from streaming_app.tables.reader import WarehouseReader
-from tests.docs.test_sources import COLUMNS, ROWS
+from tests.docs.test_sources import COLUMNS, NAMED
 from tests.support.rows import member_row
 from tests.support.sample_groups import RICH, WRITTEN, group, write_sample
 from tests.support.warehouses import append
@@ -22,7 +21,6 @@ from tests.support.warehouses import append
 pytestmark = pytest.mark.slow
 
 FULL = "full"
-NAMED = [(row[1], name) for row in ROWS for name in re.findall(r"`([^`]+)`", row[2])]
 SHOWN_COLUMNS = sorted({name for _, name in NAMED if name in COLUMNS})
 PRINTED = {
     "describe --copies": ["RESTORING", "STANDBY", "WARMUP"],

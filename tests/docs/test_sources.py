@@ -15,6 +15,8 @@ TEXT = (DOCS / "facts.md").read_text("utf-8").split("## What the sources describ
 ROWS = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in TEXT.splitlines() if line.startswith("|")][
     2:
 ]
+NAMED = [(row[1], name) for row in ROWS for name in re.findall(r"`([^`]+)`", row[2])]
+"""What the sources describe, and each name that says where it is shown."""
 COLUMNS = {f"{one.name}.{column}" for one in (*tables(), *views()) for column in (*one.names, *one.also, "group_id")}
 TABLES = {one.name for one in (*tables(), *views())}
 METRICS = set(re.findall(r"`(streams_groups?\w*)", (ROOT / "deploy" / "METRICS.md").read_text("utf-8")))
@@ -39,5 +41,4 @@ def command_params(command: str) -> list[click.Parameter]:
 
 
 def test_every_command_option_column_rule_and_metric_exists() -> None:
-    named = [(row[1], name) for row in ROWS for name in re.findall(r"`([^`]+)`", row[2])]
-    assert [(item, name) for item, name in named if missing(name)] == []
+    assert [(item, name) for item, name in NAMED if missing(name)] == []

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.marks import START_JVMS, add_marks
-from tests.order import CLUSTER, add_groups, order_items
+from tests.order import CLUSTER, Durations, add_groups, order_items
 from tests.support.failed_rules import FailedRule, note_failed_rules
 from tests.support.ivy import broker_jars
 from tests.support.jvm_archive import broker_archive
@@ -89,7 +89,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Ignore the same warning when a test imports other modules of kafka-python."""
+    """Record how long groups of tests take; ignore the same warning when a test imports more of kafka-python."""
+    whole = not (config.option.markexpr or config.option.keyword)
+    if whole and config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Durations())
     for function in ("read_text", "open_text"):
         config.addinivalue_line("filterwarnings", f"ignore:{function} is deprecated:DeprecationWarning")
 

@@ -6,13 +6,16 @@ Spark session: a further session takes half a minute of processor time until its
 half of them, and the first ones, as nothing else takes as long: with one, the other processes had ended long before it.
 The tests that use three brokers are a group, too: these take processor time to start, and as long as they run.
 They come next, then the modules that start something else, and what needs nothing comes last, as it is short: the
-processes end at about the same time.
+processes end at about the same time. That is the order of a first run. Each run writes how long its groups took to
+`build/test-durations.json`, and the next one takes the longest first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import PurePath
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePath
 
 import pytest
 
@@ -25,6 +28,9 @@ CLUSTER = "three_brokers"
 WHOLE = frozenset({"security"})
 """Folders whose modules share what they start, a secured broker, and so a process with each other."""
 _STARTS = frozenset({"broker", "spark", "java", "browser", "slow"})
+
+
+_DURATIONS = Path(__file__).parents[1] / "build" / "test-durations.json"
 
 
 def add_groups(items: Iterable[pytest.Item]) -> None:
@@ -44,7 +50,32 @@ def add_groups(items: Iterable[pytest.Item]) -> None:
 def order_items(items: list[pytest.Item]) -> None:
     """Order marked tests, in place: groups stay together, and tests of a group stay in their order."""
     starting = {_group(item) for item in items if any(mark.name in _STARTS for mark in item.iter_markers())}
-    items.sort(key=lambda item: _rank(_group(item), starting))
+    seconds = _recorded()
+    items.sort(key=lambda item: (-seconds.get(_group(item), 0), *_rank(_group(item), starting)))
+
+
+class Durations:
+    """A plugin of the process that gives tests to others: it adds up the seconds of each group and stores them."""
+
+    def __init__(self) -> None:
+        self._seconds: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Add the seconds of a test's set-up, call or tear-down; pytest-xdist ends its name with `@` and the group."""
+        self._seconds[report.nodeid.rpartition("@")[2]] += round(report.duration, 3)
+
+    def pytest_sessionfinish(self) -> None:
+        """Store them beside those of groups that this run left out."""
+        _DURATIONS.parent.mkdir(exist_ok=True)
+        _DURATIONS.write_text(json.dumps({**_recorded(), **self._seconds}, indent=1))
+
+
+def _recorded() -> Mapping[str, float]:
+    """Return the seconds of each group that an earlier run stored; none if there was none."""
+    try:
+        return json.loads(_DURATIONS.read_text())
+    except (OSError, ValueError):
+        return {}
 
 
 def _rank(group: str, starting: Iterable[str]) -> tuple[int, str]:

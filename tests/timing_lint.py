@@ -1,7 +1,8 @@
 """Refuses what makes a test depend on how fast its machine is: `python -m tests.timing_lint`, a part of `make lint`.
 
-WAIT001 is an assertion about time that has passed, WAIT002 a wait of less than a minute, WAIT003 one of a fixed time;
-ruff's TID251 refuses `time.sleep`. An exception is named where it is: `# noqa: WAIT002 - its reason`.
+WAIT001 is an assertion about time that has passed, WAIT002 a wait of less than a minute, WAIT003 one of a fixed time,
+WAIT004 the clock of the whole process, by which servers of other fixtures run; ruff's TID251 refuses `time.sleep`. An
+exception is named where it is: `# noqa: WAIT002 - its reason`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ _FIRST = {"wait", "join", "result", "acquire", "get"}  # methods whose only argu
 _SECOND = {"wait_until", "wait_for"}
 _NAMED = _FIRST | _SECOND | {"communicate", "run", "create_connection", "HTTPConnection", "urlopen", "request"}
 _FIXED = {"asyncio.sleep", "wait_for_timeout"}
+_CLOCK_MODULES = {"time", "datetime", "asyncio"}
 _ORDERED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _NOQA = re.compile(r"# noqa: ([A-Z0-9, ]+?) - \S")
 
@@ -57,9 +59,16 @@ def _judge(node: ast.AST, constants: Mapping[str, float], clocks: set[str]) -> s
             seconds += node.args[name in _SECOND :][:1]
         if any(0 <= _number(one, constants) < _LEAST for one in seconds):
             return "WAIT002 a wait of less than a minute: wait for what happens, for minutes"
+        if name == "setattr" and _module(node.args[0]) in _CLOCK_MODULES:
+            return "WAIT004 the clock of the whole process is set, and event loops of others sleep: set that of a module"
         if {name, ast.unparse(node.func)} & _FIXED and _number(node.args[0], constants) != 0:
             return "WAIT003 a wait of a fixed time: wait for what happens"
     return None
+
+
+def _module(node: ast.AST) -> str:
+    """Return the module that `setattr` changes: of `time` or of "time.monotonic" it is `time`."""
+    return str(node.value).partition(".")[0] if isinstance(node, ast.Constant) else getattr(node, "id", "")
 
 
 def _number(node: ast.AST, constants: Mapping[str, float]) -> float:

@@ -8,6 +8,7 @@ import ssl
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -220,7 +221,7 @@ def test_no_line_shows_the_user_of_a_token_endpoint() -> None:
 
 def test_no_unsecured_token_is_of_the_future_in_whole_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker rounds the time to milliseconds, and rejects a token that was issued after its own."""
-    monkeypatch.setattr(time, "time", lambda: 1_800_000_000.0009)
+    monkeypatch.setattr(security, "time", SimpleNamespace(time=lambda: 1_800_000_000.0009))
     claims = security._create_unsecured_token({"unsecuredLoginStringClaim_sub": "job"}).split(".")[1]
     issued_at = json.loads(base64.urlsafe_b64decode(claims + "=="))["iat"]
     assert round(1_000 * issued_at) <= 1_800_000_000_000

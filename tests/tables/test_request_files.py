@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
 from streaming_app.notify.mutes import Mutes
+from streaming_app.tables import request_files
 from streaming_app.tables.health_tables import EndedProblems
 from streaming_app.tables.location import Location
 from streaming_app.tables.request_files import ReleaseRequests
@@ -25,7 +27,7 @@ def test_a_store_is_looked_into_every_30_seconds_and_a_local_directory_each_time
     looks: list[str] = []
     monkeypatch.setattr(Location, "names", lambda self: looks.append(str(self)) or [])
     now = 1_000.0
-    monkeypatch.setattr("time.monotonic", lambda: now)
+    monkeypatch.setattr(request_files, "time", SimpleNamespace(monotonic=lambda: now))
     for uri, expected in (("/tmp/local", 5), ("s3a://bucket/warehouse", 2)):  # noqa: S108 - nothing is there
         look = reader_of(Location.of(uri))
         looks.clear()

@@ -60,7 +60,7 @@ def _judge(node: ast.AST, constants: Mapping[str, float], clocks: set[str]) -> s
         if any(0 <= _number(one, constants) < _LEAST for one in seconds):
             return "WAIT002 a wait of less than a minute: wait for what happens, for minutes"
         if name == "setattr" and _module(node.args[0]) in _CLOCK_MODULES:
-            return "WAIT004 the clock of the whole process is set, and event loops of others sleep: set that of a module"
+            return "WAIT004 the clock of the whole process is set, and others sleep by it: set that of a module"
         if {name, ast.unparse(node.func)} & _FIXED and _number(node.args[0], constants) != 0:
             return "WAIT003 a wait of a fixed time: wait for what happens"
     return None

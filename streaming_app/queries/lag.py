@@ -29,6 +29,7 @@ _OFFSETS = {
     "LOG-END-OFFSET": "log_end_offset",
     "OFFSET-LAG": "lag",
 }
+_ONLY_VERBOSE = {"CURRENT-OFFSET", "LEADER-EPOCH", "LOG-END-OFFSET"}
 _VERBOSE = {"TASK": "task_id", "MEMBER": "member_id", "PROCESS": "process_id", "HOST": "client_host"}
 _FROM_LOG = "group_id, topic, partition, committed_offset, leader_epoch, committed_at, partition_time"
 
@@ -111,12 +112,12 @@ def find_offsets(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[s
 
 
 def offset_rows(offsets: Iterable[Row], *, verbose: bool) -> list[Row]:
-    """Return a row per partition as kafka-streams-groups.sh prints it; with `verbose`, whose task it is and its age."""
+    """Return a row per partition as kafka-streams-groups.sh prints it; with `verbose`, also task, owner and age."""
     return [_offset_row(one, verbose=verbose) for one in offsets]
 
 
 def _offset_row(one: Row, *, verbose: bool) -> Row:
-    row = {title: one.get(name) for title, name in _OFFSETS.items()}
+    row = {title: one.get(name) for title, name in _OFFSETS.items() if verbose or title not in _ONLY_VERBOSE}
     if not verbose:
         return row
     seconds = _seconds(one.get("lag_seconds"), is_lower_bound=one.get("lag_seconds_is_lower_bound"))

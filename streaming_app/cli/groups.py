@@ -1,4 +1,4 @@
-"""The commands about groups: `list`, `describe`, `history`.
+"""The commands about groups as they are now: `list` and `describe`.
 
 All that they print comes from the tables.
 """
@@ -6,8 +6,6 @@ All that they print comes from the tables.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,19 +13,15 @@ import click
 from streaming_app.cli.options import (
     group_options,
     handle_errors,
-    instant,
-    one_group_option,
     warehouse_options,
 )
 from streaming_app.cli.printing import echo, echo_error, echo_json, echo_more, echo_rows, json_option
 from streaming_app.cli.warehouse import explain_unknown, open_cluster
-from streaming_app.errors import WarehouseError
 from streaming_app.groups.state_rules import EMPTY
 from streaming_app.tables.location import Location
 from streaming_app.text import count
 
 if TYPE_CHECKING:
-    from streaming_app.queries.history import Event, TaskSpell
     from streaming_app.tables.reader import WarehouseReader
 
 
@@ -358,113 +352,3 @@ def _print_description(reader: WarehouseReader, cluster: str, group_id: str, *, 
     for line in found.text.split("\n")[:-1]:
         echo(line)
     echo_error(found.origin)
-
-
-@click.command(short_help="Show what happened to a group.")
-@warehouse_options
-@one_group_option
-@click.option("--task", metavar="TASK", help="Who had this task, such as 0_3.")
-@click.option("--member", metavar="MEMBER", help="Only this member: its member id or its instance id.")
-@click.option(
-    "--at",
-    "time",
-    type=instant(),
-    metavar="TIME",
-    help="How it was at this time: 2026-03-14T03:12Z, or 10m for ten minutes ago.",
-)
-@click.option(
-    "--limit",
-    default=100,
-    show_default=True,
-    type=click.IntRange(min=1),
-    help="How many of the newest lines; with --topology how many changes.",
-)
-@click.option(
-    "--topology", is_flag=True, help="What was added to the newest topology and taken away from the one before."
-)
-@click.option(
-    "--from",
-    "since",
-    type=instant(),
-    metavar="TIME",
-    help="With --topology: compare the newest with the one at this time, not with the one before.",
-)
-@json_option
-@handle_errors
-def history(  # noqa: PLR0913, PLR0917 - one per option
-    warehouse: Location,
-    cluster: str,
-    group_id: str,
-    task: str | None,
-    member: str | None,
-    time: datetime | None,
-    limit: int,
-    topology: bool,
-    since: datetime | None,
-    as_json: bool,
-) -> None:
-    """Show what happened to a group: states, epochs, members and their tasks, the oldest first.
-
-    With --task, who had that task and when. With --at, the state, the members and their tasks at that time.
-    With --topology, what changed between two topologies.
-    """
-    from streaming_app.queries import history as answers  # noqa: PLC0415 - not loaded by --help
-
-    if topology and (task, member, time) != (None, None, None):
-        raise click.UsageError("--topology goes without --task, --member and --at.")
-    if since is not None and not topology:
-        raise click.UsageError("--from belongs to --topology.")
-    if topology:
-        _print_changes(open_cluster(warehouse, cluster), cluster, group_id, since, limit, as_json=as_json)
-        return
-    try:
-        task = None if task is None else answers.check_task(task)
-    except ValueError as error:
-        raise click.UsageError(f"--task {error}") from None
-    events = answers.read_events(open_cluster(warehouse, cluster), cluster, group_id)
-    if member is not None:
-        events = _require(answers.events_of_member(events, member), f"Group {group_id!r} had no member {member!r}")
-    if task is not None:
-        spells = [spell for spell in answers.task_spells(events, task) if time is None or _covers(spell, time)]
-        _require(spells, f"No member of group {group_id!r} had the task {task}" + ("" if time is None else " then"))
-        tables = [answers.spell_rows(spells[-limit:])]
-        as_data: Any = [asdict(spell) for spell in spells[-limit:]]
-    elif time is not None:
-        group = answers.group_at(events, time)
-        members = sorted(group.members.values(), key=lambda one: one.member_id)
-        tables = [[] if member else [answers.group_rows(group)], answers.member_rows(members)]
-        as_data = {"group_id": group_id, "at": time, **group.values, "deleted_at": group.deleted_at}
-        as_data |= {"members": [asdict(one) for one in members]}
-    else:
-        tables = [answers.event_rows(events[-limit:])]
-        as_data = events[-limit:]
-    if as_json:
-        echo_json(as_data)
-        return
-    for number, rows in enumerate(filter(None, tables)):
-        (echo_more if number else echo_rows)(rows)
-
-
-def _print_changes(  # noqa: PLR0913 - what it needs
-    reader: WarehouseReader, cluster: str, group_id: str, since: datetime | None, limit: int, *, as_json: bool
-) -> None:
-    """Print what changed between two topologies of a group, up to the newest."""
-    from streaming_app.queries.topology_diff import diff_topologies  # noqa: PLC0415 - not loaded by --help
-
-    found = diff_topologies(reader, cluster, group_id, since)
-    if as_json:
-        echo_json(found.to_json(limit))
-        return
-    for text in found.to_text(limit):
-        for line in text.split("\n"):
-            echo(line)
-
-
-def _covers(spell: TaskSpell, time: datetime) -> bool:
-    return (spell.since is None or spell.since <= time) and (spell.until is None or time < spell.until)
-
-
-def _require(found: Sequence[Any], message: str) -> list[Event]:
-    if not found:
-        raise WarehouseError(message)
-    return list(found)

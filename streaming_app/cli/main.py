@@ -16,7 +16,7 @@ COMMANDS = {
         "list": "groups",
         "describe": "groups",
         "why": "health",
-        "history": "groups",
+        "history": "history",
         "lag": "lag",
         "alerts": "alerts",
         "sql": "tables",

@@ -12,12 +12,11 @@ from streaming_app.tables.location import Location
 from streaming_app.text import split_address
 
 if TYPE_CHECKING:
-    from streaming_app.config.labels import LabelsSettings
     from streaming_app.config.sections import PageSettings
 
 
 @click.command(short_help="Serve the page.")
-@config_sections("page", "labels")
+@config_sections("page")
 @warehouse_options
 @click.option("--listen", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="Where it is served.")
 @click.option("--base-path", metavar="PATH", help="Path of the page, for a proxy that does not strip it.")
@@ -40,18 +39,16 @@ def web(  # noqa: PLR0913, PLR0917 - one per option
     cluster: str,
     listen: str,
     page: PageSettings | None,
-    labels: tuple[LabelsSettings, ...] | None,
     base_path: str | None,
     allowed_hosts: tuple[str, ...],
     auth_file: Path | None,
 ) -> None:
     """Serve a page that shows the groups, their topologies, tasks, history and alerts, until Ctrl-C.
 
-    It reads the sections `page` and `labels` of the configuration. It asks no broker.
+    It reads the section `page` of the configuration. It asks no broker.
     """
-    from streaming_app.config.labels import make_labels  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.config.sections import PageSettings, check_base_path  # noqa: PLC0415
-    from streaming_app.web.access import PageAccess  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.config.sections import PageSettings, check_base_path  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.web.access import PageAccess  # noqa: PLC0415
     from streaming_app.web.page import serve  # noqa: PLC0415
 
     page = page or PageSettings()
@@ -62,4 +59,4 @@ def web(  # noqa: PLR0913, PLR0917 - one per option
         raise click.UsageError(str(error)) from None
     changes = {"base_path": path, "allowed_hosts": allowed_hosts or page.allowed_hosts}
     given = page.model_copy(update={**changes, "auth_file": auth_file or page.auth_file})
-    serve(warehouse, cluster, PageAccess.of(given, listen, make_labels(labels or ())), click.echo)
+    serve(warehouse, cluster, PageAccess.of(given, listen), click.echo)

@@ -1,19 +1,21 @@
 """The metrics of lag: definitions, and what one pass over the lag gives them. Absent where a value is not known.
 
 `metrics.lag_by` is what has series: each group, each of its topics, or each partition. Coarser sums are a query's:
-`sum by (cluster, group) (streams_group_lag_offsets)`. What a sum is of comes from `streaming_app.lag.sums`.
+`sum by (cluster, group) (streams_group_lag_offsets)`. Sums are those of the view `group_lag`, of the
+rows that the job holds.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
 from streaming_app.config.sections import MetricsSettings
 from streaming_app.lag.model import LagRow
-from streaming_app.lag.sums import LagSum, lag_sums
+from streaming_app.lag.status import LEFT_OVER
 from streaming_app.metrics.metric import Metric, Sample, has_short_id
 from streaming_app.text import EPOCH
 
@@ -22,9 +24,40 @@ NO_COMMIT = "NO_COMMIT"
 _SUBJECT = ("group", "topic", "partition")
 
 
+@dataclass(slots=True)
+class _Sum:
+    """The lag of the rows of a group, a topic or a partition; None where it is known of none of them."""
+
+    lag: int | None = None
+    lag_seconds: float | None = None
+    unknown_partitions: int = 0
+    partition_time: float | None = None
+
+    def add(self, row: LagRow) -> None:
+        self.unknown_partitions += row.is_unknown
+        if row.lag is not None:
+            self.lag = (self.lag or 0) + row.lag
+        if row.lag_seconds is not None:
+            self.lag_seconds = max(row.lag_seconds, self.lag_seconds or 0.0)
+        if (time := row.partition_time) is not None:
+            self.partition_time = time if self.partition_time is None else min(time, self.partition_time)
+
+
+_Sums = Mapping[tuple[str, ...], _Sum]
+
+
+def _sums(rows: Sequence[LagRow], columns: int) -> _Sums:
+    """Return the sums by the first columns of `_SUBJECT`, without topics that the topology does not read."""
+    sums = defaultdict[tuple[str, ...], _Sum](_Sum)
+    for row in rows:
+        if row.status != LEFT_OVER:
+            sums[(row.group_id, row.topic, str(row.partition))[:columns]].add(row)
+    return sums
+
+
 class _Group(NamedTuple):
     rows: Sequence[LagRow]
-    sums: Sequence[LagSum]
+    sums: _Sums
 
 
 class LagScrape:
@@ -46,7 +79,7 @@ class LagScrape:
         self.groups: dict[str, _Group] = {}
         room = MAX_LAG_SERIES
         for group_id in sorted(wanted, key=lambda one: (seen.get(one, unknown_seen), one)):
-            group = _Group(found[group_id], lag_sums(found[group_id], settings.lag_by))
+            group = _Group(found[group_id], _sums(found[group_id], _SUBJECT.index(settings.lag_by) + 1))
             if len(group.sums) <= room:
                 self.groups[group_id] = group
                 room -= len(group.sums)
@@ -56,15 +89,14 @@ class LagScrape:
 _Samples = Callable[[LagScrape], Iterator[Sample]]
 
 
-def _of_sums(value: Callable[[LagSum], float | None]) -> _Samples:
+def _of_sums(value: Callable[[_Sum], float | None]) -> _Samples:
     """Return the samples of one value of the sums; none of those in which it is None."""
 
     def samples(scrape: LagScrape) -> Iterator[Sample]:
         for group in scrape.groups.values():
-            for one in group.sums:
+            for key, one in group.sums.items():
                 if (found := value(one)) is not None:
-                    key = [*map(str, one.key), "", ""]
-                    yield Sample(found, tuple(key[: len(_SUBJECT)]))
+                    yield Sample(found, (*key, "", "")[: len(_SUBJECT)])
 
     return samples
 
@@ -111,7 +143,7 @@ LAG_METRICS: tuple[Metric[LagScrape], ...] = (
         "streams_group_partition_time_seconds",
         "Stream time: the highest timestamp that the application has read in a partition, as Kafka Streams commits it; "
         "of several partitions the lowest.",
-        _of_sums(lambda one: one.min_partition_time),
+        _of_sums(lambda one: one.partition_time),
         _SUBJECT,
     ),
     Metric(

@@ -80,27 +80,19 @@ def lines(rows: Iterable[HealthRow], deployments: Mapping[str, str]) -> Iterator
 
 def deployment_lines(reader: WarehouseReader, cluster: str, group_ids: Collection[str]) -> dict[str, str]:
     """Return by group when its last deployment that is in `group_events` was, and what was replaced in how long."""
-    return {
-        row["group_id"]: f"  Its last deployment ended at {utc(row['at'])}, after "
-        f"{lasted(row['at'] - datetime.fromisoformat(row['begin']))}: {row['what']}."
-        for row in _last_deployments(reader, cluster, group_ids)
-    }
-
-
-def last_deployments(reader: WarehouseReader, cluster: str, group_ids: Collection[str]) -> dict[str, datetime]:
-    """Return by group when its last deployment that is in `group_events` ended."""
-    return {row["group_id"]: row["at"] for row in _last_deployments(reader, cluster, group_ids)}
-
-
-def _last_deployments(reader: WarehouseReader, cluster: str, group_ids: Collection[str]) -> list[Row]:
     if not group_ids:
-        return []
+        return {}
     newest = "ORDER BY at, e.offset"
-    return reader.rows(
+    rows = reader.rows(
         f'SELECT group_id, max(at) AS at, last_value("old" {newest}) AS begin, last_value("new" {newest}) AS what '  # noqa: S608 - quoted
         f"FROM group_events e WHERE {of_groups(cluster, group_ids)} AND kind = '{DEPLOYMENT}' AND void IS NOT TRUE "
         "AND at IS NOT NULL GROUP BY group_id"
     )
+    return {
+        row["group_id"]: f"  Its last deployment ended at {utc(row['at'])}, after "
+        f"{lasted(row['at'] - datetime.fromisoformat(row['begin']))}: {row['what']}."
+        for row in rows
+    }
 
 
 _CHANGES = (DEPLOYMENT, "topology", "config_changed", "log_truncated", "member_left", "member_joined", "created")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timezone
+from datetime import datetime
 
 from streaming_app.errors import WarehouseError
-from streaming_app.lag.sums import KEYS, LagSum, lag_sums
-from streaming_app.tables.lag_tables import read_lag
+from streaming_app.tables.definitions import sums_sql
 from streaming_app.tables.reader import Row, WarehouseReader, of_groups, quote
 from streaming_app.text import ago, utc_iso
 
@@ -30,6 +29,7 @@ _OFFSETS = {
     "LOG-END-OFFSET": "log_end_offset",
     "OFFSET-LAG": "lag",
 }
+_ONLY_VERBOSE = {"CURRENT-OFFSET", "LEADER-EPOCH", "LOG-END-OFFSET"}
 _VERBOSE = {"TASK": "task_id", "MEMBER": "member_id", "PROCESS": "process_id", "HOST": "client_host"}
 _FROM_LOG = "group_id, topic, partition, committed_offset, leader_epoch, committed_at, partition_time"
 
@@ -38,8 +38,18 @@ MAX_PARTITIONS = 5_000
 """Of one group, whose lag is read."""
 
 
-def find_lag(warehouse: WarehouseReader, cluster: str, group_ids: Sequence[str], by: str) -> list[LagSum]:
-    """Return the sums of these groups, or of all, the largest first.
+_OF_TASKS = frozenset({"subtopology_id", "task_id", "member_id", "process_id", "client_host"})
+"""Rows without a task are not summed by these; of a task without an owner, member, process and host are null."""
+_LARGEST = ", ".join(
+    f"CASE WHEN max(lag) IS NOT NULL THEN first_value({name} ORDER BY coalesce(lag, -1) DESC, topic, partition) END "
+    f"AS max_lag_{name}"
+    for name in ("topic", "partition")
+)
+"""The partition with the largest lag, in the dialect of DataFusion."""
+
+
+def find_lag(warehouse: WarehouseReader, cluster: str, group_ids: Sequence[str], by: Sequence[str]) -> list[Row]:
+    """Return the sums by these columns of these groups, or of all, the largest first: rows as of the view `group_lag`.
 
     Raises WarehouseError if a group does not exist, or if there is no lag in the table at all.
     """
@@ -50,51 +60,40 @@ def find_lag(warehouse: WarehouseReader, cluster: str, group_ids: Sequence[str],
             f"No lag is known of cluster {cluster!r}: the job finds it while it runs, unless lag.enabled is false, "
             "once a group has committed offsets"
         )
-    return lag_sums(read_lag(warehouse, _where(cluster, group_ids)), by)
+    where = _where(cluster, group_ids) + (" AND task_id IS NOT NULL" if _OF_TASKS.intersection(by) else "")
+    order = ", ".join(("coalesce(lag, -1) DESC", "coalesce(lag_seconds, 0) DESC", *by))
+    sums = sums_sql("lag", by, where, f", {_LARGEST}")
+    return warehouse.rows(f"SELECT * FROM ({sums}) AS sums ORDER BY {order}")  # noqa: S608 - quoted
 
 
-def to_row(one: LagSum, by: str, now: datetime) -> Row:
+def to_row(one: Row, by: Sequence[str], now: datetime) -> Row:
     """Return a sum as a row of text."""
-    names = {_TITLES[name]: value for name, value in zip(KEYS[by], one.key, strict=True)}
-    known_until = _time(one.known_until)
-    known = {"KNOWN": ago(known_until, now) if known_until else None, "STREAM-TIME": _stream_time(one)}
-    if by == "partition":
-        return {**names, "LAG": one.lag, "LAG-SECONDS": _seconds(one), "STATUS": one.status, **known}
-    worst = f"{one.worst[0]}-{one.worst[1]} {one.max_lag}" if one.worst and one.max_lag else None
+    names = {_TITLES[name]: one[name] for name in by}
+    known_until = one["known_until"]
+    known = {"KNOWN": ago(known_until, now) if known_until else None, "STREAM-TIME": _stream_times(one)}
+    seconds = _seconds(one["lag_seconds"], is_lower_bound=one["is_lower_bound"])
+    if "partition" in by:
+        return {**names, "LAG": one["lag"], "LAG-SECONDS": seconds, "STATUS": one["status"], **known}
+    largest = f"{one['max_lag_topic']}-{one['max_lag_partition']} {one['max_lag']}" if one["max_lag"] else None
     return {
         **names,
-        "LAG": _lag(one),
-        "LAG-SECONDS": _seconds(one),
-        "STATUS": one.status,
-        "PARTITIONS": one.partitions,
-        "NOT-OK": one.partitions_behind,
-        "WITHOUT-COMMIT": one.partitions_without_commit,
-        "UNKNOWN": one.unknown_partitions,
-        "LARGEST": worst,
+        "LAG": None if one["lag"] is None else f"{'>=' if one['unknown_partitions'] else ''}{one['lag']}",
+        "LAG-SECONDS": seconds,
+        "STATUS": one["status"],
+        "PARTITIONS": one["partitions"],
+        "NOT-OK": one["partitions_not_ok"],
+        "WITHOUT-COMMIT": one["partitions_without_commit"],
+        "UNKNOWN": one["unknown_partitions"],
+        "LARGEST": largest,
         **known,
     }
 
 
-def to_json(one: LagSum, by: str) -> Row:
+def to_json(one: Row) -> Row:
     """Return a sum as a JSON object."""
-    return {
-        **dict(zip(KEYS[by], one.key, strict=True)),
-        "lag": one.lag,
-        "lag_seconds": one.lag_seconds,
-        "lag_seconds_is_lower_bound": one.is_lower_bound,
-        "status": one.status,
-        "partitions": one.partitions,
-        "partitions_not_ok": one.partitions_behind,
-        "partitions_without_commit": one.partitions_without_commit,
-        "unknown_partitions": one.unknown_partitions,
-        "lag_is_lower_bound": one.unknown_partitions > 0,
-        "known_until": _time(one.known_until),
-        "min_partition_time": _time(one.min_partition_time),
-        "max_partition_time": _time(one.max_partition_time),
-        "max_lag": one.max_lag,
-        "max_lag_topic": one.worst[0] if one.worst else None,
-        "max_lag_partition": one.worst[1] if one.worst else None,
-    }
+    found = {name: value for name, value in one.items() if name not in {"is_lower_bound", "observed_at"}}
+    bounds = {"lag_seconds_is_lower_bound": one["is_lower_bound"], "lag_is_lower_bound": one["unknown_partitions"] > 0}
+    return found | bounds
 
 
 def find_offsets(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[str] | None) -> list[Row]:
@@ -113,41 +112,29 @@ def find_offsets(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[s
 
 
 def offset_rows(offsets: Iterable[Row], *, verbose: bool) -> list[Row]:
-    """Return a row per partition as kafka-streams-groups.sh prints it; with `verbose`, whose task it is and its age."""
+    """Return a row per partition as kafka-streams-groups.sh prints it; with `verbose`, also task, owner and age."""
     return [_offset_row(one, verbose=verbose) for one in offsets]
 
 
 def _offset_row(one: Row, *, verbose: bool) -> Row:
-    row = {title: one.get(name) for title, name in _OFFSETS.items()}
+    row = {title: one.get(name) for title, name in _OFFSETS.items() if verbose or title not in _ONLY_VERBOSE}
     if not verbose:
         return row
-    seconds = LagSum((), lag_seconds=one.get("lag_seconds"), is_lower_bound=bool(one.get("lag_seconds_is_lower_bound")))
+    seconds = _seconds(one.get("lag_seconds"), is_lower_bound=one.get("lag_seconds_is_lower_bound"))
     owner = {title: one.get(name) for title, name in _VERBOSE.items()}
     time = one.get("partition_time")
     of_time = {"STREAM-TIME": None if time is None else utc_iso(time, "seconds")}
-    return {**row, **owner, "LAG-SECONDS": _seconds(seconds), "STATUS": one.get("status"), **of_time}
+    return {**row, **owner, "LAG-SECONDS": seconds, "STATUS": one.get("status"), **of_time}
 
 
-def _time(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc)
-
-
-def _stream_time(one: LagSum) -> str | None:
+def _stream_times(one: Row) -> str | None:
     """Return the time of the input, or the lowest and the highest of its partitions."""
-    times = filter(None, map(_time, (one.min_partition_time, one.max_partition_time)))
+    times = filter(None, (one["min_partition_time"], one["max_partition_time"]))
     return "..".join(dict.fromkeys(utc_iso(time, "seconds") for time in times)) or None
 
 
-def _lag(one: LagSum) -> str | None:
-    if one.lag is None:
-        return None
-    return f"{'>=' if one.unknown_partitions else ''}{one.lag}"
-
-
-def _seconds(one: LagSum) -> str | None:
-    if one.lag_seconds is None:
-        return None
-    return f"{'>=' if one.is_lower_bound else ''}{one.lag_seconds:.0f}"
+def _seconds(seconds: float | None, *, is_lower_bound: bool | None) -> str | None:
+    return None if seconds is None else f"{'>=' if is_lower_bound else ''}{seconds:.0f}"
 
 
 def _where(cluster: str, group_ids: Sequence[str]) -> str:

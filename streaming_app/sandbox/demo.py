@@ -10,9 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
-from kafka import KafkaProducer
 from rich.console import Console
 
 from streaming_app.alerts.catalog import rules
@@ -95,7 +93,7 @@ def run_demo(
             with StreamsGroupClient(broker.bootstrap_server) as client:
                 groups = create_demo_groups(client, progress)
                 with ExitStack() as stack:
-                    stack.enter_context(_heartbeats(groups, broker.bootstrap_server if page else None))
+                    stack.enter_context(_heartbeats(groups, moving=page is not None))
                     stack.enter_context(_page(config, page, progress))
                     try:
                         run(config, progress)
@@ -144,28 +142,21 @@ def _page(config: JobConfig, listen: str | None, progress: Callable[[str], None]
         server.stop()
 
 
-def _produce(producer: Any, topic: str, records: int) -> None:  # noqa: ANN401 - kafka-python is untyped
-    for number in range(records):
-        producer.send(topic, str(number).encode())
-    producer.flush()
-
-
 @contextmanager
-def _heartbeats(groups: DemoGroups, moving: str | None) -> Iterator[None]:
+def _heartbeats(groups: DemoGroups, *, moving: bool) -> Iterator[None]:
     """Send the groups' heartbeats from a thread until the end of the block.
 
-    With the address of the broker, `moving`, the groups also do something that a page shows.
+    Groups that are `moving` also do something that a page shows.
     """
     stop = threading.Event()
-    producer = KafkaProducer(bootstrap_servers=moving) if moving else None
 
     def send_heartbeats() -> None:
         for number in itertools.count(1):
             if stop.wait(_HEARTBEAT_SECONDS):
                 return
             groups.heartbeat()
-            if producer and number % _MOVE_AFTER == 0:
-                groups.move(lambda topic, records: _produce(producer, topic, records))
+            if moving and number % _MOVE_AFTER == 0:
+                groups.move()
 
     thread = threading.Thread(target=send_heartbeats, name="heartbeats", daemon=True)
     thread.start()
@@ -175,5 +166,3 @@ def _heartbeats(groups: DemoGroups, moving: str | None) -> Iterator[None]:
         stop.set()
         thread.join()
         groups.close()
-        if producer:
-            producer.close()

@@ -1,6 +1,8 @@
 """The groups of the demo: eleven streams groups, each brought into one state of interest and kept there.
 
-One function per group. Their members send the real requests of the protocol to a real broker.
+One function per group. Their members send the real requests of the protocol to a real broker. They are no applications
+of Kafka Streams: these need its jars and those of RocksDB, 70 MB more to download, and a Java compiler. None stays in
+the middle of a rebalance or sends an unsolicited description. `tests/support/StreamsApplication.java` is one.
 """
 
 import threading
@@ -8,6 +10,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+
+from kafka import KafkaProducer
 
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import Fields, GroupError
@@ -72,10 +76,10 @@ class DemoGroups:
                         return
                     _heartbeat(member)
 
-    def move(self, produce: Callable[[str, int], None]) -> None:
-        """Let one group fall behind by what `produce(topic, records)` writes; at the next call it catches up.
+    def move(self) -> None:
+        """Let one group fall behind; at the next call it catches up, and a member of another one restarts.
 
-        And a member of another one restarts. Raises as `heartbeat`.
+        Raises as `heartbeat`.
         """
         by_id = {group.group_id: group.members for group in self.groups}
         with self._lock:
@@ -83,13 +87,11 @@ class DemoGroups:
                 return
             self._moves += 1
             if self._moves % 2:
-                produce(_MOVING_TOPIC, _MOVING_RECORDS)
+                _produce(by_id["payments-enrichment"][0].client, _MOVING_TOPIC, _MOVING_RECORDS)
                 return
             by_id["orders-aggregator"][-1].leave()  # with its next heartbeat it joins again
             for member in by_id["payments-enrichment"]:
-                ends = member.client.end_offsets(_MOVING_TOPIC)
-                offsets = {(_MOVING_TOPIC, number): ends[number] for number in member.assignment["active"]["0"]}
-                member.client.commit_offsets(member.group_id, offsets, member.member_id, member.epoch)
+                _commit_all(member, _MOVING_TOPIC)
 
     def close(self) -> None:
         """Stop the heartbeats. The members do not leave: their groups stay as they are until the session times out."""
@@ -157,12 +159,26 @@ def _join_members(
     return members
 
 
+def _produce(client: StreamsGroupClient, topic: str, records: int) -> None:
+    producer = KafkaProducer(bootstrap_servers=client.admin.config["bootstrap_servers"])
+    for number in range(records):
+        producer.send(topic, str(number).encode(), partition=number % _TOPICS[topic])
+    producer.close()
+
+
+def _commit_all(member: SimulatedMember, topic: str) -> None:
+    """Commit that a member has read all of the partitions that it owns."""
+    ends = member.client.end_offsets(topic)
+    offsets = {(topic, number): ends[number] for number in member.assignment["active"]["0"]}
+    member.client.commit_offsets(member.group_id, offsets, member.member_id, member.epoch)
+
+
 def _payments_enrichment(client: StreamsGroupClient) -> DemoGroup:
     members = _join_members(client, "payments-enrichment", _topology_of("payments"), 2)
     members[0].push_description()
+    _produce(client, _MOVING_TOPIC, _MOVING_RECORDS)
     for member in members:
-        offsets = {("payments", number): 100 for number in member.assignment["active"]["0"]}
-        client.commit_offsets(member.group_id, offsets, member.member_id, member.epoch)
+        _commit_all(member, _MOVING_TOPIC)
     return DemoGroup(
         "payments-enrichment", "Stable", "two members, committed offsets, a stored topology description", members
     )
@@ -215,8 +231,9 @@ def _fraud_detection(client: StreamsGroupClient) -> DemoGroup:
 
 
 def _nightly_settlement(client: StreamsGroupClient) -> DemoGroup:
+    _produce(client, "settlements", 14)
     for member in _join_members(client, "nightly-settlement", _topology_of("settlements"), 2):
-        client.commit_offsets(member.group_id, {("settlements", 0): 7}, member.member_id, member.epoch)
+        _commit_all(member, "settlements")
         member.leave()
     return DemoGroup("nightly-settlement", "Empty", "all members left, its offsets remain")
 

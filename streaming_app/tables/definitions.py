@@ -35,10 +35,20 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Sums:
+    """What is summed up over the rows of a table that `where` selects: the expressions, and the columns they give."""
+
+    columns: tuple[Column, ...]
+    select: str
+    where: str
+
+
+@dataclass(frozen=True)
 class Table:
     """A Delta table, a view, or a struct that is only nested (`nested`).
 
-    A view is over a nested column of a table (`view_of`), or a query over tables and the views before it (`sql`).
+    A view is over a nested column of a table (`view_of`), or a query over tables and the views before it (`sql`), such
+    as one that sums up a table by its key (`sums_of` in its file).
     """
 
     name: str
@@ -61,6 +71,8 @@ class Table:
     """Columns that are not stored: those that change although nothing of a row does, and would rewrite the table."""
     read_as: str | None = None
     """The query that adds them, in both dialects: over `{stored}`, and tables without such columns."""
+    sums: Sums | None = None
+    """What views over it sum up."""
 
     @property
     def is_view(self) -> bool:
@@ -90,10 +102,14 @@ def table(name: str) -> Table:
 
 
 def _table(data: dict[str, Any]) -> Table:
+    columns, sql = _columns(data["columns"]), data.get("query")
+    if summed := data.get("sums_of"):
+        sql = sums_sql(summed, [column.name for column in columns], data.get("where"))
+        columns += _sums_of(summed).columns
     return Table(
         name=data["name"],
         about=data["about"],
-        columns=_columns(data["columns"]),
+        columns=columns,
         key=tuple(data.get("key", ())),
         view_of=data.get("view_of"),
         nested=data.get("nested", False),
@@ -101,10 +117,25 @@ def _table(data: dict[str, Any]) -> Table:
         order=data.get("order", 0),
         expires_by=data.get("expires_by"),
         partition_column=data.get("partition_column"),
-        sql=data.get("query"),
+        sql=sql,
         computed=_columns(data.get("computed", ())),
         read_as=data.get("read_as"),
+        sums=Sums(_columns(data["summed"]), data["sums"].strip(), data["sums_where"]) if "sums" in data else None,
     )
+
+
+def sums_sql(name: str, by: Iterable[str], where: str | None = None, also: str = "") -> str:
+    """Return the query of the sums of a table by these columns, in both dialects; `also` are further expressions."""
+    sums, keys = _sums_of(name), ", ".join(by)
+    condition = " AND ".join(filter(None, (sums.where, where)))
+    return f"SELECT {keys}, {sums.select}{also} FROM {name} WHERE {condition} GROUP BY {keys}"  # noqa: S608 - our own names
+
+
+def _sums_of(name: str) -> Sums:
+    sums = table(name).sums
+    if sums is None:
+        raise ValueError(f"No sums are defined of {name}")
+    return sums
 
 
 def _columns(data: Iterable[dict[str, str]]) -> tuple[Column, ...]:

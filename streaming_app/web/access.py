@@ -30,7 +30,6 @@ from streaming_app.config.sections import PageSettings
 from streaming_app.errors import UserError
 from streaming_app.secret_file import read_secret_file
 from streaming_app.text import split_address
-from streaming_app.web.words import LabelsOf, no_labels
 
 TRUSTED_TYPES_POLICY = "streams-groups"
 """The only policy of Trusted Types that page.js creates: it passes the URL of the worker, and no HTML."""
@@ -199,17 +198,15 @@ class PageAccess:
     allowed_hosts: frozenset[str] = frozenset()
     """Names that a request may address, in addition to `localhost` and every IP address."""
     credentials: Credentials | None = None
-    labels_of: LabelsOf = no_labels
 
     @classmethod
-    def of(cls, config: PageSettings, listen: str, labels_of: LabelsOf = no_labels) -> PageAccess:
+    def of(cls, config: PageSettings, listen: str) -> PageAccess:
         """Return the settings of a configuration. Raises PageError if its file of users cannot be read."""
         return cls(
             listen=listen,
             base_path=config.base_path,
             allowed_hosts=frozenset(name.lower() for name in config.allowed_hosts),
             credentials=read_credentials(config.auth_file) if config.auth_file else None,
-            labels_of=labels_of,
         )
 
     @property

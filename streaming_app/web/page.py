@@ -27,7 +27,7 @@ from starlette.staticfiles import StaticFiles
 
 from streaming_app.errors import WarehouseError, error_line
 from streaming_app.queries.groups import search_groups
-from streaming_app.queries.health import last_deployments, quiet_since, verdicts_since
+from streaming_app.queries.health import quiet_since, verdicts_since
 from streaming_app.queries.pipelines import read_pipelines
 from streaming_app.report import Report, ReportOnce
 from streaming_app.tables.location import Location
@@ -168,7 +168,6 @@ class Page:
         more: dict[str, Any] = {
             "strips": {group_id: strip(one, begin, now) for group_id, one in verdicts.items()},
             "quiet_since": snapshot.ask(quiet_since) if view["total"] and not view["troubled"] else None,
-            "deployed": snapshot.ask(last_deployments, ids) if ids else {},
         }
         return self._html("overview.html", snapshot, now, view=view, **more)
 
@@ -278,7 +277,7 @@ class PageServer(HttpServer):
     ) -> None:
         """Listen. `report` gets a line for each new error of a page. Raises SetupError if that is not possible."""
         self._settings = settings
-        source = SnapshotSource(warehouse, cluster, clock, settings.labels_of)
+        source = SnapshotSource(warehouse, cluster, clock)
         page = Page(source, settings, clock, report)
         super().__init__(
             settings.listen,

@@ -28,7 +28,7 @@ from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, open_table, quote
 from streaming_app.text import digest
-from streaming_app.web.words import LabelsOf, group_key, no_labels
+from streaming_app.web.words import group_key
 
 Row = Mapping[str, Any]
 _Result = TypeVar("_Result")
@@ -52,11 +52,11 @@ _Versions = tuple[tuple[str, str, int], ...]
 
 _SHOWN = (
     "group_type", "state", "not_ready_reason", "member_count", "stale_member_count", "group_epoch", "topology_epoch",
-    "description_status", "updated_at", "tasks", "moving",
+    "description_status", "updated_at", "tasks", "moving", "deployed_at",
 )  # fmt: skip
 _OF_HEALTH = (
     "verdict", "severity", "since", "judged_at", "why", "evidence", "caught_up_at", "losing_at", "incident_id",
-    "inputs_at",
+    "inputs_at", "labels",
 )  # fmt: skip
 _OF_LAG = ("lag", "lag_seconds", "is_lower_bound", "status", "partitions", "unknown_partitions")
 _OF_OTHERS = ("protocol", "offset_count", "kafka_streams")
@@ -96,8 +96,8 @@ class Snapshot:
     problem: str | None = None
     """Why the tables could not be read, in one line; the rest is then what was read before, if anything."""
     groups: Mapping[str, Row] = field(default_factory=dict)
-    """By id, those of every type. `NOTHING_KNOWN` has the columns: besides those of `group_overview` the `labels`, the
-    `alerts` that fire, the most severe first, the `cause` that is proven of the problem with its health, and `is_new`
+    """By id, those of every type. `NOTHING_KNOWN` has the columns: besides those of `group_overview` the `alerts` that
+    fire, the most severe first, the `cause` that is proven of the problem with its health, and `is_new`
     if it was created in the last 24 hours."""
     alerts: tuple[Problem, ...] = ()
     """Those that are pending or firing, of groups, the cluster and the job."""
@@ -140,11 +140,11 @@ class Snapshot:
         return found.result()
 
 
-def read_snapshot(warehouse: Location, cluster: str, now: datetime, labels_of: LabelsOf = no_labels) -> Snapshot:
+def read_snapshot(warehouse: Location, cluster: str, now: datetime) -> Snapshot:
     """Read all but the groups of other types, without heartbeat and tag. Raises WarehouseError."""
     reader = WarehouseReader(warehouse)
     alerts = tuple(read_problems(reader, f"cluster = {quote(cluster)} AND ended_at IS NULL"))
-    groups = _read(reader, _GROUPS, cluster, labels_of)
+    groups = _read(reader, _GROUPS, cluster)
     return Snapshot(
         cluster,
         "",
@@ -156,14 +156,14 @@ def read_snapshot(warehouse: Location, cluster: str, now: datetime, labels_of: L
     )
 
 
-def read_other_groups(warehouse: Location, cluster: str, labels_of: LabelsOf = no_labels) -> list[Row]:
+def read_other_groups(warehouse: Location, cluster: str) -> list[Row]:
     """Read the groups of other types. Raises WarehouseError."""
-    return list(_read(WarehouseReader(warehouse), _OTHERS, cluster, labels_of))
+    return list(_read(WarehouseReader(warehouse), _OTHERS, cluster))
 
 
-def _read(reader: WarehouseReader, sql: str, cluster: str, labels_of: LabelsOf) -> Iterator[Row]:
+def _read(reader: WarehouseReader, sql: str, cluster: str) -> Iterator[Row]:
     for row in reader.rows(sql.replace("{cluster}", quote(cluster))):
-        yield {**NOTHING_KNOWN, **row, "labels": tuple(labels_of(row["group_id"]).items())}
+        yield {**NOTHING_KNOWN, **row, "labels": tuple((row["labels"] or {}).items())}
 
 
 def with_alerts(groups: Iterable[Row], alerts: Iterable[Problem]) -> Iterator[Row]:
@@ -238,13 +238,12 @@ class SnapshotSource:
         warehouse: Location | Path,
         cluster: str,
         clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
-        labels_of: LabelsOf = no_labels,
     ) -> None:
-        self._location, self.cluster, self._clock, self._labels_of = Location.of(warehouse), cluster, clock, labels_of
+        self._location, self.cluster, self._clock = Location.of(warehouse), cluster, clock
         self._lock = threading.Lock()
         self._snapshot = Snapshot(cluster, "", clock(), WarehouseReader(self._location))
         self._streams: Snapshot | None = None  # as it was read
-        self._others = OtherGroups(lambda: read_other_groups(self._location, cluster, labels_of))
+        self._others = OtherGroups(lambda: read_other_groups(self._location, cluster))
         self._shown_others: list[Row] | None = None
         self._compositions = 0
         self._mutes = Mutes(self._location, cluster)
@@ -256,7 +255,7 @@ class SnapshotSource:
 
     def of_cluster(self, cluster: str) -> SnapshotSource:
         """Return a source of another cluster of the same warehouse."""
-        return SnapshotSource(self._location, cluster, self._clock, self._labels_of)
+        return SnapshotSource(self._location, cluster, self._clock)
 
     def current(self) -> Snapshot:
         """Return the newest snapshot. What prevents reading the tables is its `problem`; nothing is raised.
@@ -301,7 +300,7 @@ class SnapshotSource:
         started = time.monotonic()
         if self._streams and not self._snapshot.problem and (versions == self._versions or started < self._busy_until):
             return self._streams
-        streams = read_snapshot(self._location, self.cluster, now, self._labels_of)
+        streams = read_snapshot(self._location, self.cluster, now)
         self.readings += 1
         self._versions = versions
         ended = time.monotonic()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -151,16 +151,9 @@ def number(value: float | None) -> str:
 
 Label = tuple[str, str]
 """Name and value."""
-LabelsOf = Callable[[str], Mapping[str, str]]
-"""Returns the labels of a group."""
 
 
 def label_text(label: Label) -> str:
     """Return a label as it is written in a URL and shown."""
     name, value = label
     return f"{name}:{value}"
-
-
-def no_labels(_group_id: str) -> Mapping[str, str]:
-    """Return no labels, as of every group without a configuration."""
-    return {}

@@ -115,7 +115,7 @@ def test_list_shows_and_selects_by_verdicts(warehouse: Path) -> None:
     assert "health    1 Down, 1 Ok" in run(warehouse, "status")
 
 
-_OFFSETS = ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LEADER-EPOCH", "LOG-END-OFFSET", "OFFSET-LAG"]
+_OFFSETS = ["GROUP", "TOPIC", "PARTITION", "OFFSET-LAG"]
 
 
 def test_describe_begins_with_the_verdicts_the_worst_first_and_what_will_be_lost(warehouse: Path) -> None:
@@ -127,7 +127,7 @@ def test_describe_begins_with_the_verdicts_the_worst_first_and_what_will_be_lost
     assert lines[0].endswith(f"7 offsets wait. Retention deletes the oldest record that waits at {utc(ago(hours=-3))}.")
     assert lines[1].startswith("orders is Ok since ")
     assert lines[2].split() == _OFFSETS
-    assert [line.split()[:4] for line in lines[3:-1]] == [["orders", "orders", "1", "7"]]  # of streams groups only
+    assert [line.split() for line in lines[3:-1]] == [["orders", "orders", "1", "-"]]  # of streams groups only
     of_state = run(warehouse, "describe", "--all-groups", "--state").split("\n")[1:]
     assert of_state[:2] == lines[:2]
     assert of_state[2].split()[:5] == ["GROUP", "COORDINATOR", "(ID)", "ASSIGNOR", "STATE"]

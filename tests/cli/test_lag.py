@@ -125,12 +125,14 @@ def test_the_stream_time_of_each_task_and_its_sums_in_json_and_in_sql(warehouse:
 
 def test_offsets_are_printed_as_kafka_prints_them(warehouse: Path) -> None:
     found = lines(warehouse, "describe", "--group", "payments", "--offsets")
-    assert found[0] == ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LEADER-EPOCH", "LOG-END-OFFSET", "OFFSET-LAG"]
-    assert ["payments", "orders", "1", "90", "-", "100", "500"] in found
-    assert ["payments", "orders", "3", "-", "-", "100", "-"] in found
+    assert found[0] == ["GROUP", "TOPIC", "PARTITION", "OFFSET-LAG"]
+    assert ["payments", "orders", "1", "500"] in found
+    assert ["payments", "orders", "3", "-"] in found
     verbose = lines(warehouse, "describe", "--group", "payments", "--offsets", "--verbose")
+    assert verbose[0][3:7] == ["CURRENT-OFFSET", "LEADER-EPOCH", "LOG-END-OFFSET", "OFFSET-LAG"]
+    assert ["payments", "orders", "1", "90", "-", "100", "500"] in [line[:7] for line in verbose]
     assert verbose[0][7:] == ["TASK", "MEMBER", "PROCESS", "HOST", "LAG-SECONDS", "STATUS", "STREAM-TIME"]
     assert ["0_1", "bob", "p-2", "10.0.0.2", ">=90", "BEHIND", "-"] in [line[7:] for line in verbose]
     assert [line[-1] for line in verbose[1:]] == ["-", NEWEST, "-", OLDEST, "-"]
     committed = lines(warehouse, "describe", "--group", "only-committed", "--offsets")
-    assert committed[1:] == [["only-committed", "t", "0", "5", "-", "-", "-"]]  # no lag of it is known
+    assert committed[1:] == [["only-committed", "t", "0", "-"]]  # no lag of it is known

@@ -76,17 +76,13 @@ def test_it_reads_brokers_and_the_section_page_from_the_configuration(
     users.touch(0o600)
     users.write_text("ada:s3cret\n")
     file = tmp_path / "config.yaml"
-    file.write_text(
-        f"page: {{base_path: streams, allowed_hosts: [A.example], auth_file: {users}}}\n"
-        "labels: [{groups: b.*, team: a}]\n"
-    )
+    file.write_text(f"page: {{base_path: streams, allowed_hosts: [A.example], auth_file: {users}}}\n")
     result = CliRunner().invoke(main, ["web", "--config", str(file)])
     assert result.exit_code == 0, result.output
     (settings,) = served
     assert settings.base_path == "/streams"
     assert settings.allowed_hosts == {"a.example"}
     assert settings.credentials is not None
-    assert settings.labels_of("bc") == {"team": "a"}
     flags = ["--base-path", "/x", "--allowed-host", "B"]
     assert CliRunner().invoke(main, ["web", "--config", str(file), *flags]).exit_code == 0
     assert (served[1].base_path, served[1].allowed_hosts) == ("/x", {"b"})

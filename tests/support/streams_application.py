@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -107,6 +108,11 @@ class StreamsApplication(Startable):
     def produce(self, *, on: bool) -> None:
         """Let it write into its input, or let it pause."""
         self._say("produce" if on else "pause")
+
+    def freeze(self, *, on: bool) -> None:
+        """Let it do nothing, as a process that is swapped out or paused; or go on."""
+        assert self._process
+        self._process.send_signal(signal.SIGSTOP if on else signal.SIGCONT)
 
     def kill(self) -> None:
         """Kill it, as a machine that fails does: it leaves no group."""

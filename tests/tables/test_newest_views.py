@@ -185,26 +185,11 @@ def documented_query(part: str) -> str:
     return str(query)
 
 
-def test_the_check_before_and_after_a_migration(tmp_path: Path) -> None:
-    def answer() -> tuple[Any, ...]:
-        (row,) = WarehouseReader(tmp_path).rows(documented_query("stop its instances first"))
-        return row["result"], row["type_before"], row["converted_at"], row["offsets_kept"]
-
+def test_the_query_for_applications_that_still_use_the_classic_protocol(tmp_path: Path) -> None:
     make_warehouse(tmp_path)
     write(tmp_path, [classic("payments", members=2, protocol="stream"), classic("plain", members=1)])
-    assert answer() == ("stop its instances first", None, None, 0)
     found = WarehouseReader(tmp_path).rows(documented_query("kafka_streams AND group_type = 'classic'"))
     assert [row["group_id"] for row in found] == ["payments"]
-    write(tmp_path, [classic("payments", members=0)], start=10)
-    assert answer() == ("it has no offsets: it would start at auto.offset.reset", None, None, 0)
-    write(tmp_path, [commit("payments", 5), commit("payments", 6, partition=1)], start=20)  # at 1970-01-01
-    assert answer() == ("ready", None, None, 0)
-    common = {"cluster": "c", "group_id": "payments"}
-    append(tmp_path, "groups", {**common, "group_type": "streams", "state": "Stable", "member_count": 1})
-    append(tmp_path, "group_events", {**common, "at": at(1), "kind": "group_type", "old": "classic", "new": "streams"})
-    assert answer() == ("converted", "classic", at(1), 2)
-    types = WarehouseReader(tmp_path).rows(documented_query("kind = 'group_type' ORDER BY at"))
-    assert [row["type"] for row in types] == ["streams"]
 
 
 def test_a_pass_over_the_lag_counts_the_groups_of_each_type_and_says_which_of_other_types_have_members(

@@ -1,10 +1,11 @@
-"""Page, commands, SQL and metrics show the same number of the same thing."""
+"""Page, commands and SQL show the same number of the same thing."""
 
 from __future__ import annotations
 
 import html
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,9 @@ from click.testing import CliRunner
 from starlette.testclient import TestClient
 
 from streaming_app.cli.main import main
-from streaming_app.lag.sums import lag_sums
-from streaming_app.tables.lag_tables import read_lag
+from streaming_app.queries.health import deployment_lines
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.text import duration
+from streaming_app.text import duration, utc
 from streaming_app.web.access import PageAccess
 from streaming_app.web.page import Page
 from streaming_app.web.snapshot import SnapshotSource
@@ -75,12 +75,13 @@ def _cells(client: TestClient) -> dict[str, list[str]]:
     return found
 
 
-def test_page_commands_sql_and_metrics_say_the_same(warehouse: Path) -> None:
+def test_page_commands_and_sql_say_the_same(warehouse: Path) -> None:
     reader = WarehouseReader(warehouse)
     rows = reader.rows("SELECT * FROM group_overview WHERE cluster = 'default' AND state <> 'Dead'")
     shell = {row["group_id"]: row for row in _shell(warehouse, "lag", "--by", "group")}
+    firing = Counter(row["group_id"] for row in _shell(warehouse, "alerts"))
+    deployed = deployment_lines(reader, "default", [row["group_id"] for row in rows])
     listed = {row["group"]: row for row in _shell(warehouse, "list", "--state")}
-    sums = {one.key[0]: one for one in lag_sums(read_lag(reader, "cluster = 'default'"), "group")}
     page = Page(SnapshotSource(warehouse, "default", clock), PageAccess(), clock)
     client = TestClient(page.app, base_url="http://localhost")
     cells = _cells(client)
@@ -88,6 +89,11 @@ def test_page_commands_sql_and_metrics_say_the_same(warehouse: Path) -> None:
     for row in rows:
         group_id = row["group_id"]
         assert (listed[group_id]["state"], listed[group_id]["health"]) == (row["state"], row["verdict"])
+        assert row["alerts"] == firing[group_id]
+        if row["deployed_at"] is None:
+            assert group_id not in deployed
+        else:
+            assert f"ended at {utc(row['deployed_at'])}," in deployed[group_id]
         if group_id.isascii() and group_id.isprintable() and 0 < len(group_id) < 60:
             verdict, _, _, state, lag, seconds, members, tasks, *_ = cells[group_id]
             assert (verdict.split(" ")[0], state) == (row["verdict"], row["state"])
@@ -104,7 +110,6 @@ def test_page_commands_sql_and_metrics_say_the_same(warehouse: Path) -> None:
         values = [row[name] for name in names]
         known = {**shell[group_id], "is_lower_bound": shell[group_id]["lag_seconds_is_lower_bound"]}
         assert [known[name] for name in names] == values
-        assert [getattr(sums[group_id], name) for name in names] == values
         tile = re.search(r"<dt>Lag</dt><dd>(.*?)</dd>", client.get(f"/group?id={group_id}").text, re.DOTALL)
         assert tile
         at_least = "≥ " if row["unknown_partitions"] else ""

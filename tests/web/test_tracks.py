@@ -15,6 +15,7 @@ from streaming_app.groups.task_copies import RESTORING, TaskCopy
 from streaming_app.notify.mutes import Mute
 from streaming_app.queries.behind import BINS, Behind
 from streaming_app.queries.history import Owned, group_at, owned_tasks, parse_tasks
+from streaming_app.text import utc
 from streaming_app.web.tracks import (
     Scale,
     Shape,
@@ -124,13 +125,15 @@ def test_a_mute_and_a_deployment_are_drawn_exactly_while_they_last(begin: float,
 
 
 def test_a_restore_lasts_since_the_member_got_the_task_and_says_how_far_it_is() -> None:
-    offsets: dict[str, Any] = {"task_offset": 250, "task_end_offset": 1_000, "lag": 750, "reported_at": at(50)}
+    offsets: dict[str, Any] = {"task_offset": 250, "task_end_offset": 1_000, "lag": 750}
+    offsets |= {"reported_at": at(50), "ready_at": at(70)}
     copy = TaskCopy("g", "m1", None, "/10.0.0.1", RESTORING, "1", 0, **offsets)
     owned = {"1_0": Owned("other", at(40), owners={"m1": at(30), "other": at(40)})}
     found = restore_track(SCALE, HOUR, [copy, copy._replace(role="standby")], owned)
     (whole,), (done,) = of_kind(found, "restore")[:1], of_kind(found, "restored")
     assert (whole.x, whole.width, done.width) == (500, 500, 125)
     assert whole.text.startswith("1_0 restores its state on 10.0.0.1: 25% of 1,000 offsets")
+    assert whole.text.endswith(f"done at about {utc(at(70))}")
     late = restore_track(SCALE, HOUR, [copy], {"1_0": Owned("m1", at(30))})
     assert late.shapes[0].x == pytest.approx(833.33)
     assert restore_track(SCALE, Window(*TIMES), [copy], {}).shapes == []  # only the present is known

@@ -1,0 +1,162 @@
+"""The sums of lag that `lag`, the views and the metrics show, over rows of every kind."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timezone
+from typing import cast
+
+import pytest
+
+from streaming_app.cli.lag import _BY as BY
+from streaming_app.config.sections import MetricsSettings
+from streaming_app.lag.model import LagRow
+from streaming_app.lag.status import BY_RANK, LEFT_OVER, STATUSES, UNKNOWN
+from streaming_app.metrics.lag_metrics import LAG_METRICS, LagScrape
+from streaming_app.metrics.metric import Sample
+from streaming_app.queries.lag import find_lag
+from streaming_app.tables.lag_tables import LagTables
+from streaming_app.tables.reader import Row, WarehouseReader
+from tests.support.lag_harness import row
+from tests.support.warehouses import make_warehouse
+
+pytestmark = pytest.mark.slow
+
+NO_LAG = {"lag": None, "lag_seconds": None, "status": UNKNOWN}
+CASES: dict[str, tuple[Sequence[LagRow], Row]] = {
+    "at least 50 seconds beside 100": (
+        [
+            row(lag_seconds=100.0, lag_seconds_is_lower_bound=False),
+            row(partition=1, lag_seconds=50.0, lag_seconds_is_lower_bound=True),
+        ],
+        {"lag_seconds": 100.0, "is_lower_bound": True},
+    ),
+    "two without a commit": (
+        [row(partition=partition, committed_offset=None, **NO_LAG) for partition in (1, 2)] + [row()],
+        {"partitions": 3, "partitions_without_commit": 2, "partitions_not_ok": 0, "lag": 10, "status": "OK"},
+    ),
+    "none with a commit": (
+        [row(committed_offset=None, **NO_LAG)],
+        {"lag": None, "status": UNKNOWN, "partitions_without_commit": 1, "max_lag_topic": None},
+    ),
+    **{
+        f"{fields} is unknown: {unknown}": (
+            [row(), row(partition=1, **NO_LAG | fields)],
+            {"lag": 10, "unknown_partitions": unknown, "is_lower_bound": unknown > 0},
+        )
+        for fields, unknown in (
+            ({"log_end_offset": None}, 1),
+            ({"status": "RECREATED"}, 1),
+            ({"status": "RECREATED", "log_start_offset": 9, "log_end_offset": 9}, 1),
+            ({"committed_offset": None, "log_end_offset": None}, 1),
+            ({"committed_offset": None, "log_start_offset": 5, "log_end_offset": 9}, 1),
+            ({"committed_offset": None, "log_start_offset": 9, "log_end_offset": 9}, 0),
+            ({"status": LEFT_OVER}, 0),
+        )
+    },
+}
+
+
+def random_rows() -> list[LagRow]:
+    """Return rows of thirty groups with every status, owner and age."""
+    draw, found = random.Random(7), {}  # noqa: S311 - the same rows each time
+    for _ in range(250):
+        status, owner = draw.choice(sorted(STATUSES)), draw.choice([None, "", "m1", "m2"])
+        unknown, lag = status == UNKNOWN, draw.choice([0, 0, 1, 2, 10**12])
+        committed, time = None if unknown and lag == 0 else 90, draw.choice([None, 0.0, 5.0, 7.0])
+        one = row(
+            group_id=f"g{draw.randrange(30)}",
+            topic=draw.choice("xyz"),
+            partition=draw.randrange(6),
+            lag=None if unknown else lag,
+            lag_seconds=None if unknown else draw.choice([0.0, 0.5, 40.0]),
+            lag_seconds_is_lower_bound=None if unknown else draw.choice([True, False]),
+            committed_offset=committed,
+            subtopology_id=None if owner is None else "0",
+            task_id=None if owner is None else "0_1",
+            member_id=owner or None,
+            process_id=owner or None,
+            client_host=owner or None,
+            partition_time=None if committed is None else time,
+            status=status,
+        )
+        found[one[:3]] = one
+    return list(found.values())
+
+
+ROWS = random_rows()
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> WarehouseReader:
+    path = make_warehouse(tmp_path_factory.mktemp("warehouse"))
+    cases = [one._replace(group_id=name) for name, (rows, _) in CASES.items() for one in rows]
+    LagTables(path, "default").replace_lag([*cases, *ROWS])
+    LagTables(path, "other").replace_lag([row(group_id="g0", lag=1)])
+    return WarehouseReader(path)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_sum_says_what_is_known(reader: WarehouseReader, case: str) -> None:
+    (found,) = find_lag(reader, "default", [case], BY["group"])
+    expected = CASES[case][1]
+    assert {name: found[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize("by", BY)
+def test_every_sum_is_over_the_same_lag_and_the_largest_comes_first(reader: WarehouseReader, by: str) -> None:
+    groups = sorted({one.group_id for one in ROWS})
+    sums = find_lag(reader, "default", groups, BY[by])
+    in_tasks = by in {"subtopology", "task", "member", "process", "host"}
+    expected = [one for one in ROWS if one.status != LEFT_OVER and (one.task_id is not None or not in_tasks)]
+    assert sum(one["lag"] or 0 for one in sums) == sum(one.lag or 0 for one in expected)
+    assert sum(one["partitions"] for one in sums) == len(expected)
+    lags = [-1 if one["lag"] is None else one["lag"] for one in sums]
+    assert lags == sorted(lags, reverse=True)
+    assert len({tuple(one[name] for name in BY[by]) for one in sums}) == len(sums)
+
+
+def test_a_sum_is_over_the_partitions_whose_lag_is_known_and_as_bad_as_the_worst_with_a_commit(
+    reader: WarehouseReader,
+) -> None:
+    groups = sorted({one.group_id for one in ROWS if one.status != LEFT_OVER})
+    sums = find_lag(reader, "default", groups, BY["group"])
+    assert len(sums) == len(groups)
+    for one in sums:
+        those = [each for each in ROWS if each.group_id == one["group_id"] and each.status != LEFT_OVER]
+        committed = [each for each in those if each.committed_offset is not None]
+        known = [each for each in committed if each.lag is not None]
+        assert one["status"] == min((each.status for each in committed), key=BY_RANK.index, default=UNKNOWN)
+        assert one["lag"] == (sum(each.lag or 0 for each in known) if known else None)
+        assert one["lag_seconds"] == max((each.lag_seconds or 0.0 for each in known), default=None)
+        assert one["partitions_without_commit"] == len(those) - len(committed)
+        assert one["partitions_not_ok"] == sum(each.status != "OK" for each in committed)
+        assert one["unknown_partitions"] == sum(each.is_unknown for each in those)
+        bounds = any(each.lag_seconds_is_lower_bound for each in known)
+        assert one["is_lower_bound"] == (bounds or one["unknown_partitions"] > 0)
+        times = [each.partition_time for each in committed if each.partition_time is not None]
+        ends = [datetime.fromtimestamp(edge(times), timezone.utc) if times else None for edge in (min, max)]
+        assert [one["min_partition_time"], one["max_partition_time"]] == ends
+        worst = max((each.lag or 0 for each in known), default=None)
+        assert one["max_lag"] == worst
+        places = {(each.topic, each.partition) for each in known if each.lag == worst}
+        assert (one["max_lag_topic"], one["max_lag_partition"]) in (places or {(None, None)})
+
+
+@pytest.mark.parametrize("by", ["group", "topic", "partition"])
+def test_metrics_are_the_same_sums(reader: WarehouseReader, by: str) -> None:
+    scrape = LagScrape(ROWS, MetricsSettings.model_validate({"lag_by": by}))
+    sums = find_lag(reader, "default", sorted({one.group_id for one in ROWS}), BY[by])
+    values = {
+        metric.name: {sample.labels: sample.value for sample in cast("Iterable[Sample]", metric.read(scrape))}
+        for metric in LAG_METRICS[:4]
+    }
+    columns = ("lag", "lag_seconds", "unknown_partitions", "min_partition_time")
+    for (name, found), column in zip(values.items(), columns, strict=True):
+        expected = {
+            (*(str(one[key]) for key in BY[by]), "", "")[:3]: one[column] for one in sums if one[column] is not None
+        }
+        if column == "min_partition_time":
+            expected = {key: value.timestamp() for key, value in expected.items()}
+        assert found == expected, name

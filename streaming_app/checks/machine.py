@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -23,7 +22,6 @@ _OUTSIDE_HEAP = 1 * GIB  # of the JVM, the job and its Python workers, with few 
 _ADVISED_OUTSIDE_HEAP = 3 * GIB
 _SECRETS, _NAMED_SECRETS = ("password", "jaas.config", "keystore.key", "secret"), 3
 """Words in the names of client properties whose values are secrets."""
-_UNLIMITED = 1 << 60  # what cgroup v1 reports without a limit is larger
 _CGROUP_FILES = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
@@ -63,21 +61,18 @@ def _check_jars(progress: Callable[[str], None] | None) -> Result:
     try:
         found = find_jars(connector_jars(), progress)
     except SetupError as error:
-        return failed(
-            "jars", str(error), "on a host without network, see `streams-groups check --fetch-jars` in the docs"
-        )
+        remedy = "on a host without network, see `streams-groups check --fetch-jars` in the docs"
+        return failed("jars", str(error), remedy)
     if not found:
         return ok("jars", "Spark fetches them at the start")
     return ok("jars", f"{len(found)} in {found[0].parent if len({jar.parent for jar in found}) == 1 else 'the cache'}")
 
 
-def total_memory() -> int | None:
-    """Return the bytes that this process may use: of the container, else of the machine; None if they are not known."""
-    limits = [_read_number(file) for file in _CGROUP_FILES]
-    machine = re.search(r"^MemTotal:\s+(\d+) kB", _read(Path("/proc/meminfo")), re.MULTILINE)
-    known = [limit for limit in limits if limit is not None and limit < _UNLIMITED]
-    known += [1024 * int(machine[1])] if machine else []
-    return min(known, default=None)
+def total_memory() -> int:
+    """Return the bytes that this process may use: of the container, else of the machine."""
+    limits = [file.read_text("ascii").strip() for file in _CGROUP_FILES if file.exists()]
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min([machine, *(int(limit) for limit in limits if limit.isdigit())])
 
 
 def heap_bytes(conf: Mapping[str, str]) -> int | None:
@@ -88,12 +83,10 @@ def heap_bytes(conf: Mapping[str, str]) -> int | None:
         return None
 
 
-def judge_memory(total: int | None, heap: int | None) -> Result:
+def judge_memory(total: int, heap: int | None) -> Result:
     """Return whether `total` bytes of memory are enough for a driver with a heap of `heap` bytes."""
     if heap is None:
         return failed("memory", f"{_DRIVER_MEMORY} is not a size", f"set it to one such as {_DEFAULT_HEAP}")
-    if total is None:
-        return warning("memory", "the memory of this machine is not known")
     advised = heap + _ADVISED_OUTSIDE_HEAP
     text = f"{gibibytes(total)}; advised are {gibibytes(advised)}, {gibibytes(heap)} of them for the heap"
     if total < heap + _OUTSIDE_HEAP:
@@ -133,15 +126,3 @@ def check_port(listen: str | None) -> Result:
         advice = "end what listens there, or set metrics.listen to another address"
         return failed("metrics port", f"{listen}: {reason_of(error)}", advice)
     return ok("metrics port", f"{listen} is free")
-
-
-def _read_number(file: Path) -> int | None:
-    text = _read(file).strip()
-    return int(text) if text.isdigit() else None
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text("ascii", "replace")
-    except OSError:
-        return ""

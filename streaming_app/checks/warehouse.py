@@ -35,21 +35,19 @@ def check_warehouse(location: Location, cluster: str) -> Iterator[Result]:
 
 
 def _check_local(directory: Path) -> Result:
-    check = "warehouse"
+    check, elsewhere = "warehouse", "set --warehouse to another directory"
     existing = next(path for path in (directory, *directory.absolute().parents) if path.exists())
-    remedy = "let this user write there, or set --warehouse to another directory"
     if not existing.is_dir():
-        return failed(check, f"{existing} is not a directory", "set --warehouse to another directory")
+        return failed(check, f"{existing} is not a directory", elsewhere)
     try:
         with tempfile.TemporaryFile(dir=existing) as file:
             file.write(b"test")
     except OSError as error:
-        return failed(check, f"{existing} cannot be written by user {os.getuid()}: {reason_of(error)}", remedy)
+        text = f"{existing} cannot be written by user {os.getuid()}: {reason_of(error)}"
+        return failed(check, text, f"let this user write there, or {elsewhere}")
     free = shutil.disk_usage(existing).free
     text = f"{directory} can be {'written' if existing == directory else 'created'}, {gibibytes(free, 0)} are free"
-    if free < _FREE_BYTES:
-        return warning(check, text, "20 GiB are advised")
-    return ok(check, text)
+    return warning(check, text, "20 GiB are advised") if free < _FREE_BYTES else ok(check, text)
 
 
 def _check_store(location: Location) -> Result:

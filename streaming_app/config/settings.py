@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,16 +36,12 @@ from streaming_app.notify.watchdog import WatchdogSettings
 from streaming_app.notify.webhook import WebhookSettings
 from streaming_app.section import Days, Duration, Section, did_you_mean
 from streaming_app.tables.location import Location
-from streaming_app.text import check_name
-
-_ADDRESS = re.compile(r"(?:[^\s,:]+|\[[^\s,\]]+\]):(?P<port>\d{1,5})")
-_PORTS = range(1, 65_536)
+from streaming_app.text import check_name, split_address
 
 
 def _check_addresses(text: str) -> str:
-    matches = [_ADDRESS.fullmatch(one) for one in text.split(",")]
-    if not all(matched and int(matched["port"]) in _PORTS for matched in matches):
-        raise ValueError(f'must be HOST:PORT, or several separated by commas, not "{text}"')
+    for address in text.split(","):
+        split_address(address)
     return text
 
 
@@ -74,28 +70,21 @@ def _with_type(sink: Any) -> Any:  # noqa: ANN401 - any YAML value
     return {"type": None, **sink} if isinstance(sink, Mapping) else sink
 
 
+def _check_names(named: tuple[Any, ...]) -> tuple[Any, ...]:
+    if twice := [name for name, number in Counter(one.name for one in named).items() if number > 1]:
+        raise ValueError(f"two have the name {', '.join(twice)}: give each a different name")
+    return named
+
+
 SinkSettings = Annotated[
     AlertmanagerSettings | AppriseSettings | WatchdogSettings | WebhookSettings,
     Field(discriminator="type"),
     BeforeValidator(_with_type),
 ]
 """The configuration of one sink; `type` is its kind. Its method `sink()` creates the sink."""
-
-
-def _unique_names(kind: str) -> AfterValidator:
-    def check(named: tuple[Any, ...]) -> tuple[Any, ...]:
-        names = [one.name for one in named]
-        if duplicates := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"two {kind} have the name {', '.join(duplicates)}: give each a different name")
-        return named
-
-    return AfterValidator(check)
-
-
-SinkList = Annotated[tuple[SinkSettings, ...], _unique_names("sinks")]
+SinkList = Annotated[tuple[SinkSettings, ...], AfterValidator(_check_names)]
 """The sinks of a configuration, with unique names."""
 BootstrapServer = Annotated[str, AfterValidator(_check_addresses)]
-WarehouseLocation = Annotated[Location, PlainValidator(_to_location), PlainSerializer(str, return_type=str)]
 
 
 class Settings(Section):
@@ -103,7 +92,9 @@ class Settings(Section):
 
     bootstrap_server: BootstrapServer | None = None
     command_config: Path | None = None
-    warehouse: WarehouseLocation = Location(defaults.WAREHOUSE)
+    warehouse: Annotated[Location, PlainValidator(_to_location), PlainSerializer(str, return_type=str)] = Location(
+        defaults.WAREHOUSE
+    )
     state_dir: Path | None = None
     """The local directory of the lock and of Spark's log when the warehouse is not local."""
     cluster: Annotated[str, AfterValidator(check_name)] = defaults.CLUSTER
@@ -116,7 +107,7 @@ class Settings(Section):
     """Spark settings."""
     alerts: AlertSettings = AlertSettings()
     sinks: SinkList = ()
-    time_intervals: Annotated[tuple[NamedIntervals, ...], _unique_names("time intervals")] = ()
+    time_intervals: Annotated[tuple[NamedIntervals, ...], AfterValidator(_check_names)] = ()
     """Times that recur, by name."""
     running_hours: tuple[GroupTimesSettings, ...] = ()
     """When groups are meant to run; default always."""

@@ -101,6 +101,13 @@ def effective_value(loaded: Any, path: list[str]) -> Any:
     return value
 
 
+def part_of(value: Any, like: Any) -> Any:
+    """Return what `like` has of a value, whose sections in lists also have the keys that are not set."""
+    if isinstance(value, list):
+        return [part_of(*pair) for pair in zip(value, like, strict=True)]
+    return {key: part_of(value[key], inner) for key, inner in like.items()} if isinstance(like, dict) else value
+
+
 def test_the_table_of_keys_is_complete() -> None:
     sections = {"alerts", "metrics", "page"}
     known = {name for name in Settings.model_fields if name not in sections} | {
@@ -124,7 +131,7 @@ def test_precedence_is_flags_environment_file_default(
         flags = {"metrics.listen": "metrics_listen", "offsets.enabled": "offsets"}
         values.append(effective_value(load(file, {flags[key]: given} if key in flags else nested(path, given)), path))
     assert values[0] != in_file
-    assert values[1:] == [in_file, variable, *flag]
+    assert [part_of(*pair) for pair in zip(values[1:], KEYS[key], strict=True)] == [*KEYS[key]]
 
 
 def test_a_variable_of_one_key_does_not_change_other_keys_of_its_section(

@@ -84,10 +84,10 @@ class AlertSettings(Section):
         def rule_settings_of(group_id: str | None) -> Mapping[str, RuleSettings]:
             if group_id is None:
                 return profile_of()
-            if not self._includes(group_id):
+            is_left_out = self.groups is not None and not self.groups.matches(group_id)
+            if is_left_out or any(pattern.matches(group_id) for pattern in self.ignore_groups):
                 return {}
-            matching = (index for index, one in enumerate(self.overrides) if one.groups.matches(group_id))
-            return profile_of(*matching)
+            return profile_of(*(index for index, one in enumerate(self.overrides) if one.groups.matches(group_id)))
 
         return rule_settings_of
 
@@ -100,11 +100,6 @@ class AlertSettings(Section):
             return settings.for_seconds if settings else default
 
         return patience
-
-    def _includes(self, group_id: str) -> bool:
-        if self.groups is not None and not self.groups.matches(group_id):
-            return False
-        return not any(pattern.matches(group_id) for pattern in self.ignore_groups)
 
     def _make_profile(self, *overrides: int) -> Mapping[str, RuleSettings]:
         layers = [self.rules, *(self.overrides[index].rules for index in overrides)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -51,15 +51,6 @@ def _to_location(value: Any) -> Location:  # noqa: ANN401 - any YAML value
     return Location.of(value)
 
 
-def _check_dialect(name: str) -> str:
-    if name != defaults.DIALECT:
-        from offsets_decoder import SHIPPED, dialects  # noqa: PLC0415 - loads the record definitions
-
-        if name not in (names := (SHIPPED, *dialects())):
-            raise ValueError(f'must be one of {", ".join(names)}, not "{name}"')
-    return name
-
-
 def _to_text(value: Any) -> Any:  # noqa: ANN401 - any YAML value
     """Return a setting of Spark as text, so that `true` and `4` need no quotes in YAML."""
     return str(value).lower() if isinstance(value, bool | int | float) else value
@@ -99,7 +90,7 @@ class Settings(Section):
     """The local directory of the lock and of Spark's log when the warehouse is not local."""
     cluster: Annotated[str, AfterValidator(check_name)] = defaults.CLUSTER
     topic: Annotated[str, Field(min_length=1, max_length=249)] = defaults.TOPIC
-    dialect: Annotated[str, AfterValidator(_check_dialect)] = defaults.DIALECT
+    dialect: Literal["shipped", "kip-1331"] = defaults.DIALECT
     trigger: Duration = defaults.TRIGGER_SECONDS
     max_offsets_per_trigger: Annotated[int, Field(gt=0)] = defaults.MAX_OFFSETS_PER_TRIGGER
     retention_days: Days = defaults.RETENTION_DAYS

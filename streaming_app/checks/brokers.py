@@ -192,12 +192,12 @@ def _check_acls(admin: Admin) -> Iterator[Result]:
         return
     any_group = str(uuid.uuid4())
     codes = {one.key: one.error_code for one in admin.find_coordinators([unknown, any_group])}
-    if codes[unknown] == _GROUP_AUTHORIZATION_FAILED:
+    if codes.get(unknown) == _GROUP_AUTHORIZATION_FAILED:
         remedy = missing_acl_message("DESCRIBE", "Group", GROUP_PREFIX, " --resource-pattern-type prefixed")
         yield failed(check, "missing", remedy)
     else:
         yield ok(check, "granted")
-    yield _optional_acl("Describe on Group:*", granted=codes[any_group] != _GROUP_AUTHORIZATION_FAILED)
+    yield _optional_acl("Describe on Group:*", granted=codes.get(any_group) != _GROUP_AUTHORIZATION_FAILED)
     code = admin.describe_topics([unknown])[0]["error_code"]
     yield _optional_acl("Describe on Topic:*", granted=code != TOPIC_AUTHORIZATION_FAILED)
     for kind in (ConfigResourceType.GROUP, ConfigResourceType.TOPIC):

@@ -6,6 +6,7 @@ import os
 import pwd
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from streaming_app.checks.result import Result, failed, ok, warning
@@ -32,7 +33,7 @@ def check_machine(
 ) -> Iterator[Result]:
     """Yield the results about this machine; missing jars are fetched, as the job would do. `conf` is Spark's."""
     yield _check_java()
-    yield judge_memory(total_memory(), heap_bytes(conf))
+    yield judge_memory(total_memory(), conf.get(_DRIVER_MEMORY, _DEFAULT_HEAP))
     yield check_user(os.getuid())
     yield check_temporary_files(Path(tempfile.gettempdir()))
     if line := version_warning():
@@ -70,22 +71,18 @@ def _check_jars(progress: Callable[[str], None] | None) -> Result:
 
 def total_memory() -> int:
     """Return the bytes that this process may use: of the container, else of the machine."""
-    limits = [file.read_text("ascii").strip() for file in _CGROUP_FILES if file.exists()]
-    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return min([machine, *(int(limit) for limit in limits if limit.isdigit())])
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for file in _CGROUP_FILES:
+        with suppress(OSError, ValueError):  # there is none, or it says "max"
+            limits.append(int(file.read_text("ascii")))
+    return min(limits)
 
 
-def heap_bytes(conf: Mapping[str, str]) -> int | None:
-    """Return the size of the heap of Spark's driver in bytes; None if Spark would not understand the setting."""
+def judge_memory(total: int, setting: str) -> Result:
+    """Return whether `total` bytes of memory are enough for a driver with a heap of the size that Spark is set to."""
     try:
-        return parse_size(conf.get(_DRIVER_MEMORY, _DEFAULT_HEAP), unit="m")
-    except ValueError:
-        return None
-
-
-def judge_memory(total: int, heap: int | None) -> Result:
-    """Return whether `total` bytes of memory are enough for a driver with a heap of `heap` bytes."""
-    if heap is None:
+        heap = parse_size(setting, unit="m")
+    except ValueError:  # nor would Spark understand it
         return failed("memory", f"{_DRIVER_MEMORY} is not a size", f"set it to one such as {_DEFAULT_HEAP}")
     advised = heap + _ADVISED_OUTSIDE_HEAP
     text = f"{gibibytes(total)}; advised are {gibibytes(advised)}, {gibibytes(heap)} of them for the heap"

@@ -112,43 +112,35 @@ class WarehouseTables:
         return WarehouseReader(self._warehouse).rows(f"SELECT {columns} FROM groups WHERE {condition}")  # noqa: S608 - quoted
 
 
-def verify(  # noqa: PLR0913 - each is one thing it needs
-    brokers: StreamsGroupClient,
-    tables: WarehouseTables,
-    timeout_seconds: float,
-    progress: Callable[[str], None],
-    *,
-    group_ids: Iterable[str] | None = None,
-    now: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> Report:
-    """Compare all groups, or these, waiting up to the timeout for the job; `progress` is called with lines to show.
-
-    The time that the brokers take to describe all groups once does not count towards the timeout.
-    Raises VerifyError when the tables belong to another cluster or the job has not written any.
-    """
-    if group_ids is None:
-        group_ids = {*tables.group_ids(), *brokers.list_groups()}
-    return _Verification(brokers, tables, progress, now, sleep, now() + timeout_seconds).run(sorted(group_ids))
-
-
 @dataclass
-class _Verification:
+class Verification:
+    """Compares groups once or several times, until each has been compared or the timeout is over."""
+
     brokers: StreamsGroupClient
     tables: WarehouseTables
+    timeout_seconds: float
+    """How long to wait for the job. The time that the brokers take to describe all groups once does not count."""
     progress: Callable[[str], None]
-    now: Callable[[], float]
-    sleep: Callable[[float], None]
-    deadline: float
-    report: Report = field(default_factory=Report)
-    unconfirmed: dict[str, list[Difference]] = field(default_factory=dict)
-    is_first_pass: bool = True
+    """Gets lines to show."""
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    report: Report = field(default_factory=Report, init=False)
+    unconfirmed: dict[str, list[Difference]] = field(default_factory=dict, init=False)
+    is_first_pass: bool = field(default=True, init=False)
+    deadline: float = field(default=0.0, init=False)
 
     @property
     def has_time(self) -> bool:
+        """Whether the timeout is not over."""
         return self.now() < self.deadline
 
-    def run(self, group_ids: list[str]) -> Report:
+    def run(self, some: Iterable[str] | None = None) -> Report:
+        """Compare all groups, or these.
+
+        Raises VerifyError when the tables belong to another cluster or the job has not written any.
+        """
+        self.deadline = self.now() + self.timeout_seconds
+        group_ids = sorted({*self.tables.group_ids(), *self.brokers.list_groups()} if some is None else some)
         self.check_topic()
         partial = self.tables.partial_groups()  # which are not described: the answer may be too large
         self.report.not_compared += [NotCompared(one, partial[one]) for one in group_ids if one in partial]

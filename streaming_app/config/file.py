@@ -91,7 +91,7 @@ def read_yaml(file: Path, skipped: Sequence[str] = ()) -> tuple[dict[str, Any], 
         if isinstance(document, yaml.MappingNode):
             document.value = [(key, value) for key, value in document.value if key.value not in skipped]
         values = loader.construct_document(document) if document else None
-        json.dumps(values, default=str)  # an anchor that contains itself is a ValueError
+        json.dumps(values, default=str, skipkeys=True)  # an anchor that contains itself is a ValueError
     except (yaml.YAMLError, ValueError, RecursionError, OSError) as error:
         raise ConfigError([f"{file}: {_problem(error)}"]) from None
     if values is not None and not isinstance(values, dict):

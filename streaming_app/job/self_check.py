@@ -22,7 +22,7 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from streaming_app.checks.verification import Report, VerifyError, WarehouseTables, verify
+from streaming_app.checks.verification import Report, Verification, VerifyError, WarehouseTables
 from streaming_app.job.service import Service, describes_requests
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.report import Report as ReportLine
@@ -153,15 +153,11 @@ class SelfCheck(Service):
         self._checked_start, self._due_at, self._unconfirmed = self._start, self.now() + next_in, unconfirmed
 
     def _verify(self, brokers: StreamsGroupClient, group_ids: Iterable[str] | None = None) -> Report:
-        return verify(
-            brokers,
-            self._tables,
-            _TIMEOUT_SECONDS,
-            lambda _line: self.sleep(0),
-            group_ids=group_ids,
-            now=self.now,
-            sleep=self.sleep,
-        )
+        def stop_if_asked(_line: str) -> None:
+            self.sleep(0)
+
+        check = Verification(brokers, self._tables, _TIMEOUT_SECONDS, stop_if_asked, self.now, self.sleep)
+        return check.run(group_ids)
 
     def _publish(self, **changes: Any) -> None:  # noqa: ANN401 - fields of `SelfCheckStatus`
         self._status = replace(self._status, differing=len(self._differing), **changes)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streaming_app.checks.verification import Report, VerifyError, WarehouseTables, verify
+from streaming_app.checks.verification import Report, Verification, VerifyError, WarehouseTables
 from streaming_app.groups.partition import partition_of
 from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
 
@@ -90,7 +90,7 @@ class VerifyHarness:
         self.seconds += seconds
 
     def verify(self, timeout: float = 30) -> Report:
-        return verify(self, self, timeout, self.progress.append, now=self.now, sleep=self.sleep)
+        return Verification(self, self, timeout, self.progress.append, self.now, self.sleep).run()
 
 
 def lines(report: Report) -> list[str]:

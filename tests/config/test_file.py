@@ -43,6 +43,7 @@ def test_keys_are_text_without_quotes(write: Callable[[str], Path]) -> None:
         (b"cluster: \xff", None),
         ("conf: &a\n  b: *a", "FILE: Circular reference detected"),
         ("{[a]: b}", None),
+        ("<<: {2026-01-01: a}", None),
     ],
     ids=lambda text: repr(text)[:30],
 )

@@ -107,9 +107,11 @@ def test_keys_that_are_not_needed_may_lack_their_secrets_but_must_have_known_nam
     write: Callable[[Any], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STREAMS_GROUPS_SINKS", "not JSON")
-    sinks = [{"type": "webhook", "url": "${file:/nowhere}"}]
+    monkeypatch.setenv("SECRET", "x")
+    sinks = [{"type": "webhook", "url": "${file:/nowhere}", "secret": "${env:SECRET}"}]
 
-    assert str(load(write({"warehouse": "/w", "sinks": sinks}), only={"warehouse"}).settings.warehouse) == "/w"
+    loaded = load(write({"warehouse": "/w", "sinks": sinks}), only={"warehouse"})
+    assert (str(loaded.settings.warehouse), loaded.secrets) == ("/w", {})
     with pytest.raises(ConfigError, match="warehous: is not a known key; did you mean warehouse"):
         load(write({"warehous": "/w", "sinks": sinks}), only={"warehouse"})
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import calendar
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from functools import lru_cache
+from itertools import chain
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 Range = tuple[int, int]
@@ -20,7 +21,6 @@ Range = tuple[int, int]
 
 _MINUTE = timedelta(minutes=1)
 _DAY = timedelta(days=1)
-_SHIFT = timedelta(hours=2)  # more than clocks are ever changed by
 _MINUTES = 24 * 60
 _LOOKED_AHEAD = 400  # days: an interval that does not change in so long changes at its years
 _CLOCK = re.compile(r"(\d{2}):(\d{2})")
@@ -69,14 +69,10 @@ class TimeInterval:
             _from_first(first, length) <= day.day <= _from_first(last, length) for first, last in self.days_of_month
         )
 
-    def bounds(self, day: date) -> Iterator[datetime]:
-        """Yield the times of a local day at which it may begin or end, in any order."""
-        yield from _bounds(self.location, day, tuple(minute for one in self.times for minute in one))
-
 
 @lru_cache(maxsize=1024)
 def _bounds(location: ZoneInfo | timezone, day: date, minutes: tuple[int, ...]) -> tuple[datetime, ...]:
-    """Return the bounds of a day: who asks when something changes soon asks again, and of the same days."""
+    """Return when an interval with bounds at these minutes may begin or end on a local day, which is asked again."""
     begin, end = (datetime(one.year, one.month, one.day, tzinfo=location) for one in (day, day + _DAY))
     if begin.utcoffset() != end.utcoffset():  # the clocks are changed: any minute may be one
         first = begin.astimezone(timezone.utc)
@@ -100,17 +96,17 @@ def contain(intervals: Iterable[TimeInterval], at: datetime) -> bool:
 
 def next_change(intervals: Sequence[TimeInterval], at: datetime) -> datetime | None:
     """Return when a time after this one is in one of these, if this one is not, or in none; None: not soon."""
-    known, before, end = at, contain(intervals, at), at + _LOOKED_AHEAD * _DAY
-    while known < end:
-        # A day of one location begins before that of another one ends: only what all of these days cover is in order.
-        until = min(end, known + _DAY - _SHIFT)
-        days = (
-            (one, known.astimezone(one.location).date() + offset * _DAY) for one in intervals for offset in (-1, 0, 1)
-        )
-        for bound in sorted({bound for one, day in days for bound in one.bounds(day) if known < bound <= until}):
-            if contain(intervals, bound) != before:
+    before, today = contain(intervals, at), at.astimezone(timezone.utc).date()
+    for day in (today + number * _DAY for number in range(_LOOKED_AHEAD)):
+        found = {
+            bound
+            for one in intervals
+            for offset in (-1, 0, 1)  # local days, of which three cover a day of UTC
+            for bound in _bounds(one.location, day + offset * _DAY, tuple(chain(*one.times)))
+        }
+        for bound in sorted(found):
+            if bound > at and bound.date() == day and contain(intervals, bound) != before:
                 return bound
-        known = until
     return None
 
 

@@ -161,27 +161,22 @@ def _check_topic(admin: Admin, topic: str) -> Iterator[Result]:
         yield skipped(name, f"{topic} cannot be described")
         yield failed(describe, "missing", missing_acl_message("DESCRIBE", "Topic", topic))
         yield skipped(read, "not known without Describe")
-        return
-    if code == _UNKNOWN_TOPIC:
+    elif code == _UNKNOWN_TOPIC:
         remedy = "they create it when the first group commits, and the job waits until then; or --topic is wrong"
         yield warning(name, f"the brokers have no {topic}", remedy)
-        return
-    if code:
+    elif code:
         yield failed(name, f"{topic}: {GroupError(code)}")
-        return
-    without_leader = sum(partition["error_code"] != 0 for partition in described["partitions"])
-    text = f"{topic} has {len(described['partitions'])} partitions"
-    if without_leader:
-        yield failed(name, f"{text}, {without_leader} of them without a leader", "start the brokers that hold them")
     else:
-        yield ok(name, text)
-    yield ok(describe, "granted")
-    if _has(described, "READ"):
-        yield ok(read, "granted")
-    else:
-        yield failed(read, "missing", missing_acl_message("READ", "Topic", topic))
-    granted = _has(described, "DESCRIBE_CONFIGS")
-    yield _optional_acl("DescribeConfigs on Topic:{topic}", granted=granted, topic=topic)
+        text = f"{topic} has {len(described['partitions'])} partitions"
+        if without_leader := sum(partition["error_code"] != 0 for partition in described["partitions"]):
+            yield failed(name, f"{text}, {without_leader} of them without a leader", "start the brokers that hold them")
+        else:
+            yield ok(name, text)
+        yield ok(describe, "granted")
+        remedy = missing_acl_message("READ", "Topic", topic)
+        yield ok(read, "granted") if _has(described, "READ") else failed(read, "missing", remedy)
+        granted = _has(described, "DESCRIBE_CONFIGS")
+        yield _optional_acl("DescribeConfigs on Topic:{topic}", granted=granted, topic=topic)
 
 
 def _check_acls(admin: Admin) -> Iterator[Result]:
@@ -192,11 +187,9 @@ def _check_acls(admin: Admin) -> Iterator[Result]:
         return
     any_group = str(uuid.uuid4())
     codes = {one.key: one.error_code for one in admin.find_coordinators([unknown, any_group])}
-    if codes.get(unknown) == _GROUP_AUTHORIZATION_FAILED:
-        remedy = missing_acl_message("DESCRIBE", "Group", GROUP_PREFIX, " --resource-pattern-type prefixed")
-        yield failed(check, "missing", remedy)
-    else:
-        yield ok(check, "granted")
+    remedy = missing_acl_message("DESCRIBE", "Group", GROUP_PREFIX, " --resource-pattern-type prefixed")
+    denied = codes.get(unknown) == _GROUP_AUTHORIZATION_FAILED
+    yield failed(check, "missing", remedy) if denied else ok(check, "granted")
     yield _optional_acl("Describe on Group:*", granted=codes.get(any_group) != _GROUP_AUTHORIZATION_FAILED)
     code = admin.describe_topics([unknown])[0]["error_code"]
     yield _optional_acl("Describe on Topic:*", granted=code != TOPIC_AUTHORIZATION_FAILED)

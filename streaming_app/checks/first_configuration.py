@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import TextWrapper
-from typing import NamedTuple
 
 from streaming_app.checks.result import FAILED, OK, WARNING, Result
 from streaming_app.kafka.broker_facts import configs_of_brokers
@@ -19,13 +18,9 @@ _GROUPS_NAMED = 10
 _WIDTH = 118
 
 
-class Cluster(NamedTuple):
-    """What was found on a cluster."""
-
-    groups: Mapping[str, str]
-    """The state of each streams group that the principal may see, as the brokers spell it."""
-    plugin: str | None
-    """The class of the brokers' topology description plugin: "" for none, None if it may not be read."""
+Cluster = tuple[Mapping[str, str], str | None]
+"""What was found on a cluster: the state of each streams group that the principal may see, as the brokers spell it, and
+the class of the topology description plugin: "" for none, None if it may not be read."""
 
 
 def ask_cluster(properties: Mapping[str, str]) -> Cluster:
@@ -33,11 +28,12 @@ def ask_cluster(properties: Mapping[str, str]) -> Cluster:
     with StreamsGroupClient.of(properties) as client:
         facts = configs_of_brokers(client.admin, client.admin.broker_ids())
         plugin = next((fact.value for fact in facts if fact.name == DESCRIPTION_PLUGIN), "")
-        return Cluster(client.list_groups(), plugin if facts else None)
+        return client.list_groups(), plugin if facts else None
 
 
 def first_configuration(server: str, command_config: Path | None, cluster: Cluster, results: Sequence[Result]) -> str:
     """Return the text of a configuration file. `results` are those of `check_brokers`."""
+    groups, plugin = cluster
     lines = [
         "# Written by `check --write-config`. deploy/streams-groups.example.yaml has every key with its default.",
         f"bootstrap_server: {json.dumps(server)}",
@@ -47,9 +43,9 @@ def first_configuration(server: str, command_config: Path | None, cluster: Clust
         "# A name for this Kafka cluster, which is in every row and every alert.",
         "cluster: default",
         "",
-        *_comment(_groups(cluster.groups)),
+        *_comment(_groups(groups)),
         "alerts:",
-        *_comment(_plugin(cluster.plugin), indent="  "),
+        *_comment(_plugin(plugin), indent="  "),
         "  descriptions: auto",
         "",
         "# Where alerts are sent; docs/alerts.md has each kind of sink. Without one they are only in a table.",

@@ -62,27 +62,26 @@ def _check_store(location: Location) -> Result:
 
 def check_format(location: Location) -> Result:
     """Return whether the tables, if there are any, can be read and upgraded by this release."""
-    check = "tables"
-    older = []
+    check, existing, older = "tables", 0, []
     try:
-        existing = [definition for definition in tables() if (location / definition.name).is_delta_table()]
-        for definition in existing:
-            names = {field.name for field in open_table(location / definition.name).schema().fields}
+        for definition in tables():
+            place = location / definition.name
+            names = {field.name for field in open_table(place).schema().fields} if place.is_delta_table() else set()
             if unknown := sorted(names - set(definition.names)):
                 return failed(
                     check,
-                    f"{location / definition.name} has a column {unknown[0]} that this release does not know",
+                    f"{place} has a column {unknown[0]} that this release does not know",
                     "a newer release wrote it: use that one, or restore a copy from before the upgrade",
                 )
+            existing += bool(names)
             older += [definition.name] if set(definition.names) - names else []
     except (WarehouseError, DeltaError, OSError) as error:
         return failed(check, " ".join(str(error).split()))
     if not existing:
         return ok(check, "none yet: the job creates them")
-    missing = [definition.name for definition in tables() if definition not in existing]
-    if older or missing:
-        return warning(check, f"of an older release ({', '.join(older + missing)}): the job upgrades them at its start")
-    return ok(check, f"{len(existing)}, of this release's format")
+    if older:
+        return warning(check, f"of an older release ({', '.join(older)}): the job upgrades them at its start")
+    return ok(check, f"{existing}, of this release's format")
 
 
 def _check_job(location: Location, cluster: str) -> Result:

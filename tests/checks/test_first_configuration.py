@@ -29,15 +29,15 @@ def write(tmp_path: Path, cluster: Cluster, command_config: Path | None = None) 
 def test_it_is_a_valid_configuration_with_the_connection(tmp_path: Path) -> None:
     properties = tmp_path / 'client "quoted" ${x}.properties'
     properties.touch()
-    file, _ = write(tmp_path, Cluster({}, None))
+    file, _ = write(tmp_path, ({}, None))
     assert load(file).settings.bootstrap_server == "broker:9092"
-    _, text = write(tmp_path, Cluster({}, None), properties)
+    _, text = write(tmp_path, ({}, None), properties)
     assert yaml.safe_load(text)["command_config"] == str(properties)
 
 
 def test_no_group_id_leaves_its_comment(tmp_path: Path) -> None:
     hostile = {HOSTILE: "Stable", "x\nsinks: [evil]": "Stable", "y\r\ncluster: evil": "Stable"}
-    file, text = write(tmp_path, Cluster(hostile, HOSTILE))
+    file, text = write(tmp_path, (hostile, HOSTILE))
     settings = load(file).settings
     assert (settings.cluster, settings.sinks) == ("default", ())
     assert effective_characters(text) == set()

@@ -134,6 +134,3 @@ Pattern = Annotated[Regex, PlainValidator(_compile), PlainSerializer(lambda rege
 
 Address = Annotated[str, AfterValidator(_check_address)]
 """Where to listen: `HOST:PORT` or `[::]:PORT`."""
-
-OneOrMore = BeforeValidator(lambda given: [given] if isinstance(given, str | int) else given)
-"""Of a list: a single text or number needs none."""

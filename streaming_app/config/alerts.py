@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AliasChoices, Field, field_validator
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, field_validator
 
 from streaming_app.alerts.catalog import rules
 from streaming_app.alerts.rule import RuleSettings, RuleSettingsLookup
 from streaming_app.alerts.survey import DescriptionMode
-from streaming_app.section import Duration, OneOrMore, Pattern, PositiveDuration, Section, did_you_mean
+from streaming_app.config.running_hours import as_list
+from streaming_app.section import Duration, Pattern, PositiveDuration, Section, did_you_mean
 
 _CACHED_GROUPS = 1 << 18
 
@@ -57,7 +58,7 @@ class AlertSettings(Section):
     """Time between two evaluations."""
     groups: Pattern | None = None
     """Only groups whose whole id matches; default all."""
-    ignore_groups: Annotated[tuple[Pattern, ...], OneOrMore] = ()
+    ignore_groups: Annotated[tuple[Pattern, ...], BeforeValidator(as_list)] = ()
     """Except groups whose whole id matches one of these; a single one needs no list."""
     descriptions: DescriptionMode = "auto"
     """Whether the cluster keeps topology descriptions: `auto` detects it from the groups, or the brokers' config."""

@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
-from streaming_app.section import OneOrMore, Pattern, Section
+from streaming_app.section import Pattern, Section
 from streaming_app.time_intervals import KINDS, TimeInterval, parse_location, parse_range, parse_times
 
 _CACHED_GROUPS = 1 << 16
+
+
+def as_list(given: Any) -> Any:  # noqa: ANN401 - any YAML value
+    """Return a list of one text or number, so that a single one needs no list."""
+    return [given] if isinstance(given, str | int) else given
+
+
 _Name = Annotated[str, Field(min_length=1, max_length=200)]
-_Ranges = Annotated[tuple[Annotated[str, Field(coerce_numbers_to_str=True)], ...], OneOrMore]
+_Ranges = Annotated[tuple[Annotated[str, Field(coerce_numbers_to_str=True)], ...], BeforeValidator(as_list)]
 """Texts such as `monday:friday`; a number needs no quotes."""
 
 
@@ -62,7 +69,7 @@ class GroupTimesSettings(Section):
     """An entry of `running_hours` or `mute_times`: times for the groups whose whole id matches."""
 
     groups: Pattern
-    time_intervals: Annotated[tuple[_Name, ...], OneOrMore, Field(min_length=1)]
+    time_intervals: Annotated[tuple[_Name, ...], BeforeValidator(as_list), Field(min_length=1)]
 
 
 def make_times_of(

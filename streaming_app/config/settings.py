@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -61,21 +60,28 @@ def _with_type(sink: Any) -> Any:  # noqa: ANN401 - any YAML value
     return {"type": None, **sink} if isinstance(sink, Mapping) else sink
 
 
-def _check_names(named: tuple[Any, ...]) -> tuple[Any, ...]:
-    if twice := [name for name, number in Counter(one.name for one in named).items() if number > 1]:
-        raise ValueError(f"two have the name {', '.join(twice)}: give each a different name")
-    return named
-
-
 SinkSettings = Annotated[
     AlertmanagerSettings | AppriseSettings | WatchdogSettings | WebhookSettings,
     Field(discriminator="type"),
     BeforeValidator(_with_type),
 ]
 """The configuration of one sink; `type` is its kind. Its method `sink()` creates the sink."""
-SinkList = Annotated[tuple[SinkSettings, ...], AfterValidator(_check_names)]
+
+
+def _unique_names(kind: str) -> AfterValidator:
+    def check(named: tuple[Any, ...]) -> tuple[Any, ...]:
+        names = [one.name for one in named]
+        if duplicates := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"two {kind} have the name {', '.join(duplicates)}: give each a different name")
+        return named
+
+    return AfterValidator(check)
+
+
+SinkList = Annotated[tuple[SinkSettings, ...], _unique_names("sinks")]
 """The sinks of a configuration, with unique names."""
 BootstrapServer = Annotated[str, AfterValidator(_check_addresses)]
+WarehouseLocation = Annotated[Location, PlainValidator(_to_location), PlainSerializer(str, return_type=str)]
 
 
 class Settings(Section):
@@ -83,9 +89,7 @@ class Settings(Section):
 
     bootstrap_server: BootstrapServer | None = None
     command_config: Path | None = None
-    warehouse: Annotated[Location, PlainValidator(_to_location), PlainSerializer(str, return_type=str)] = Location(
-        defaults.WAREHOUSE
-    )
+    warehouse: WarehouseLocation = Location(defaults.WAREHOUSE)
     state_dir: Path | None = None
     """The local directory of the lock and of Spark's log when the warehouse is not local."""
     cluster: Annotated[str, AfterValidator(check_name)] = defaults.CLUSTER
@@ -98,7 +102,7 @@ class Settings(Section):
     """Spark settings."""
     alerts: AlertSettings = AlertSettings()
     sinks: SinkList = ()
-    time_intervals: Annotated[tuple[NamedIntervals, ...], AfterValidator(_check_names)] = ()
+    time_intervals: Annotated[tuple[NamedIntervals, ...], _unique_names("time intervals")] = ()
     """Times that recur, by name."""
     running_hours: tuple[GroupTimesSettings, ...] = ()
     """When groups are meant to run; default always."""

@@ -68,6 +68,7 @@ class Sink(ABC):
 class BaseSettings(Section):
     """The settings that every sink has."""
 
+    shows_values: ClassVar[bool] = False
     secrets: ClassVar[tuple[str, ...]] = ()
     """Fields that contain a secret; each may be given in a file instead, under the same name and `_file`."""
     gets_alerts: ClassVar[bool] = True

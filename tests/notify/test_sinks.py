@@ -53,7 +53,7 @@ def test_a_sink_is_named_by_its_type_and_two_of_a_type_need_names() -> None:
     sinks = TypeAdapter(SinkList)
     hook = {"type": "webhook", "url": "https://hook"}
     assert [one.name for one in sinks.validate_python([hook, {**hook, "name": "audit"}])] == ["webhook", "audit"]
-    with pytest.raises(ValidationError, match="two have the name webhook: give each a different name"):
+    with pytest.raises(ValidationError, match="two sinks have the name webhook: give each a different name"):
         sinks.validate_python([hook, hook])
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from textwrap import TextWrapper
 
-from streaming_app.checks.result import FAILED, OK, WARNING, Result
 from streaming_app.kafka.broker_facts import configs_of_brokers
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.releases import DESCRIPTION_PLUGIN
@@ -31,8 +30,8 @@ def ask_cluster(properties: Mapping[str, str]) -> Cluster:
         return client.list_groups(), plugin if facts else None
 
 
-def first_configuration(server: str, command_config: Path | None, cluster: Cluster, results: Sequence[Result]) -> str:
-    """Return the text of a configuration file. `results` are those of `check_brokers`."""
+def first_configuration(server: str, command_config: Path | None, cluster: Cluster) -> str:
+    """Return the text of a configuration file."""
     groups, plugin = cluster
     lines = [
         "# Written by `check --write-config`. deploy/streams-groups.example.yaml has every key with its default.",
@@ -55,10 +54,8 @@ def first_configuration(server: str, command_config: Path | None, cluster: Clust
         "metrics:",
         "  # /metrics, /health and /ready; null: not served.",
         "  listen: 127.0.0.1:9464",
-        "",
-        *_acls(results),
     ]
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def _groups(groups: Mapping[str, str]) -> str:
@@ -75,15 +72,6 @@ def _plugin(plugin: str | None) -> str:
         return f"{keys} The brokers' configuration may not be read (ACL DescribeConfigs on Cluster)."
     found = f"The brokers have the plugin {escape(plugin)}." if plugin else "The brokers have no plugin for them now."
     return f"{keys} {found}"
-
-
-def _acls(results: Sequence[Result]) -> Iterator[str]:
-    acls = [result for result in results if result.check.startswith("ACL")]
-    if granted := [result.check.removeprefix("ACL ") for result in acls if result.status == OK]:
-        yield from _comment(f"ACLs that the principal has: {escape(', '.join(granted))}.")
-    for result in acls:
-        if result.status in {FAILED, WARNING}:
-            yield from _comment(escape(result.line))
 
 
 def _comment(text: str, indent: str = "") -> Iterator[str]:

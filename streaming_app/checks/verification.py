@@ -129,24 +129,19 @@ class Verification:
     is_first_pass: bool = field(default=True, init=False)
     deadline: float = field(default=0.0, init=False)
 
-    @property
-    def has_time(self) -> bool:
-        """Whether the timeout is not over."""
-        return self.now() < self.deadline
-
     def run(self, some: Iterable[str] | None = None) -> Report:
         """Compare all groups, or these.
 
         Raises VerifyError when the tables belong to another cluster or the job has not written any.
         """
-        self.deadline = self.now() + self.timeout_seconds
         group_ids = sorted({*self.tables.group_ids(), *self.brokers.list_groups()} if some is None else some)
+        self.deadline = self.now() + self.timeout_seconds
         self.check_topic()
         partial = self.tables.partial_groups()  # which are not described: the answer may be too large
         self.report.not_compared += [NotCompared(one, partial[one]) for one in group_ids if one in partial]
         group_ids = [one for one in group_ids if one not in partial]
         remaining = self.compare(group_ids)
-        while remaining and (self.has_time or (self.is_first_pass and self.unconfirmed)):
+        while remaining and (self.now() < self.deadline or (self.is_first_pass and self.unconfirmed)):
             self.is_first_pass = False
             self.progress(f"{len(remaining):,} of {len(group_ids):,} groups left to compare")
             self.sleep(_PAUSE_SECONDS)
@@ -178,8 +173,8 @@ class Verification:
                 self.deadline += self.now() - started_at
             ends = self.brokers.end_offsets(self.tables.checkpoint_offsets().topic)
             home = {group_id: partition_of(group_id, len(ends)) for group_id in some}
-            ends = {partition: end for partition, end in ends.items() if partition in home.values()}
-            while (behind := self.tables.checkpoint_offsets().offsets_behind(ends)) and self.has_time:
+            ends = {partition: ends[partition] for partition in set(home.values()) & ends.keys()}
+            while (behind := self.tables.checkpoint_offsets().offsets_behind(ends)) and self.now() < self.deadline:
                 self.progress(f"waiting for the job, which is {sum(behind.values()):,} offsets behind")
                 self.sleep(_PAUSE_SECONDS)
             rows = self.tables.rows(some)

@@ -33,15 +33,13 @@ class RuleSection(Section):
     """How long the condition must hold; `after` in 0.2.0."""
 
 
-def _check_rules(given: Mapping[str, RuleSection]) -> Mapping[str, RuleSection]:
-    """Return the sections of rules. Raises ValueError for a name that no rule has."""
-    for name in given:
-        if name not in rules():
-            raise ValueError(f'"{name}" is not the name of a rule{did_you_mean(name, rules())}')
-    return given
+def _check_rule(name: str) -> str:
+    if name not in rules():
+        raise ValueError(f"is not the name of a rule{did_you_mean(name, rules())}")
+    return name
 
 
-RuleSections = Annotated[Mapping[str, RuleSection], AfterValidator(_check_rules)]
+RuleSections = Mapping[Annotated[str, AfterValidator(_check_rule)], RuleSection]
 
 
 class Override(Section):

@@ -7,21 +7,13 @@ from pathlib import Path
 import yaml
 
 from streaming_app.checks.first_configuration import Cluster, first_configuration
-from streaming_app.checks.result import failed, ok, warning
 from streaming_app.config.load import load
 from tests.long.hostile import HOSTILE, effective_characters
-
-RESULTS = [
-    ok("topic", "fine"),
-    ok("ACL Read on Topic:__consumer_offsets", "granted"),
-    warning("ACL Describe on Group:*", "missing, and optional"),
-    failed("ACL Describe on Group:streams-groups (prefixed)", "missing", "grant it with kafka-acls.sh --add"),
-]
 
 
 def write(tmp_path: Path, cluster: Cluster, command_config: Path | None = None) -> tuple[Path, str]:
     file = tmp_path / "streams-groups.yaml"
-    text = first_configuration("broker:9092", command_config, cluster, RESULTS)
+    text = first_configuration("broker:9092", command_config, cluster)
     file.write_text(text, "utf-8")
     return file, text
 

@@ -97,7 +97,8 @@ def read_yaml(file: Path, skipped: Sequence[str] = ()) -> tuple[dict[str, Any], 
     if values is not None and not isinstance(values, dict):
         raise ConfigError([f"{file}: must contain keys and values, such as `warehouse: /var/lib/streams-groups`"])
     # such as `alerts:` when everything below it is commented out
-    return {key: value for key, value in (values or {}).items() if value is not None}, loader.secrets
+    given = {key: value for key, value in (values or {}).items() if value is not None}
+    return given, {text: reference for text, reference in loader.secrets.items() if text}
 
 
 def _problem(error: Exception) -> str:

@@ -141,7 +141,7 @@ def _line(error: ErrorDetails, sources: Mapping[str, Source], file: str, secrets
     if source == ENVIRONMENT and message in OF_CONTAINERS.values():
         message += ", as JSON"
     for secret, reference in secrets.items():
-        message = message.replace(secret, reference) if secret else message
+        message = message.replace(secret, reference)
     if source == FLAG:  # which names the key, too
         names = {path: name for name, path in _FLAG_PATHS.items()}
         where = "--" + names.get(path, str(path[0])).replace("_", "-")

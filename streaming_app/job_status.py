@@ -60,21 +60,6 @@ class SelfCheckStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class DifferingGroup:
-    """A group of which the job found that its row differs from what the broker describes, and that this lasts."""
-
-    group_id: str
-    since: datetime
-    """When the difference was confirmed."""
-    field_count: int
-    """How many fields differed."""
-    fields: tuple[tuple[str, str], ...]
-    """The first of these, by name, with the values of both sides as text."""
-    agreed_at: datetime | None = None
-    """When a later comparison found no difference; None while there is one."""
-
-
-@dataclass(frozen=True, slots=True)
 class OffsetsStatus:
     """The status of the stream of committed offsets and of groups of every type; its fields are as in `JobStatus`."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -34,7 +34,7 @@ OF_CONTAINERS = {
     **dict.fromkeys(("model", "dict", "mapping"), "must contain keys and values"),
     "tuple": "must be a list",
 }
-_OF_VALUES = {
+_WORDS = OF_CONTAINERS | {
     "missing": "must be given",
     "string_type": "must be text; write it in quotes",
     "path_type": "must be a path; write it in quotes",
@@ -67,9 +67,6 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    shows_values: ClassVar[bool] = True
-    """Whether an error may show the value: False if it may be a secret."""
-
     @model_validator(mode="wrap")
     @classmethod
     def _describe_errors(cls, given: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:  # noqa: ANN401 - any YAML value
@@ -88,34 +85,23 @@ class Section(BaseModel):
 
     @classmethod
     def _describe(cls, error: ErrorDetails) -> str:
-        kind, context, value = error["type"], error.get("ctx", {}), error["input"]
+        kind, context = error["type"], error.get("ctx", {})
         if kind == _WORDED:
             return error["msg"]
         if kind == "value_error":  # of a validator of ours
             return str(context["error"])
         if kind == "extra_forbidden":
-            return "is not a known key" + did_you_mean(str(error["loc"][-1]), cls._keys())
+            keys = (field.serialization_alias or name for name, field in cls.model_fields.items())
+            return "is not a known key" + did_you_mean(str(error["loc"][-1]), keys)
         if kind == "union_tag_invalid":
             return f"its type must be one of {context['expected_tags'].replace(chr(39), '')}"
-        family = kind.partition("_")[0]
-        if family in OF_CONTAINERS:
-            return OF_CONTAINERS[family]
-        message = _OF_VALUES.get(kind) or _OF_VALUES.get(family) or _SHOULD.sub("must ", error["msg"])
-        return f'{message}, not "{value}"' if cls.shows_values and isinstance(value, str | int | float) else message
-
-    @classmethod
-    def _keys(cls) -> list[str]:
-        return [field.serialization_alias or name for name, field in cls.model_fields.items()]
+        return _WORDS.get(kind) or _WORDS.get(kind.partition("_")[0]) or _SHOULD.sub("must ", error["msg"])
 
 
 def _positive(value: float) -> float:
     if not value:
         raise ValueError("must be more than 0")
     return value
-
-
-def _parse_days(given: Any) -> float:  # noqa: ANN401 - any YAML value
-    return parse_duration(given, LONGEST_RETENTION, unit=DAY) / DAY
 
 
 def _compile(given: Any) -> Regex:  # noqa: ANN401 - any YAML value
@@ -136,7 +122,11 @@ Duration = Annotated[float, BeforeValidator(parse_duration)]
 
 PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
 
-Days = Annotated[float, BeforeValidator(_parse_days), AfterValidator(_positive)]
+Days = Annotated[
+    float,
+    BeforeValidator(lambda given: parse_duration(given, LONGEST_RETENTION, unit=DAY) / DAY),
+    AfterValidator(_positive),
+]
 """In days; given as a number of them, or as text such as `12h`, `30d` or `P30D`."""
 
 Pattern = Annotated[Regex, PlainValidator(_compile), PlainSerializer(lambda regex: regex.pattern, return_type=str)]

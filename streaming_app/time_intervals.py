@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import calendar
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from functools import lru_cache
+from itertools import chain
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 Range = tuple[int, int]
@@ -20,14 +21,21 @@ Range = tuple[int, int]
 
 _MINUTE = timedelta(minutes=1)
 _DAY = timedelta(days=1)
-_SHIFT = timedelta(hours=2)  # more than clocks are ever changed by
 _MINUTES = 24 * 60
 _LOOKED_AHEAD = 400  # days: an interval that does not change in so long changes at its years
 _CLOCK = re.compile(r"(\d{2}):(\d{2})")
-WEEKDAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
-MONTHS = tuple(name.lower() for name in calendar.month_name)  # from 1 on
-_LONGEST_MONTH = 31
-_YEARS = range(1, 10_000)
+_WEEKDAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
+_MONTHS = {name.lower(): number for number, name in enumerate(calendar.month_name) if number}
+KINDS: Mapping[str, tuple[str, Mapping[str, int]]] = {
+    "weekdays": (
+        "a weekday such as monday:friday",
+        {name: number for number, name in enumerate(_WEEKDAYS)},
+    ),
+    "days_of_month": ("a day such as 1:5 or -3:-1", {str(day): day for day in range(-31, 32) if day}),
+    "months": ("a month such as june:august", _MONTHS | {str(number): number for number in _MONTHS.values()}),
+    "years": ("a year such as 2026:2028", {str(year): year for year in range(1, 10_000)}),
+}
+"""By the name of its field: the form of a range, and the number of each name."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +69,10 @@ class TimeInterval:
             _from_first(first, length) <= day.day <= _from_first(last, length) for first, last in self.days_of_month
         )
 
-    def bounds(self, day: date) -> Iterator[datetime]:
-        """Yield the times of a local day at which it may begin or end, in any order."""
-        yield from _bounds(self.location, day, tuple(minute for one in self.times for minute in one))
-
 
 @lru_cache(maxsize=1024)
 def _bounds(location: ZoneInfo | timezone, day: date, minutes: tuple[int, ...]) -> tuple[datetime, ...]:
-    """Return the bounds of a day: who asks when something changes soon asks again, and of the same days."""
+    """Return when an interval with bounds at these minutes may begin or end on a local day, which is asked again."""
     begin, end = (datetime(one.year, one.month, one.day, tzinfo=location) for one in (day, day + _DAY))
     if begin.utcoffset() != end.utcoffset():  # the clocks are changed: any minute may be one
         first = begin.astimezone(timezone.utc)
@@ -92,60 +96,46 @@ def contain(intervals: Iterable[TimeInterval], at: datetime) -> bool:
 
 def next_change(intervals: Sequence[TimeInterval], at: datetime) -> datetime | None:
     """Return when a time after this one is in one of these, if this one is not, or in none; None: not soon."""
-    known, before, end = at, contain(intervals, at), at + _LOOKED_AHEAD * _DAY
-    while known < end:
-        # A day of one location begins before that of another one ends: only what all of these days cover is in order.
-        until = min(end, known + _DAY - _SHIFT)
-        days = (
-            (one, known.astimezone(one.location).date() + offset * _DAY) for one in intervals for offset in (-1, 0, 1)
-        )
-        for bound in sorted({bound for one, day in days for bound in one.bounds(day) if known < bound <= until}):
-            if contain(intervals, bound) != before:
+    before, today = contain(intervals, at), at.astimezone(timezone.utc).date()
+    for day in (today + number * _DAY for number in range(_LOOKED_AHEAD)):
+        found = {
+            bound
+            for one in intervals
+            for offset in (-1, 0, 1)  # local days, of which three cover a day of UTC
+            for bound in _bounds(one.location, day + offset * _DAY, tuple(chain(*one.times)))
+        }
+        for bound in sorted(found):
+            if bound > at and bound.date() == day and contain(intervals, bound) != before:
                 return bound
-        known = until
     return None
 
 
-def parse_clock(text: str) -> int:
-    """Return the minute of the day of a text such as `17:30`, up to `24:00`. Raises ValueError."""
-    found = _CLOCK.fullmatch(text)
-    minute = 60 * int(found[1]) + int(found[2]) if found else -1
-    if not found or int(found[2]) > 59 or minute > _MINUTES:  # noqa: PLR2004 - of an hour
-        raise ValueError(f'must be a time from "00:00" to "24:00", not "{text}"')
-    return minute
-
-
 def parse_times(start: str, end: str) -> Range:
-    """Return a range of minutes of a day. Raises ValueError."""
-    first, last = parse_clock(start), parse_clock(end)
+    """Return a range of minutes of a day, of texts such as `17:30`, up to `24:00`. Raises ValueError."""
+    minutes = []
+    for text in (start, end):
+        found = _CLOCK.fullmatch(text)
+        if not found or int(found[2]) > 59 or (minute := 60 * int(found[1]) + int(found[2])) > _MINUTES:  # noqa: PLR2004 - of an hour
+            raise ValueError(f'times must be from "00:00" to "24:00", not "{text}"')
+        minutes.append(minute)
+    first, last = minutes
     if first >= last:
         raise ValueError(f'start_time "{start}" must be before end_time "{end}": past midnight takes two ranges')
     return first, last
 
 
-def parse_weekdays(text: str) -> Range:
-    """Return a range of weekdays, such as `monday:friday`. Raises ValueError."""
-    return _range(text, {name: number for number, name in enumerate(WEEKDAYS)}, "a weekday such as monday:friday")
-
-
-def parse_days_of_month(text: str) -> Range:
-    """Return a range of days, such as `1:5` or `-3:-1`. Raises ValueError."""
-    names = {str(day): day for day in range(-_LONGEST_MONTH, _LONGEST_MONTH + 1) if day}
-    first, last = _range(text, names, "a day such as 1:5 or -3:-1", ordered=False)
-    if (first < 0 < last) or (first > last and (first < 0) == (last < 0)):
-        raise ValueError(f'must begin before it ends, and from the end of the month also end there, not "{text}"')
+def parse_range(kind: str, text: str) -> Range:
+    """Return a range such as `monday:friday` or `3` of a kind, which is a field with its name. Raises ValueError."""
+    form, numbers = KINDS[kind]
+    names = [name.strip() for name in text.lower().split(":", 1)]
+    if not all(name in numbers for name in names):
+        raise ValueError(f'{kind} must be {form}, not "{text}"')
+    first, last = numbers[names[0]], numbers[names[-1]]
+    if first < 0 < last:
+        raise ValueError(f'{kind} must also end from the end of the month if they begin there, not "{text}"')
+    if first > last and (first < 0) == (last < 0):
+        raise ValueError(f'{kind} must begin before they end, not "{text}": over the end takes two')
     return first, last
-
-
-def parse_months(text: str) -> Range:
-    """Return a range of months, such as `1:3` or `june:august`. Raises ValueError."""
-    names = {name: number for number, name in enumerate(MONTHS) if name}
-    return _range(text, names | {str(number): number for number in names.values()}, "a month such as june:august")
-
-
-def parse_years(text: str) -> Range:
-    """Return a range of years, such as `2026:2028`. Raises ValueError."""
-    return _range(text, {str(year): year for year in _YEARS}, "a year such as 2026:2028")
 
 
 def parse_location(name: str) -> ZoneInfo:
@@ -153,15 +143,6 @@ def parse_location(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(f'must be a name of the time zone database, such as Europe/Berlin, not "{name}"') from None
-
-
-def _range(text: str, values: dict[str, int], form: str, *, ordered: bool = True) -> Range:
-    first, _, last = text.lower().partition(":")
-    names = [first.strip(), (last or first).strip()]
-    if not all(name in values for name in names):
-        raise ValueError(f'must be {form}, not "{text}"')
-    begin, end = (values[name] for name in names)
-    if ordered and begin > end:
-        raise ValueError(f'must begin before it ends, not "{text}": over the end takes two')
-    return begin, end
+        raise ValueError(
+            f'location must be a name of the time zone database, such as Europe/Berlin, not "{name}"'
+        ) from None

@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-The row and the description are converted to fields with the same names, and fields with the same name must be equal.
-What only one of the two contains is not compared: task offsets and task end offsets (the broker keeps them in memory),
-partition counts that a topology leaves to the broker, and everything in the row that StreamsGroupDescribe does not
-return. Some releases make less available:
+The row and the description become fields by path. A subtopology, an internal topic or a member that only one side has
+is a difference; one of their fields is compared where both sides have it. So each side leaves out what it cannot know:
+the row the topics that match a pattern, and the partition counts that a topology leaves to the broker. Task offsets are
+in neither, as the broker keeps them in memory. Some releases make less available:
 
 - A 4.1 broker does not write whether a group is ready (its state is Unknown, see `has_known_state`), and returns no
   topology until it has checked the topics.
@@ -15,7 +15,7 @@ return. Some releases make less available:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from streaming_app.groups.group import ROLES
@@ -25,15 +25,19 @@ Row = Mapping[str, Any]
 """A row of `groups`; maps may be dicts or lists of pairs."""
 GroupDescription = Mapping[str, Any]
 """A group of a StreamsGroupDescribe response, in snake_case."""
-ComparableFields = dict[str, Any]
-"""What is compared of a group, by path, such as `members[m].client_id`; a subtopology or member itself is `present`."""
+Path = tuple[str, ...]
+"""Names, each of a list followed by the id of an element: `("state",)`, `("members", "m", "client_id")`."""
+Fields = dict[Path, Any]
+"""What is compared of a group. An element itself is `present`."""
 
 NO_ERROR, GROUP_ID_NOT_FOUND = 0, 69
-ABSENT = "absent"
-_PRESENT = "present"
-_SUBTOPOLOGIES = "subtopologies["
-_INITIAL_ASSIGNMENT_EPOCHS = (0, 1)
+_ABSENT, _PRESENT = "absent", "present"
+_STATE, _ASSIGNMENT_EPOCH = ("state",), ("assignment_epoch",)
+_SUBTOPOLOGIES = "subtopologies"
+_OF_TOPOLOGY = {"topology_epoch", _SUBTOPOLOGIES}
+_INITIAL_ASSIGNMENT_EPOCHS = {0, 1}
 _MEMBER_FIELDS = ("instance_id", "rack_id", "client_id", "client_host", "topology_epoch", "process_id")
+_TASK_FIELDS = {**{(role, "current"): role for role in ROLES}, **{(role, "target"): f"target_{role}" for role in ROLES}}
 
 
 class Difference(NamedTuple):
@@ -44,37 +48,29 @@ class Difference(NamedTuple):
     tables: Any
     broker: Any
 
-    @property
-    def values_as_text(self) -> tuple[str, str]:
-        """The value in the tables, and that of the broker."""
-        return _to_text(self.tables), _to_text(self.broker)
-
     def __str__(self) -> str:
-        tables, broker = self.values_as_text
+        tables, broker = _to_text(self.tables), _to_text(self.broker)
         return f"{self.group_id} {self.field}: {tables} in the tables, {broker} on the broker"
 
 
 def differences(group_id: str, row: Row | None, description: GroupDescription | None) -> list[Difference]:
     """Return every field that differs; none if the group is unknown to the broker, and Dead or not in the tables."""
     ours, theirs = fields_of_row(row), fields_of_description(description)
-    if row is not None and ours and theirs and not has_known_state(row):
-        for fields in (ours, theirs):
-            fields["state"] = _ANY_VALUE
-        if not any(name.startswith(_SUBTOPOLOGIES) for name in theirs):
-            ours = {name: value for name, value in ours.items() if not name.startswith(_SUBTOPOLOGIES)}
-            ours["topology_epoch"] = _ANY_VALUE
-    return _compare_fields(group_id, ours, theirs)
-
-
-def _compare_fields(group_id: str, ours: ComparableFields, theirs: ComparableFields) -> list[Difference]:
-    """Return the fields that differ; a group, subtopology or member on one side only is one difference."""
-    if not ours or not theirs:
-        ours, theirs = ({"group": fields["state"]} if fields else {} for fields in (ours, theirs))
-    one_sided = set(_element_names(ours)) ^ set(_element_names(theirs))
+    if row is None or not ours or not theirs:
+        states = ours.get(_STATE, _ABSENT), theirs.get(_STATE, _ABSENT)
+        return [Difference(group_id, "group", *states)] if ours or theirs else []
+    if not has_known_state(row):
+        del ours[_STATE]
+        if not any(path[0] == _SUBTOPOLOGIES for path in theirs):
+            ours = {path: value for path, value in ours.items() if path[0] not in _OF_TOPOLOGY}
+    epochs = {ours[_ASSIGNMENT_EPOCH], theirs[_ASSIGNMENT_EPOCH]}
+    if row["assigned_at"] is None and epochs <= _INITIAL_ASSIGNMENT_EPOCHS:
+        del ours[_ASSIGNMENT_EPOCH]
+    one_sided = {path for path in ours.keys() ^ theirs.keys() if len(path) % 2 == 0}  # elements
+    found = {path for path in ours.keys() & theirs.keys() if ours[path] != theirs[path]}
+    found |= {path for path in one_sided if path[:-2] not in one_sided}
     return [
-        Difference(group_id, name, ours.get(name, ABSENT), theirs.get(name, ABSENT))
-        for name in sorted(ours.keys() | theirs.keys())
-        if ours.get(name, ABSENT) != theirs.get(name, ABSENT) and name.rpartition(".")[0] not in one_sided
+        Difference(group_id, _name(path), ours.get(path, _ABSENT), theirs.get(path, _ABSENT)) for path in sorted(found)
     ]
 
 
@@ -83,109 +79,67 @@ def has_known_state(row: Row) -> bool:
     return bool(row["readiness_recorded"] or row["state"] != "Unknown")
 
 
-def fields_of_row(row: Row | None) -> ComparableFields:
+def fields_of_row(row: Row | None) -> Fields:
     """Return the fields of a group in the tables; none for a group that is Dead or not there."""
     if row is None or row["state"] == DEAD:
         return {}
-    fields: ComparableFields = {
-        name: row[name] for name in ("state", "group_epoch", "assignment_epoch", "topology_epoch")
-    }
-    if row["assigned_at"] is None and row["assignment_epoch"] in _INITIAL_ASSIGNMENT_EPOCHS:
-        fields["assignment_epoch"] = _AnyOf(_INITIAL_ASSIGNMENT_EPOCHS)
+    fields: Fields = {(name,): row[name] for name in ("state", "group_epoch", "assignment_epoch", "topology_epoch")}
     for part in row["subtopologies"] or ():
         fields |= _subtopology_fields(part, has_all_sources=not part["source_topic_regex"])
-    current, target = _tasks_of_row(row, "current"), _tasks_of_row(row, "target")
+    tasks: dict[Path, dict[str, list[int]]] = {}
+    for task in sorted(row["assignments"], key=lambda task: int(task["partition"])):
+        for which in ("current", "target"):
+            if task[which]:
+                of_field = tasks.setdefault(("members", task["member_id"], _TASK_FIELDS[task["role"], which]), {})
+                of_field.setdefault(task["subtopology_id"], []).append(task["partition"])
     for member in row["members"]:
-        name = f"members[{member['member_id']}]"
-        fields[name] = _PRESENT
-        fields |= {f"{name}.{field}": member[field] for field in _MEMBER_FIELDS}
-        fields[f"{name}.member_epoch"] = member["member_epoch"] or 0  # the broker returns 0 before record 22
-        fields[f"{name}.user_endpoint"] = member["user_endpoint"]
-        fields[f"{name}.client_tags"] = dict(member["client_tags"] or ())
-        for role in ROLES:
-            fields[f"{name}.{role}"] = current.get((member["member_id"], role), {})
-            fields[f"{name}.target_{role}"] = target.get((member["member_id"], role), {})
+        path = ("members", member["member_id"])
+        fields |= {(*path, name): member[name] for name in (*_MEMBER_FIELDS, "user_endpoint")}
+        fields |= {(*path, name): tasks.get((*path, name), {}) for name in _TASK_FIELDS.values()}
+        fields[path] = _PRESENT
+        fields[(*path, "member_epoch")] = member["member_epoch"] or 0  # the broker returns 0 before record 22
+        fields[(*path, "client_tags")] = _to_dict(member["client_tags"])
     return fields
 
 
-def fields_of_description(description: GroupDescription | None) -> ComparableFields:
+def fields_of_description(description: GroupDescription | None) -> Fields:
     """Return the fields of a group as the broker describes it; none for a group that the broker does not know."""
     if description is None or description["error_code"] == GROUP_ID_NOT_FOUND:
         return {}
-    fields: ComparableFields = {"state": description["group_state"]}
-    fields |= {name: description[name] for name in ("group_epoch", "assignment_epoch")}
+    fields: Fields = {(name,): description[name] for name in ("group_epoch", "assignment_epoch")}
     topology = description["topology"]
-    fields["topology_epoch"] = None if topology is None or topology["epoch"] == NONE else topology["epoch"]
+    fields[_STATE] = description["group_state"]
+    fields["topology_epoch",] = None if topology is None or topology["epoch"] == NONE else topology["epoch"]
     for part in (topology or {}).get("subtopologies") or ():
         fields |= _subtopology_fields(part, has_all_sources=True)
     for member in description["members"]:
-        name, endpoint = f"members[{member['member_id']}]", member["user_endpoint"]
-        fields[name] = _PRESENT
-        fields |= {f"{name}.{field}": member[field] for field in (*_MEMBER_FIELDS, "member_epoch")}
-        fields[f"{name}.user_endpoint"] = endpoint and f"{endpoint['host']}:{endpoint['port']}"
-        fields[f"{name}.client_tags"] = _to_dict(member["client_tags"])
-        for role in ROLES:
-            fields[f"{name}.{role}"] = _tasks_of_description(member["assignment"][f"{role}_tasks"])
-            fields[f"{name}.target_{role}"] = _tasks_of_description(member["target_assignment"][f"{role}_tasks"])
+        path, endpoint = ("members", member["member_id"]), member["user_endpoint"]
+        fields |= {(*path, name): member[name] for name in (*_MEMBER_FIELDS, "member_epoch")}
+        fields[path] = _PRESENT
+        fields[(*path, "user_endpoint")] = endpoint and f"{endpoint['host']}:{endpoint['port']}"
+        fields[(*path, "client_tags")] = _to_dict(member["client_tags"])
+        for (role, which), name in _TASK_FIELDS.items():
+            tasks = member["assignment" if which == "current" else "target_assignment"][f"{role}_tasks"]
+            fields[(*path, name)] = {
+                ids["subtopology_id"]: sorted(ids["partitions"]) for ids in tasks if ids["partitions"]
+            }
     return fields
 
 
-class _AnyOf(frozenset[Any]):
-    """Equal to each of several values, and to the same several values."""
-
-    def __eq__(self, other: object) -> bool:
-        return super().__eq__(other) if isinstance(other, _AnyOf) else other in self
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    __hash__ = frozenset.__hash__
-
-
-class _AnyValue:
-    """Equal to everything, for a field whose value is not available."""
-
-    def __eq__(self, _other: object) -> bool:
-        return True
-
-    def __ne__(self, _other: object) -> bool:
-        return False
-
-    def __hash__(self) -> int:
-        return 0
-
-    def __repr__(self) -> str:
-        return "any"
-
-
-_ANY_VALUE = _AnyValue()
-
-
-def _subtopology_fields(part: Mapping[str, Any], *, has_all_sources: bool) -> ComparableFields:
-    """Return the fields of a subtopology.
-
-    `has_all_sources` is false if it has patterns, which only the broker resolves to the matching topics.
-    """
-    name = f"subtopologies[{part['subtopology_id']}]"
-    return {
-        name: _PRESENT,
-        f"{name}.source_topics": sorted(part["source_topics"]) if has_all_sources else _ANY_VALUE,
-        f"{name}.repartition_sink_topics": sorted(part["repartition_sink_topics"]),
-        f"{name}.repartition_source_topics": _internal_topics(part["repartition_source_topics"]),
-        f"{name}.state_changelog_topics": _internal_topics(part["state_changelog_topics"]),
-    }
-
-
-def _internal_topics(topics: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return internal topics by name; the broker computes a partition count that the topology does not set."""
-    return {
-        topic["name"]: {
-            "partitions": topic["partitions"] or _ANY_VALUE,
-            "replication_factor": topic["replication_factor"],
-            "topic_configs": _to_dict(topic["topic_configs"]),
-        }
-        for topic in topics
-    }
+def _subtopology_fields(part: Mapping[str, Any], *, has_all_sources: bool) -> Fields:
+    path = (_SUBTOPOLOGIES, part["subtopology_id"])
+    fields: Fields = {path: _PRESENT, (*path, "repartition_sink_topics"): sorted(part["repartition_sink_topics"])}
+    if has_all_sources:  # of patterns only the broker knows the topics that match
+        fields[(*path, "source_topics")] = sorted(part["source_topics"])
+    for name in ("repartition_source_topics", "state_changelog_topics"):
+        for topic in part[name]:
+            of_topic = (*path, name, topic["name"])
+            fields[of_topic] = _PRESENT
+            fields[(*of_topic, "replication_factor")] = topic["replication_factor"]
+            fields[(*of_topic, "topic_configs")] = _to_dict(topic["topic_configs"])
+            if topic["partitions"]:  # else the broker computes how many
+                fields[(*of_topic, "partitions")] = topic["partitions"]
+    return fields
 
 
 def _to_dict(entries: Any) -> dict[str, str]:  # noqa: ANN401 - a dict, pairs, or the entries of a response
@@ -194,22 +148,9 @@ def _to_dict(entries: Any) -> dict[str, str]:  # noqa: ANN401 - a dict, pairs, o
     return dict((entry["key"], entry["value"]) if isinstance(entry, Mapping) else entry for entry in entries or ())
 
 
-def _tasks_of_row(row: Row, which: str) -> dict[tuple[str, str], dict[str, list[int]]]:
-    tasks: dict[tuple[str, str], dict[str, list[int]]] = {}
-    for task in sorted(row["assignments"], key=lambda task: int(task["partition"])):
-        if task[which]:
-            by_subtopology = tasks.setdefault((task["member_id"], task["role"]), {})
-            by_subtopology.setdefault(task["subtopology_id"], []).append(task["partition"])
-    return tasks
-
-
-def _tasks_of_description(task_ids: Iterable[Mapping[str, Any]]) -> dict[str, list[int]]:
-    return {ids["subtopology_id"]: sorted(ids["partitions"]) for ids in task_ids if ids["partitions"]}
-
-
-def _element_names(fields: ComparableFields) -> Iterable[str]:
-    """Return the names of subtopologies and members themselves, without those of their fields."""
-    return (name for name in fields if name.endswith("]"))
+def _name(path: Path) -> str:
+    """Return a path as text: `members[m].client_id`."""
+    return "".join(f"[{part}]" if number % 2 else f".{part}" for number, part in enumerate(path)).removeprefix(".")
 
 
 def _to_text(value: object) -> str:

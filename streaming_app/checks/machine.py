@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import pwd
-import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from streaming_app.checks.result import Result, failed, ok, warning
@@ -23,7 +23,6 @@ _OUTSIDE_HEAP = 1 * GIB  # of the JVM, the job and its Python workers, with few 
 _ADVISED_OUTSIDE_HEAP = 3 * GIB
 _SECRETS, _NAMED_SECRETS = ("password", "jaas.config", "keystore.key", "secret"), 3
 """Words in the names of client properties whose values are secrets."""
-_UNLIMITED = 1 << 60  # what cgroup v1 reports without a limit is larger
 _CGROUP_FILES = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
@@ -34,7 +33,7 @@ def check_machine(
 ) -> Iterator[Result]:
     """Yield the results about this machine; missing jars are fetched, as the job would do. `conf` is Spark's."""
     yield _check_java()
-    yield judge_memory(total_memory(), heap_bytes(conf))
+    yield judge_memory(total_memory(), conf.get(_DRIVER_MEMORY, _DEFAULT_HEAP))
     yield check_user(os.getuid())
     yield check_temporary_files(Path(tempfile.gettempdir()))
     if line := version_warning():
@@ -63,37 +62,28 @@ def _check_jars(progress: Callable[[str], None] | None) -> Result:
     try:
         found = find_jars(connector_jars(), progress)
     except SetupError as error:
-        return failed(
-            "jars", str(error), "on a host without network, see `streams-groups check --fetch-jars` in the docs"
-        )
+        remedy = "on a host without network, see `streams-groups check --fetch-jars` in the docs"
+        return failed("jars", str(error), remedy)
     if not found:
         return ok("jars", "Spark fetches them at the start")
     return ok("jars", f"{len(found)} in {found[0].parent if len({jar.parent for jar in found}) == 1 else 'the cache'}")
 
 
-def total_memory() -> int | None:
-    """Return the bytes that this process may use: of the container, else of the machine; None if they are not known."""
-    limits = [_read_number(file) for file in _CGROUP_FILES]
-    machine = re.search(r"^MemTotal:\s+(\d+) kB", _read(Path("/proc/meminfo")), re.MULTILINE)
-    known = [limit for limit in limits if limit is not None and limit < _UNLIMITED]
-    known += [1024 * int(machine[1])] if machine else []
-    return min(known, default=None)
+def total_memory() -> int:
+    """Return the bytes that this process may use: of the container, else of the machine."""
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for file in _CGROUP_FILES:
+        with suppress(OSError, ValueError):  # there is none, or it says "max"
+            limits.append(int(file.read_text("ascii")))
+    return min(limits)
 
 
-def heap_bytes(conf: Mapping[str, str]) -> int | None:
-    """Return the size of the heap of Spark's driver in bytes; None if Spark would not understand the setting."""
+def judge_memory(total: int, setting: str) -> Result:
+    """Return whether `total` bytes of memory are enough for a driver with a heap of the size that Spark is set to."""
     try:
-        return parse_size(conf.get(_DRIVER_MEMORY, _DEFAULT_HEAP), unit="m")
-    except ValueError:
-        return None
-
-
-def judge_memory(total: int | None, heap: int | None) -> Result:
-    """Return whether `total` bytes of memory are enough for a driver with a heap of `heap` bytes."""
-    if heap is None:
+        heap = parse_size(setting, unit="m")
+    except ValueError:  # nor would Spark understand it
         return failed("memory", f"{_DRIVER_MEMORY} is not a size", f"set it to one such as {_DEFAULT_HEAP}")
-    if total is None:
-        return warning("memory", "the memory of this machine is not known")
     advised = heap + _ADVISED_OUTSIDE_HEAP
     text = f"{gibibytes(total)}; advised are {gibibytes(advised)}, {gibibytes(heap)} of them for the heap"
     if total < heap + _OUTSIDE_HEAP:
@@ -133,15 +123,3 @@ def check_port(listen: str | None) -> Result:
         advice = "end what listens there, or set metrics.listen to another address"
         return failed("metrics port", f"{listen}: {reason_of(error)}", advice)
     return ok("metrics port", f"{listen} is free")
-
-
-def _read_number(file: Path) -> int | None:
-    text = _read(file).strip()
-    return int(text) if text.isdigit() else None
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text("ascii", "replace")
-    except OSError:
-        return ""

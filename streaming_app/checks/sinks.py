@@ -32,14 +32,11 @@ def _connect(settings: BaseSettings) -> Result:
         addresses = settings.addresses()
     except SinkError as error:
         return failed(check, str(error))
-    failures = [failure for address in addresses if (failure := _failure(*address))]
-    if failures:
-        return failed(check, failures[0], "check its address, and the firewalls on the way")
-    if not addresses:
-        return ok(check, "there is no address to try; --send-test sends to it")
-    return ok(
-        check, f"{', '.join(f'{host}:{port}' for host, port in addresses)} can be reached; --send-test sends to it"
-    )
+    if failure := next(filter(None, (_failure(*address) for address in addresses)), None):
+        return failed(check, failure, "check its address, and the firewalls on the way")
+    reached = ", ".join(f"{host}:{port}" for host, port in addresses)
+    found = f"{reached} can be reached" if reached else "there is no address to try"
+    return ok(check, f"{found}; --send-test sends to it")
 
 
 def _failure(host: str, port: int) -> str | None:
@@ -57,8 +54,7 @@ def _send(settings: BaseSettings, cluster: str) -> Result:
     sink = settings.sink()
     summary = "This is a test of `streams-groups check --send-test`: nothing is wrong."
     try:
-        for event in (FIRING, RESOLVED):
-            ended_at = now if event == RESOLVED else None
+        for event, ended_at in ((FIRING, None), (RESOLVED, now)):
             one = Problem("test", cluster, None, TEST_RULE, INFO, now, now, ended_at, None, None, {}, summary, {})
             sink.send([one], event)
     except SinkError as error:

@@ -16,10 +16,10 @@ such.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from streaming_app.checks.compare import (
     GROUP_ID_NOT_FOUND,
@@ -34,6 +34,7 @@ from streaming_app.chunks import chunks
 from streaming_app.errors import UserError
 from streaming_app.groups.partition import partition_of
 from streaming_app.kafka import AUTHORIZATION_CODES
+from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.tables.checkpoint_offsets import CheckpointOffsets, read_checkpoint_offsets
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote
@@ -42,7 +43,6 @@ _COLUMNS = (
     "group_id, state, readiness_recorded, group_epoch, assignment_epoch, assigned_at, topology_epoch, "
     "members, assignments, subtopologies"
 )
-
 _NAMED_GROUPS = 100  # more are read by their range: ids may be long
 _PAUSE_SECONDS = 0.5
 _CHUNK_SIZE = 5_000  # groups: bounds memory, and the time between lines of progress
@@ -50,57 +50,6 @@ _CHUNK_SIZE = 5_000  # groups: bounds memory, and the time between lines of prog
 
 class VerifyError(UserError):
     """Nothing can be compared. The message is one line."""
-
-
-class Brokers(Protocol):
-    """What the comparison requests from the cluster."""
-
-    def list_groups(self) -> Iterable[str]:
-        """Return the ids of all streams groups."""
-
-    def describe(self, group_ids: Iterable[str]) -> Iterable[GroupDescription]:
-        """Describe these groups, in this order."""
-
-    def end_offsets(self, topic: str) -> Mapping[int, int]:
-        """Return the end offset of each partition."""
-
-
-class Tables(Protocol):
-    """What the comparison reads from the warehouse."""
-
-    def checkpoint_offsets(self) -> CheckpointOffsets | None:
-        """Return the offsets that the job has processed; None before its first batch is done."""
-
-    def group_ids(self) -> Iterable[str]:
-        """Return the ids of all groups that are not Dead."""
-
-    def partial_groups(self) -> Mapping[str, str]:
-        """Return the groups whose rows are not meant to hold what the brokers describe, with the reason."""
-
-    def rows(self, group_ids: Sequence[str]) -> Mapping[str, Row]:
-        """Return the rows of these groups, sorted by id, by group id; others may be among them."""
-
-
-class Clock(Protocol):
-    """Time, so that tests need not wait."""
-
-    def now(self) -> float:
-        """Return seconds since an arbitrary point in time."""
-
-    def sleep(self, seconds: float) -> None:
-        """Wait."""
-
-
-class SystemClock:
-    """The machine's monotonic clock."""
-
-    def now(self) -> float:
-        """Return `time.monotonic()`."""
-        return time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        """Block this thread."""
-        time.sleep(seconds)
 
 
 class NotCompared(NamedTuple):
@@ -127,139 +76,6 @@ class Report:
         return not self.differences and not self.not_compared
 
 
-def verify(  # noqa: PLR0913 - each is one thing it needs
-    brokers: Brokers,
-    tables: Tables,
-    clock: Clock,
-    timeout_seconds: float,
-    progress: Callable[[str], None],
-    *,
-    group_ids: Iterable[str] | None = None,
-) -> Report:
-    """Compare all groups, or these, waiting up to the timeout for the job; `progress` is called with lines to show.
-
-    The time that the brokers take to describe all groups once does not count towards the timeout.
-    Raises VerifyError when the tables belong to another cluster or the job has not written any.
-    """
-    if group_ids is None:
-        group_ids = {*tables.group_ids(), *brokers.list_groups()}
-    return _Verification(brokers, tables, clock, clock.now() + timeout_seconds, progress).run(sorted(group_ids))
-
-
-class _Verification:
-    def __init__(
-        self, brokers: Brokers, tables: Tables, clock: Clock, deadline: float, progress: Callable[[str], None]
-    ) -> None:
-        self._brokers = brokers
-        self._tables = tables
-        self._clock = clock
-        self._deadline = deadline
-        self._progress = progress
-        self._report = Report()
-        self._unconfirmed: dict[str, list[Difference]] = {}
-        self._is_first_pass = True
-
-    @property
-    def _has_time(self) -> bool:
-        return self._clock.now() < self._deadline
-
-    def run(self, group_ids: list[str]) -> Report:
-        self._check_topic()
-        partial = self._tables.partial_groups()  # which are not described: the answer may be too large
-        self._report.not_compared += [NotCompared(one, partial[one]) for one in group_ids if one in partial]
-        group_ids = [one for one in group_ids if one not in partial]
-        remaining = self._compare_groups(group_ids)
-        while remaining and (self._has_time or (self._is_first_pass and self._unconfirmed)):
-            self._is_first_pass = False
-            self._progress(f"{len(remaining):,} of {len(group_ids):,} groups left to compare")
-            self._clock.sleep(_PAUSE_SECONDS)
-            remaining = self._compare_groups([group.group_id for group in remaining])
-        self._report.not_compared += remaining
-        self._report.differences.sort(key=lambda difference: (difference.group_id, difference.field))
-        return self._report
-
-    def _check_topic(self) -> None:
-        """Raise VerifyError if the job's offsets are beyond the topic's end: then it has read another topic."""
-        offsets = self._checkpoint_offsets()  # read before the end offsets, which only grow
-        ends = self._brokers.end_offsets(offsets.topic)
-        beyond = [partition for partition, offset in offsets.offsets.items() if offset > ends.get(partition, 0)]
-        if beyond:
-            raise VerifyError(
-                f"The tables contain offsets of {offsets.topic} that this cluster does not have (partition "
-                f"{beyond[0]}): they belong to another cluster, or the topic was recreated"
-            )
-
-    def _checkpoint_offsets(self) -> CheckpointOffsets:
-        offsets = self._tables.checkpoint_offsets()
-        if offsets is None:
-            raise VerifyError("The job has not finished a batch yet: there is nothing to compare")
-        return offsets
-
-    def _compare_groups(self, group_ids: list[str]) -> list[NotCompared]:
-        """Compare these groups, in order of their ids, once; return those that must be compared again."""
-        remaining: list[NotCompared] = []
-        for number, some in enumerate(chunks(group_ids, _CHUNK_SIZE)):
-            if number:
-                self._progress(f"{number * _CHUNK_SIZE:,} of {len(group_ids):,} groups checked")
-            remaining += self._compare_chunk(some)
-        return remaining
-
-    def _compare_chunk(self, group_ids: list[str]) -> Iterator[NotCompared]:
-        started_at = self._clock.now()
-        descriptions = dict(zip(group_ids, self._brokers.describe(group_ids), strict=True))
-        if self._is_first_pass:
-            self._deadline += self._clock.now() - started_at
-        ends = self._brokers.end_offsets(self._checkpoint_offsets().topic)
-        behind = self._wait_for_job(ends, group_ids)
-        rows = self._tables.rows(group_ids)
-        for group_id, description in descriptions.items():
-            lag = sum(behind.values()) if partition_of(group_id, len(ends)) in behind else 0
-            if description["error_code"] in AUTHORIZATION_CODES:
-                denied = NotCompared(group_id, _error_reason(description), is_missing_acl=True)
-                self._report.not_compared.append(denied)
-            elif reason := self._reason_to_repeat(group_id, rows.get(group_id), description, lag):
-                yield NotCompared(group_id, reason)
-
-    def _wait_for_job(self, ends: Mapping[int, int], group_ids: list[str]) -> dict[int, int]:
-        """Wait until the job has processed the ends of these groups' partitions; return what remains at the timeout."""
-        needed = {partition_of(group_id, len(ends)) for group_id in group_ids}
-        ends = {partition: end for partition, end in ends.items() if partition in needed}
-        behind = self._checkpoint_offsets().offsets_behind(ends)
-        while behind and self._has_time:
-            self._progress(f"waiting for the job, which is {sum(behind.values()):,} offsets behind")
-            self._clock.sleep(_PAUSE_SECONDS)
-            behind = self._checkpoint_offsets().offsets_behind(ends)
-        return behind
-
-    def _reason_to_repeat(
-        self, group_id: str, row: Row | None, description: GroupDescription, behind: int
-    ) -> str | None:
-        """Compare a group, and report the result; return why it must be compared again, if it must."""
-        unconfirmed = self._unconfirmed.pop(group_id, None)
-        if description["error_code"] not in {NO_ERROR, GROUP_ID_NOT_FOUND}:  # no answer
-            return _error_reason(description)
-        found = differences(group_id, row, description)
-        if not found:
-            self._report.agreeing += 1
-            if row is not None and description["error_code"] == NO_ERROR and not has_known_state(row):
-                self._report.stateless += 1
-            return None
-        if behind:
-            return f"the job is {behind:,} offsets behind"
-        if found == unconfirmed:
-            self._report.differences += found
-            return None
-        self._unconfirmed[group_id] = found
-        return "it changed during each comparison"
-
-
-def _error_reason(description: GroupDescription) -> str:
-    return f"the broker returned error {description['error_code']}: {description['error_message'] or 'no message'}"
-
-
-# --- The tables -------------------------------------------------------------------------------------------------------
-
-
 class WarehouseTables:
     """One cluster's groups in a warehouse; every call reads the newest version of the tables."""
 
@@ -267,16 +83,19 @@ class WarehouseTables:
         self._warehouse = warehouse
         self._cluster = cluster
 
-    def checkpoint_offsets(self) -> CheckpointOffsets | None:
-        """Return the offsets that the job has processed; None before its first batch is done."""
-        return read_checkpoint_offsets(self._warehouse, self._cluster)
+    def checkpoint_offsets(self) -> CheckpointOffsets:
+        """Return the offsets that the job has processed. Raises VerifyError before its first batch is done."""
+        offsets = read_checkpoint_offsets(self._warehouse, self._cluster)
+        if offsets is None:
+            raise VerifyError("The job has not finished a batch yet: there is nothing to compare")
+        return offsets
 
     def group_ids(self) -> list[str]:
         """Return the ids of all groups that are not Dead. Raises WarehouseError if there is no warehouse."""
         return [row["group_id"] for row in self._select("group_id", "state <> 'Dead'")]
 
     def partial_groups(self) -> dict[str, str]:
-        """Return the groups that are set aside, with the reason."""
+        """Return the groups that are set aside, with the reason: their rows do not hold what the brokers describe."""
         rows = self._select("group_id, set_aside_reason", "set_aside_reason IS NOT NULL")
         return {row["group_id"]: f"it is set aside: {row['set_aside_reason']}" for row in rows}
 
@@ -291,3 +110,97 @@ class WarehouseTables:
     def _select(self, columns: str, condition: str) -> list[dict[str, Any]]:
         condition = f"cluster = {quote(self._cluster)} AND {condition}"
         return WarehouseReader(self._warehouse).rows(f"SELECT {columns} FROM groups WHERE {condition}")  # noqa: S608 - quoted
+
+
+@dataclass
+class Verification:
+    """Compares groups once or several times, until each has been compared or the timeout is over."""
+
+    brokers: StreamsGroupClient
+    tables: WarehouseTables
+    timeout_seconds: float
+    """How long to wait for the job. The time that the brokers take to describe all groups once does not count."""
+    progress: Callable[[str], None]
+    """Gets lines to show."""
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    report: Report = field(default_factory=Report, init=False)
+    unconfirmed: dict[str, list[Difference]] = field(default_factory=dict, init=False)
+    is_first_pass: bool = field(default=True, init=False)
+    deadline: float = field(default=0.0, init=False)
+
+    def run(self, some: Iterable[str] | None = None) -> Report:
+        """Compare all groups, or these.
+
+        Raises VerifyError when the tables belong to another cluster or the job has not written any.
+        """
+        group_ids = sorted({*self.tables.group_ids(), *self.brokers.list_groups()} if some is None else some)
+        self.deadline = self.now() + self.timeout_seconds
+        self.check_topic()
+        partial = self.tables.partial_groups()  # which are not described: the answer may be too large
+        self.report.not_compared += [NotCompared(one, partial[one]) for one in group_ids if one in partial]
+        group_ids = [one for one in group_ids if one not in partial]
+        remaining = self.compare(group_ids)
+        while remaining and (self.now() < self.deadline or (self.is_first_pass and self.unconfirmed)):
+            self.is_first_pass = False
+            self.progress(f"{len(remaining):,} of {len(group_ids):,} groups left to compare")
+            self.sleep(_PAUSE_SECONDS)
+            remaining = self.compare([group.group_id for group in remaining])
+        self.report.not_compared += remaining
+        self.report.differences.sort(key=lambda difference: (difference.group_id, difference.field))
+        return self.report
+
+    def check_topic(self) -> None:
+        """Raise VerifyError if the job's offsets are beyond the topic's end: then it has read another topic."""
+        offsets = self.tables.checkpoint_offsets()  # read before the end offsets, which only grow
+        ends = self.brokers.end_offsets(offsets.topic)
+        beyond = [partition for partition, offset in offsets.offsets.items() if offset > ends.get(partition, 0)]
+        if beyond:
+            raise VerifyError(
+                f"The tables contain offsets of {offsets.topic} that this cluster does not have (partition "
+                f"{beyond[0]}): they belong to another cluster, or the topic was recreated"
+            )
+
+    def compare(self, group_ids: Sequence[str]) -> list[NotCompared]:
+        """Compare these groups, in order of their ids, once; return those that must be compared again."""
+        remaining: list[NotCompared] = []
+        for number, some in enumerate(chunks(group_ids, _CHUNK_SIZE)):
+            if number:
+                self.progress(f"{number * _CHUNK_SIZE:,} of {len(group_ids):,} groups checked")
+            started_at = self.now()
+            descriptions = self.brokers.describe(some)
+            if self.is_first_pass:
+                self.deadline += self.now() - started_at
+            ends = self.brokers.end_offsets(self.tables.checkpoint_offsets().topic)
+            home = {group_id: partition_of(group_id, len(ends)) for group_id in some}
+            ends = {partition: ends[partition] for partition in set(home.values()) & ends.keys()}
+            while (behind := self.tables.checkpoint_offsets().offsets_behind(ends)) and self.now() < self.deadline:
+                self.progress(f"waiting for the job, which is {sum(behind.values()):,} offsets behind")
+                self.sleep(_PAUSE_SECONDS)
+            rows = self.tables.rows(some)
+            for group_id, description in zip(some, descriptions, strict=True):
+                lag = sum(behind.values()) if home[group_id] in behind else 0
+                if again := self.look_at(group_id, rows.get(group_id), description, lag):
+                    remaining.append(again)
+        return remaining
+
+    def look_at(self, group_id: str, row: Row | None, description: GroupDescription, behind: int) -> NotCompared | None:
+        """Compare a group, and report the result; return why it must be compared again, if it must."""
+        unconfirmed, code = self.unconfirmed.pop(group_id, None), description["error_code"]
+        if code not in {NO_ERROR, GROUP_ID_NOT_FOUND}:  # no answer
+            reason = f"the broker returned error {code}: {description['error_message'] or 'no message'}"
+            if code not in AUTHORIZATION_CODES:
+                return NotCompared(group_id, reason)
+            self.report.not_compared.append(NotCompared(group_id, reason, is_missing_acl=True))
+            return None
+        found = differences(group_id, row, description)
+        if found and behind:
+            return NotCompared(group_id, f"the job is {behind:,} offsets behind")
+        if found and found != unconfirmed:
+            self.unconfirmed[group_id] = found
+            return NotCompared(group_id, "it changed during each comparison")
+        self.report.differences += found
+        if not found:
+            self.report.agreeing += 1
+            self.report.stateless += row is not None and code == NO_ERROR and not has_known_state(row)
+        return None

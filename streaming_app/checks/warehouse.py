@@ -35,21 +35,19 @@ def check_warehouse(location: Location, cluster: str) -> Iterator[Result]:
 
 
 def _check_local(directory: Path) -> Result:
-    check = "warehouse"
+    check, elsewhere = "warehouse", "set --warehouse to another directory"
     existing = next(path for path in (directory, *directory.absolute().parents) if path.exists())
-    remedy = "let this user write there, or set --warehouse to another directory"
     if not existing.is_dir():
-        return failed(check, f"{existing} is not a directory", "set --warehouse to another directory")
+        return failed(check, f"{existing} is not a directory", elsewhere)
     try:
         with tempfile.TemporaryFile(dir=existing) as file:
             file.write(b"test")
     except OSError as error:
-        return failed(check, f"{existing} cannot be written by user {os.getuid()}: {reason_of(error)}", remedy)
+        text = f"{existing} cannot be written by user {os.getuid()}: {reason_of(error)}"
+        return failed(check, text, f"let this user write there, or {elsewhere}")
     free = shutil.disk_usage(existing).free
     text = f"{directory} can be {'written' if existing == directory else 'created'}, {gibibytes(free, 0)} are free"
-    if free < _FREE_BYTES:
-        return warning(check, text, "20 GiB are advised")
-    return ok(check, text)
+    return warning(check, text, "20 GiB are advised") if free < _FREE_BYTES else ok(check, text)
 
 
 def _check_store(location: Location) -> Result:
@@ -64,27 +62,26 @@ def _check_store(location: Location) -> Result:
 
 def check_format(location: Location) -> Result:
     """Return whether the tables, if there are any, can be read and upgraded by this release."""
-    check = "tables"
-    older = []
+    check, existing, older = "tables", 0, []
     try:
-        existing = [definition for definition in tables() if (location / definition.name).is_delta_table()]
-        for definition in existing:
-            names = {field.name for field in open_table(location / definition.name).schema().fields}
+        for definition in tables():
+            place = location / definition.name
+            names = {field.name for field in open_table(place).schema().fields} if place.is_delta_table() else set()
             if unknown := sorted(names - set(definition.names)):
                 return failed(
                     check,
-                    f"{location / definition.name} has a column {unknown[0]} that this release does not know",
+                    f"{place} has a column {unknown[0]} that this release does not know",
                     "a newer release wrote it: use that one, or restore a copy from before the upgrade",
                 )
+            existing += bool(names)
             older += [definition.name] if set(definition.names) - names else []
     except (WarehouseError, DeltaError, OSError) as error:
         return failed(check, " ".join(str(error).split()))
     if not existing:
         return ok(check, "none yet: the job creates them")
-    missing = [definition.name for definition in tables() if definition not in existing]
-    if older or missing:
-        return warning(check, f"of an older release ({', '.join(older + missing)}): the job upgrades them at its start")
-    return ok(check, f"{len(existing)}, of this release's format")
+    if older:
+        return warning(check, f"of an older release ({', '.join(older)}): the job upgrades them at its start")
+    return ok(check, f"{existing}, of this release's format")
 
 
 def _check_job(location: Location, cluster: str) -> Result:

@@ -104,8 +104,8 @@ def check(  # noqa: PLR0913, PLR0917 - one per option
     --show-config prints defaults, file, environment and flags merged, without secrets. Comments name what flags, the
     environment and the file set. The output can be used as a file once its secrets are filled in.
 
-    --write-config asks the cluster for its streams groups, its plugin for topology descriptions and the ACLs of the
-    principal, and writes them as comments.
+    --write-config asks the cluster for its streams groups and its plugin for topology descriptions, and writes them as
+    comments.
     """
     if (show_config, write_config is not None, fetch_jars is not None).count(True) > 1:
         raise click.UsageError("Give one of --show-config, --write-config and --fetch-jars.")
@@ -142,8 +142,7 @@ def _fetch_jars(directory: Path, *, demo: bool, class_archive: bool) -> None:
 
 
 def _write_config(settings: Settings, file: Path) -> None:
-    from streaming_app.checks.brokers import check_brokers  # noqa: PLC0415 - --help needs none of these
-    from streaming_app.checks.first_configuration import ask_cluster, first_configuration  # noqa: PLC0415
+    from streaming_app.checks.first_configuration import ask_cluster, first_configuration  # noqa: PLC0415 - not loaded by --help
     from streaming_app.kafka.error_lines import errors_as_lines  # noqa: PLC0415
     from streaming_app.kafka.properties import client_properties  # noqa: PLC0415
 
@@ -151,13 +150,10 @@ def _write_config(settings: Settings, file: Path) -> None:
         raise SetupError(f"{file} exists: name another file, or remove it")
     server = settings.bootstrap_server or ""
     properties = client_properties(server, settings.command_config)
-    results = list(check_brokers(properties, settings.topic))
-    if results[0].check == "brokers":  # no broker answers, or kafka-python does not support the authentication
-        raise click.ClickException(results[0].text)
     with errors_as_lines(properties, "--write-config needs Describe on the cluster and on the groups"):
         found = ask_cluster(properties)
     with file.open("x", encoding="utf-8") as new:
-        new.write(first_configuration(server, settings.command_config, found, results))
+        new.write(first_configuration(server, settings.command_config, found))
     echo(f"Wrote {file}. Next: streams-groups check --config {file}")
 
 

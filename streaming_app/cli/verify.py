@@ -42,8 +42,7 @@ def verify(  # noqa: PLR0913, PLR0917 - one per option
     bootstrap_server: str, command_config: Path | None, warehouse: Location, cluster: str, timeout: float, as_json: bool
 ) -> None:
     """Compare the tables with the brokers' description of every streams group. Exits with 0 only if nothing differs."""
-    from streaming_app.checks.verification import SystemClock, WarehouseTables  # noqa: PLC0415 - --help needs none
-    from streaming_app.checks.verification import verify as compare  # noqa: PLC0415
+    from streaming_app.checks.verification import Verification, WarehouseTables  # noqa: PLC0415 - --help needs none
     from streaming_app.kafka.client import StreamsGroupClient  # noqa: PLC0415 - --help needs none of these
     from streaming_app.kafka.connection import CONNECT_SECONDS  # noqa: PLC0415
     from streaming_app.kafka.error_lines import errors_as_lines  # noqa: PLC0415
@@ -58,7 +57,7 @@ def verify(  # noqa: PLR0913, PLR0917 - one per option
         _progress() as progress,
         StreamsGroupClient.of(properties, patience) as client,
     ):
-        report = compare(client, tables, SystemClock(), timeout, progress)
+        report = Verification(client, tables, timeout, progress).run()
     _print(report, as_json=as_json)
     raise SystemExit(0 if report.agrees else 1)
 

@@ -33,15 +33,13 @@ class RuleSection(Section):
     """How long the condition must hold; `after` in 0.2.0."""
 
 
-def _check_rules(given: Mapping[str, RuleSection]) -> Mapping[str, RuleSection]:
-    """Return the sections of rules. Raises ValueError for a name that no rule has."""
-    for name in given:
-        if name not in rules():
-            raise ValueError(f'"{name}" is not the name of a rule{did_you_mean(name, rules())}')
-    return given
+def _check_rule(name: str) -> str:
+    if name not in rules():
+        raise ValueError(f"is not the name of a rule{did_you_mean(name, rules())}")
+    return name
 
 
-RuleSections = Annotated[Mapping[str, RuleSection], AfterValidator(_check_rules)]
+RuleSections = Mapping[Annotated[str, AfterValidator(_check_rule)], RuleSection]
 
 
 class Override(Section):
@@ -85,10 +83,10 @@ class AlertSettings(Section):
         def rule_settings_of(group_id: str | None) -> Mapping[str, RuleSettings]:
             if group_id is None:
                 return profile_of()
-            if not self._includes(group_id):
+            is_left_out = self.groups is not None and not self.groups.matches(group_id)
+            if is_left_out or any(pattern.matches(group_id) for pattern in self.ignore_groups):
                 return {}
-            matching = (index for index, one in enumerate(self.overrides) if one.groups.matches(group_id))
-            return profile_of(*matching)
+            return profile_of(*(index for index, one in enumerate(self.overrides) if one.groups.matches(group_id)))
 
         return rule_settings_of
 
@@ -101,11 +99,6 @@ class AlertSettings(Section):
             return settings.for_seconds if settings else default
 
         return patience
-
-    def _includes(self, group_id: str) -> bool:
-        if self.groups is not None and not self.groups.matches(group_id):
-            return False
-        return not any(pattern.matches(group_id) for pattern in self.ignore_groups)
 
     def _make_profile(self, *overrides: int) -> Mapping[str, RuleSettings]:
         layers = [self.rules, *(self.overrides[index].rules for index in overrides)]

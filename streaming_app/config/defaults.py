@@ -1,11 +1,13 @@
 """The defaults of the configuration, for the --help of the commands and for `Settings`. Constants only."""
 
+from typing import Final
+
 from streaming_app.groups.partition import OFFSETS_TOPIC
 
 WAREHOUSE = "warehouse"
 CLUSTER = "default"
 TOPIC = OFFSETS_TOPIC
-DIALECT = "shipped"
+DIALECT: Final = "shipped"
 TRIGGER_SECONDS = 0.5
 MAX_OFFSETS_PER_TRIGGER = 10_000_000
 RETENTION_DAYS = 30.0

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import ConfigDict, Field, model_validator
 from typing_extensions import Self
@@ -16,8 +15,6 @@ from streaming_app.section import Pattern, Section
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _OURS = frozenset({"alertname", "cause", "cluster", "group", "group_id", "rule", "severity", "verdict"})
 _CACHED_GROUPS = 1 << 16
-_NONE: Mapping[str, str] = MappingProxyType({})
-_Value = Annotated[str, Field(min_length=1, max_length=200)]
 
 LabelsOf = Callable[[str], Mapping[str, str]]
 """Returns the labels of a group."""
@@ -28,7 +25,7 @@ class LabelsSettings(Section):
 
     model_config = ConfigDict(extra="allow")
 
-    __pydantic_extra__: dict[str, _Value] = Field(init=False)
+    __pydantic_extra__: dict[str, Annotated[str, Field(min_length=1, max_length=200)]] = Field(init=False)
     groups: Pattern
 
     @property
@@ -49,15 +46,10 @@ class LabelsSettings(Section):
 
 def make_labels(entries: Sequence[LabelsSettings]) -> LabelsOf:
     """Return the function that returns the labels of a group: of every entry that matches; the last one wins."""
-    if not entries:
-        return lambda _group_id: _NONE
 
     @lru_cache(_CACHED_GROUPS)
     def labels_of(group_id: str) -> Mapping[str, str]:
-        found: dict[str, Any] = {}
-        for one in entries:
-            if one.groups.matches(group_id):
-                found |= one.labels
-        return found
+        matching = (one.labels for one in entries if one.groups.matches(group_id))
+        return {name: value for labels in matching for name, value in labels.items()}
 
     return labels_of

@@ -2,98 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from streaming_app.alerts.catalog import REPLACED
 
-_RULES = {
-    **{old: f"`{new}`, which it is part of" for old, new in REPLACED.items()},
-    "StreamsGroupDescriptionNotCleanedUp": "`stored_description_epoch` of the Empty groups in the table `groups`",
-    "StreamsGroupOverBudget": "`StreamsGroupSetAside`, which fires for such a group",
-    "StreamsGroupTaskSkew": "`streams-groups describe --copies`, or the table `task_copies`",
-    "StreamsGroupTaskTwice": "`streams-groups verify`, or the table `task_copies`",
-    "StreamsGroupWarmupStays": "`streams-groups describe --copies`, or the metric streams_group_copies",
-    "StreamsGroupsDescriptionPlugin": "`streams-groups check`",
-    "StreamsGroupsDescriptionsMissing": "`StreamsGroupDescriptionMissing`, which each group has; one message names all",
-    "StreamsGroupsFlood": "the metric streams_groups_left_out",
-    "StreamsGroupsSelfCheckFailed": "`verify`, or the metric streams_groups_job_self_check_differing_groups",
-    "StreamsGroupsSchemaDrift": "the metric streams_groups_job_unknown_tags_records_total",
-}
-_TIMES = {
-    "StreamsGroupDescriptionMissing": "upgraded_for",
-    "StreamsGroupUnsolicitedDescription": "window",
-    "StreamsGroupsJobStopped": "silence",
-    "StreamsGroupsUndecodableRecords": "window",
-}
-"""A key of a rule that still exists; `for` is the only time of a rule now."""
-_OF_RULES = (("alerts", "rules"), ("alerts", "overrides", "rules"))
-REMOVED: Mapping[tuple[str, ...], str] = {
-    ("alerts", "group_interval"): "`group_interval` of Alertmanager; a chat gets one message a rule and minute",
-    ("alerts", "group_wait"): "`group_wait` of Alertmanager; a chat gets what fires within ten seconds in one message",
-    ("alerts", "keep_firing_for"): "`for` of the rule; a problem ends once it is over",
-    ("alerts", "max_groups_per_notification"): "`streams-groups alerts`; a message names 20 groups",
-    ("alerts", "max_new_groups"): "`alerts.groups` and `alerts.ignore_groups`; 100 new groups a day have alerts",
-    ("alerts", "repeat_after"): "`repeat_interval` of Alertmanager, or the repetition of the pager",
-    ("broker_facts", "interval"): "nothing: the brokers are asked each minute",
-    ("descriptions", "interval"): "nothing: the brokers are asked each minute",
-    ("group_budget", "events"): "nothing: a batch adds 100,000 events of a group",
-    ("group_budget", "steps"): "nothing: a batch takes 5,000,000 steps for a group",
-    ("group_budget", "topology_bytes"): "`group_budget.bytes`, half of which a topology may have",
-    ("lag", "history_interval"): "`lag.history_days`; a partition has a row a minute",
-    ("metrics", "compatibility"): "the table of names of other exporters in docs/metrics.md",
+_EACH_MINUTE = "nothing: the brokers are asked each minute"
+REMOVED: Mapping[str, str] = {
+    "alerts.group_interval": "`group_interval` of Alertmanager; a chat gets one message a rule and minute",
+    "alerts.group_wait": "`group_wait` of Alertmanager; a chat gets what fires within ten seconds in one message",
+    "alerts.keep_firing_for": "`for` of the rule; a problem ends once it is over",
+    "alerts.max_groups_per_notification": "`streams-groups alerts`; a message names 20 groups",
+    "alerts.max_new_groups": "`alerts.groups` and `alerts.ignore_groups`; 100 new groups a day have alerts",
+    "alerts.repeat_after": "`repeat_interval` of Alertmanager, or the repetition of the pager",
+    **{f"alerts.rules.{old}": f"`{new}`, which it is part of" for old, new in REPLACED.items()},
+    "alerts.rules.StreamsGroupDescriptionMissing.upgraded_for": "`for`",
+    "alerts.rules.StreamsGroupDescriptionNotCleanedUp": "`stored_description_epoch` of the Empty groups in the table "
+    "`groups`",
+    "alerts.rules.StreamsGroupOverBudget": "`StreamsGroupSetAside`, which fires for such a group",
+    "alerts.rules.StreamsGroupTaskSkew": "`streams-groups describe --copies`, or the table `task_copies`",
+    "alerts.rules.StreamsGroupTaskTwice": "`streams-groups verify`, or the table `task_copies`",
+    "alerts.rules.StreamsGroupUnsolicitedDescription.window": "`for`",
+    "alerts.rules.StreamsGroupWarmupStays": "`streams-groups describe --copies`, or the metric streams_group_copies",
+    "alerts.rules.StreamsGroupsDescriptionPlugin": "`streams-groups check`",
+    "alerts.rules.StreamsGroupsDescriptionsMissing": "`StreamsGroupDescriptionMissing`, which each group has; one "
+    "message names all",
+    "alerts.rules.StreamsGroupsFlood": "the metric streams_groups_left_out",
+    "alerts.rules.StreamsGroupsJobStopped.silence": "`for`",
+    "alerts.rules.StreamsGroupsSchemaDrift": "the metric streams_groups_job_unknown_tags_records_total",
+    "alerts.rules.StreamsGroupsSelfCheckFailed": "`verify`, or the metric "
+    "streams_groups_job_self_check_differing_groups",
+    "alerts.rules.StreamsGroupsUndecodableRecords.window": "`for`",
+    "broker_facts.interval": _EACH_MINUTE,
+    "descriptions.interval": _EACH_MINUTE,
+    "group_budget.events": "nothing: a batch adds 100,000 events of a group",
+    "group_budget.steps": "nothing: a batch takes 5,000,000 steps for a group",
+    "group_budget.topology_bytes": "`group_budget.bytes`, half of which a topology may have",
+    "lag.history_interval": "`lag.history_days`; a partition has a row a minute",
+    "metrics.compatibility": "the table of names of other exporters in docs/metrics.md",
     **{
-        ("metrics", "lag_by", by): f"`streams-groups lag --by {by} --json`, or SQL over the table `lag`"
+        f"metrics.lag_by.{by}": f"`streams-groups lag --by {by} --json`, or SQL over the table `lag`"
         for by in ("subtopology", "process", "task")
     },
-    ("metrics", "max_lag_series"): "`metrics.groups` and `metrics.lag_by`; each metric of lag has 10,000 series",
-    ("page", "labels"): "the section `labels`, which alerts, metrics and tables have, too",
-    ("page", "listen"): "`streams-groups web --listen HOST:PORT`, a process of its own",
-    ("page", "memory"): "a limit of the unit or container of `streams-groups web`",
-    ("sinks", "ends_after"): "nothing: an alert ends at Alertmanager a week after it was last sent",
-    ("sinks", "generator_url"): "`page_url`, which is the link of an alert",
-    ("sinks", "interval"): "nothing: the URL of a watchdog is requested each minute",
-    ("sinks", "labels"): "the section `labels`, with the pattern `.*` for all groups",
-    ("sinks", "resend"): "nothing: Alertmanager is sent what fires each minute",
-    ("sinks", "summary"): "`streams-groups status`, or `streams-groups alerts --json` in a cron job",
-    ("sinks", "type: email"): "a sink of type apprise with a URL mailtos://USER:PASSWORD@HOST",
-    ("sinks", "type: log"): "the job's own output, which has a line for each change of an alert",
-    (
-        "sinks",
-        "type: slack",
-    ): "a sink of type apprise with a URL slack://A/B/C, its parts those of the incoming webhook",
-    ("task_copies", "interval"): "nothing: the brokers are asked each minute",
-    **{(*where, name): instead for where in _OF_RULES for name, instead in _RULES.items()},
-    **{(*where, name, key): "`for`" for where in _OF_RULES for name, key in _TIMES.items()},
+    "metrics.max_lag_series": "`metrics.groups` and `metrics.lag_by`; each metric of lag has 10,000 series",
+    "page.labels": "the section `labels`, which alerts, metrics and tables have, too",
+    "page.listen": "`streams-groups web --listen HOST:PORT`, a process of its own",
+    "page.memory": "a limit of the unit or container of `streams-groups web`",
+    "sinks.ends_after": "nothing: an alert ends at Alertmanager a week after it was last sent",
+    "sinks.generator_url": "`page_url`, which is the link of an alert",
+    "sinks.interval": "nothing: the URL of a watchdog is requested each minute",
+    "sinks.labels": "the section `labels`, with the pattern `.*` for all groups",
+    "sinks.resend": "nothing: Alertmanager is sent what fires each minute",
+    "sinks.summary": "`streams-groups status`, or `streams-groups alerts --json` in a cron job",
+    "sinks.type: email": "a sink of type apprise with a URL mailtos://USER:PASSWORD@HOST",
+    "sinks.type: log": "the job's own output, which has a line for each change of an alert",
+    "sinks.type: slack": "a sink of type apprise with a URL slack://A/B/C, its parts those of the incoming webhook",
+    "task_copies.interval": _EACH_MINUTE,
 }
-"""By path, in which a list has no place, but its items of text, and its sections by their type: what to use instead."""
+"""By path, in which a list has no place, but its items of text, and its sections by their type: what to use instead.
 
-
-def _lower(path: Sequence[object]) -> tuple[str, ...]:
-    return tuple(str(part).lower() for part in path)
-
-
-_INSTEAD = {_lower(path): instead for path, instead in REMOVED.items()}  # a variable has no case
+What is below `alerts.rules` is below `alerts.overrides.rules`, too.
+"""
+_INSTEAD = {path.lower(): instead for path, instead in REMOVED.items()}  # a variable has no case
 
 
 def without_removed(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return the values without the keys, items and sinks that went, and a line about each of these."""
     lines: dict[str, None] = {}
 
-    def is_removed(path: tuple[object, ...]) -> bool:
-        if instead := _INSTEAD.get(_lower(path)):
-            lines[f"{'.'.join(map(str, path))} was removed and does nothing: use {instead}"] = None
+    def is_removed(path: str) -> bool:
+        instead = _INSTEAD.get(path.lower().replace("alerts.overrides.rules.", "alerts.rules."))
+        if instead:
+            lines[f"{path} was removed and does nothing: use {instead}"] = None
         return instead is not None
 
-    def keep(value: Any, path: tuple[object, ...]) -> Any:  # noqa: ANN401 - any YAML value
+    def keep(value: Any, path: str) -> Any:  # noqa: ANN401 - any YAML value
         if isinstance(value, Mapping):
-            inside = {key: (*path, key) for key in value}
+            inside = {key: f"{path}.{key}".removeprefix(".") for key in value}
             return {key: keep(value[key], here) for key, here in inside.items() if not is_removed(here)}
         if isinstance(value, list | tuple):
-            return [keep(one, path) for one in value if not is_removed((*path, _name_of(one)))]
+            return [keep(one, path) for one in value if not is_removed(f"{path}.{_name_of(one)}")]
         return value
 
-    return keep(values, ()), list(lines)
+    return keep(values, ""), list(lines)
 
 
 def _name_of(item: object) -> str:

@@ -1,6 +1,6 @@
 """The sections of the configuration that are short: their keys, and their valid values.
 
-`alerts` and `sinks` are made of the rules and of the sinks.
+`alerts` and `sinks` are made of the rules and of the sinks. deploy/streams-groups.example.yaml says more of each key.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ MAX_GROUPS = 1_000
 LagSubject = Literal["group", "topic", "partition"]
 _SUBJECTS = get_args(LagSubject)
 _Offsets = Annotated[int, Field(ge=0)]
+_Count = Annotated[int, Field(ge=1)]
 _BASE_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*/?")
 
 
@@ -32,20 +33,22 @@ def check_base_path(text: str) -> str:
     return path.rstrip("/")
 
 
-class OffsetsSettings(Section):
-    """The section `offsets`: the query that reads committed offsets, and groups of every type."""
+class SwitchSettings(Section):
+    """A section of something that the running job does; most of it never with `--once`."""
 
     enabled: bool = True
-    """Whether the job runs this query."""
+
+
+class OffsetsSettings(SwitchSettings):
+    """The section `offsets`: the query that reads committed offsets, and groups of every type."""
+
     trigger: Duration = 10.0
     """Minimum time between its batches."""
 
 
-class LagSettings(Section):
-    """The section `lag`."""
+class LagSettings(SwitchSettings):
+    """The section `lag`: the brokers are asked for the ends of the logs, and the lag is written."""
 
-    enabled: bool = True
-    """Whether the job asks the brokers for the ends of the logs, and writes the lag."""
     interval: PositiveDuration = 30.0
     """Time between two passes."""
     history_days: Days = 7.0
@@ -61,22 +64,11 @@ class LagSettings(Section):
         return next(matching, self.allowed)
 
 
-class SelfCheckSettings(Section):
-    """The section `self_check`."""
+class SelfCheckSettings(SwitchSettings):
+    """The section `self_check`: the running job compares its tables with the brokers."""
 
-    enabled: bool = True
-    """Whether the running job compares its tables with the brokers; never with `--once`."""
     interval: PositiveDuration = 3600.0
     """Time between two comparisons of all groups; one also follows each start, once the job has caught up."""
-
-
-class SwitchSettings(Section):
-    """A section of something that the running job does each minute; never with `--once`."""
-
-    enabled: bool = True
-
-
-_Count = Annotated[int, Field(ge=1)]
 
 
 class GroupBudgetSettings(Section):
@@ -88,10 +80,11 @@ class GroupBudgetSettings(Section):
 
     def budget(self) -> Budget:
         """Return it as the fold takes it."""
-        return Budget(**self.model_dump())
+        return Budget(**dict(self))
 
 
 def _finest(given: Any) -> Any:  # noqa: ANN401 - any YAML value
+    """Return of a list, as 0.2.0 had, the finest subject."""
     if not isinstance(given, list | tuple):
         return given
     return max((one for one in given if one in _SUBJECTS), key=_SUBJECTS.index, default="topic")
@@ -109,7 +102,7 @@ class MetricsSettings(Section):
     max_groups: Annotated[int, Field(ge=0)] = MAX_GROUPS
     """Maximum number of groups with series of their own: those known the longest, and a tenth for new ones."""
     lag_by: Annotated[LagSubject, BeforeValidator(_finest)] = "topic"
-    """What has series of its lag; of a list, as in 0.2.0, the finest."""
+    """What has series of its lag."""
 
 
 class PageSettings(Section):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -36,16 +35,12 @@ from streaming_app.notify.watchdog import WatchdogSettings
 from streaming_app.notify.webhook import WebhookSettings
 from streaming_app.section import Days, Duration, Section, did_you_mean
 from streaming_app.tables.location import Location
-from streaming_app.text import check_name
-
-_ADDRESS = re.compile(r"(?:[^\s,:]+|\[[^\s,\]]+\]):(?P<port>\d{1,5})")
-_PORTS = range(1, 65_536)
+from streaming_app.text import check_name, split_address
 
 
 def _check_addresses(text: str) -> str:
-    matches = [_ADDRESS.fullmatch(one) for one in text.split(",")]
-    if not all(matched and int(matched["port"]) in _PORTS for matched in matches):
-        raise ValueError(f'must be HOST:PORT, or several separated by commas, not "{text}"')
+    for address in text.split(","):
+        split_address(address)
     return text
 
 
@@ -53,15 +48,6 @@ def _to_location(value: Any) -> Location:  # noqa: ANN401 - any YAML value
     if not isinstance(value, Location | Path | str) or not str(value):
         raise ValueError("must be a path; write it in quotes")
     return Location.of(value)
-
-
-def _check_dialect(name: str) -> str:
-    if name != defaults.DIALECT:
-        from offsets_decoder import SHIPPED, dialects  # noqa: PLC0415 - loads the record definitions
-
-        if name not in (names := (SHIPPED, *dialects())):
-            raise ValueError(f'must be one of {", ".join(names)}, not "{name}"')
-    return name
 
 
 def _to_text(value: Any) -> Any:  # noqa: ANN401 - any YAML value
@@ -108,7 +94,7 @@ class Settings(Section):
     """The local directory of the lock and of Spark's log when the warehouse is not local."""
     cluster: Annotated[str, AfterValidator(check_name)] = defaults.CLUSTER
     topic: Annotated[str, Field(min_length=1, max_length=249)] = defaults.TOPIC
-    dialect: Annotated[str, AfterValidator(_check_dialect)] = defaults.DIALECT
+    dialect: Literal["shipped", "kip-1331"] = defaults.DIALECT
     trigger: Duration = defaults.TRIGGER_SECONDS
     max_offsets_per_trigger: Annotated[int, Field(gt=0)] = defaults.MAX_OFFSETS_PER_TRIGGER
     retention_days: Days = defaults.RETENTION_DAYS

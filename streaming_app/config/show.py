@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -20,10 +20,8 @@ _SECRET_SETTING = re.compile(r"secret|password|token|access[.]?key", re.IGNORECA
 
 
 def effective_values(loaded: LoadedConfig) -> dict[str, Any]:
-    """Return every key with its value as JSON, secrets redacted, references and the items of lists as in the file."""
-    everything = loaded.settings.model_dump(by_alias=True)
-    given = loaded.settings.model_dump(by_alias=True, exclude_unset=True)
-    values: dict[str, Any] = _shown(everything, given, loaded.secrets)
+    """Return every key with its value as JSON, secrets redacted, references as in the file."""
+    values: dict[str, Any] = _shown(loaded.settings.model_dump(by_alias=True), loaded.secrets)
     for key, value in values["conf"].items():
         if _SECRET_SETTING.search(key) and not REFERENCE.fullmatch(value):
             values["conf"][key] = REDACTED
@@ -34,19 +32,11 @@ def as_yaml(loaded: LoadedConfig) -> str:
     """Return YAML; comments before it name what each source has set, the others are defaults."""
     head, known = [f"# file: {loaded.file}"] if loaded.file else [], set[KeyPath]()
     for source, values in loaded.sources.items():
-        paths = [path for path in _paths(values) if path not in known]
-        head += [f"# set by {source}: {escape(', '.join(sorted(map(format_path, paths))))}"] if paths else []
-        known.update(paths)
+        if new := values.keys() - known:
+            head.append(f"# set by {source}: {escape(', '.join(sorted(map(format_path, new))))}")
+        known.update(new)
     text: str = yaml.safe_dump(effective_values(loaded), sort_keys=False, allow_unicode=True, width=math.inf)
     return "\n".join([*head, text])
-
-
-def _paths(values: object, path: KeyPath = ()) -> Iterator[KeyPath]:
-    if isinstance(values, Mapping) and values:
-        for key, inner in values.items():
-            yield from _paths(inner, (*path, key))
-    elif path:
-        yield path
 
 
 def as_json(loaded: LoadedConfig) -> str:
@@ -54,13 +44,11 @@ def as_json(loaded: LoadedConfig) -> str:
     return escape_json(json.dumps(effective_values(loaded), ensure_ascii=False, indent=2)) + "\n"
 
 
-def _shown(value: Any, given: Any, secrets: Mapping[str, str]) -> Any:  # noqa: ANN401 - any value of a key
-    """Return a value as JSON; of an item of a list only what was `given`, as most keys of its type are not set."""
+def _shown(value: Any, secrets: Mapping[str, str]) -> Any:  # noqa: ANN401 - any value of a key
     if isinstance(value, Mapping):
-        inside = given if isinstance(given, Mapping) else {}
-        return {key: _shown(inner, inside.get(key, inner), secrets) for key, inner in value.items()}
+        return {key: _shown(inner, secrets) for key, inner in value.items()}
     if isinstance(value, tuple):
-        return [_shown(one, one, secrets) for one in given]
+        return [_shown(one, secrets) for one in value]
     if isinstance(value, SecretStr):
         reference = secrets.get(value.get_secret_value(), "")
         return reference if REFERENCE.fullmatch(reference) else REDACTED

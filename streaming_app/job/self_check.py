@@ -1,6 +1,15 @@
 """The service that compares the tables with the brokers while the job runs, and has groups read again that differ.
 
-`checks.schedule` decides when, and which differences count.
+Theory of operation
+-------------------
+All groups are compared once after each start of the stream, when the job is at the end of the topic, and then every
+`interval`. A group that differs is compared again a minute later. The comparison itself (`checks.verification`) already
+waits until the job has processed what the brokers described; the second one leaves out what happens while a broker or
+the job restarts. A difference lasts if both found it in the same field. Its value may have changed meanwhile.
+
+A group with a difference that lasts is reported, and its records are read again. It is compared once more after that,
+and at each later comparison. One that cannot be completed, for example since an ACL is missing, is tried again after
+`interval`.
 """
 
 from __future__ import annotations
@@ -13,18 +22,7 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from streaming_app.checks.schedule import (
-    CONFIRM_SECONDS,
-    DifferencesByGroup,
-    Schedule,
-    Step,
-    by_group,
-    is_ready,
-    lasting,
-    with_agreement,
-    with_lasting,
-)
-from streaming_app.checks.verification import Brokers, Report, Tables, VerifyError, WarehouseTables, verify
+from streaming_app.checks.verification import Report, Verification, VerifyError, WarehouseTables
 from streaming_app.job.service import Service, describes_requests
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.report import Report as ReportLine
@@ -35,6 +33,8 @@ if TYPE_CHECKING:
     from streaming_app.config.settings import JobConfig
     from streaming_app.stream.health import Health
 
+CONFIRM_SECONDS = 60.0
+"""Between the two comparisons of a group that differs."""
 _TIMEOUT_SECONDS = 60.0  # of a comparison, for the job to catch up and for groups to stop changing
 _NEEDS = "the self-check needs Describe on the groups and on the offsets topic"
 _MAX_GROUPS = 100  # that are read again after one check
@@ -50,9 +50,10 @@ class SelfCheck(Service):
 
     def __init__(  # noqa: PLR0913 - each is one thing it needs
         self,
-        schedule: Schedule,
-        connect: Callable[[], AbstractContextManager[Brokers]],
-        tables: Tables,
+        interval: float,
+        confirm_seconds: float,
+        connect: Callable[[], AbstractContextManager[StreamsGroupClient]],
+        tables: WarehouseTables,
         read_again: Callable[[Collection[str]], Collection[str]],
         *,
         health: Health,
@@ -67,12 +68,14 @@ class SelfCheck(Service):
         super().__init__(
             "self-check", report, interval=self.poll_seconds, after=self.poll_seconds, describe_error=describe_error
         )
-        self._schedule, self._connect, self._tables, self._read_again = schedule, connect, tables, read_again
+        self._every, self._confirm_seconds = interval, confirm_seconds
+        self._connect, self._tables, self._read_again = connect, tables, read_again
         self._job = health
         self._status = health.status.self_check
-        self._known = health.differing_groups
-        self._differing = {group.group_id for group in self._known if group.agreed_at is None}
-        self._due, self._start = Step.WAIT, 0
+        self._differing = set(health.differing_groups)
+        self._start, self._checked_start = 0, -1  # of the stream: the present one, and that of the last comparison
+        self._due_at = 0.0
+        self._unconfirmed: set[tuple[str, str]] = set()  # groups that differed once, with each field
         self._report_denied = ReportOnce(report)
 
     def now(self) -> float:
@@ -85,35 +88,37 @@ class SelfCheck(Service):
             raise _StoppedError
 
     def is_ready(self) -> bool:
-        """Return whether a comparison is due; `tick` makes it."""
-        self._start = self._job.totals.restarts
-        self._due = self._schedule.next_step(self.now(), start=self._start, is_ready=is_ready(self._job.status))
-        return self._due is not Step.WAIT
+        """Return whether a comparison is due, and the job at the end of the topic; `tick` makes it."""
+        job, self._start = self._job.status, self._job.totals.restarts
+        if not job.caught_up or job.behind or job.failing_since or job.brokers_away_since:
+            return False
+        has_started = self._checked_start != self._start and not self._unconfirmed
+        return has_started or self.now() >= self._due_at
 
     def tick(self) -> None:
         """Make the comparison that is due."""
         with self._connect() as brokers:
-            if self._due is Step.COMPARE_ALL:
-                self._compare_all(brokers)
-            else:
+            if self._unconfirmed:
                 self._confirm(brokers)
+            else:
+                self._compare_all(brokers)
 
     def failed(self, text: str) -> str:
         """Publish that a comparison could not be completed, and return the line about it."""
-        self._schedule = self._schedule.after_failure(self.now(), start=self._start)
+        self._compared(self._every, set())
         self._publish(failures=self._status.failures + 1, failed_at=datetime.now(timezone.utc), failure=text)
         return f"self-check: {text}"
 
-    def _compare_all(self, brokers: Brokers) -> None:
+    def _compare_all(self, brokers: StreamsGroupClient) -> None:
         self._status = replace(self._status, runs=self._status.runs + 1)
         report = self._verify(brokers)
         denied = [group for group in report.not_compared if group.is_missing_acl]
-        differing, others = by_group(report.differences), {group.group_id for group in report.not_compared}
+        differing = {one.group_id for one in report.differences}
         if denied and not (report.agreeing or differing):
             raise VerifyError(f"no group can be compared: {denied[0].reason}")
-        self._schedule = self._schedule.after_all(self.now(), start=self._start, differing=differing)
-        self._agree({one.group_id for one in self._known} - differing.keys() - others)
-        self._differing &= differing.keys() | others
+        unconfirmed = {(one.group_id, one.field) for one in report.differences}
+        self._compared(self._confirm_seconds if unconfirmed else self._every, unconfirmed)
+        self._differing &= differing.union(group.group_id for group in report.not_compared)
         self._publish(
             last_run_at=datetime.now(timezone.utc),
             failed_at=None,
@@ -126,15 +131,16 @@ class SelfCheck(Service):
         else:
             self._report_denied.clear()
 
-    def _confirm(self, brokers: Brokers) -> None:
+    def _confirm(self, brokers: StreamsGroupClient) -> None:
         """Compare the groups again that differed; report those that still do, and have them read again."""
-        first = self._schedule.unconfirmed
-        found = lasting(first, by_group(self._verify(brokers, first).differences))
-        self._schedule = self._schedule.after_confirmation()
+        found: dict[str, list[str]] = {}
+        for one in self._verify(brokers, {group_id for group_id, _ in self._unconfirmed}).differences:
+            if (one.group_id, one.field) in self._unconfirmed:
+                found.setdefault(one.group_id, []).append(one.field)
+        self._compared(self._every, set())
         if not found:
             return
         self._differing |= found.keys()
-        self._known = with_lasting(self._known, found, datetime.now(timezone.utc))
         self._publish()
         self.report(f"self-check: the tables differ from the brokers in {count(len(found), 'group')}: {_names(found)}")
         asked = self._read_again(sorted(found)[:_MAX_GROUPS])
@@ -143,16 +149,19 @@ class SelfCheck(Service):
         rest = f"; left, as they were within the hour before or are very many: {left:,}" if left else ""
         self.report(f"self-check: groups to be read again: {len(asked):,}{rest}")
 
-    def _agree(self, group_ids: Collection[str]) -> None:
-        self._known = with_agreement(self._known, group_ids, datetime.now(timezone.utc))
-        self._differing.difference_update(group_ids)
+    def _compared(self, next_in: float, unconfirmed: set[tuple[str, str]]) -> None:
+        self._checked_start, self._due_at, self._unconfirmed = self._start, self.now() + next_in, unconfirmed
 
-    def _verify(self, brokers: Brokers, group_ids: Iterable[str] | None = None) -> Report:
-        return verify(brokers, self._tables, self, _TIMEOUT_SECONDS, lambda _line: self.sleep(0), group_ids=group_ids)
+    def _verify(self, brokers: StreamsGroupClient, group_ids: Iterable[str] | None = None) -> Report:
+        def stop_if_asked(_line: str) -> None:
+            self.sleep(0)
+
+        check = Verification(brokers, self._tables, _TIMEOUT_SECONDS, stop_if_asked, self.now, self.sleep)
+        return check.run(group_ids)
 
     def _publish(self, **changes: Any) -> None:  # noqa: ANN401 - fields of `SelfCheckStatus`
         self._status = replace(self._status, differing=len(self._differing), **changes)
-        self._job.self_check(self._status, self._known)
+        self._job.self_check(self._status, self._differing)
 
 
 def make_self_check(
@@ -165,7 +174,8 @@ def make_self_check(
 ) -> SelfCheck:
     """Return the self-check of a job."""
     return SelfCheck(
-        Schedule(config.self_check.interval, CONFIRM_SECONDS),
+        config.self_check.interval,
+        CONFIRM_SECONDS,
         partial(StreamsGroupClient.of, properties),
         WarehouseTables(config.warehouse, config.cluster),
         read_again,
@@ -175,7 +185,7 @@ def make_self_check(
     )
 
 
-def _names(found: DifferencesByGroup) -> str:
-    """Return the first groups with the fields that differ."""
-    names = [f"{name} ({', '.join(one.field for one in found[name][:_MAX_NAMES])})" for name in sorted(found)]
+def _names(found: Mapping[str, Collection[str]]) -> str:
+    """Return the first groups with the first fields that differ."""
+    names = [f"{group_id} ({', '.join([*fields][:_MAX_NAMES])})" for group_id, fields in sorted(found.items())]
     return first_of(names, _MAX_NAMES)

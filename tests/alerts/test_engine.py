@@ -99,7 +99,7 @@ def test_what_is_not_known_leaves_alerts_as_they_are() -> None:
 
 
 def test_open_alerts_of_rules_of_0_2_0_that_went_are_resolved_and_pending_ones_are_removed() -> None:
-    rules = sorted(path[-1] for path in REMOVED if path[:2] == ("alerts", "rules") and len(path) == 3)
+    rules = sorted(path.split(".")[-1] for path in REMOVED if path.startswith("alerts.rules.") and path.count(".") == 2)
     sent = (Delivery(PAGER, FIRING, START, 1),)
     fired = make_alert(severity="warning", since=OLD, opened_at=OLD, deliveries=sent)
     pending = replace(fired, group_id="other", opened_at=None, deliveries=())

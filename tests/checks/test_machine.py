@@ -23,17 +23,14 @@ GIB = 1 << 30
 @pytest.mark.parametrize(
     ("total", "heap", "status"),
     [
-        (5 * GIB, 2 * GIB, OK),
-        (5 * GIB - 1, 2 * GIB, WARNING),
-        (3 * GIB - 1, 2 * GIB, FAILED),
-        (5 * GIB, 5 * GIB, FAILED),
-        (None, 2 * GIB, WARNING),
-        (5 * GIB, None, FAILED),
+        (5 * GIB, "2g", OK),
+        (5 * GIB - 1, "2048", WARNING),
+        (3 * GIB - 1, "2g", FAILED),
+        (5 * GIB, "5g", FAILED),
+        (5 * GIB, "many", FAILED),
     ],
 )
-def test_memory_is_judged_by_the_heap_and_what_the_job_needs_beside_it(
-    total: int | None, heap: int | None, status: str
-) -> None:
+def test_memory_is_judged_by_the_heap_and_what_the_job_needs_beside_it(total: int, heap: str, status: str) -> None:
     assert judge_memory(total, heap).status == status
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from streaming_app.checks.verification import Report, VerifyError, verify
+from streaming_app.checks.verification import Report, Verification, VerifyError, WarehouseTables
 from streaming_app.groups.partition import partition_of
 from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
 
@@ -67,9 +68,8 @@ class VerifyHarness:
         assert topic == TOPIC
         return {**dict.fromkeys(range(PARTITIONS), 1000), HOME: self._next("ends")}
 
-    def checkpoint_offsets(self) -> CheckpointOffsets | None:
-        processed = self._next("processed")
-        return None if processed is None else CheckpointOffsets(TOPIC, 0, {HOME: processed})
+    def checkpoint_offsets(self) -> CheckpointOffsets:
+        return CheckpointOffsets(TOPIC, 0, {HOME: self._next("processed")})
 
     def group_ids(self) -> list[str]:
         one = self._next("rows")
@@ -90,7 +90,7 @@ class VerifyHarness:
         self.seconds += seconds
 
     def verify(self, timeout: float = 30) -> Report:
-        return verify(self, self, self, timeout, self.progress.append)
+        return Verification(self, self, timeout, self.progress.append, self.now, self.sleep).run()
 
 
 def lines(report: Report) -> list[str]:
@@ -199,11 +199,8 @@ def test_a_missing_acl_is_reported_at_once_instead_of_asked_for_until_the_timeou
     assert harness.seconds == 0
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [({"processed": [None]}, "not finished a batch"), ({"processed": [11]}, "belong to another cluster")],
-)
-def test_tables_that_cannot_be_of_this_cluster_are_rejected(values: dict[str, Any], message: str) -> None:
-    harness = VerifyHarness(rows=[row()], descriptions=[description()], **values)
-    with pytest.raises(VerifyError, match=message):
-        harness.verify()
+def test_tables_that_cannot_be_of_this_cluster_are_rejected(tmp_path: Path) -> None:
+    with pytest.raises(VerifyError, match="belong to another cluster"):
+        VerifyHarness(rows=[row()], descriptions=[description()], processed=[11]).verify()
+    with pytest.raises(VerifyError, match="not finished a batch"):
+        WarehouseTables(tmp_path, "default").checkpoint_offsets()

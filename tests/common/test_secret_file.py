@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming_app.config.file import Unresolved, resolve_references
+from streaming_app.config.file import Unresolved, read_yaml
 from streaming_app.notify.sink import SinkError
 from streaming_app.secret_file import read_secret_file
 from streaming_app.web.access import PageError, read_credentials
@@ -29,10 +29,10 @@ def test_the_owner_and_the_group_may_read_it(file: Path, mode: int) -> None:
     assert read_secret_file(file) == "https://hooks.example.com/x"
 
 
-def test_a_reference_in_the_configuration_is_refused(file: Path) -> None:
+def test_a_reference_in_the_configuration_is_refused(file: Path, tmp_path: Path) -> None:
     file.chmod(0o644)
-    values, _ = resolve_references({"a": f"${{file:{file}}}"}, Path("f.yaml"))
-    assert values == {"a": Unresolved(f"cannot read {file}: {REASON}")}
+    (tmp_path / "f.yaml").write_text(f"a: ${{file:{file}}}")
+    assert read_yaml(tmp_path / "f.yaml") == ({"a": Unresolved(f"cannot read {file}: {REASON}")}, {})
 
 
 def test_a_secret_of_a_sink_is_refused_also_later(file: Path) -> None:

@@ -21,7 +21,7 @@ ON = {"StreamsGroupDown": {"enabled": True}}
     [
         (
             {"rules": {"StreamsGroupOffsetsRewond": {}}},
-            'alerts.rules: "StreamsGroupOffsetsRewond" is not the name of a rule; '
+            "alerts.rules.StreamsGroupOffsetsRewond: is not the name of a rule; "
             "did you mean StreamsGroupOffsetsRewound?",
         ),
         ({"interval": 0}, "alerts.interval: must be more than 0"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming_app.config.file import read_yaml, resolve_references
+from streaming_app.config.file import read_yaml
 from streaming_app.config.load import load
 from streaming_app.errors import ConfigError
 
@@ -21,7 +21,16 @@ def error_lines(file: Path) -> list[str]:
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "alerts:\n  # interval: 5s\nsinks:\n"], ids=repr)
 def test_a_file_without_values_is_an_empty_mapping(text: str, write: Callable[[str], Path]) -> None:
-    assert read_yaml(write(text)) == {}
+    assert read_yaml(write(text)) == ({}, {})
+
+
+def test_keys_are_text_without_quotes(write: Callable[[str], Path]) -> None:
+    text = "conf: {on: 1, 2: x, null: y}\nlag: &a {allowed: 3}\nself_check: {<<: *a, interval: 1s}"
+    assert read_yaml(write(text))[0] == {
+        "conf": {"on": 1, "2": "x", "null": "y"},
+        "lag": {"allowed": 3},
+        "self_check": {"allowed": 3, "interval": "1s"},
+    }
 
 
 @pytest.mark.parametrize(
@@ -29,11 +38,12 @@ def test_a_file_without_values_is_an_empty_mapping(text: str, write: Callable[[s
     [
         ("cluster: a\ntopic: [b\n", "FILE: line 3, column 1: expected ',' or ']', but got '<stream end>'"),
         ("a: 1\nb:\n  c: 1\n  d: 2\n  c: 3\n", "FILE: line 5, column 3: duplicate key c, first in line 3"),
-        ("conf:\n  on: 1", "FILE: line 2, column 3: the key on is not text: write it in quotes"),
         ("cluster: !!python/object/apply:os.system [id]", None),
         ("- cluster: a", "FILE: must contain keys and values, such as `warehouse: /var/lib/streams-groups`"),
         (b"cluster: \xff", None),
-        ("conf: &a\n  b: *a", "FILE: an anchor contains itself"),
+        ("conf: &a\n  b: *a", "FILE: Circular reference detected"),
+        ("{[a]: b}", None),
+        ("<<: {2026-01-01: a}", None),
     ],
     ids=lambda text: repr(text)[:30],
 )
@@ -58,16 +68,16 @@ def test_a_file_that_is_nested_too_deeply_is_one_line(write: Callable[[str | byt
 
 
 def test_references_are_replaced_by_what_they_name_at_any_depth(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, write: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PART", "b")
     (tmp_path / "secret").touch(0o600)
     (tmp_path / "secret").write_text("hunter2\n")
-    values = {"a": ["x${env:PART}y", {"c": f"${{file:{tmp_path}/secret}}"}], "n": 1}
+    text = f"a: ['x${{env:PART}}y', {{'${{env:PART}}': '${{file:{tmp_path}/secret}}'}}]\nn: 1"
 
-    resolved, secrets = resolve_references(values, Path("f"))
+    resolved, secrets = read_yaml(write(text))
 
-    assert resolved == {"a": ["xby", {"c": "hunter2"}], "n": 1}
+    assert resolved == {"a": ["xby", {"${env:PART}": "hunter2"}], "n": 1}
     assert secrets == {
         "b": "${env:PART}",
         "xby": "x${env:PART}y",

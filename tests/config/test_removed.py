@@ -32,7 +32,8 @@ RULES_OF_0_2_0: dict[str, dict[str, Any]] = {
     "StreamsGroupsSelfCheckFailed": {"window": "1h"},
 }
 """Some of the section that the example of 0.2.0 has, with every key that is not in this release."""
-GONE = sorted(path[-1] for path in REMOVED if path[:2] == ("alerts", "rules") and len(path) == 3)
+RULES = "alerts.rules."
+GONE = sorted(path.removeprefix(RULES) for path in REMOVED if path.startswith(RULES) and path.count(".") == 2)
 
 
 def test_a_rule_that_went_is_not_a_rule() -> None:
@@ -46,8 +47,8 @@ def test_settings_of_a_rule_that_went_are_named_and_change_nothing(rule: str, wr
     overrides = [{"groups": "a", "rules": {rule: {"severity": "info"}}}] * 2
     loaded = load(write({"alerts": {"rules": old, "overrides": overrides}}))
     assert sorted(loaded.removed) == [
-        f"alerts.overrides.rules.{rule} was removed and does nothing: use {REMOVED['alerts', 'rules', rule]}",
-        f"alerts.rules.{rule} was removed and does nothing: use {REMOVED['alerts', 'rules', rule]}",
+        f"alerts.overrides.rules.{rule} was removed and does nothing: use {REMOVED[RULES + rule]}",
+        f"alerts.rules.{rule} was removed and does nothing: use {REMOVED[RULES + rule]}",
     ]
     settings = loaded.settings.alerts.rule_settings_of()("a")
     assert settings["StreamsGroupDown"].for_seconds == 420

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
 
-from streaming_app.checks.schedule import Schedule
 from streaming_app.errors import JobError
 from streaming_app.job.self_check import SelfCheck
 from streaming_app.stream.health import Health
@@ -16,6 +17,7 @@ from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
 from tests.checks.test_verification import NOT_FOUND, description, row
 
 CONFIRM, INTERVAL = 60.0, 1_000.0
+NOW = datetime(2026, 11, 21, 3, tzinfo=timezone.utc)
 
 
 class SteppedCheck(SelfCheck):
@@ -40,6 +42,7 @@ class SelfCheckHarness:
     def __init__(self) -> None:
         self.epochs = {"a": 1, "b": 1}
         self.rows_by_id = {"a": 1, "b": 1}
+        self.states: dict[str, str] = {}
         self.error: Exception | None = None
         self.error_codes: dict[str, int] = {}
         self.may_read = True
@@ -52,7 +55,8 @@ class SelfCheckHarness:
 
     def start(self) -> None:
         self.check = SteppedCheck(
-            Schedule(INTERVAL, CONFIRM),
+            INTERVAL,
+            CONFIRM,
             self.connect,
             self,
             self.read_again,
@@ -95,7 +99,10 @@ class SelfCheckHarness:
         return {}
 
     def rows(self, group_ids: Sequence[str]) -> dict[str, Any]:
-        return {one: row(self.rows_by_id[one]) for one in group_ids if one in self.rows_by_id}
+        states = self.states
+        return {
+            one: row(self.rows_by_id[one], states.get(one, "Stable")) for one in group_ids if one in self.rows_by_id
+        }
 
     def read_again(self, group_ids: Collection[str]) -> Collection[str]:
         """The stream ends for that, and with the next one another check begins."""
@@ -129,6 +136,25 @@ def test_each_start_of_the_stream_is_followed_by_a_check_once_the_job_has_caught
     assert harness.status.runs == 2
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{"caught_up": False}, {"behind": 1}, {"failing_since": NOW}, {"brokers_away_since": NOW}],
+    ids=str,
+)
+def test_a_check_needs_a_job_that_is_at_the_end_of_the_topic(
+    harness: SelfCheckHarness, changes: dict[str, Any]
+) -> None:
+    harness.health.nothing_new()
+    harness.health._status = replace(harness.health.status, **changes)
+    harness.turn()
+    assert harness.status.runs == 0
+    harness.health._status = replace(harness.health.status, caught_up=True, behind=0, failing_since=None)
+    harness.health.brokers(answer=True)
+    for seconds, runs in ((0, 1), (INTERVAL - 1, 1), (1, 2)):
+        harness.turn(seconds)
+        assert harness.status.runs == runs
+
+
 def test_a_group_that_differs_twice_is_reported_read_again_and_compared_after_the_next_start(
     harness: SelfCheckHarness,
 ) -> None:
@@ -143,14 +169,11 @@ def test_a_group_that_differs_twice_is_reported_read_again_and_compared_after_th
         "self-check: groups to be read again: 1",
     ]
     assert harness.read == [["b"]]
-    (group,) = harness.health.differing_groups
-    assert (group.group_id, group.fields) == ("b", (("group_epoch", "7 in the tables, 1 on the broker"),))
-    assert (harness.status.differing, harness.status.repaired, group.agreed_at) == (1, 1, None)
+    assert (harness.status.differing, harness.status.repaired) == (1, 1)
     harness.check.close()
     harness.rows_by_id["b"] = 1
     harness.start()
     harness.turn()
-    assert harness.health.differing_groups[0].agreed_at is not None
     assert (harness.status.differing, harness.status.repaired, harness.status.runs) == (0, 1, 2)
 
 
@@ -162,7 +185,18 @@ def test_a_difference_that_is_gone_a_minute_later_is_not_reported(harness: SelfC
     harness.described.clear()
     harness.turn(CONFIRM)
     assert harness.described[0] == ["b"]
-    assert (harness.lines, harness.health.differing_groups, harness.read) == ([], (), [])
+    assert (harness.lines, harness.status.differing, harness.read) == ([], 0, [])
+
+
+def test_another_field_that_differs_a_minute_later_does_not_last(harness: SelfCheckHarness) -> None:
+    harness.rows_by_id |= {"a": 7, "b": 7}
+    harness.health.nothing_new()
+    harness.turn()
+    harness.rows_by_id["b"] = 1
+    harness.states = {"a": "Empty", "b": "Empty"}
+    harness.turn(CONFIRM)
+    assert harness.lines[0] == "self-check: the tables differ from the brokers in 1 group: a (group_epoch)"
+    assert harness.read == [["a"]]
 
 
 def test_a_group_that_differs_again_is_reported_and_not_read_once_more(harness: SelfCheckHarness) -> None:
@@ -177,7 +211,6 @@ def test_a_group_that_differs_again_is_reported_and_not_read_once_more(harness: 
     harness.epochs["b"] = 7
     harness.turn(INTERVAL)
     assert harness.status.differing == 0
-    assert harness.health.differing_groups[0].agreed_at is not None
 
 
 def test_an_error_is_reported_once_until_a_comparison_succeeds(harness: SelfCheckHarness) -> None:

@@ -315,12 +315,6 @@ assert sink.sink().name == "trial"
             ),
             Edit(
                 "tests/config/test_load.py",
-                '    "trigger": (1.0, 2.0, 3.0),\n',
-                '    "trigger": (1.0, 2.0, 3.0),\n    "trial": (1.0, 2.0),\n',
-                "values of it in",
-            ),
-            Edit(
-                "tests/config/test_load.py",
                 "    assert len(set(paths_of(Settings))) <= 80\n",
                 "    assert len(set(paths_of(Settings))) <= 81\n",
                 "the most that there may be, or another key goes:",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -14,12 +15,9 @@ from streaming_app.time_intervals import (
     TimeInterval,
     contain,
     next_change,
-    parse_days_of_month,
     parse_location,
-    parse_months,
+    parse_range,
     parse_times,
-    parse_weekdays,
-    parse_years,
 )
 
 BERLIN, LORD_HOWE = ZoneInfo("Europe/Berlin"), ZoneInfo("Australia/Lord_Howe")  # an hour, half an hour
@@ -98,29 +96,35 @@ def test_the_next_change_is_the_first_minute_that_differs(
 
 
 @pytest.mark.parametrize(
-    ("parse", "text", "expected"),
+    ("kind", "text", "expected"),
     [
-        (parse_weekdays, "monday:friday", (1, 5)),
-        (parse_days_of_month, "1:5", (1, 5)),
-        (parse_days_of_month, "-3:-1", (-3, -1)),
-        (parse_months, "june:august", (6, 8)),
-        (parse_years, "2026:2028", (2026, 2028)),
-        (lambda text: parse_times(*text.split()), "22:30 24:00", (1350, 1440)),
+        ("weekdays", "monday:friday", (1, 5)),
+        ("weekdays", "sunday", (0, 0)),
+        ("days_of_month", "1:5", (1, 5)),
+        ("days_of_month", "-3:-1", (-3, -1)),
+        ("days_of_month", "20:-2", (20, -2)),
+        ("months", "june:August", (6, 8)),
+        ("months", "1:3", (1, 3)),
+        ("years", "2026:2028", (2026, 2028)),
     ],
 )
-def test_ranges_are_parsed_as_alertmanager_does(parse: object, text: str, expected: Range) -> None:
-    assert parse(text) == expected  # type: ignore[operator]
+def test_ranges_are_parsed_as_alertmanager_does(kind: str, text: str, expected: Range) -> None:
+    assert parse_range(kind, text) == expected
+    assert parse_times("22:30", "24:00") == (1350, 1440)
 
 
 @pytest.mark.parametrize(
     ("parse", "text"),
     [
-        (parse_weekdays, "friday:sunday"),
-        (parse_days_of_month, "0"),
-        (parse_days_of_month, "-3:5"),
-        (parse_days_of_month, "32"),
-        (parse_months, "august:june"),
-        (parse_years, "x"),
+        (partial(parse_range, "weekdays"), "friday:sunday"),
+        (partial(parse_range, "weekdays"), "monday:"),
+        (partial(parse_range, "days_of_month"), "0"),
+        (partial(parse_range, "days_of_month"), "-3:5"),
+        (partial(parse_range, "days_of_month"), "5:3"),
+        (partial(parse_range, "days_of_month"), "-1:-3"),
+        (partial(parse_range, "days_of_month"), "32"),
+        (partial(parse_range, "months"), "august:june"),
+        (partial(parse_range, "years"), "x"),
         (parse_location, "Europe/Belin"),
         (parse_location, "../etc/passwd"),
         (lambda text: parse_times(*text.split()), "22:00 06:00"),

@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from offsets_decoder import decode
-from streaming_app.checks.verification import SystemClock, VerifyError, WarehouseTables, verify
+from streaming_app.checks.verification import Verification, VerifyError, WarehouseTables
 from streaming_app.groups.replay import RECORD_TYPES
 from streaming_app.stream.truncation import LOG_TRUNCATED
 from streaming_app.tables.arrow import to_python
@@ -86,7 +86,7 @@ def _verify(bed: FaultBed) -> list[Finding]:
     for _ in range(_ATTEMPTS):
         own = WarehouseTables(bed.warehouse, CLUSTER)
         try:
-            report = verify(bed.client, own, SystemClock(), MINUTES, lambda _: None)
+            report = Verification(bed.client, own, MINUTES, lambda _: None).run()
         except VerifyError as error:  # a slow job was away for too long, and has just begun to read everything again
             found = [str(error)]
             bed.settle()

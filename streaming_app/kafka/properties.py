@@ -84,14 +84,6 @@ def _find_provider(name: str, java_class: str) -> Callable[[str, str], str | Non
     return _PROVIDER_CLASSES[class_name]
 
 
-def _get_environment_variable(_path: str, key: str) -> str | None:
-    return os.environ.get(key)
-
-
-def _get_property_of_file(path: str, key: str) -> str | None:
-    return read_properties(Path(path)).get(key)
-
-
 def _read_file_in_directory(path: str, key: str) -> str | None:
     try:
         return Path(path, key).read_text("utf-8")
@@ -102,8 +94,8 @@ def _read_file_in_directory(path: str, key: str) -> str | None:
 
 
 _PROVIDER_CLASSES: Mapping[str, Callable[[str, str], str | None]] = {
-    "EnvVarConfigProvider": _get_environment_variable,
-    "FileConfigProvider": _get_property_of_file,
+    "EnvVarConfigProvider": lambda _, name: os.environ.get(name),
+    "FileConfigProvider": lambda path, key: read_properties(Path(path)).get(key),
     "DirectoryConfigProvider": _read_file_in_directory,
 }
 

@@ -2,7 +2,7 @@
 
 Each pass asks for the kinds of facts that are due. A kind that cannot be had now keeps what was known of it, with the
 time at which it was, also across a restart: a broker that is away, or an ACL that was taken away, makes facts old, and
-not wrong. Configs change rarely: they are asked for again after ten minutes, or when there are other groups or topics.
+not wrong. Configs change rarely: they are asked for again after ten minutes, those of groups when there are others.
 
 The table is replaced in one commit when a fact has changed, and every ten minutes for the times.
 """
@@ -63,7 +63,8 @@ class _Source(NamedTuple):
 
     of: Sequence[str]
     ask: Callable[[Admin, _Asked], Sequence[BrokerFact]]
-    rarely: bool = False
+    rarely: Callable[[_Asked], object] | None = None
+    """It is asked rarely, and when what this returns has changed; None: at each pass."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,8 @@ class _Known:
 
     facts: Sequence[BrokerFact]
     observed_at: datetime
-    asked: _Asked | None = None
+    about: object = "stored"
+    """What its source depends on, when it was asked."""
 
     @cached_property
     def differing(self) -> Sequence[BrokerFact]:
@@ -100,11 +102,17 @@ class BrokerFacts(Poller):
         self._written: Sequence[BrokerFact] = ()
         self._written_at: datetime | None = None
         self._sources = (
-            _Source([kinds.GROUP_CONFIG], lambda admin, asked: read.group_configs(admin, asked.groups), rarely=True),
             _Source(
-                [kinds.BROKER_CONFIG], lambda admin, _: read.configs_of_brokers(admin, admin.broker_ids()), rarely=True
+                [kinds.GROUP_CONFIG],
+                lambda admin, asked: read.group_configs(admin, asked.groups),
+                lambda asked: asked.groups,
             ),
-            _Source([kinds.LEFT_OVER_TOPIC], self._left_over, rarely=True),
+            _Source(
+                [kinds.BROKER_CONFIG],
+                lambda admin, _: read.configs_of_brokers(admin, admin.broker_ids()),
+                lambda _: None,
+            ),
+            _Source([kinds.LEFT_OVER_TOPIC], self._left_over, lambda _: None),
             _Source([kinds.COORDINATOR], lambda admin, asked: read.coordinators(admin, asked.groups)),
             _Source([kinds.GROUP_STATE], lambda admin, _: read.group_states(admin)),
             _Source([kinds.FEATURE], lambda admin, _: read.features(admin)),
@@ -121,8 +129,8 @@ class BrokerFacts(Poller):
         now, asked, errors = self._now(), self._asked(), []
         with self._connect() as admin:
             for source in self._sources:
-                known = self._known.get(source.of[0])
-                if source.rarely and known and known.asked == asked and now - known.observed_at < _RARELY:
+                known, about = self._known.get(source.of[0]), source.rarely and source.rarely(asked)
+                if source.rarely and known and known.about == about and now - known.observed_at < _RARELY:
                     continue
                 try:
                     found = source.ask(admin, asked)
@@ -130,7 +138,7 @@ class BrokerFacts(Poller):
                     errors.append(error)
                 else:
                     for kind in source.of:
-                        self._take(kind, sorted(fact for fact in found if fact.kind == kind), now, asked)
+                        self._take(kind, sorted(fact for fact in found if fact.kind == kind), now, about)
         self._write(now)
         if errors:
             raise errors[0]
@@ -150,7 +158,7 @@ class BrokerFacts(Poller):
             if one.group_id and _exists(groups.get(one.group_id))
         ]
 
-    def _take(self, kind: str, found: Sequence[BrokerFact], now: datetime, asked: _Asked) -> None:
+    def _take(self, kind: str, found: Sequence[BrokerFact], now: datetime, about: object) -> None:
         """Note the facts of a kind, with the values that they had before, and since when they have others."""
         before = {(one.subject, one.name): one for one in self._facts(kind)}
         facts = []
@@ -158,7 +166,7 @@ class BrokerFacts(Poller):
             old = before.get((fact.subject, fact.name), fact)
             last = (old.value_before, old.changed_at) if old.value == fact.value else (old.value, now)
             facts.append(fact._replace(value_before=last[0], changed_at=last[1]))
-        self._known[kind] = _Known(facts, now, asked)
+        self._known[kind] = _Known(facts, now, about)
 
     def _facts(self, kind: str) -> Sequence[BrokerFact]:
         known = self._known.get(kind)

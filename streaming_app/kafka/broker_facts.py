@@ -233,7 +233,7 @@ def has_description_plugin(properties: Mapping[str, str]) -> bool | None:
         with closing(connect(properties, IMPATIENT_CONNECT_SECONDS)) as admin:
             brokers = admin.broker_ids()
             facts = configs_of_brokers(admin, brokers)
-    except (KafkaError, OSError, SecurityError):
+    except (KafkaError, OSError, ValueError, SecurityError):
         return None
     if any(fact.name == releases.DESCRIPTION_PLUGIN and fact.value for fact in facts):
         return True

@@ -23,7 +23,7 @@ from kafka.future import Future
 from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
-from kafka.protocol.admin import DescribeClusterRequest
+from kafka.protocol.admin import DescribeClusterRequest, DescribeConfigsRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.metadata.find_coordinator import CoordinatorType
 
@@ -37,7 +37,7 @@ IMPATIENT_CONNECT_SECONDS = 5.0
 """The same, where a batch of the stream or a reader of the page waits meanwhile."""
 ANSWER_MS = 20_000
 """How long brokers may take to answer a request about many partitions or groups."""
-_READS = (MetadataRequest, FindCoordinatorRequest, DescribeClusterRequest)  # any broker answers them, and the same
+_READS = (MetadataRequest, FindCoordinatorRequest, DescribeClusterRequest, DescribeConfigsRequest)  # of any broker
 _NEXT_SECONDS = 1.0  # without an answer, until the next broker is asked, too
 _LOGIN_SECONDS = 2.0  # of one of several servers, until the next one is tried: more in the next round
 _PAUSE_SECONDS = 0.1  # between two attempts to connect
@@ -57,11 +57,12 @@ def connect(properties: Mapping[str, str], seconds: float | None = None) -> "Adm
 
 def open_admin(
     bootstrap_servers: str | Sequence[str],
-    bootstrap_timeout_ms: float = 1000 * CONNECT_SECONDS,
+    bootstrap_timeout_ms: float = 30_000,
     **settings: Any,  # noqa: ANN401 - kafka-python's own
 ) -> "Admin":
     """Connect to the first of these servers that answers in time. Raises KafkaError if none does."""
-    servers = bootstrap_servers.split(",") if isinstance(bootstrap_servers, str) else list(bootstrap_servers)
+    names = bootstrap_servers.split(",") if isinstance(bootstrap_servers, str) else bootstrap_servers
+    servers = [name.strip() for name in names if name.strip()]
     random.shuffle(servers)
     began = time.monotonic()
     while True:
@@ -70,11 +71,11 @@ def open_admin(
         patience = left if len(servers) == 1 else min(left, max(_LOGIN_SECONDS, elapsed))
         try:
             if len(servers) > 1:  # one whose machine or process is gone is known at once
-                host, _, port = server.strip().rpartition(":")
-                socket.create_connection((host.strip("[]"), int(port)), min(patience, _NEXT_SECONDS)).close()
+                host, _, port = server.rpartition(":")
+                socket.create_connection((host.strip("[]"), port), min(patience, _NEXT_SECONDS)).close()
             return Admin(bootstrap_servers=[server], bootstrap_timeout_ms=1000 * patience, **settings)
-        except (KafkaError, OSError) as error:
-            if time.monotonic() - began >= bootstrap_timeout_ms / 1000:
+        except (KafkaError, OSError, UnicodeError) as error:
+            if len(servers) == 1 or time.monotonic() - began >= bootstrap_timeout_ms / 1000:
                 raise error if isinstance(error, KafkaError) else KafkaConnectionError(f"{server}: {error}") from None
         servers = [*servers[1:], server]
         time.sleep(_PAUSE_SECONDS)

@@ -200,16 +200,14 @@ def _find_failure(server: str, uses_tls: bool, settings: Mapping[str, Any] | Non
     context = settings["ssl_context"] if settings and uses_tls else _unverified_context()
     try:
         with socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS) as connection:
-            has_tls = _has_tls(connection, host, context)
+            failure = _tls_failure(connection, host, context)
     except (socket.gaierror, UnicodeError):
         return UNKNOWN_HOST, ""
     except (OSError, ValueError, OverflowError):
         return NO_LISTENER, ""
-    if has_tls is None:
-        return NO_ANSWER, ""
-    if has_tls != uses_tls:
-        return LISTENER_WITH_TLS if has_tls else LISTENER_WITHOUT_TLS, ""
-    return _log_in(server, settings) if settings else None
+    if not uses_tls and failure != (NO_ANSWER, ""):
+        failure = None if failure and failure[0] == LISTENER_WITHOUT_TLS else (LISTENER_WITH_TLS, "")
+    return failure if failure or settings is None else _log_in(server, settings)
 
 
 def _unverified_context() -> ssl.SSLContext:
@@ -220,17 +218,17 @@ def _unverified_context() -> ssl.SSLContext:
     return context
 
 
-def _has_tls(connection: socket.socket, host: str, context: ssl.SSLContext) -> bool | None:
-    """Return whether a listener uses TLS, be it that it fails; None if it does not answer."""
+def _tls_failure(connection: socket.socket, host: str, context: ssl.SSLContext) -> tuple[str, str] | None:
+    """Return why TLS with a listener fails, as a template and its detail; None if it does not."""
     try:
         with context.wrap_socket(connection, server_hostname=host):
-            return True
+            return None
     except ssl.SSLError as error:
-        return tls_cause(str(error)) != LISTENER_WITHOUT_TLS
+        return tls_cause(str(error)), getattr(error, "verify_message", error.reason) or str(error)
     except TimeoutError:
-        return None
+        return NO_ANSWER, ""
     except OSError:
-        return False  # it closed the connection at the first message
+        return LISTENER_WITHOUT_TLS, ""  # it closed the connection at the first message
 
 
 def _log_in(server: str, settings: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -260,10 +258,8 @@ def _login_cause(error: Exception, settings: Mapping[str, Any], *, got_versions:
     message, mechanism = " ".join(str(error).split()), settings.get("sasl_mechanism")
     if cause := next((cause for kind, cause in _LOGIN_CAUSES if isinstance(error, kind)), None):
         return cause, message
-    if "ssl_context" in settings:
-        _, failed, detail = message.partition("Handshake failed: ")
-        if (cause := tls_cause(message)) != OTHER_TLS or failed:
-            return cause, detail or message
+    if "ssl_context" in settings and (cause := tls_cause(message)) != OTHER_TLS:
+        return cause, message
     if mechanism and got_versions:  # closed after the login; kafka-python drops the reason that came right before
         return CREDENTIALS_REJECTED, f"they are wrong, or the listener does not enable sasl.mechanism {mechanism}"
     return (NO_ANSWER if mechanism or not got_versions else LISTENER_WITH_SASL), message

@@ -63,7 +63,9 @@ def to_job_error(error: Any, properties: Mapping[str, str], topic: str) -> JobEr
     if _is_retriable(error):
         return UnreachableError(f"{servers}: {class_name}: {message}.")
     if causes[0][0] == _WRAPPER:  # the client could not be created
-        return JobError(f"--command-config: Kafka client setting refused: {_setting_message(causes)}")
+        said = [one.rpartition("Exception: ")[2] for _, one in causes if not one.startswith(_WRAPPER_MESSAGE)]
+        line = ": ".join([*dict.fromkeys(said)][:2])  # which setting, and why
+        return JobError(f"--command-config: Kafka client setting refused: {line}")
     return JobError(f"{servers}: {class_name}: {message}")
 
 
@@ -85,14 +87,6 @@ def _causes(error: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - a Java e
         name = error.getClass().getSimpleName()
         yield name, " ".join((error.getMessage() or name).split())
         error = error.getCause()
-
-
-def _setting_message(causes: list[tuple[str, str]]) -> str:
-    """Return the message that names the invalid setting, followed by the one with the reason."""
-    messages = [message for name, message in causes if not (name == _WRAPPER and message.startswith(_WRAPPER_MESSAGE))]
-    setting = messages[0].rpartition("Exception: ")[2]
-    reason = next((message for message in messages[1:] if message not in messages[0]), "")
-    return f"{setting}: {reason}" if reason and reason not in setting else setting
 
 
 # --- kafka-python -----------------------------------------------------------------------------------------------------

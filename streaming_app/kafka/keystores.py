@@ -119,8 +119,8 @@ def _convert_with_keytool(
         raise SecurityError(f"a JKS store needs Java's keytool; use PEM or PKCS12, or install Java: {error}") from None
     with tempfile.TemporaryDirectory() as directory:  # mode 700
         target = Path(directory, "store.p12")
-        command = [keytool, "-importkeystore", "-noprompt", "-srckeystore", location, "-srcstoretype", store_type]
-        command += ["-destkeystore", target, "-deststoretype", "PKCS12", "-deststorepass:env", "NEW_PASSWORD"]
+        command = [str(keytool), "-importkeystore", "-noprompt", "-srckeystore", location, "-srcstoretype", store_type]
+        command += ["-destkeystore", str(target), "-deststoretype", "PKCS12", "-deststorepass:env", "NEW_PASSWORD"]
         environment = {**os.environ, "NEW_PASSWORD": new_password}
         if password:  # without one, a trust store's certificates are read unchecked, as Kafka's Java client does
             command += ["-srcstorepass:env", "STORE_PASSWORD"]

@@ -165,13 +165,14 @@ class _JavaAdmin:
     """A connection. Each call takes at most `_TIMEOUT_MS`, which overrides the time-outs in the properties."""
 
     def __init__(self, spark: SparkSession, properties: Mapping[str, str]) -> None:
-        self._jvm: Any = spark._jvm  # noqa: SLF001 - the JVM has no public name
-        self._unit = self._jvm.java.util.concurrent.TimeUnit.MILLISECONDS
-        settings = self._jvm.java.util.Properties()
+        jvm: Any = spark._jvm  # noqa: SLF001 - the JVM has no public name
+        self._jvm = jvm
+        self._unit = jvm.java.util.concurrent.TimeUnit.MILLISECONDS
+        settings = jvm.java.util.Properties()
         timeouts = {"default.api.timeout.ms": str(_TIMEOUT_MS), "request.timeout.ms": str(_TIMEOUT_MS // 3)}
         for name, value in {**properties, **timeouts}.items():
             settings.setProperty(name, value)
-        self._clients = self._jvm.org.apache.kafka.clients.admin
+        self._clients = jvm.org.apache.kafka.clients.admin
         self.java = self._clients.AdminClient.create(settings)
 
     @classmethod
@@ -198,10 +199,9 @@ class _JavaAdmin:
 
     def list_offsets(self, topic: str, partitions: int, which: str) -> dict[int, int]:
         """Return the `latest` or `earliest` offset of each partition."""
-        specs = self._jvm.java.util.HashMap()
+        specs, spec = self._jvm.java.util.HashMap(), getattr(self._clients.OffsetSpec, which)()
         for partition in range(partitions):
-            key = self._jvm.org.apache.kafka.common.TopicPartition(topic, partition)
-            specs.put(key, getattr(self._clients.OffsetSpec, which)())
+            specs.put(self._jvm.org.apache.kafka.common.TopicPartition(topic, partition), spec)
         found = self.get(self.java.listOffsets(specs).all())
         return {partition.partition(): result.offset() for partition, result in found.items()}
 

@@ -289,26 +289,30 @@ def transactions(admin: Admin, topics: Iterable[str], now: datetime | None = Non
     """
     wanted, at = frozenset(topics), now or datetime.now(timezone.utc)
     facts, written = list[BrokerFact](), set[tuple[str, str]]()
-    for name, one in _open_transactions(admin):
-        group, overdue = _STREAMS_ID.fullmatch(name), _overdue(one, at)
-        for topic, partition in sorted(one.topic_partitions):
-            if overdue and topic in wanted:
-                facts.append(BrokerFact(kinds.TRANSACTION, f"{topic}-{partition}", name, overdue))
-            if group and topic != OFFSETS_TOPIC and not is_internal_topic(topic, group[1]):
-                written.add((topic, group[1]))
+    for name in _open_transactions(admin):
+        group = _STREAMS_ID.fullmatch(name)
+        try:
+            found = admin.describe_transactions([name]) if group or wanted else {}
+        except KafkaError:  # it has ended since, or may not be described
+            continue
+        for one in found.values():
+            overdue = _overdue(one, at)
+            for topic, partition in sorted(one.topic_partitions):
+                if overdue and topic in wanted:
+                    facts.append(BrokerFact(kinds.TRANSACTION, f"{topic}-{partition}", name, overdue))
+                if group and topic != OFFSETS_TOPIC and not is_internal_topic(topic, group[1]):
+                    written.add((topic, group[1]))
     return facts + [BrokerFact(kinds.WRITER, topic, group, "transaction", group_id=group) for topic, group in written]
 
 
-def _open_transactions(admin: Admin) -> Iterator[tuple[str, Any]]:
-    """Yield the transactions that are open, of the coordinators that answer, by id."""
+def _open_transactions(admin: Admin) -> list[str]:
+    """Return the ids of the transactions that are open, of the coordinators that answer."""
     ids = set[str]()
     for broker in admin.broker_ids():
         with suppress(KafkaError):  # one that is away: the coordinators of its transactions move
             listed = admin.list_transactions([broker], state_filters=_OPEN)
             ids.update(one.transactional_id for some in listed.values() for one in some)
-    for name in sorted(ids):
-        with suppress(KafkaError):  # it has ended since, or may not be described
-            yield from admin.describe_transactions([name]).items()
+    return sorted(ids)
 
 
 def _overdue(transaction: Any, now: datetime) -> str | None:  # noqa: ANN401 - kafka-python is untyped

@@ -258,8 +258,8 @@ def _login_cause(error: Exception, settings: Mapping[str, Any], *, got_versions:
     message, mechanism = " ".join(str(error).split()), settings.get("sasl_mechanism")
     if cause := next((cause for kind, cause in _LOGIN_CAUSES if isinstance(error, kind)), None):
         return cause, message
-    if "ssl_context" in settings and (cause := tls_cause(message)) != OTHER_TLS:
-        return cause, message
+    if "ssl_context" in settings and (tls := tls_cause(message)) != OTHER_TLS:
+        return tls, message
     if mechanism and got_versions:  # closed after the login; kafka-python drops the reason that came right before
         return CREDENTIALS_REJECTED, f"they are wrong, or the listener does not enable sasl.mechanism {mechanism}"
     return (NO_ANSWER if mechanism or not got_versions else LISTENER_WITH_SASL), message

@@ -61,7 +61,7 @@ def describe_offsets_topic(
     when its ACLs do not allow to read it, and JobError when it has no partitions; each says what to do.
     """
     with _JavaAdmin.of(spark, properties, topic) as admin:
-        description = admin.describe_topic(topic, with_operations=True)
+        description = admin.describe_topic(topic)
         operations = description.authorizedOperations()
         if operations is not None and _READ not in {operation.toString() for operation in operations}:
             raise NotAuthorizedError(missing_acl_message(_READ, "Topic", topic))
@@ -192,8 +192,8 @@ class _JavaAdmin:
     def get(self, future: Any, timeout_ms: int | None = None) -> Any:  # noqa: ANN401 - of the JVM
         return future.get(_TIMEOUT_MS if timeout_ms is None else timeout_ms, self._unit)
 
-    def describe_topic(self, topic: str, *, with_operations: bool = False) -> Any:  # noqa: ANN401 - Kafka's
-        options = self._clients.DescribeTopicsOptions().includeAuthorizedOperations(with_operations)
+    def describe_topic(self, topic: str) -> Any:  # noqa: ANN401 - Kafka's
+        options = self._clients.DescribeTopicsOptions().includeAuthorizedOperations(True)  # noqa: FBT003 - Java's
         described = self.java.describeTopics(self._jvm.java.util.List.of(topic), options)
         return self.get(described.allTopicNames()).get(topic)
 

@@ -7,7 +7,7 @@ kafka-python's KafkaError, or GroupError, when the brokers do not answer.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from datetime import datetime, timedelta, timezone
 from itertools import islice
@@ -94,8 +94,9 @@ def topic_facts(admin: Admin, topics: Iterable[str], wanted: Iterable[InternalTo
     """
     names, by_length = list(topics), sorted(wanted, key=lambda one: len(one.group_id))
     asked = {one.name: one for one in by_length if one.name.startswith(f"{one.group_id}-")}
-    keys = {*_RETENTION_CONFIGS, _MIN_ISR, *(key for one in asked.values() for key, _ in one.configs)}
-    configs = _configs(admin, ConfigResourceType.TOPIC, names, sorted(keys))
+    own = {name: [key for key, _ in one.configs] for name, one in asked.items()}
+    keys = {name: [*_RETENTION_CONFIGS, _MIN_ISR, *own.get(name, ())] for name in names}
+    configs = _configs(admin, ConfigResourceType.TOPIC, keys)
     facts = [
         BrokerFact(kinds.RETENTION, topic, name, *values[name])
         for topic, values in configs.items()
@@ -193,7 +194,7 @@ def group_configs(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:
     """
     return [
         BrokerFact(kinds.GROUP_CONFIG, group_id, name, config.value, config.source, group_id)
-        for group_id, configs in _configs(admin, ConfigResourceType.GROUP, group_ids, None).items()
+        for group_id, configs in _configs(admin, ConfigResourceType.GROUP, dict.fromkeys(group_ids)).items()
         for name, config in configs.items()
         if name.startswith(_STREAMS)
     ]
@@ -201,7 +202,7 @@ def group_configs(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:
 
 def acceptable_lags(admin: Admin, group_ids: Iterable[str]) -> dict[str, int]:
     """Return the config `streams.acceptable.recovery.lag` of each group that has one in `group_configs`."""
-    found = _configs(admin, ConfigResourceType.GROUP, group_ids, [_ACCEPTABLE_LAG])
+    found = _configs(admin, ConfigResourceType.GROUP, dict.fromkeys(group_ids, (_ACCEPTABLE_LAG,)))
     return {group_id: int(configs[_ACCEPTABLE_LAG].value) for group_id, configs in found.items() if configs}
 
 
@@ -213,7 +214,7 @@ def configs_of_brokers(admin: Admin, brokers: Iterable[int]) -> list[BrokerFact]
     facts, errors, names = list[BrokerFact](), list[KafkaError](), list(map(str, brokers))
     for broker in names:
         try:
-            found = _configs(admin, ConfigResourceType.BROKER, [broker], _BROKER_CONFIGS).get(broker, {})
+            found = _configs(admin, ConfigResourceType.BROKER, {broker: _BROKER_CONFIGS}).get(broker, {})
         except KafkaError as error:  # noqa: PERF203 - few brokers
             errors.append(error)
         else:
@@ -333,12 +334,15 @@ _Configs = Mapping[str, _Config]
 
 
 def _configs(
-    admin: Admin, kind: ConfigResourceType, names: Iterable[str], keys: Sequence[str] | None
+    admin: Admin, kind: ConfigResourceType, wanted: Mapping[str, Iterable[str] | None]
 ) -> dict[str, dict[str, _Config]]:
-    """Return those configs of each resource that have a value, by name; `keys` None: all of them."""
-    wanted, found = None if keys is None else dict.fromkeys(keys), {}
-    for some in chunks(names, _PER_REQUEST):
-        described = admin.describe_configs([ConfigResource(kind, one, wanted) for one in some], config_filter="all")
+    """Return those of the wanted configs of each resource that have a value, by name; None: all of them."""
+    resources = (
+        ConfigResource(kind, one, None if keys is None else dict.fromkeys(keys)) for one, keys in wanted.items()
+    )
+    found = {}
+    for some in chunks(resources, _PER_REQUEST):
+        described = admin.describe_configs(some, config_filter="all")
         for resource, configs in described.get(kind.name.lower(), {}).items():
             found[resource] = {
                 name: _Config(str(one["value"]), _SOURCES.get(one["config_source"], "broker"))

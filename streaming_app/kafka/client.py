@@ -71,12 +71,8 @@ class StreamsGroupClient:
 
     def push_description(self, group_id: str, member_id: str, epoch: int, description: Mapping[str, Any]) -> None:
         """Send a StreamsGroupTopologyDescriptionUpdate, whether the coordinator asked for it or not."""
-        fields = {
-            "group_id": group_id,
-            "member_id": member_id,
-            "topology_epoch": epoch,
-            "topology_description": description,
-        }
+        member = {"group_id": group_id, "member_id": member_id}
+        fields = {**member, "topology_epoch": epoch, "topology_description": description}
         self._send(group_id, build(protocol.StreamsGroupTopologyDescriptionUpdateRequest, fields))
 
     def describe(self, group_ids: Iterable[str], *, include_topology_description: bool = False) -> list[Fields]:
@@ -112,10 +108,8 @@ class StreamsGroupClient:
         described = self._retry(lambda: self.admin.describe_topics([topic]))[0]
         if described["error_code"] == TOPIC_AUTHORIZATION_FAILED:  # else the topic would seem to have no partitions
             raise GroupError(TOPIC_AUTHORIZATION_FAILED, topic)
-        specs = {
-            TopicPartition(topic, partition["partition_index"]): OffsetSpec.LATEST
-            for partition in described["partitions"]
-        }
+        partitions = [TopicPartition(topic, one["partition_index"]) for one in described["partitions"]]
+        specs = dict.fromkeys(partitions, OffsetSpec.LATEST)
         offsets = self._retry(lambda: self.admin.list_partition_offsets(specs)) if specs else {}
         return {partition.partition: offset.offset for partition, offset in offsets.items()}
 
@@ -126,15 +120,8 @@ class StreamsGroupClient:
 
     def delete_group(self, group_id: str) -> None:
         """Delete an empty group with its offsets."""
-
-        def delete() -> int:
-            request = build(DeleteGroupsRequest, {"groups_names": [group_id]})
-            code: int = self._ask(group_id, request)["results"][0]["error_code"]
-            if code in COORDINATOR_CODES:
-                raise GroupError(code)
-            return code
-
-        raise_for_code(self._retry(delete))
+        request = build(DeleteGroupsRequest, {"groups_names": [group_id]})
+        self._retry(lambda: raise_for_code(self._ask(group_id, request)["results"][0]["error_code"]))
 
     def configure_group(self, group_id: str, configs: Mapping[str, object]) -> None:
         """Set configs of a group, such as `streams.num.standby.replicas`; the group need not exist yet."""
@@ -159,14 +146,7 @@ class StreamsGroupClient:
         """Commit offsets by (topic, partition) as a member, or, without one, for an empty group."""
         topics: dict[str, list[Fields]] = {}
         for (topic, partition), offset in offsets.items():
-            topics.setdefault(topic, []).append(
-                {
-                    "partition_index": partition,
-                    "committed_offset": offset,
-                    "committed_leader_epoch": -1,
-                    "committed_metadata": "",
-                }
-            )
+            topics.setdefault(topic, []).append({"partition_index": partition, "committed_offset": offset})
         fields = {
             "group_id": group_id,
             "member_id": member_id,

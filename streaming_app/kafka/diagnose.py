@@ -235,10 +235,9 @@ def _log_in(server: str, settings: Mapping[str, Any]) -> tuple[str, str] | None:
     """Connect as kafka-python does, once, and return how it fails. Raises SecurityError if there is no token."""
     silence_log()
     network = NetworkSelector()
-    timeout_ms = int(1000 * _RESPONSE_SECONDS)
-    manager = KafkaConnectionManager(network, bootstrap_servers=server, request_timeout_ms=timeout_ms, **settings)
+    manager = KafkaConnectionManager(network, bootstrap_servers=server, **settings)
     node = manager.cluster.bootstrap_brokers()[0].node_id
-    connection = manager.get_connection(node, timeout_ms=timeout_ms, pop_on_close=False)
+    connection = manager.get_connection(node, timeout_ms=1000 * _RESPONSE_SECONDS, pop_on_close=False)
 
     async def log_in() -> None:
         await connection

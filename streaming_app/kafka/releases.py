@@ -167,9 +167,8 @@ def config_gaps(configs: Mapping[int, Mapping[str, str]]) -> Iterator[str]:
 
 def describe_releases(brokers: Iterable[BrokerRelease]) -> str:
     """Return the release of every broker, and the features of the cluster: `Kafka 4.4 (brokers 1, 2), ...`."""
-    known = list(brokers)
     by_text: dict[str, list[int]] = {}
-    for one in known:
+    for one in brokers:
         by_text.setdefault(one.text, []).append(one.broker_id)
     return "; ".join(f"{text} ({name_brokers(ids)})" for text, ids in sorted(by_text.items()))
 

@@ -70,10 +70,7 @@ def _sasl_settings(properties: Properties) -> dict[str, Any]:
             f"sasl.mechanism {mechanism} is supported only by Kafka's Java client, with which the job reads; here use "
             f"{', '.join((*_PASSWORD_MECHANISMS, _OAUTH))}, or TLS client certificates (security.protocol=SSL)"
         )
-    options = jaas_options(properties.get("sasl.jaas.config"), _PASSWORD_MECHANISMS[mechanism])
-    missing = [name for name in ("username", "password") if name not in options]
-    if missing:
-        raise SecurityError(f"sasl.jaas.config has no {' and no '.join(missing)}")
+    options = jaas_options(properties, _PASSWORD_MECHANISMS[mechanism], "username", "password")
     return {
         "sasl_mechanism": mechanism,
         "sasl_plain_username": options["username"],
@@ -189,7 +186,7 @@ def _create_token_provider(properties: Properties) -> TokenProvider:
 
     Raises SecurityError for a callback handler that is not Kafka's own, because it is Java code.
     """
-    options = jaas_options(properties.get("sasl.jaas.config"), _OAUTH_MODULE)
+    options = jaas_options(properties, _OAUTH_MODULE)
     handler = properties.get(_HANDLER, "").rpartition(".")[2]
     if not handler or handler == "OAuthBearerUnsecuredLoginCallbackHandler":
         return TokenProvider(
@@ -205,9 +202,7 @@ def _create_token_provider(properties: Properties) -> TokenProvider:
     extensions = _with_prefix(options, "extension_")
     if scheme == "file":
         return TokenProvider(lambda: _read_token(url), extensions)
-    missing = [name for name in ("clientId", "clientSecret") if not options.get(name)]
-    if missing:
-        raise SecurityError(f"sasl.jaas.config has no {' and no '.join(missing)}")
+    options = jaas_options(properties, _OAUTH_MODULE, "clientId", "clientSecret")
     escape = properties.get("sasl.oauthbearer.header.urlencode", "false").lower() == "true"
     # Kafka takes the endpoint's ssl.* from the JAAS options.
     context = _ssl_context(options) if scheme == "https" else None

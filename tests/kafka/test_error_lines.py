@@ -1,17 +1,13 @@
-"""Whether brokers have a description plugin, and exceptions of Kafka's Java client as errors of the job."""
+"""Exceptions of Kafka's Java client as errors of the job."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
 
 from streaming_app.errors import JobError, MissingTopicError, NotAuthorizedError, UnreachableError
-from streaming_app.kafka.broker_facts import has_description_plugin
 from streaming_app.kafka.error_lines import to_job_error
-from streaming_app.sandbox.broker import LocalBroker
-from streaming_app.sandbox.container import Broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,14 +33,3 @@ def test_the_kind_of_error_tells_whether_waiting_may_help(
     error = to_job_error(jvm.java.util.concurrent.ExecutionException(cause), PROPERTIES, "t")
     assert type(error) is error_type
     assert "\n" not in str(error)
-
-
-def test_brokers_say_whether_they_have_a_plugin_for_descriptions_and_nobody_knows_once_they_are_away(
-    broker: Broker, start_broker: Callable[..., LocalBroker]
-) -> None:
-    assert has_description_plugin({"bootstrap.servers": broker.bootstrap_server}) is True
-    without = start_broker(version="4.3.1")
-    properties = {"bootstrap.servers": without.bootstrap_server}
-    assert has_description_plugin(properties) is False
-    without.stop()
-    assert has_description_plugin(properties) is None

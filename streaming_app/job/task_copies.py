@@ -236,7 +236,7 @@ def make_task_copies(job: PolledBy) -> TaskCopies:
     @contextmanager
     def connect() -> Iterator[Brokers]:
         with StreamsGroupClient.of(job.properties) as client:
-            yield Brokers(partial(describe_each, client), partial(acceptable_lags, client.admin))
+            yield Brokers(partial(describe_each, client), partial(acceptable_lags, client))
 
     return TaskCopies(
         job.polling(_NEEDS),

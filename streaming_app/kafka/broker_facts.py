@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from datetime import datetime, timedelta, timezone
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
@@ -25,6 +25,9 @@ from streaming_app.kafka import ASKED_FOR, releases
 from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, Admin, connect
 from streaming_app.kafka.properties import SecurityError
 from streaming_app.text import format_duration, utc_iso
+
+if TYPE_CHECKING:
+    from streaming_app.kafka.client import StreamsGroupClient
 
 _PER_REQUEST = 500  # groups or topics
 _MOST_LEFT_OVER = 1_000  # topics
@@ -200,9 +203,9 @@ def group_configs(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:
     ]
 
 
-def acceptable_lags(admin: Admin, group_ids: Iterable[str]) -> dict[str, int]:
+def acceptable_lags(client: StreamsGroupClient, group_ids: Iterable[str]) -> dict[str, int]:
     """Return the config `streams.acceptable.recovery.lag` of each group that has one in `group_configs`."""
-    found = _configs(admin, ConfigResourceType.GROUP, dict.fromkeys(group_ids, (_ACCEPTABLE_LAG,)))
+    found = _configs(client.admin, ConfigResourceType.GROUP, dict.fromkeys(group_ids, (_ACCEPTABLE_LAG,)))
     return {group_id: int(configs[_ACCEPTABLE_LAG].value) for group_id, configs in found.items() if configs}
 
 

@@ -42,9 +42,9 @@ def test_the_configs_in_force_of_groups_and_brokers_say_where_they_come_from(
     }
     ask = partial(group_configs, client.admin, [group_id])
     assert internal.keys().isdisjoint(by_name(ask()))
-    assert acceptable_lags(client.admin, [group_id]) == {}
+    assert acceptable_lags(client, [group_id]) == {}
     client.configure_group(group_id, {**internal, "streams.num.standby.replicas": "2"})
-    assert wait_until(lambda: acceptable_lags(client.admin, [group_id]) == {group_id: 50})
+    assert wait_until(lambda: acceptable_lags(client, [group_id]) == {group_id: 50})
     assert {(fact.kind, fact.subject, fact.group_id) for fact in ask()} == {("group_config", group_id, group_id)}
     found = by_name(ask())
     assert {name: found[name] for name in internal} == {name: (value, "group") for name, value in internal.items()}
@@ -62,7 +62,7 @@ def test_the_configs_in_force_of_groups_and_brokers_say_where_they_come_from(
     with StreamsGroupClient(broker.bootstrap_server) as other:
         found = by_name(group_configs(other.admin, ["any"]))
         assert {name: found[name] for name in internal} == {name: (value, "broker") for name, value in internal.items()}
-        assert acceptable_lags(other.admin, ["any"]) == {"any": 50}
+        assert acceptable_lags(other, ["any"]) == {"any": 50}
         assert by_name(configs_of_brokers(other.admin, [1]))["group.streams.max.heartbeat.interval.ms"][0] == "15000"
 
 

@@ -2,43 +2,31 @@
 
 Each pass asks for the kinds of facts that are due. A kind that cannot be had now keeps what was known of it, with the
 time at which it was, also across a restart: a broker that is away, or an ACL that was taken away, makes facts old, and
-not wrong. Configs change rarely: they are asked for again after ten minutes, or when there are other groups or topics.
+not wrong. Configs change rarely: they are asked for again after ten minutes, those of groups when there are others.
 
 The table is replaced in one commit when a fact has changed, and every ten minutes for the times.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka.errors import KafkaError
 
+from streaming_app import kafka as kinds
 from streaming_app.alerts.survey import TopicDifference
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD
 from streaming_app.groups.topology import is_internal_topic
 from streaming_app.job.service import PolledBy, Poller, Polling
-from streaming_app.kafka import (
-    ASKED_FOR,
-    BROKER_CONFIG,
-    COORDINATOR,
-    FEATURE,
-    GROUP_CONFIG,
-    GROUP_STATE,
-    INTERNAL_TOPIC,
-    ISR,
-    LEFT_OVER_TOPIC,
-    RETENTION,
-    TRANSACTION,
-    WRITER,
-    broker_facts,
-)
+from streaming_app.kafka import ASKED_FOR
+from streaming_app.kafka import broker_facts as read
 from streaming_app.kafka.broker_facts import BrokerFact, InternalTopic, LeftOverTopic
 from streaming_app.kafka.connection import Admin, connect
 from streaming_app.kafka.protocol import GroupError
@@ -52,8 +40,7 @@ if TYPE_CHECKING:
 
 NAME = "broker_facts"
 _NEEDS = "broker facts need Describe on the groups, their topics and transactional ids"
-GROUPS, TOPICS, INTERNAL, EARLIER, BROKERS = "groups", "topics", "internal topics", "earlier topics", "brokers"
-_AT_EACH_PASS, _RARELY = timedelta(0), timedelta(minutes=10)
+_RARELY = timedelta(minutes=10)
 _MOST_WRITERS = 10_000  # facts: anybody who may write can name transactions as they like
 _WRITTEN_EVERY = timedelta(minutes=10)
 _INTERNAL_COLUMNS = ("repartition_source_topics", "state_changelog_topics")
@@ -61,28 +48,23 @@ _INTERNAL_COLUMNS = ("repartition_source_topics", "state_changelog_topics")
 Connect = Callable[[], AbstractContextManager[Admin]]
 
 
-class _Kind(NamedTuple):
-    """A kind of facts: how it is asked for, about groups, topics or all brokers, and how often."""
+class _Asked(NamedTuple):
+    """What the brokers are asked about."""
 
-    name: str
-    ask: Callable[[Admin, Sequence[Any]], list[BrokerFact]]
-    subjects: str
-    every: timedelta
+    groups: Sequence[str]
+    """Streams groups."""
+    topics: Sequence[str]
+    """That they read, and keep their state in."""
+    internal: Sequence[InternalTopic]
 
 
-_KINDS = (
-    _Kind(GROUP_CONFIG, broker_facts.group_configs, GROUPS, _RARELY),
-    _Kind(INTERNAL_TOPIC, broker_facts.internal_topics, INTERNAL, _RARELY),
-    _Kind(LEFT_OVER_TOPIC, broker_facts.left_over_topics, EARLIER, _RARELY),
-    _Kind(BROKER_CONFIG, broker_facts.broker_configs, BROKERS, _RARELY),
-    _Kind(COORDINATOR, broker_facts.coordinators, GROUPS, _AT_EACH_PASS),
-    _Kind(GROUP_STATE, broker_facts.group_states, BROKERS, _AT_EACH_PASS),
-    _Kind(RETENTION, broker_facts.retention, TOPICS, _RARELY),
-    _Kind(ISR, broker_facts.replication, TOPICS, _AT_EACH_PASS),
-    _Kind(FEATURE, broker_facts.features, BROKERS, _AT_EACH_PASS),
-    _Kind(TRANSACTION, broker_facts.overdue_transactions, TOPICS, _AT_EACH_PASS),
-    _Kind(WRITER, broker_facts.writers, BROKERS, _AT_EACH_PASS),
-)
+class _Source(NamedTuple):
+    """Where facts of some kinds are from."""
+
+    of: Sequence[str]
+    ask: Callable[[Admin, _Asked], Sequence[BrokerFact]]
+    rarely: Callable[[_Asked], object] | None = None
+    """It is asked rarely, and when what this returns has changed; None: at each pass."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +73,8 @@ class _Known:
 
     facts: Sequence[BrokerFact]
     observed_at: datetime
-    names: Sequence[Any] = ()
-    """The groups or topics that were asked about."""
+    about: object = "stored"
+    """What its source depends on, when it was asked."""
 
     @cached_property
     def differing(self) -> Sequence[BrokerFact]:
@@ -119,35 +101,55 @@ class BrokerFacts(Poller):
         self._known: dict[str, _Known] = {}
         self._written: Sequence[BrokerFact] = ()
         self._written_at: datetime | None = None
+        self._sources = (
+            _Source(
+                [kinds.GROUP_CONFIG],
+                lambda admin, asked: read.group_configs(admin, asked.groups),
+                lambda asked: asked.groups,
+            ),
+            _Source(
+                [kinds.BROKER_CONFIG],
+                lambda admin, _: read.configs_of_brokers(admin, admin.broker_ids()),
+                lambda _: None,
+            ),
+            _Source([kinds.LEFT_OVER_TOPIC], self._left_over, lambda _: None),
+            _Source([kinds.COORDINATOR], lambda admin, asked: read.coordinators(admin, asked.groups)),
+            _Source([kinds.GROUP_STATE], lambda admin, _: read.group_states(admin)),
+            _Source([kinds.FEATURE], lambda admin, _: read.features(admin)),
+            _Source(
+                [kinds.RETENTION, kinds.ISR, kinds.INTERNAL_TOPIC],
+                lambda admin, asked: read.topic_facts(admin, asked.topics, asked.internal),
+            ),
+            _Source([kinds.TRANSACTION, kinds.WRITER], self._transactions),
+        )
 
     def tick(self) -> None:
         """Make one pass. Raises the errors of tables, and an error of the brokers after every kind was tried."""
-        known = self._restored()
-        now, topologies = self._now(), self._topologies()
-        internal = sorted({topic for row in topologies for topic in _internal_topics(row)})
-        sources = {topic for row in topologies for topic in row["source_topics"] or ()}
-        subjects: Mapping[str, Sequence[Any]] = {
-            GROUPS: self._running(),
-            TOPICS: sorted(sources.union(topic.name for topic in internal)),
-            INTERNAL: internal,
-            EARLIER: self._earlier(internal, now),
-            BROKERS: [BROKERS],
-        }
-        due = [kind for kind in _KINDS if _is_due(kind, known.get(kind.name), subjects[kind.subjects], now)]
+        self._known = self._known or self._read()
+        now, asked, errors = self._now(), self._asked(), []
         with self._connect() as admin:
-            errors = [error for kind in due if (error := self._ask(admin, kind, subjects[kind.subjects], now))]
+            for source in self._sources:
+                known, about = self._known.get(source.of[0]), source.rarely and source.rarely(asked)
+                if source.rarely and known and known.about == about and now - known.observed_at < _RARELY:
+                    continue
+                try:
+                    found = source.ask(admin, asked)
+                except (KafkaError, GroupError) as error:
+                    errors.append(error)
+                else:
+                    for kind in source.of:
+                        self._take(kind, sorted(fact for fact in found if fact.kind == kind), now, about)
         self._write(now)
         if errors:
             raise errors[0]
 
     def retention(self) -> Mapping[str, float]:
         """Return for how many seconds each topic keeps records, of those that delete them by their age."""
-        known = self._known.get(RETENTION)
-        return retention_seconds((one.subject, one.name, one.value) for one in known.facts) if known else {}
+        return retention_seconds((one.subject, one.name, one.value) for one in self._facts(kinds.RETENTION))
 
     def topic_differences(self) -> Sequence[TopicDifference] | None:
         """Return what of internal topics is not as the topology of their group asks for; None before it is known."""
-        known, groups = self._known.get(INTERNAL_TOPIC), self._groups()
+        known, groups = self._known.get(kinds.INTERNAL_TOPIC), self._groups()
         if known is None:
             return None
         return [
@@ -156,79 +158,73 @@ class BrokerFacts(Poller):
             if one.group_id and _exists(groups.get(one.group_id))
         ]
 
-    def _ask(self, admin: Admin, kind: _Kind, names: Sequence[Any], now: datetime) -> Exception | None:
-        """Ask for the facts of a kind; return the error if the brokers do not answer."""
-        try:
-            found = sorted(kind.ask(admin, names)) if names else []
-        except (KafkaError, GroupError) as error:
-            return error
-        before = self._known.get(kind.name)
-        facts = before.facts if before else ()
-        if kind.name == WRITER:
-            found = self._seen_writers(found, facts)
-        self._known[kind.name] = _Known(list(_with_changes(found, facts, now)), now, names)
-        return None
+    def _take(self, kind: str, found: Sequence[BrokerFact], now: datetime, about: object) -> None:
+        """Note the facts of a kind, with the values that they had before, and since when they have others."""
+        before = {(one.subject, one.name): one for one in self._facts(kind)}
+        facts = []
+        for fact in found:
+            old = before.get((fact.subject, fact.name), fact)
+            last = (old.value_before, old.changed_at) if old.value == fact.value else (old.value, now)
+            facts.append(fact._replace(value_before=last[0], changed_at=last[1]))
+        self._known[kind] = _Known(facts, now, about)
 
-    def _seen_writers(self, found: Iterable[BrokerFact], before: Iterable[BrokerFact]) -> list[BrokerFact]:
-        """Return what was ever seen of groups that exist: at a moment some have no transaction open."""
-        groups = self._groups()
-        kept = {(one.subject, one.name): one for one in (*before, *found) if _exists(groups.get(one.name))}
-        return [kept[key] for key in sorted(kept)][:_MOST_WRITERS]
+    def _facts(self, kind: str) -> Sequence[BrokerFact]:
+        known = self._known.get(kind)
+        return known.facts if known else ()
 
-    def _running(self) -> list[str]:
-        return sorted(
-            group_id for group_id, group in self._groups().items() if _exists(group) and group.group_type == "streams"
-        )
+    def _asked(self) -> _Asked:
+        """Return the groups, and the topics that they read and keep their state in."""
+        rows = self._rows("group_id, source_topics, repartition_source_topics, state_changelog_topics", "subtopologies")
+        internal = sorted({topic for row in rows for topic in _internal_topics(row)})
+        sources = {topic for row in rows for topic in row["source_topics"] or ()}
+        groups = sorted(key for key, one in self._groups().items() if _exists(one) and one.group_type == "streams")
+        return _Asked(groups, sorted(sources.union(topic.name for topic in internal)), internal)
 
-    def _topologies(self) -> list[dict[str, Any]]:
-        """Return the topics that the streams groups read and keep their state in, by group."""
-        return WarehouseReader(self._warehouse).rows(
-            "SELECT group_id, source_topics, repartition_source_topics, state_changelog_topics FROM subtopologies "  # noqa: S608 - quoted
-            f"WHERE {self._table.own_rows}"
-        )
+    def _transactions(self, admin: Admin, asked: _Asked) -> list[BrokerFact]:
+        """Return those that are overdue, and what was ever seen of groups that exist: some have none open now."""
+        found, groups = read.transactions(admin, asked.topics), self._groups()
+        writers = [one for one in (*self._facts(kinds.WRITER), *found) if one.kind == kinds.WRITER]
+        kept = {(one.subject, one.name): one for one in writers if _exists(groups.get(one.name))}
+        overdue = [one for one in found if one.kind == kinds.TRANSACTION]
+        return overdue + [kept[key] for key in sorted(kept)][:_MOST_WRITERS]
 
-    def _earlier(self, internal: Sequence[InternalTopic], now: datetime) -> Sequence[LeftOverTopic]:
-        """Return the internal topics of earlier topologies that none asks for now, looked up when they are due.
+    def _left_over(self, admin: Admin, asked: _Asked) -> list[BrokerFact]:
+        """Return the internal topics of earlier topologies that none asks for now.
 
         Every group may name any topic: one that another group, of any type, may have made is not among them.
         """
-        known = self._known.get(LEFT_OVER_TOPIC)
-        if known and now - known.observed_at < _RARELY:
-            return known.names
-        running, reader = set(self._running()), WarehouseReader(self._warehouse)
-        wanted = {topic.name for topic in internal if topic.group_id in running}
-        own = self._table.own_rows
-        others = reader.rows(f"SELECT group_id FROM all_groups WHERE {own} AND group_type <> 'streams'")  # noqa: S608 - quoted
-        other_ids = {row["group_id"] for row in others}
-        existing = running | other_ids
+        running = set(asked.groups)
+        wanted = {topic.name for topic in asked.internal if topic.group_id in running}
+        others = {row["group_id"] for row in self._rows("group_id", "all_groups", "group_type <> 'streams'")}
         found: dict[str, LeftOverTopic] = {}
-        for row in reader.rows(f"SELECT group_id, subtopologies FROM topologies WHERE {own}"):  # noqa: S608 - quoted
+        for row in self._rows("group_id, subtopologies", "topologies"):
             group_id = row["group_id"]
-            if group_id in other_ids:
+            if group_id in others:
                 continue
             left_by = "topology" if group_id in running else "group"
             for name in _earlier_names(row) - wanted:
-                if not any(one != group_id and one in existing for one in _owners(name)):
+                if not any(one != group_id and (one in running or one in others) for one in _owners(name)):
                     found[name] = LeftOverTopic(name, group_id, left_by)
-        return sorted(found.values())
+        return read.left_over_topics(admin, sorted(found.values())) if found else []
 
-    def _restored(self) -> dict[str, _Known]:
-        """Return what is known, at first from the table."""
-        if not self._known:
-            self._known = self._read()
-        return self._known
+    def _rows(self, columns: str, table: str, where: str = "TRUE") -> list[dict[str, Any]]:
+        """Return rows of the cluster. Raises WarehouseError."""
+        query = f"SELECT {columns} FROM {table} WHERE {self._table.own_rows} AND {where}"  # noqa: S608 - quoted
+        return WarehouseReader(self._warehouse).rows(query)
 
     def _read(self) -> dict[str, _Known]:
-        names = ", ".join(f'"{name}"' for name in (*BrokerFact._fields, "observed_at"))
-        rows = WarehouseReader(self._warehouse).rows(
-            f"SELECT {names} FROM {NAME} WHERE {self._table.own_rows} ORDER BY kind, observed_at"  # noqa: S608 - our own names
-        )
-        known = {}
-        for kind, those in groupby(rows, key=lambda row: str(row["kind"])):
-            stored = list(those)
-            facts = sorted(BrokerFact(**{name: row[name] for name in BrokerFact._fields}) for row in stored)
-            known[kind] = _Known(facts, stored[0]["observed_at"])
-        return known
+        """Return what the table has."""
+        rows = self._rows(", ".join(f'"{name}"' for name in (*BrokerFact._fields, "observed_at")), NAME)
+        stored: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+        for row in rows:
+            stored[row["kind"]].append(row)
+        return {
+            kind: _Known(
+                sorted(BrokerFact(**{name: row[name] for name in BrokerFact._fields}) for row in those),
+                min(row["observed_at"] for row in those),
+            )
+            for kind, those in stored.items()
+        }
 
     def _write(self, now: datetime) -> None:
         known = self._known
@@ -244,19 +240,6 @@ class BrokerFacts(Poller):
 
 def _exists(group: GroupSnapshot | None) -> bool:
     return group is not None and group.state != DEAD
-
-
-def _is_due(kind: _Kind, known: _Known | None, names: Sequence[Any], now: datetime) -> bool:
-    return known is None or known.names != names or now - known.observed_at >= kind.every
-
-
-def _with_changes(found: Iterable[BrokerFact], before: Iterable[BrokerFact], now: datetime) -> Iterator[BrokerFact]:
-    """Yield the facts with the values that they had before, and since when they have others."""
-    known = {(one.subject, one.name): one for one in before}
-    for fact in found:
-        old = known.get((fact.subject, fact.name), fact)
-        last = (old.value_before, old.changed_at) if old.value == fact.value else (old.value, now)
-        yield fact._replace(value_before=last[0], changed_at=last[1])
 
 
 def _internal_topics(row: Mapping[str, Any]) -> Iterator[InternalTopic]:

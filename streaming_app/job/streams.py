@@ -32,12 +32,12 @@ from streaming_app.job.stream_query import (
     StreamChangedError,
     StreamQuery,
 )
+from streaming_app.kafka.broker_facts import has_description_plugin
 from streaming_app.kafka.log_reader import LogReaders
 from streaming_app.kafka.offsets_topic import (
     TopicIdentity,
     coordinator_answers,
     describe_offsets_topic,
-    has_description_plugin,
 )
 from streaming_app.report import Report
 from streaming_app.stream.commits_batch import OWN_ROWS, SHARED, CommitsBatchWriter
@@ -339,7 +339,7 @@ class GroupsStream(TopicStream):
     def _read_description_plugin(self) -> None:
         """Read again whether the brokers have a description plugin: it may be configured or removed meanwhile."""
         self._plugin_read_at = time.monotonic()
-        self._services.description_plugin(exists=has_description_plugin(self._spark, self._properties))
+        self._services.description_plugin(exists=has_description_plugin(self._properties))
 
     def _start_line(self, topic: OffsetsTopic, position: StartPosition) -> str:
         size = f"{topic.partitions} partitions, {topic.offsets:,} offsets"

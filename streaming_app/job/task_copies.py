@@ -34,7 +34,8 @@ from streaming_app.groups.task_copies import (
 )
 from streaming_app.job.service import PolledBy, Poller, Polling
 from streaming_app.kafka import AUTHORIZATION_CODES
-from streaming_app.kafka.client import Descriptions, StreamsGroupClient, acceptable_lags, describe_each
+from streaming_app.kafka.broker_facts import acceptable_lags
+from streaming_app.kafka.client import Descriptions, StreamsGroupClient, describe_each
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.report import ReportOnce
 from streaming_app.tables.location import Location

@@ -6,42 +6,32 @@ kafka-python's KafkaError, or GroupError, when the brokers do not answer.
 
 from __future__ import annotations
 
-import random
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, suppress
 from datetime import datetime, timedelta, timezone
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 
+from streaming_app import kafka as kinds
 from streaming_app.chunks import chunks
 from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.groups.state_rules import EMPTY
 from streaming_app.groups.topology import is_internal_topic
-from streaming_app.kafka import (
-    ASKED_FOR,
-    BROKER_CONFIG,
-    COORDINATOR,
-    FEATURE,
-    GROUP_CONFIG,
-    GROUP_STATE,
-    INTERNAL_TOPIC,
-    ISR,
-    LEFT_OVER_TOPIC,
-    RETENTION,
-    TRANSACTION,
-    WRITER,
-    releases,
-)
-from streaming_app.kafka.connection import Admin
+from streaming_app.kafka import ASKED_FOR, releases
+from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, Admin, connect
+from streaming_app.kafka.properties import SecurityError
 from streaming_app.text import format_duration, utc_iso
+
+if TYPE_CHECKING:
+    from streaming_app.kafka.client import StreamsGroupClient
 
 _PER_REQUEST = 500  # groups or topics
 _MOST_LEFT_OVER = 1_000  # topics
+_ACCEPTABLE_LAG = "streams.acceptable.recovery.lag"
 _STREAMS = "streams."  # what the names of configs of streams groups begin with
 _BROKER_CONFIGS = (
     releases.REBALANCE_PROTOCOLS,
@@ -68,7 +58,6 @@ _OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _STREAMS_ID = re.compile(rf"(?s:(.+))-{_UUID}-\d+")
 """Ids of Kafka Streams: `<application id>-<process id>-<thread>` (`StreamsProducer`, exactly_once_v2)."""
-_MOST_OF_GROUP = 2  # transactions of a group that are described at a pass: its threads write the same topics in turn
 
 
 class BrokerFact(NamedTuple):
@@ -78,8 +67,8 @@ class BrokerFact(NamedTuple):
     subject: str
     name: str
     value: str
-    group_id: str | None = None
     source: str | None = None
+    group_id: str | None = None
     value_before: str | None = None
     """The value that it had before, if the job has seen another one."""
     changed_at: datetime | None = None
@@ -98,40 +87,63 @@ class InternalTopic(NamedTuple):
     configs: tuple[tuple[str, str], ...]
 
 
-def internal_topics(admin: Admin, wanted: Iterable[InternalTopic]) -> list[BrokerFact]:
-    """Return how many partitions each topic has, and what of it is not as it was asked for: `ACTUAL, asked for WANTED`.
+def topic_facts(admin: Admin, topics: Iterable[str], wanted: Iterable[InternalTopic] = ()) -> list[BrokerFact]:
+    """Return how long topics keep records, which partitions lack a leader or replicas, and how internal topics are.
 
-    A topic that does not exist has no fact, and neither has one whose name does not begin with the id of its group, as
-    every group may name any topic; of several groups the one with the longest id has it. Brokers create these topics,
-    and log a difference, but act on none (KIP-1071, "Topic configuration mismatches"). Needs Describe and
-    DescribeConfigs on the topics.
+    Of an internal topic that is how many partitions it has, and what is not as it was asked for: `ACTUAL, asked for
+    WANTED`. One whose name does not begin with the id of its group has no such fact, as every group may name any topic;
+    of several groups the one with the longest id has it. Brokers create these topics, and log a difference, but act on
+    none (KIP-1071, "Topic configuration mismatches"). Needs Describe and DescribeConfigs on the topics.
     """
-    by_length = sorted(wanted, key=lambda one: len(one.group_id))
+    names, by_length = list(topics), sorted(wanted, key=lambda one: len(one.group_id))
     asked = {one.name: one for one in by_length if one.name.startswith(f"{one.group_id}-")}
-    keys = sorted({key for one in asked.values() for key, _ in one.configs})
-    configs = {
-        topic: {name: value for name, value, _ in values}
-        for topic, values in (_configs(admin, ConfigResourceType.TOPIC, asked, keys) if keys else ())
-    }
-    described = (topic for some in chunks(asked, _PER_REQUEST) for topic in admin.describe_topics(some))
-    return [
-        BrokerFact(INTERNAL_TOPIC, topic["name"], name, value, asked[topic["name"]].group_id)
-        for topic in described
-        if not topic["error_code"]
-        for name, value in _compared(asked[topic["name"]], topic["partitions"], configs.get(topic["name"], {}))
+    own = {name: [key for key, _ in one.configs] for name, one in asked.items()}
+    keys = {name: [*_RETENTION_CONFIGS, _MIN_ISR, *own.get(name, ())] for name in names}
+    configs = _configs(admin, ConfigResourceType.TOPIC, keys)
+    facts = [
+        BrokerFact(kinds.RETENTION, topic, name, *values[name])
+        for topic, values in configs.items()
+        for name in _RETENTION_CONFIGS
+        if name in values
     ]
+    for topic in _described_topics(admin, names):
+        name, values = topic["name"], configs.get(topic["name"], {})
+        facts += _replicas(topic, values.get(_MIN_ISR))
+        if one := asked.get(name):
+            found = _compared(one, topic, values)
+            facts += (BrokerFact(kinds.INTERNAL_TOPIC, name, *fact, group_id=one.group_id) for fact in found)
+    return facts
 
 
-def _compared(
-    asked: InternalTopic, partitions: Sequence[Mapping[str, Any]], configs: Mapping[str, str]
-) -> Iterator[tuple[str, str]]:
-    count, replicas = len(partitions), len(partitions[0]["replica_nodes"])
+def _described_topics(admin: Admin, names: Iterable[str]) -> Iterator[Mapping[str, Any]]:
+    """Yield those of the topics that exist, and may be described."""
+    for some in chunks(names, _PER_REQUEST):
+        yield from (topic for topic in admin.describe_topics(some) if not topic["error_code"])
+
+
+def _compared(asked: InternalTopic, topic: Mapping[str, Any], configs: _Configs) -> Iterator[tuple[str, str]]:
+    count, replicas = len(topic["partitions"]), len(topic["partitions"][0]["replica_nodes"])
     yield "partitions", f"{count}{ASKED_FOR}{asked.partitions}" if asked.partitions not in {0, count} else str(count)
     if asked.replication_factor > 0 and asked.replication_factor != replicas:  # 0 and -1 are the broker's default
         yield "replication_factor", f"{replicas}{ASKED_FOR}{asked.replication_factor}"
     for name, value in asked.configs:
-        if name in configs and configs[name] != value:
-            yield name, f"{configs[name]}{ASKED_FOR}{value}"
+        if name in configs and configs[name].value != value:
+            yield name, f"{configs[name].value}{ASKED_FOR}{value}"
+
+
+def _replicas(topic: Mapping[str, Any], minimum: _Config | None) -> Iterator[BrokerFact]:
+    for partition in topic["partitions"]:
+        subject = f"{topic['name']}-{partition['partition_index']}"
+        if partition["leader_id"] == _NO_LEADER:
+            yield BrokerFact(kinds.ISR, subject, "leader", "none")
+        in_sync = partition["isr_nodes"]
+        if minimum is not None and len(in_sync) < int(minimum.value):
+            value = f"{_ids(in_sync) or 'none'} of {_ids(partition['replica_nodes'])}, {_MIN_ISR} {minimum.value}"
+            yield BrokerFact(kinds.ISR, subject, "isr", value)
+
+
+def _ids(brokers: Iterable[int]) -> str:
+    return ",".join(map(str, sorted(brokers)))
 
 
 class LeftOverTopic(NamedTuple):
@@ -150,15 +162,10 @@ def left_over_topics(admin: Admin, earlier: Iterable[LeftOverTopic]) -> list[Bro
     """
     existing = set(admin.list_topics())
     found = {one.name: one for one in islice((one for one in earlier if one.name in existing), _MOST_LEFT_OVER)}
-    partitions = {
-        topic["name"]: len(topic["partitions"])
-        for some in chunks(found, _PER_REQUEST)
-        for topic in admin.describe_topics(some)
-        if not topic["error_code"]
-    }
+    partitions = {topic["name"]: len(topic["partitions"]) for topic in _described_topics(admin, found)}
     sizes = _sizes(admin, partitions) if partitions else {}
     return [
-        BrokerFact(LEFT_OVER_TOPIC, topic, name, str(value), found[topic].group_id)
+        BrokerFact(kinds.LEFT_OVER_TOPIC, topic, name, str(value), group_id=found[topic].group_id)
         for topic, number in partitions.items()
         for name, value in (("left_by", found[topic].left_by), ("partitions", number), ("bytes", sizes.get(topic)))
         if value is not None
@@ -189,16 +196,17 @@ def group_configs(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:
     acceptable recovery lag and the interval of task offsets.
     """
     return [
-        BrokerFact(GROUP_CONFIG, group_id, name, value, group_id, source)
-        for group_id, configs in _configs(admin, ConfigResourceType.GROUP, group_ids, None)
-        for name, value, source in configs
+        BrokerFact(kinds.GROUP_CONFIG, group_id, name, config.value, config.source, group_id)
+        for group_id, configs in _configs(admin, ConfigResourceType.GROUP, dict.fromkeys(group_ids)).items()
+        for name, config in configs.items()
         if name.startswith(_STREAMS)
     ]
 
 
-def broker_configs(admin: Admin, _all: Iterable[str]) -> list[BrokerFact]:
-    """Return `configs_of_brokers` of every broker."""
-    return configs_of_brokers(admin, admin.broker_ids())
+def acceptable_lags(client: StreamsGroupClient, group_ids: Iterable[str]) -> dict[str, int]:
+    """Return the config `streams.acceptable.recovery.lag` of each group that has one in `group_configs`."""
+    found = _configs(client.admin, ConfigResourceType.GROUP, dict.fromkeys(group_ids, (_ACCEPTABLE_LAG,)))
+    return {group_id: int(configs[_ACCEPTABLE_LAG].value) for group_id, configs in found.items() if configs}
 
 
 def configs_of_brokers(admin: Admin, brokers: Iterable[int]) -> list[BrokerFact]:
@@ -206,24 +214,34 @@ def configs_of_brokers(admin: Admin, brokers: Iterable[int]) -> list[BrokerFact]
 
     Of a config that is not set there is no fact. Needs DescribeConfigs on the cluster. Raises if no broker answers.
     """
-    answers = [_configs_of(admin, broker) for broker in brokers]
-    errors = [answer for answer in answers if isinstance(answer, KafkaError)]
-    if errors and len(errors) == len(answers):
+    facts, errors, names = list[BrokerFact](), list[KafkaError](), list(map(str, brokers))
+    for broker in names:
+        try:
+            found = _configs(admin, ConfigResourceType.BROKER, {broker: _BROKER_CONFIGS}).get(broker, {})
+        except KafkaError as error:  # noqa: PERF203 - few brokers
+            errors.append(error)
+        else:
+            facts += (BrokerFact(kinds.BROKER_CONFIG, broker, name, *config) for name, config in found.items())
+    if errors and len(errors) == len(names):
         raise errors[0]
-    return [fact for answer in answers if not isinstance(answer, KafkaError) for fact in answer]
+    return facts
 
 
-def _configs_of(admin: Admin, broker: int) -> list[BrokerFact] | KafkaError:
-    """Return the configs of a broker, none if they may not be read; or the error if it does not answer."""
+def has_description_plugin(properties: Mapping[str, str]) -> bool | None:
+    """Return whether the config of some broker names a plugin for topology descriptions; None where it is not known.
+
+    False is only returned once every broker's config was read; brokers before 4.4 have no such config. `properties` are
+    Kafka's.
+    """
     try:
-        described = list(_configs(admin, ConfigResourceType.BROKER, [str(broker)], _BROKER_CONFIGS))
-    except KafkaError as error:
-        return error
-    return [
-        BrokerFact(BROKER_CONFIG, str(broker), name, value, source=source)
-        for _, configs in described
-        for name, value, source in configs
-    ]
+        with closing(connect(properties, IMPATIENT_CONNECT_SECONDS)) as admin:
+            brokers = admin.broker_ids()
+            facts = configs_of_brokers(admin, brokers)
+    except (KafkaError, OSError, ValueError, SecurityError):
+        return None
+    if any(fact.name == releases.DESCRIPTION_PLUGIN and fact.value for fact in facts):
+        return True
+    return False if {fact.subject for fact in facts} == set(map(str, brokers)) else None
 
 
 def coordinators(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:
@@ -232,13 +250,15 @@ def coordinators(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:
     Needs Describe on the groups.
     """
     return [
-        BrokerFact(COORDINATOR, one.key, COORDINATOR, f"{one.host}:{one.port} ({one.node_id})", one.key)
+        BrokerFact(
+            kinds.COORDINATOR, one.key, kinds.COORDINATOR, f"{one.host}:{one.port} ({one.node_id})", group_id=one.key
+        )
         for one in admin.find_coordinators(group_ids)
         if not one.error_code  # else it may not be described, or its partition has no leader
     ]
 
 
-def group_states(admin: Admin, _all: Iterable[str]) -> list[BrokerFact]:
+def group_states(admin: Admin) -> list[BrokerFact]:
     """Return the states of classic groups with members, of which the log does not hold the rebalances.
 
     Those that a broker which does not answer coordinates are missing. Needs Describe on the groups.
@@ -247,138 +267,89 @@ def group_states(admin: Admin, _all: Iterable[str]) -> list[BrokerFact]:
     for broker in admin.broker_ids():
         with suppress(KafkaError):
             found += (
-                BrokerFact(GROUP_STATE, one["group_id"], "state", one["group_state"], one["group_id"])
+                BrokerFact(kinds.GROUP_STATE, one["group_id"], "state", one["group_state"], group_id=one["group_id"])
                 for one in admin.list_groups([broker], types_filter=["classic"])
                 if one["group_state"] != EMPTY
             )
     return found
 
 
-def features(admin: Admin, _all: Iterable[str]) -> list[BrokerFact]:
+def features(admin: Admin) -> list[BrokerFact]:
     """Return the release of each broker that answers, and the level of the features of its cluster. Needs no ACL."""
     return [
-        BrokerFact(FEATURE, str(one.broker_id), name, str(value))
+        BrokerFact(kinds.FEATURE, str(one.broker_id), name, str(value))
         for one in releases.ask(admin)
         for name, value in {releases.RELEASE: one.release, **one.shown}.items()
     ]
 
 
-def retention(admin: Admin, topics: Iterable[str]) -> list[BrokerFact]:
-    """Return how long topics keep records. Needs DescribeConfigs on the topics."""
-    return [
-        BrokerFact(RETENTION, topic, name, value, source=source)
-        for topic, configs in _configs(admin, ConfigResourceType.TOPIC, topics, _RETENTION_CONFIGS)
-        for name, value, source in configs
-    ]
+def transactions(admin: Admin, topics: Iterable[str], now: datetime | None = None) -> list[BrokerFact]:
+    """Return which transactions on these topics are open for longer than their time-out, and who writes which topics.
 
-
-def replication(admin: Admin, topics: Iterable[str]) -> list[BrokerFact]:
-    """Return which partitions of topics lack a leader, or replicas.
-
-    Needs Describe on the topics, and for the replicas DescribeConfigs.
+    A reader with `read_committed` waits for the former. The latter are topics that Kafka Streams applications write in
+    a transaction that is open now, as exactly-once ones do, but for internal ones. That is a sample: a topic that
+    nothing is written to at this moment is missing, and so is an application that writes without transactions. Needs
+    Describe on the transactional ids. `now` is for tests.
     """
-    names = list(topics)
-    configs = _configs(admin, ConfigResourceType.TOPIC, names, (_MIN_ISR,))
-    minimum = {topic: int(value) for topic, values in configs for _, value, _ in values}
-    described = (topic for some in chunks(names, _PER_REQUEST) for topic in admin.describe_topics(some))
-    return [fact for topic in described for fact in _replicas(topic, minimum.get(topic["name"]))]
+    wanted, at = frozenset(topics), now or datetime.now(timezone.utc)
+    facts, written = list[BrokerFact](), set[tuple[str, str]]()
+    for name in _open_transactions(admin):
+        group = _STREAMS_ID.fullmatch(name)
+        try:
+            found = admin.describe_transactions([name]) if group or wanted else {}
+        except KafkaError:  # it has ended since, or may not be described
+            continue
+        for one in found.values():
+            overdue = _overdue(one, at)
+            for topic, partition in sorted(one.topic_partitions):
+                if overdue and topic in wanted:
+                    facts.append(BrokerFact(kinds.TRANSACTION, f"{topic}-{partition}", name, overdue))
+                if group and topic != OFFSETS_TOPIC and not is_internal_topic(topic, group[1]):
+                    written.add((topic, group[1]))
+    return facts + [BrokerFact(kinds.WRITER, topic, group, "transaction", group_id=group) for topic, group in written]
 
 
-def _replicas(topic: Mapping[str, Any], minimum: int | None) -> Iterator[BrokerFact]:
-    for partition in topic["partitions"]:
-        subject = f"{topic['name']}-{partition['partition_index']}"
-        if partition["leader_id"] == _NO_LEADER:
-            yield BrokerFact(ISR, subject, "leader", "none")
-        in_sync = partition["isr_nodes"]
-        if minimum is not None and len(in_sync) < minimum:
-            value = f"{_ids(in_sync) or 'none'} of {_ids(partition['replica_nodes'])}, {_MIN_ISR} {minimum}"
-            yield BrokerFact(ISR, subject, ISR, value)
-
-
-def overdue_transactions(admin: Admin, topics: Iterable[str], now: datetime | None = None) -> list[BrokerFact]:
-    """Return the transactions on these topics that have been open for longer than their time-out.
-
-    A reader with `read_committed` waits for them. Needs Describe on the transactional ids. `now` is for tests.
-    """
-    wanted, at, ids = frozenset(topics), now or datetime.now(timezone.utc), _listed(admin, _OPEN)
-    return [
-        BrokerFact(TRANSACTION, f"{partition.topic}-{partition.partition}", name, _overdue(one))
-        for name, one in _described(admin, ids)
-        if _is_overdue(one, at)
-        for partition in sorted(one.topic_partitions)
-        if partition.topic in wanted
-    ]
-
-
-def writers(admin: Admin, _all: Iterable[str]) -> list[BrokerFact]:
-    """Return which topics Kafka Streams applications write in transactions that are open now: exactly-once ones do.
-
-    A sample: a topic that nothing is written to at this moment is missing, and so is an application that writes without
-    transactions. Of a group a few transactions are described. Internal topics of the application are left out. Needs
-    Describe on the transactional ids.
-    """
-    ids = defaultdict[str, list[str]](list)
-    for name in _listed(admin, _OPEN[:1]):
-        if found := _STREAMS_ID.fullmatch(name):
-            ids[found[1]].append(name)
-    return [
-        BrokerFact(WRITER, topic, group_id, "transaction", group_id)
-        for group_id, names in ids.items()
-        for topic in {
-            partition.topic
-            for _, one in _described(admin, random.sample(names, min(len(names), _MOST_OF_GROUP)))
-            for partition in one.topic_partitions
-        }
-        if topic != OFFSETS_TOPIC and not is_internal_topic(topic, group_id)
-    ]
-
-
-def _listed(admin: Admin, states: Sequence[str]) -> list[str]:
-    """Return the ids of transactions in these states, of the coordinators that answer."""
-    ids: list[str] = []
+def _open_transactions(admin: Admin) -> list[str]:
+    """Return the ids of the transactions that are open, of the coordinators that answer."""
+    ids = set[str]()
     for broker in admin.broker_ids():
         with suppress(KafkaError):  # one that is away: the coordinators of its transactions move
-            listed = admin.list_transactions([broker], state_filters=states)
-            ids += [one.transactional_id for some in listed.values() for one in some]
-    return ids
+            listed = admin.list_transactions([broker], state_filters=_OPEN)
+            ids.update(one.transactional_id for some in listed.values() for one in some)
+    return sorted(ids)
 
 
-def _described(admin: Admin, ids: Iterable[str]) -> Iterator[tuple[str, Any]]:
-    for name in sorted(set(ids)):
-        with suppress(KafkaError):  # it has ended since, or may not be described
-            yield from admin.describe_transactions([name]).items()
+def _overdue(transaction: Any, now: datetime) -> str | None:  # noqa: ANN401 - kafka-python is untyped
+    """Return since when a transaction is open, if that is longer than its time-out."""
+    began = datetime.fromtimestamp(transaction.transaction_start_time_ms / 1000, timezone.utc)
+    timeout = transaction.transaction_timeout_ms / 1000
+    if now - began <= timedelta(seconds=timeout):
+        return None
+    return f"open since {utc_iso(began)}, time-out {format_duration(timeout)}, producer {transaction.producer_id}"
 
 
-def _is_overdue(transaction: Any, now: datetime) -> bool:  # noqa: ANN401 - kafka-python is untyped
-    return now - _began(transaction) > timedelta(milliseconds=transaction.transaction_timeout_ms)
+class _Config(NamedTuple):
+    value: str
+    source: str
 
 
-def _overdue(transaction: Any) -> str:  # noqa: ANN401 - the same
-    timeout = format_duration(transaction.transaction_timeout_ms / 1000)
-    return f"open since {utc_iso(_began(transaction))}, time-out {timeout}, producer {transaction.producer_id}"
-
-
-def _began(transaction: Any) -> datetime:  # noqa: ANN401 - the same
-    return datetime.fromtimestamp(transaction.transaction_start_time_ms / 1000, timezone.utc)
+_Configs = Mapping[str, _Config]
 
 
 def _configs(
-    admin: Admin, kind: ConfigResourceType, names: Iterable[str], keys: Sequence[str] | None
-) -> Iterator[tuple[str, Iterator[tuple[str, str, str]]]]:
-    """Yield the name, value and source of the configs of each resource; `keys` None: all of them."""
-    wanted = None if keys is None else dict.fromkeys(keys)
-    for some in chunks(names, _PER_REQUEST):
-        described = admin.describe_configs([ConfigResource(kind, one, wanted) for one in some], config_filter="all")
+    admin: Admin, kind: ConfigResourceType, wanted: Mapping[str, Iterable[str] | None]
+) -> dict[str, dict[str, _Config]]:
+    """Return those of the wanted configs of each resource that have a value, by name; None: all of them."""
+    resources = (
+        ConfigResource(kind, one, None if keys is None else dict.fromkeys(keys)) for one, keys in wanted.items()
+    )
+    found = {}
+    for some in chunks(resources, _PER_REQUEST):
+        described = admin.describe_configs(some, config_filter="all")
         for resource, configs in described.get(kind.name.lower(), {}).items():
-            yield (
-                resource,
-                (
-                    (name, str(config["value"]), _SOURCES.get(config["config_source"], "broker"))
-                    for name, config in sorted(configs.items())
-                    if config["value"] is not None
-                ),
-            )
-
-
-def _ids(brokers: Iterable[int]) -> str:
-    return ",".join(map(str, sorted(brokers)))
+            found[resource] = {
+                name: _Config(str(one["value"]), _SOURCES.get(one["config_source"], "broker"))
+                for name, one in sorted(configs.items())
+                if one["value"] is not None
+            }
+    return found

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any
 
 from kafka import TopicPartition
@@ -21,7 +20,7 @@ from typing_extensions import Self
 
 from streaming_app.chunks import chunks
 from streaming_app.kafka import protocol
-from streaming_app.kafka.connection import Admin, connection_settings
+from streaming_app.kafka.connection import connection_settings, open_admin
 from streaming_app.kafka.protocol import (
     COORDINATOR_CODES,
     TOPIC_AUTHORIZATION_FAILED,
@@ -36,7 +35,6 @@ _DESCRIBE_BATCH_SIZE = 100
 _LAST_COMMIT_VERSION_WITH_NAMES = 9  # OffsetCommit v10 names topics by id
 _GROUPS_PER_REQUEST = 500
 _FAILURES_IN_A_ROW = 3  # requests: then the brokers are away, and those that are left would only wait for time-outs
-_ACCEPTABLE_LAG = "streams.acceptable.recovery.lag"
 
 
 class StreamsGroupClient:
@@ -48,7 +46,7 @@ class StreamsGroupClient:
 
     def __init__(self, bootstrap_server: str | Sequence[str], **security: Any) -> None:  # noqa: ANN401 - kafka-python's own settings
         """Connect. `security` are kafka-python's settings, such as `security_protocol` and `sasl_mechanism`."""
-        self.admin = Admin(bootstrap_servers=bootstrap_server, **security)
+        self.admin = open_admin(bootstrap_server, **security)
 
     @classmethod
     def of(cls, properties: Mapping[str, str], seconds: float | None = None) -> Self:
@@ -59,9 +57,7 @@ class StreamsGroupClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -75,12 +71,8 @@ class StreamsGroupClient:
 
     def push_description(self, group_id: str, member_id: str, epoch: int, description: Mapping[str, Any]) -> None:
         """Send a StreamsGroupTopologyDescriptionUpdate, whether the coordinator asked for it or not."""
-        fields = {
-            "group_id": group_id,
-            "member_id": member_id,
-            "topology_epoch": epoch,
-            "topology_description": description,
-        }
+        member = {"group_id": group_id, "member_id": member_id}
+        fields = {**member, "topology_epoch": epoch, "topology_description": description}
         self._send(group_id, build(protocol.StreamsGroupTopologyDescriptionUpdateRequest, fields))
 
     def describe(self, group_ids: Iterable[str], *, include_topology_description: bool = False) -> list[Fields]:
@@ -116,10 +108,8 @@ class StreamsGroupClient:
         described = self._retry(lambda: self.admin.describe_topics([topic]))[0]
         if described["error_code"] == TOPIC_AUTHORIZATION_FAILED:  # else the topic would seem to have no partitions
             raise GroupError(TOPIC_AUTHORIZATION_FAILED, topic)
-        specs = {
-            TopicPartition(topic, partition["partition_index"]): OffsetSpec.LATEST
-            for partition in described["partitions"]
-        }
+        partitions = [TopicPartition(topic, one["partition_index"]) for one in described["partitions"]]
+        specs = dict.fromkeys(partitions, OffsetSpec.LATEST)
         offsets = self._retry(lambda: self.admin.list_partition_offsets(specs)) if specs else {}
         return {partition.partition: offset.offset for partition, offset in offsets.items()}
 
@@ -130,15 +120,8 @@ class StreamsGroupClient:
 
     def delete_group(self, group_id: str) -> None:
         """Delete an empty group with its offsets."""
-
-        def delete() -> int:
-            request = build(DeleteGroupsRequest, {"groups_names": [group_id]})
-            code: int = self._ask(group_id, request)["results"][0]["error_code"]
-            if code in COORDINATOR_CODES:
-                raise GroupError(code)
-            return code
-
-        raise_for_code(self._retry(delete))
+        request = build(DeleteGroupsRequest, {"groups_names": [group_id]})
+        self._retry(lambda: raise_for_code(self._ask(group_id, request)["results"][0]["error_code"]))
 
     def configure_group(self, group_id: str, configs: Mapping[str, object]) -> None:
         """Set configs of a group, such as `streams.num.standby.replicas`; the group need not exist yet."""
@@ -163,14 +146,7 @@ class StreamsGroupClient:
         """Commit offsets by (topic, partition) as a member, or, without one, for an empty group."""
         topics: dict[str, list[Fields]] = {}
         for (topic, partition), offset in offsets.items():
-            topics.setdefault(topic, []).append(
-                {
-                    "partition_index": partition,
-                    "committed_offset": offset,
-                    "committed_leader_epoch": -1,
-                    "committed_metadata": "",
-                }
-            )
+            topics.setdefault(topic, []).append({"partition_index": partition, "committed_offset": offset})
         fields = {
             "group_id": group_id,
             "member_id": member_id,
@@ -262,20 +238,3 @@ def _add(found: Descriptions, groups: Iterable[Fields]) -> None:
             found.failures[group["group_id"]] = GroupError(group["error_code"], group["error_message"])
         else:
             found.groups.append(group)
-
-
-def acceptable_lags(client: StreamsGroupClient, group_ids: Iterable[str]) -> dict[str, int]:
-    """Return the config `streams.acceptable.recovery.lag` of each group for which the group or its broker sets it.
-
-    It is an internal config of Kafka 4.4.0, which describes no default of these; brokers before do not have it. Groups
-    whose configs are denied are missing, too. Raises kafka-python's KafkaError.
-    """
-    resources = [ConfigResource(ConfigResourceType.GROUP, one, {_ACCEPTABLE_LAG: None}) for one in group_ids]
-    if not resources:
-        return {}
-    described = client.admin.describe_configs(resources, config_filter="all")
-    values = (
-        (group_id, configs.get(_ACCEPTABLE_LAG, {}).get("value"))
-        for group_id, configs in described.get(ConfigResourceType.GROUP.name.lower(), {}).items()
-    )
-    return {group_id: int(value) for group_id, value in values if value and value.isdecimal()}

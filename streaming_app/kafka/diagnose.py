@@ -22,7 +22,8 @@ from kafka.errors import (
     SaslAuthenticationFailedError,
     UnsupportedSaslMechanismError,
 )
-from kafka.net.compat import KafkaNetClient
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
 
 from streaming_app.kafka.connection import connect, silence_log
 from streaming_app.kafka.properties import Properties, SecurityError
@@ -35,76 +36,76 @@ _NAMED = 3  # servers that are away
 
 CONNECTIONS = 16
 """How many servers are connected to at the same time."""
-NO_LISTENER, UNKNOWN_HOST, NO_ANSWER = "no listener", "unknown host", "no answer"
-LISTENER_WITH_TLS, LISTENER_WITHOUT_TLS = "listener with TLS", "listener without TLS"
-CERTIFICATE_EXPIRED, CERTIFICATE_NOT_YET_VALID = "certificate expired", "certificate not yet valid"
-UNTRUSTED_AUTHORITY, HOST_NAME_MISMATCH = "untrusted authority", "host name mismatch"
-CLIENT_CERTIFICATE_REJECTED, NO_COMMON_TLS_VERSION = "client certificate rejected", "no common TLS version"
-CREDENTIALS_REJECTED, MECHANISM_NOT_ENABLED = "credentials rejected", "mechanism not enabled"
-LISTENER_WITH_SASL, LISTENER_WITHOUT_SASL = "listener with SASL", "listener without SASL"
 
+# Why, and what to do. `servers` are all bootstrap servers, `server` is one of them, `detail` the library's message.
 _NOBODY = "No Kafka broker answers"
 _UNREACHABLE = f"{_NOBODY} at {{servers}}"
 _TLS_FAILED = "TLS with {server} failed"
-MESSAGES: Mapping[str, str] = {
-    NO_LISTENER: f"{_UNREACHABLE}: nothing listens there; is the address right, and does the broker run?",
-    UNKNOWN_HOST: f"{_UNREACHABLE}: the host name cannot be resolved; is it right?",
-    NO_ANSWER: f"{_UNREACHABLE}: is the address right, and does the listener's security protocol match "
-    "--command-config?",
-    LISTENER_WITH_TLS: f"{_UNREACHABLE} without TLS: the listener uses TLS; set security.protocol to SSL or SASL_SSL "
-    "in --command-config",
-    LISTENER_WITHOUT_TLS: f"{_TLS_FAILED}: the listener does not use TLS; give the port of a listener that does, or "
-    "set security.protocol to PLAINTEXT or SASL_PLAINTEXT in --command-config",
-    CERTIFICATE_EXPIRED: f"{_TLS_FAILED}: the broker's certificate has expired; renew it",
-    CERTIFICATE_NOT_YET_VALID: f"{_TLS_FAILED}: the broker's certificate is not valid yet; are the clocks right?",
-    UNTRUSTED_AUTHORITY: f"{_TLS_FAILED}: the authority that signed the broker's certificate is not trusted; add its "
-    "certificate to ssl.truststore of --command-config",
-    HOST_NAME_MISMATCH: f"{_TLS_FAILED}: the broker's certificate is for another host name; use a name that the "
-    "certificate contains in --bootstrap-server and in the broker's advertised.listeners",
-    CLIENT_CERTIFICATE_REJECTED: "{server} rejected the client certificate of --command-config, or requires one: "
-    "ssl.keystore must hold a key and a certificate that the broker's truststore trusts ({detail})",
-    NO_COMMON_TLS_VERSION: f"{_TLS_FAILED}: no version or cipher suite in common; check ssl.enabled.protocols of "
-    "client and broker ({detail})",
-    CREDENTIALS_REJECTED: "{server} rejected the credentials of --command-config: {detail}",
-    MECHANISM_NOT_ENABLED: "{server} does not enable the sasl.mechanism of --command-config: {detail}",
-    LISTENER_WITH_SASL: f"{_UNREACHABLE} without authentication: the listener may require SASL; set security.protocol "
-    "to SASL_SSL or SASL_PLAINTEXT, and sasl.mechanism and sasl.jaas.config, in --command-config",
-    LISTENER_WITHOUT_SASL: "{server} does not support SASL: set security.protocol to SSL or PLAINTEXT in "
-    "--command-config, or give the port of a listener that does",
-}
-"""Templates by cause. `servers` are all bootstrap servers, `server` is one of them, `detail` the library's message."""
+NO_LISTENER = f"{_UNREACHABLE}: nothing listens there; is the address right, and does the broker run?"
+UNKNOWN_HOST = f"{_UNREACHABLE}: the host name cannot be resolved; is it right?"
+NO_ANSWER = f"{_UNREACHABLE}: is the address right, and does the listener's security protocol match --command-config?"
+LISTENER_WITH_TLS = (
+    f"{_UNREACHABLE} without TLS: the listener uses TLS; set security.protocol to SSL or SASL_SSL in --command-config"
+)
+LISTENER_WITHOUT_TLS = (
+    f"{_TLS_FAILED}: the listener does not use TLS; give the port of a listener that does, or set security.protocol to "
+    "PLAINTEXT or SASL_PLAINTEXT in --command-config"
+)
+CERTIFICATE_EXPIRED = f"{_TLS_FAILED}: the broker's certificate has expired; renew it"
+CERTIFICATE_NOT_YET_VALID = f"{_TLS_FAILED}: the broker's certificate is not valid yet; are the clocks right?"
+UNTRUSTED_AUTHORITY = (
+    f"{_TLS_FAILED}: the authority that signed the broker's certificate is not trusted; add its certificate to "
+    "ssl.truststore of --command-config"
+)
+HOST_NAME_MISMATCH = (
+    f"{_TLS_FAILED}: the broker's certificate is for another host name; use a name that the certificate contains in "
+    "--bootstrap-server and in the broker's advertised.listeners"
+)
+CLIENT_CERTIFICATE_REJECTED = (
+    "{server} rejected the client certificate of --command-config, or requires one: ssl.keystore must hold a key and a "
+    "certificate that the broker's truststore trusts ({detail})"
+)
+NO_COMMON_TLS_VERSION = (
+    "TLS with {server} failed: no version or cipher suite in common; check ssl.enabled.protocols of client and broker "
+    "({detail})"
+)
+CREDENTIALS_REJECTED = "{server} rejected the credentials of --command-config: {detail}"
+MECHANISM_NOT_ENABLED = "{server} does not enable the sasl.mechanism of --command-config: {detail}"
+LISTENER_WITH_SASL = (
+    f"{_UNREACHABLE} without authentication: the listener may require SASL; set security.protocol to SASL_SSL or "
+    "SASL_PLAINTEXT, and sasl.mechanism and sasl.jaas.config, in --command-config"
+)
+LISTENER_WITHOUT_SASL = (
+    "{server} does not support SASL: set security.protocol to SSL or PLAINTEXT in --command-config, or give the port "
+    "of a listener that does"
+)
+OTHER_TLS = f"{_TLS_FAILED}: {{detail}}"
 
-# OpenSSL's certificate verification errors, by number (X509_V_ERR_*) ...
-_CAUSE_BY_VERIFY_CODE = {
-    9: CERTIFICATE_NOT_YET_VALID,
-    10: CERTIFICATE_EXPIRED,
-    62: HOST_NAME_MISMATCH,
-    64: HOST_NAME_MISMATCH,
-    **dict.fromkeys((2, 7, 18, 19, 20, 21), UNTRUSTED_AUTHORITY),
-}
-# ... and its other errors by name; the first match counts.
 _TLS_CAUSES = (
     (
-        re.compile("WRONG_VERSION_NUMBER|UNEXPECTED_EOF|RECORD_LAYER_FAILURE|PACKET_LENGTH|HTTP_REQUEST"),
+        "wrong version number|unexpected eof|eof occurred|record layer failure|packet length|http request|"
+        "unrecognized ssl message",
         LISTENER_WITHOUT_TLS,
     ),
+    ("certificate has expired|certificateexpired", CERTIFICATE_EXPIRED),
+    ("certificate is not yet valid|certificatenotyetvalid", CERTIFICATE_NOT_YET_VALID),
+    ("(hostname|ip address) mismatch|no subject alternative|no name matching", HOST_NAME_MISMATCH),
     (
-        re.compile("ALERT_(BAD_|UNSUPPORTED_)?CERTIFICATE|ALERT_UNKNOWN_CA|ALERT_HANDSHAKE_FAILURE"),
-        CLIENT_CERTIFICATE_REJECTED,
+        "unable to (get|find|verify)|self.signed|certificate signature failure|pkix path|trustanchors",
+        UNTRUSTED_AUTHORITY,
     ),
-    (re.compile("PROTOCOL|VERSION|CIPHER"), NO_COMMON_TLS_VERSION),
+    ("alert:? (bad |unsupported )?certificate|alert:? (unknown ca|handshake failure)", CLIENT_CERTIFICATE_REJECTED),
+    ("protocol|version|cipher", NO_COMMON_TLS_VERSION),
 )
+"""By what OpenSSL and Java say, in lower case and with blanks; the first match counts."""
 
-_CAUSE_BY_ERROR: tuple[tuple[type[Exception], str], ...] = (
+_LOGIN_CAUSES: tuple[tuple[type[Exception], str], ...] = (
     (IllegalSaslStateError, LISTENER_WITHOUT_SASL),
     (UnsupportedSaslMechanismError, MECHANISM_NOT_ENABLED),
     (SaslAuthenticationFailedError, CREDENTIALS_REJECTED),
     # A broker that is slow to answer a login has rejected nothing.
     *((kind, NO_ANSWER) for kind in (KafkaTimeoutError, RequestTimedOutError, TimeoutError)),
 )
-
-_Failure = tuple[str, str]
-"""Cause and detail; where the cause has no message of its own (""), the detail is the whole message."""
 
 
 class Failure(NamedTuple):
@@ -130,11 +131,6 @@ def explain(servers: str, properties: Properties) -> Failure:
     return Failure(f"{answering}, but a request was not answered in time.", some_answer=True)
 
 
-def describe_failure(servers: str, properties: Properties) -> str:
-    """Return a line that says why a client with these properties gets no answer, and what to do."""
-    return explain(servers, properties).line
-
-
 def find_cause(servers: str, properties: Properties) -> str | None:
     """Return a line that says why a client with these properties gets no answer; None if no cause is found.
 
@@ -150,15 +146,14 @@ def find_away(servers: str, properties: Properties) -> dict[str, str | None]:
         settings: Mapping[str, Any] | None = security_settings(properties)
     except SecurityError:
         settings = None  # kafka-python does not support them; whether a listener exists and uses TLS is tested anyway
-    protocol = properties.get("security.protocol", "PLAINTEXT").upper()
+    uses_tls = properties.get("security.protocol", "PLAINTEXT").upper().endswith("SSL")
 
     def try_server(server: str) -> str | None:
-        failure = _connect(server, protocol, settings)
-        if failure is None:
-            return None
-        cause, detail = failure
-        template = MESSAGES.get(cause)
-        return template.format(servers=servers, server=server, detail=detail) if template else detail
+        try:
+            failure = _find_failure(server, uses_tls, settings)
+        except SecurityError as error:
+            return f"--command-config: {error}"
+        return failure and failure[0].format(servers=servers, server=server, detail=failure[1])
 
     names = [part.strip() for part in servers.split(",")]
     with ThreadPoolExecutor(CONNECTIONS) as threads:  # one that is paused is waited for
@@ -168,6 +163,12 @@ def find_away(servers: str, properties: Properties) -> dict[str, str | None]:
 def of_one_broker(line: str) -> str:
     """Return a line of `find_cause` about a single broker of a cluster, without the words that no broker answers."""
     return line.replace(_NOBODY, "does not answer", 1)
+
+
+def tls_cause(text: str) -> str:
+    """Return the template about an error of TLS, of which this is what OpenSSL or Java says."""
+    said = text.lower().replace("_", " ")
+    return next((cause for pattern, cause in _TLS_CAUSES if re.search(pattern, said)), OTHER_TLS)
 
 
 def _reason(line: str, server: str) -> str:
@@ -192,23 +193,21 @@ def _find_away_in_cluster(properties: Properties) -> dict[str, str | None]:
     return find_away(",".join(addresses), properties) if addresses else {}
 
 
-def _connect(server: str, protocol: str, settings: Mapping[str, Any] | None) -> _Failure | None:
+def _find_failure(server: str, uses_tls: bool, settings: Mapping[str, Any] | None) -> tuple[str, str] | None:  # noqa: FBT001 - of the client
+    """Return why a server does not answer, as a template and its detail; None if it does."""
     host, _, port = server.rpartition(":")
     host = host.strip("[]")
+    context = settings["ssl_context"] if settings and uses_tls else _unverified_context()
     try:
         with socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS) as connection:
-            if protocol.endswith("SSL"):
-                context = settings["ssl_context"] if settings else _unverified_context()
-                failure = _shake_hands(connection, host, context)
-            else:
-                failure = (LISTENER_WITH_TLS, "") if _uses_tls(connection) else None
+            failure = _tls_failure(connection, host, context)
     except (socket.gaierror, UnicodeError):
         return UNKNOWN_HOST, ""
     except (OSError, ValueError, OverflowError):
         return NO_LISTENER, ""
-    if failure or settings is None:
-        return failure
-    return _log_in(server, settings)
+    if not uses_tls and failure != (NO_ANSWER, ""):
+        failure = None if failure and failure[0] == LISTENER_WITHOUT_TLS else (LISTENER_WITH_TLS, "")
+    return failure if failure or settings is None else _log_in(server, settings)
 
 
 def _unverified_context() -> ssl.SSLContext:
@@ -219,67 +218,47 @@ def _unverified_context() -> ssl.SSLContext:
     return context
 
 
-def _uses_tls(connection: socket.socket) -> bool:
-    try:
-        with _unverified_context().wrap_socket(connection):
-            return True
-    except ssl.SSLError as error:
-        return "ALERT" in (error.reason or "")
-    except OSError:
-        return False
-
-
-def _shake_hands(connection: socket.socket, host: str, context: ssl.SSLContext) -> _Failure | None:
+def _tls_failure(connection: socket.socket, host: str, context: ssl.SSLContext) -> tuple[str, str] | None:
+    """Return why TLS with a listener fails, as a template and its detail; None if it does not."""
     try:
         with context.wrap_socket(connection, server_hostname=host):
             return None
-    except ssl.SSLCertVerificationError as error:
-        return _CAUSE_BY_VERIFY_CODE.get(error.verify_code, ""), f"TLS with {host} failed: {error.verify_message}"
     except ssl.SSLError as error:
-        return _tls_failure(error.reason or str(error)) or ("", f"TLS with {host} failed: {error.reason or error}")
+        return tls_cause(str(error)), getattr(error, "verify_message", error.reason) or str(error)
     except TimeoutError:
         return NO_ANSWER, ""
     except OSError:
         return LISTENER_WITHOUT_TLS, ""  # it closed the connection at the first message
 
 
-def _tls_failure(message: str) -> _Failure | None:
-    name = message.upper().replace(" ", "_")
-    return next(((cause, message) for pattern, cause in _TLS_CAUSES if pattern.search(name)), None)
-
-
-def _log_in(server: str, settings: Mapping[str, Any]) -> _Failure | None:
-    """Connect as kafka-python does, once, and return how it fails."""
+def _log_in(server: str, settings: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Connect as kafka-python does, once, and return how it fails. Raises SecurityError if there is no token."""
     silence_log()
-    got_api_versions = False
-    with closing(KafkaNetClient(bootstrap_servers=server, **settings)) as client:
-        manager = client._manager  # noqa: SLF001 - kafka-python's bootstrap does not report the reason
-        node = manager.cluster.bootstrap_brokers()[0].node_id
+    network = NetworkSelector()
+    manager = KafkaConnectionManager(network, bootstrap_servers=server, **settings)
+    node = manager.cluster.bootstrap_brokers()[0].node_id
+    connection = manager.get_connection(node, timeout_ms=1000 * _RESPONSE_SECONDS, pop_on_close=False)
 
-        async def connect() -> None:
-            nonlocal got_api_versions
-            connection = manager.get_connection(node, timeout_ms=1000 * _RESPONSE_SECONDS, pop_on_close=False)
-            try:
-                await connection
-            finally:
-                got_api_versions = connection.broker_version_data is not None
-            await manager.cluster.refresh_metadata(node)
+    async def log_in() -> None:
+        await connection
+        await manager.cluster.refresh_metadata(node)
 
-        try:
-            manager.run(connect)
-        except SecurityError as error:
-            return "", f"--command-config: {error}"
-        except (KafkaError, OSError) as error:
-            return _login_failure(error, settings, got_api_versions=got_api_versions)
+    try:
+        manager.run(log_in)
+    except (KafkaError, OSError) as error:
+        return _login_cause(error, settings, got_versions=connection.broker_version_data is not None)
+    finally:
+        manager.close()
+        network.close()
     return None
 
 
-def _login_failure(error: Exception, settings: Mapping[str, Any], *, got_api_versions: bool) -> _Failure:
+def _login_cause(error: Exception, settings: Mapping[str, Any], *, got_versions: bool) -> tuple[str, str]:
     message, mechanism = " ".join(str(error).split()), settings.get("sasl_mechanism")
-    if cause := next((cause for kind, cause in _CAUSE_BY_ERROR if isinstance(error, kind)), None):
+    if cause := next((cause for kind, cause in _LOGIN_CAUSES if isinstance(error, kind)), None):
         return cause, message
-    if str(settings.get("security_protocol", "")).endswith("SSL") and (failure := _tls_failure(message)):
-        return failure
-    if mechanism and got_api_versions:  # closed after the login; kafka-python drops the reason that came right before
+    if "ssl_context" in settings and (tls := tls_cause(message)) != OTHER_TLS:
+        return tls, message
+    if mechanism and got_versions:  # closed after the login; kafka-python drops the reason that came right before
         return CREDENTIALS_REJECTED, f"they are wrong, or the listener does not enable sasl.mechanism {mechanism}"
-    return (NO_ANSWER if mechanism or not got_api_versions else LISTENER_WITH_SASL), message
+    return (NO_ANSWER if mechanism or not got_versions else LISTENER_WITH_SASL), message

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -11,7 +10,6 @@ from kafka.errors import KafkaError
 
 from streaming_app.errors import JobError, MissingTopicError, NotAuthorizedError, SomeUnreachableError, UnreachableError
 from streaming_app.kafka import AUTHORIZATION_CODES, GROUP_PREFIX, diagnose
-from streaming_app.kafka.diagnose import MESSAGES
 from streaming_app.kafka.properties import SecurityError
 from streaming_app.kafka.protocol import TOPIC_AUTHORIZATION_FAILED, GroupError
 
@@ -25,36 +23,21 @@ def missing_acl_message(operation: str, resource_type: str, name: str, options: 
     )
 
 
-_BY_CLASS: Mapping[str, str] = {
-    "SaslAuthenticationException": MESSAGES[diagnose.CREDENTIALS_REJECTED],
-    "UnsupportedSaslMechanismException": MESSAGES[diagnose.MECHANISM_NOT_ENABLED],
-    "IllegalSaslStateException": MESSAGES[diagnose.LISTENER_WITHOUT_SASL],
-    "InvalidTopicException": "--topic {topic}: Kafka does not allow this topic name",
-    "TopicAuthorizationException": missing_acl_message("DESCRIBE", "Topic", "{topic}"),
-    "GroupAuthorizationException": missing_acl_message(
-        "DESCRIBE", "Group", GROUP_PREFIX, " --resource-pattern-type prefixed"
+_BY_CLASS: Mapping[str, tuple[type[JobError], str]] = {
+    "SaslAuthenticationException": (JobError, diagnose.CREDENTIALS_REJECTED),
+    "UnsupportedSaslMechanismException": (JobError, diagnose.MECHANISM_NOT_ENABLED),
+    "IllegalSaslStateException": (JobError, diagnose.LISTENER_WITHOUT_SASL),
+    "InvalidTopicException": (JobError, "--topic {topic}: Kafka does not allow this topic name"),
+    "TopicAuthorizationException": (NotAuthorizedError, missing_acl_message("DESCRIBE", "Topic", "{topic}")),
+    "GroupAuthorizationException": (
+        NotAuthorizedError,
+        missing_acl_message("DESCRIBE", "Group", GROUP_PREFIX, " --resource-pattern-type prefixed"),
     ),
-    "UnknownTopicOrPartitionException": "{servers} has no topic {topic}: no group has committed offsets there yet, or "
-    "--topic is wrong",
-}
-_TYPE_BY_CLASS: Mapping[str, type[JobError]] = {
-    "TopicAuthorizationException": NotAuthorizedError,
-    "GroupAuthorizationException": NotAuthorizedError,
-    "UnknownTopicOrPartitionException": MissingTopicError,
-}
-# By Java's message about a failed handshake, anywhere in the chain of causes; the first match counts.
-_TLS_CAUSES = (
-    ("CertificateExpiredException", diagnose.CERTIFICATE_EXPIRED),
-    ("CertificateNotYetValidException", diagnose.CERTIFICATE_NOT_YET_VALID),
-    ("PKIX path|unable to find valid certification path|trustAnchors", diagnose.UNTRUSTED_AUTHORITY),
-    ("No subject alternative|No name matching", diagnose.HOST_NAME_MISMATCH),
-    (
-        "fatal alert: (bad_|unsupported_)?certificate|fatal alert: (unknown_ca|handshake_failure)",
-        diagnose.CLIENT_CERTIFICATE_REJECTED,
+    "UnknownTopicOrPartitionException": (
+        MissingTopicError,
+        "{servers} has no topic {topic}: no group has committed offsets there yet, or --topic is wrong",
     ),
-    ("Unsupported or unrecognized SSL message", diagnose.LISTENER_WITHOUT_TLS),
-    ("protocol_version|No appropriate protocol|cipher suites", diagnose.NO_COMMON_TLS_VERSION),
-)
+}
 _UNRESOLVED_BOOTSTRAP = "No resolvable bootstrap"
 _RETRIABLE = "RetriableException"  # of Kafka: an election, a coordinator that is loading
 _WRAPPER, _WRAPPER_MESSAGE = "KafkaException", "Failed to create new"  # an exception whose cause has the reason
@@ -70,22 +53,20 @@ def to_job_error(error: Any, properties: Mapping[str, str], topic: str) -> JobEr
     class_name, message = causes[-1]
     class_names = {name for name, _ in causes}
     if class_name == "TimeoutException" or "LoginException" in class_names or message.startswith(_UNRESOLVED_BOOTSTRAP):
-        return _unreachable(servers, properties)
-    if template := _BY_CLASS.get(class_name):
-        error_type = _TYPE_BY_CLASS.get(class_name, JobError)
+        failure = diagnose.explain(servers, properties)
+        return (SomeUnreachableError if failure.some_answer else UnreachableError)(failure.line)
+    error_type, template = _BY_CLASS.get(class_name, (JobError, ""))
+    if not template and "SslAuthenticationException" in class_names:
+        template = diagnose.tls_cause(" ".join(map(": ".join, causes)))
+    if template:
         return error_type(template.format(servers=servers, server=servers, topic=topic, detail=message))
-    if "SslAuthenticationException" in class_names:
-        return JobError(_tls_message(causes, servers))
     if _is_retriable(error):
         return UnreachableError(f"{servers}: {class_name}: {message}.")
     if causes[0][0] == _WRAPPER:  # the client could not be created
-        return JobError(f"--command-config: Kafka client setting refused: {_setting_message(causes)}")
+        said = [one.rpartition("Exception: ")[2] for _, one in causes if not one.startswith(_WRAPPER_MESSAGE)]
+        line = ": ".join([*dict.fromkeys(said)][:2])  # which setting, and why
+        return JobError(f"--command-config: Kafka client setting refused: {line}")
     return JobError(f"{servers}: {class_name}: {message}")
-
-
-def _unreachable(servers: str, properties: Mapping[str, str]) -> UnreachableError:
-    failure = diagnose.explain(servers, properties)
-    return (SomeUnreachableError if failure.some_answer else UnreachableError)(failure.line)
 
 
 def _is_retriable(error: Any) -> bool:  # noqa: ANN401 - a Java exception
@@ -106,23 +87,6 @@ def _causes(error: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - a Java e
         name = error.getClass().getSimpleName()
         yield name, " ".join((error.getMessage() or name).split())
         error = error.getCause()
-
-
-def _tls_message(causes: list[tuple[str, str]], servers: str) -> str:
-    chain = " ".join(f"{name}: {message}" for name, message in causes)
-    detail = causes[-1][1]
-    cause = next((cause for pattern, cause in _TLS_CAUSES if re.search(pattern, chain)), None)
-    if cause is None:
-        return f"TLS with {servers} failed: {detail}"
-    return MESSAGES[cause].format(servers=servers, server=servers, detail=detail)
-
-
-def _setting_message(causes: list[tuple[str, str]]) -> str:
-    """Return the message that names the invalid setting, followed by the one with the reason."""
-    messages = [message for name, message in causes if not (name == _WRAPPER and message.startswith(_WRAPPER_MESSAGE))]
-    setting = messages[0].rpartition("Exception: ")[2]
-    reason = next((message for message in messages[1:] if message not in messages[0]), "")
-    return f"{setting}: {reason}" if reason and reason not in setting else setting
 
 
 # --- kafka-python -----------------------------------------------------------------------------------------------------
@@ -158,5 +122,5 @@ def error_message(error: Exception, properties: Mapping[str, str], needs: str) -
     if "Authorization" in name:
         return f"{servers} denied access: {text}; {needs}"
     if "Timeout" in name or "Connection" in name or "NoBrokers" in name or "Authentication" in name:
-        return diagnose.describe_failure(servers, properties)
+        return diagnose.explain(servers, properties).line
     return f"{servers}: {name}: {text}"

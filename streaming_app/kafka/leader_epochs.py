@@ -23,7 +23,7 @@ from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, KeptConnec
 from streaming_app.kafka.error_lines import missing_acl_message
 from streaming_app.kafka.lag_offsets import format_topic_id
 from streaming_app.kafka.offsets_topic import check_topic_id
-from streaming_app.kafka.protocol import TOPIC_AUTHORIZATION_FAILED, error_name
+from streaming_app.kafka.protocol import TOPIC_AUTHORIZATION_FAILED, build, error_name
 
 _PATIENCE_SECONDS = 30.0  # for elections: a broker that died is fenced after its session, 9 s by default
 _PAUSE_SECONDS = 0.2
@@ -134,13 +134,9 @@ class LeaderEpochs:
         }
 
     def _request(self, epochs: Mapping[int, int]) -> Any:  # noqa: ANN401 - kafka-python is untyped
-        topic_type = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
         partitions = [
-            topic_type.OffsetForLeaderPartition(
-                partition=partition, current_leader_epoch=self._leaders[partition].epoch, leader_epoch=epoch
-            )
-            for partition, epoch in epochs.items()
+            {"partition": one, "current_leader_epoch": self._leaders[one].epoch, "leader_epoch": epoch}
+            for one, epoch in epochs.items()
         ]
-        return OffsetForLeaderEpochRequest(
-            replica_id=-1, topics=[topic_type(topic=self._topic, partitions=partitions)], min_version=_MIN_VERSION
-        )
+        fields = {"replica_id": -1, "topics": [{"topic": self._topic, "partitions": partitions}]}
+        return build(OffsetForLeaderEpochRequest, fields, min_version=_MIN_VERSION)

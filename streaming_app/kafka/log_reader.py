@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, UnsupportedCodecError
@@ -17,9 +17,6 @@ from typing_extensions import Self
 
 from streaming_app.kafka.connection import connection_settings, silence_log
 from streaming_app.kafka.properties import SecurityError
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 _POLL_MS = 500
 _PATIENCE_SECONDS = 20.0  # without a record
@@ -80,9 +77,7 @@ class LogReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
 

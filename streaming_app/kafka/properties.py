@@ -84,14 +84,6 @@ def _find_provider(name: str, java_class: str) -> Callable[[str, str], str | Non
     return _PROVIDER_CLASSES[class_name]
 
 
-def _get_environment_variable(_path: str, key: str) -> str | None:
-    return os.environ.get(key)
-
-
-def _get_property_of_file(path: str, key: str) -> str | None:
-    return read_properties(Path(path)).get(key)
-
-
 def _read_file_in_directory(path: str, key: str) -> str | None:
     try:
         return Path(path, key).read_text("utf-8")
@@ -102,14 +94,18 @@ def _read_file_in_directory(path: str, key: str) -> str | None:
 
 
 _PROVIDER_CLASSES: Mapping[str, Callable[[str, str], str | None]] = {
-    "EnvVarConfigProvider": _get_environment_variable,
-    "FileConfigProvider": _get_property_of_file,
+    "EnvVarConfigProvider": lambda _, name: os.environ.get(name),
+    "FileConfigProvider": lambda path, key: read_properties(Path(path)).get(key),
     "DirectoryConfigProvider": _read_file_in_directory,
 }
 
 
-def jaas_options(config: str | None, module: str) -> dict[str, str]:
-    """Return the options of `MODULE required NAME="VALUE" ...;`. Raises SecurityError, which never quotes the value."""
+def jaas_options(properties: Properties, module: str, *required: str) -> dict[str, str]:
+    """Return the options of `sasl.jaas.config`, `MODULE required NAME="VALUE" ...;`, which must have the `required`.
+
+    Raises SecurityError, which never quotes the value.
+    """
+    config = properties.get("sasl.jaas.config")
     if config is None:
         raise SecurityError("sasl.jaas.config is missing (a JAAS file named by a Java system property is not read)")
     tokens = _tokenize(config)
@@ -120,7 +116,10 @@ def jaas_options(config: str | None, module: str) -> dict[str, str]:
     rest = tokens[2:-1]
     if len(rest) % 3 or any(equals != "=" for equals in rest[1::3]):
         raise SecurityError('sasl.jaas.config must be MODULE required NAME="VALUE" ...;')
-    return dict(zip(rest[::3], rest[2::3], strict=True))
+    options = dict(zip(rest[::3], rest[2::3], strict=True))
+    if missing := [name for name in required if name not in options]:
+        raise SecurityError(f"sasl.jaas.config has no {' and no '.join(missing)}")
+    return options
 
 
 def _tokenize(config: str) -> list[str]:

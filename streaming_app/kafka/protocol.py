@@ -1,20 +1,12 @@
-"""Kafka's protocol: the requests of streams groups as classes of kafka-python, and the error codes of all requests.
-
-The classes are generated from `schemas/messages/*.json`.
-"""
+"""Kafka's protocol: the requests of streams groups as classes of kafka-python, and the error codes of all requests."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from kafka.errors import kafka_errors
-from kafka.protocol.api_data import SlotsBuilder, StructField
-from kafka.protocol.api_message import ApiMessage, ApiMessageData
-from kafka.protocol.schemas.load_json import _resolve_common_structs
-
-from offsets_decoder.definitions import schemas
+from kafka.protocol.api_message import ApiMessage
 
 UNKNOWN_SERVER_ERROR = -1
 TOPIC_AUTHORIZATION_FAILED = 29
@@ -58,20 +50,9 @@ Fields = dict[str, Any]
 """A message or a part of one: field names in snake_case to values, nested the same way."""
 
 
-class _FromSchemas(ApiMessageData):  # type: ignore[misc] # kafka-python is untyped
-    """A class of messages from `schemas/messages/`; kafka-python's own takes a JSON file only from a Python package."""
-
-    def __new__(cls, name: str, bases: tuple[type, ...], attrs: dict[str, Any], **options: bool) -> Any:  # noqa: ANN401
-        if options.get("init", True):  # not for the class of one version of a message
-            message = json.loads((schemas("messages") / f"{name}.json").read_text("utf-8"))
-            structs = {struct["name"]: struct["fields"] for struct in message.get("commonStructs", [])}
-            _resolve_common_structs(message["fields"], structs)
-            attrs |= {"_json": message, "_struct": StructField(message)}
-        return SlotsBuilder.__new__(cls, name, bases, attrs, **options)
-
-
 def _message(name: str) -> Any:  # noqa: ANN401 - kafka-python is untyped
-    return _FromSchemas(name, (ApiMessage,), {})
+    """Return the class of a message of `schemas/messages`."""
+    return type(ApiMessage)(name, (ApiMessage,), {}, load_json="offsets_decoder.schemas.messages")
 
 
 StreamsGroupHeartbeatRequest = _message("StreamsGroupHeartbeatRequest")

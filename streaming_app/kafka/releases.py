@@ -10,7 +10,7 @@ kafka-python is loaded by `ask` only: commands that read the tables use the rest
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from streaming_app.text import count, first_of
@@ -155,31 +155,25 @@ def config_gaps(configs: Mapping[int, Mapping[str, str]]) -> Iterator[str]:
         if _STREAMS not in [one.strip() for one in values.get(REBALANCE_PROTOCOLS, _STREAMS).split(",")]
     ]
     if refusing:
-        yield f"no streams group is taken by {_named(refusing)}: {REBALANCE_PROTOCOLS} has no {_STREAMS}"
+        yield f"no streams group is taken by {name_brokers(refusing)}: {REBALANCE_PROTOCOLS} has no {_STREAMS}"
     with_plugin = [broker for broker, values in configs.items() if values.get(DESCRIPTION_PLUGIN)]
-    without = sorted(configs.keys() - set(with_plugin))
+    without = configs.keys() - set(with_plugin)
     if with_plugin and without:
         yield (
-            f"topology descriptions are not stored for groups coordinated by {_named(without)}: "
-            f"{DESCRIPTION_PLUGIN} is not set there, and is on {_named(with_plugin)}"
+            f"topology descriptions are not stored for groups coordinated by {name_brokers(without)}: "
+            f"{DESCRIPTION_PLUGIN} is not set there, and is on {name_brokers(with_plugin)}"
         )
-
-
-def _named(brokers: Iterable[int]) -> str:
-    ids = [str(one) for one in sorted(brokers)]
-    return f"{'broker' if len(ids) == 1 else 'brokers'} {first_of(ids, _NAMED)}"
 
 
 def describe_releases(brokers: Iterable[BrokerRelease]) -> str:
     """Return the release of every broker, and the features of the cluster: `Kafka 4.4 (brokers 1, 2), ...`."""
-    known = list(brokers)
     by_text: dict[str, list[int]] = {}
-    for one in known:
+    for one in brokers:
         by_text.setdefault(one.text, []).append(one.broker_id)
     return "; ".join(f"{text} ({name_brokers(ids)})" for text, ids in sorted(by_text.items()))
 
 
-def name_brokers(ids: Sequence[int]) -> str:
+def name_brokers(ids: Collection[int]) -> str:
     """Return the names of brokers: `broker 1`, `brokers 1, 2`."""
     noun = "broker" if len(ids) == 1 else "brokers"
     return f"{noun} {first_of(list(map(str, sorted(ids))), _NAMED)}"

@@ -70,10 +70,7 @@ def _sasl_settings(properties: Properties) -> dict[str, Any]:
             f"sasl.mechanism {mechanism} is supported only by Kafka's Java client, with which the job reads; here use "
             f"{', '.join((*_PASSWORD_MECHANISMS, _OAUTH))}, or TLS client certificates (security.protocol=SSL)"
         )
-    options = jaas_options(properties.get("sasl.jaas.config"), _PASSWORD_MECHANISMS[mechanism])
-    missing = [name for name in ("username", "password") if name not in options]
-    if missing:
-        raise SecurityError(f"sasl.jaas.config has no {' and no '.join(missing)}")
+    options = jaas_options(properties, _PASSWORD_MECHANISMS[mechanism], "username", "password")
     return {
         "sasl_mechanism": mechanism,
         "sasl_plain_username": options["username"],
@@ -84,45 +81,34 @@ def _sasl_settings(properties: Properties) -> dict[str, Any]:
 def _ssl_context(properties: Properties) -> ssl.SSLContext:
     certificates = keystores.load_trust_store(properties)
     context = _context_trusting_only(certificates) if certificates else ssl.create_default_context()
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
     if not properties.get("ssl.endpoint.identification.algorithm", "https").strip():
         context.check_hostname = False
-    _limit_versions(context, properties.get("ssl.enabled.protocols"))
-    _limit_ciphers(context, properties.get("ssl.cipher.suites"))
-    if 0 < context.maximum_version < context.minimum_version:
+    enabled = _names(properties, "ssl.enabled.protocols") or list(_VERSIONS)
+    versions = sorted(_VERSIONS[name] for name in enabled if name in _VERSIONS)
+    if not versions:
+        raise SecurityError(f"ssl.enabled.protocols {', '.join(enabled)}: only {' and '.join(_VERSIONS)} are supported")
+    # Python chooses among the suites of TLS 1.2 only: those of TLS 1.3 are all allowed or none.
+    suites = _names(properties, "ssl.cipher.suites")
+    older = [_openssl_name(name) for name in suites if name not in _TLS_1_3_SUITES]
+    if suites and not older:
+        versions = [one for one in versions if one == ssl.TLSVersion.TLSv1_3]
+    elif len(older) == len(suites) > 0:
+        versions = [one for one in versions if one == ssl.TLSVersion.TLSv1_2]
+    if not versions:
         raise SecurityError("ssl.cipher.suites has no suite of a version of TLS that ssl.enabled.protocols has")
+    context.minimum_version, context.maximum_version = versions[0], versions[-1]
+    try:
+        if older:
+            context.set_ciphers(":".join(older))
+    except ssl.SSLError:
+        raise SecurityError(f"ssl.cipher.suites {', '.join(suites)}: this machine's OpenSSL has none of them") from None
     if entry := keystores.load_key_store(properties):
         _load_client_certificate(context, entry)
     return context
 
 
-def _limit_versions(context: ssl.SSLContext, enabled: str | None) -> None:
-    if enabled is None:
-        return
-    versions = sorted(_VERSIONS[name.strip()] for name in enabled.split(",") if name.strip() in _VERSIONS)
-    if not versions:
-        raise SecurityError(f"ssl.enabled.protocols {enabled}: only {' and '.join(_VERSIONS)} are supported")
-    context.minimum_version, context.maximum_version = versions[0], versions[-1]
-
-
-def _limit_ciphers(context: ssl.SSLContext, suites: str | None) -> None:
-    """Allow only these cipher suites, which Java names as IANA does.
-
-    Those of TLS 1.3 are all allowed or none: Python cannot choose among them.
-    """
-    names = [name.strip() for name in (suites or "").split(",") if name.strip()]
-    if not names:
-        return
-    older = [_openssl_name(name) for name in names if name not in _TLS_1_3_SUITES]
-    if len(older) == len(names):
-        context.maximum_version = ssl.TLSVersion.TLSv1_2
-    elif not older:
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
-        return
-    try:
-        context.set_ciphers(":".join(older))
-    except ssl.SSLError:
-        raise SecurityError(f"ssl.cipher.suites {suites}: this machine's OpenSSL has none of them") from None
+def _names(properties: Properties, name: str) -> list[str]:
+    return [one.strip() for one in properties.get(name, "").split(",") if one.strip()]
 
 
 def _openssl_name(suite: str) -> str:
@@ -200,7 +186,7 @@ def _create_token_provider(properties: Properties) -> TokenProvider:
 
     Raises SecurityError for a callback handler that is not Kafka's own, because it is Java code.
     """
-    options = jaas_options(properties.get("sasl.jaas.config"), _OAUTH_MODULE)
+    options = jaas_options(properties, _OAUTH_MODULE)
     handler = properties.get(_HANDLER, "").rpartition(".")[2]
     if not handler or handler == "OAuthBearerUnsecuredLoginCallbackHandler":
         return TokenProvider(
@@ -208,17 +194,15 @@ def _create_token_provider(properties: Properties) -> TokenProvider:
         )
     if handler != "OAuthBearerLoginCallbackHandler":
         raise SecurityError(f"{_HANDLER} {handler} is Java code, which only Kafka's Java client can run")
-    url = properties.get(_ENDPOINT, "")
-    scheme = urlsplit(url).scheme
+    parts = urlsplit(properties.get(_ENDPOINT, ""))
+    url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()  # no line shows a user and a password
+    scheme = parts.scheme
     if scheme not in {"http", "https", "file"}:
-        shown = _without_user(url) or "is missing"
-        raise SecurityError(f"{_ENDPOINT} {shown}: must be an http, https or file URL")
+        raise SecurityError(f"{_ENDPOINT} {url or 'is missing'}: must be an http, https or file URL")
     extensions = _with_prefix(options, "extension_")
     if scheme == "file":
         return TokenProvider(lambda: _read_token(url), extensions)
-    missing = [name for name in ("clientId", "clientSecret") if not options.get(name)]
-    if missing:
-        raise SecurityError(f"sasl.jaas.config has no {' and no '.join(missing)}")
+    options = jaas_options(properties, _OAUTH_MODULE, "clientId", "clientSecret")
     escape = properties.get("sasl.oauthbearer.header.urlencode", "false").lower() == "true"
     # Kafka takes the endpoint's ssl.* from the JAAS options.
     context = _ssl_context(options) if scheme == "https" else None
@@ -237,32 +221,24 @@ def _request_token(url: str, options: Mapping[str, str], context: ssl.SSLContext
             response = pool.request("POST", url, fields=fields, headers=headers, encode_multipart=False)
             body = response.json() if response.status == 200 else None  # noqa: PLR2004 - OK
     except (urllib3.exceptions.HTTPError, ValueError, UnicodeError) as error:
-        raise SecurityError(f"{_ENDPOINT} {_without_user(url)} returned no token: {_describe(error, url)}") from None
+        raise SecurityError(f"{_ENDPOINT} {url} returned no token: {_describe(error)}") from None
     if body is None:
         raise SecurityError(
-            f"{_ENDPOINT} {_without_user(url)} returned no token: HTTP status {response.status}; "
+            f"{_ENDPOINT} {url} returned no token: HTTP status {response.status}; "
             "are clientId, clientSecret and scope of sasl.jaas.config right?"
         )
     token = body.get("access_token") if isinstance(body, dict) else None
     if not isinstance(token, str) or not token:
-        raise SecurityError(f"{_ENDPOINT} {_without_user(url)} returned no token: the response has no access_token")
+        raise SecurityError(f"{_ENDPOINT} {url} returned no token: the response has no access_token")
     return token
 
 
-def _without_user(url: str) -> str:
-    """Return a URL without user and password, for a line."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-
-
-def _describe(error: Exception, url: str) -> str:
+def _describe(error: Exception) -> str:
     if isinstance(error, urllib3.exceptions.NewConnectionError):
         return "nothing listens there"
     if isinstance(error, urllib3.exceptions.TimeoutError):
         return "it did not answer in time"
-    user = urlsplit(url).netloc.rpartition("@")[0]
-    text = " ".join(str(error).split()).replace(f"{user}@", "") if user else " ".join(str(error).split())
-    return text or type(error).__name__
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _read_token(url: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -11,6 +12,7 @@ from kafka.errors import KafkaError
 from streaming_app.kafka import diagnose
 from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, KeptConnection, connect
 from streaming_app.kafka.properties import SecurityError
+from streaming_app.report import ReportOnce
 
 _CACHE_SECONDS = 10.0
 _RECONNECT_SECONDS = 10.0  # between attempts to connect
@@ -24,12 +26,9 @@ class TopicMetadata:
 
     def __init__(self, properties: Mapping[str, str], warn: Callable[[str], None]) -> None:
         """Prepare; the first call connects. `properties` are Kafka client properties, `warn` gets warnings."""
-        self._properties = properties
-        self._warn = warn
+        self._properties, self._warn = properties, ReportOnce(warn)
         self._connection = KeptConnection(partial(connect, properties, IMPATIENT_CONNECT_SECONDS))
-        self._disabled = False
         self._reconnect_at = 0.0
-        self._last_warning = ""
         self._cache: dict[str, int | None] = {}
         self._cached_until = 0.0
 
@@ -38,30 +37,25 @@ class TopicMetadata:
 
         None if the cluster does not answer or the principal may not describe the topics.
         """
-        if self._disabled or time.monotonic() < self._reconnect_at:
+        if time.monotonic() < self._reconnect_at:
             return None
         try:
             return self._partition_counts(names)
         except SecurityError as error:
-            self._disabled = True
-            self._warn_once(str(error))
+            self._reconnect_at, cause = math.inf, str(error)
         except (KafkaError, OSError) as error:
             if self._connection.is_open:  # it has answered before: the next batch connects again
                 self.close()
                 return None
-            self._reconnect_at = time.monotonic() + _RECONNECT_SECONDS
             servers = self._properties["bootstrap.servers"]
-            self._warn_once(diagnose.find_cause(servers, self._properties) or type(error).__name__)
+            cause = diagnose.find_cause(servers, self._properties) or type(error).__name__
+            self._reconnect_at = time.monotonic() + _RECONNECT_SECONDS
+        self._warn(f"NotReady reasons are derived from the log alone, because topics cannot be described: {cause}")
         return None
 
     def close(self) -> None:
         """Close the connection, if there is one."""
         self._connection.close()
-
-    def _warn_once(self, cause: str) -> None:
-        if cause != self._last_warning:
-            self._last_warning = cause
-            self._warn(f"NotReady reasons are derived from the log alone, because topics cannot be described: {cause}")
 
     def _partition_counts(self, names: Sequence[str]) -> PartitionCounts | None:
         if time.monotonic() > self._cached_until:

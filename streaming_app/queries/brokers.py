@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
-from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from streaming_app.kafka import BROKER_CONFIG, FEATURE
 from streaming_app.kafka.releases import (
@@ -75,21 +74,17 @@ class Brokers(NamedTuple):
 
 def read_brokers(reader: WarehouseReader, cluster: str) -> Brokers:
     """Return what the job has stored of a cluster's brokers. Raises WarehouseError."""
-    rows = _facts(reader, cluster, FEATURE, BROKER_CONFIG)
-    found = []
-    configs = configs_by_broker((row["subject"], row["name"], row["value"]) for row in rows if row["kind"] != FEATURE)
-    features = [row for row in rows if row["kind"] == FEATURE]
-    for subject, facts in groupby(features, key=lambda row: str(row["subject"])):
-        values = {row["name"]: row["value"] for row in facts}
-        release = values.pop(RELEASE)
-        found.append(BrokerRelease(int(subject), release, {name: int(value) for name, value in values.items()}))
-    ordered = tuple(sorted(found, key=lambda one: one.broker_id))
-    return Brokers(ordered, max((row["observed_at"] for row in features), default=None), configs)
-
-
-def _facts(reader: WarehouseReader, cluster: str, *kinds: str) -> list[dict[str, Any]]:
-    """Return the rows of `broker_facts` of these kinds, by subject."""
-    return reader.rows(
+    rows = reader.rows(
         "SELECT subject, kind, name, value, observed_at FROM broker_facts "  # noqa: S608 - quoted
-        f"WHERE cluster = {quote(cluster)} AND kind IN ({', '.join(map(quote, kinds))}) ORDER BY subject"
+        f"WHERE cluster = {quote(cluster)} AND kind IN ({quote(FEATURE)}, {quote(BROKER_CONFIG)}) ORDER BY subject"
     )
+    features, configs = (
+        configs_by_broker((row["subject"], row["name"], row["value"]) for row in rows if row["kind"] == kind)
+        for kind in (FEATURE, BROKER_CONFIG)
+    )
+    found = (
+        BrokerRelease(broker, values.pop(RELEASE), {name: int(value) for name, value in values.items()})
+        for broker, values in sorted(features.items())
+    )
+    observed_at = max((row["observed_at"] for row in rows if row["kind"] == FEATURE), default=None)
+    return Brokers(tuple(found), observed_at, configs)

@@ -93,8 +93,8 @@ def test_a_running_job_reads_on_with_another_coordinator_and_a_line_names_the_pa
     chosen: set[int] = set()
     choose = offsets_topic._answering_group
 
-    def choose_and_note(jvm: Any, admin: Any, topic: str, partitions: int) -> str:
-        group_id = choose(jvm, admin, topic, partitions)
+    def choose_and_note(admin: Any, topic: str, partitions: int) -> str:
+        group_id = choose(admin, topic, partitions)
         chosen.add(partition_of(group_id, PARTITIONS))
         return group_id
 

@@ -12,7 +12,7 @@ import pytest
 from streaming_app.checks.brokers import check_brokers
 from streaming_app.checks.result import FAILED
 from streaming_app.kafka import connection as connection_module
-from streaming_app.kafka import diagnose, first_answer
+from streaming_app.kafka import diagnose
 from streaming_app.kafka.client import StreamsGroupClient
 from tests.support.away_brokers import connection, killed, others, paused
 from tests.support.kafka_cluster import LocalCluster
@@ -29,13 +29,15 @@ def test_the_others_are_asked_and_who_is_away_is_named(
 ) -> None:
     first, *_ = three_brokers.brokers
     monkeypatch.setattr(connection_module, "CONNECT_SECONDS", 120.0)  # one that waits for the first one alone fails
-    monkeypatch.setattr(first_answer, "random", SimpleNamespace(shuffle=lambda brokers: brokers.sort(key=is_another)))
+    monkeypatch.setattr(
+        connection_module, "random", SimpleNamespace(shuffle=lambda brokers: brokers.sort(key=is_another))
+    )
     address, servers = three_brokers.brokers[first].bootstrap_server, three_brokers.bootstrap_server
     properties = {"bootstrap.servers": servers}
 
     def is_another(broker: Any) -> bool:
-        """Let the one that is away be asked first: by its id, or as a server by its port."""
-        return str(getattr(broker, "port", broker)) not in {str(first), address.rpartition(":")[2]}
+        """Let the one that is away be asked first: by its id, or as a server by its address."""
+        return str(broker) not in {str(first), address}
 
     with away(three_brokers, first):
         with StreamsGroupClient.of(properties) as client:

@@ -12,15 +12,14 @@ from kafka import KafkaProducer
 from streaming_app.kafka.broker_facts import (
     BrokerFact,
     InternalTopic,
-    broker_configs,
+    acceptable_lags,
+    configs_of_brokers,
     group_configs,
-    internal_topics,
-    overdue_transactions,
-    replication,
-    retention,
-    writers,
+    has_description_plugin,
+    topic_facts,
+    transactions,
 )
-from streaming_app.kafka.client import StreamsGroupClient, acceptable_lags
+from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.container import Broker
 from tests.support.waiting import wait_until
@@ -53,7 +52,7 @@ def test_the_configs_in_force_of_groups_and_brokers_say_where_they_come_from(
     assert found["streams.session.timeout.ms"] == ("300000", "broker")
     assert found["streams.assignor.name"] == ("sticky", "default")
     assert all(name.startswith("streams.") for name in found)
-    facts = broker_configs(client.admin, ())
+    facts = configs_of_brokers(client.admin, [1])
     assert {(fact.kind, fact.subject, fact.group_id) for fact in facts} == {("broker_config", "1", None)}
     found = by_name(facts)
     assert found["group.coordinator.rebalance.protocols"] == ("classic,consumer,streams", "default")
@@ -64,7 +63,7 @@ def test_the_configs_in_force_of_groups_and_brokers_say_where_they_come_from(
         found = by_name(group_configs(other.admin, ["any"]))
         assert {name: found[name] for name in internal} == {name: (value, "broker") for name, value in internal.items()}
         assert acceptable_lags(other, ["any"]) == {"any": 50}
-        assert by_name(broker_configs(other.admin, ()))["group.streams.max.heartbeat.interval.ms"][0] == "15000"
+        assert by_name(configs_of_brokers(other.admin, [1]))["group.streams.max.heartbeat.interval.ms"][0] == "15000"
 
 
 def test_an_internal_topic_that_is_not_as_the_topology_asks_for_is_a_fact_with_both(
@@ -80,8 +79,8 @@ def test_an_internal_topic_that_is_not_as_the_topology_asks_for_is_a_fact_with_b
         InternalTopic("app", unique("app-missing"), 3, **asked),
         InternalTopic("another", right, 5, **asked),  # it names a topic that is not its own
     ]
-    facts = internal_topics(client.admin, topics)
-    assert {fact.kind for fact in facts} == {"internal_topic"}
+    found = topic_facts(client.admin, [one.name for one in topics], topics)
+    facts = [fact for fact in found if fact.kind == "internal_topic"]
     assert sorted((fact.subject, fact.name, fact.value) for fact in facts) == sorted(
         [
             (right, "partitions", "3"),
@@ -99,14 +98,15 @@ def test_retention_and_replicas_of_a_topic_are_facts_and_one_that_does_not_exist
 ) -> None:
     topic, gone = unique("orders"), unique("gone")
     client.create_topic(topic, partitions=2, configs={"retention.ms": "3600000", "min.insync.replicas": "2"})
-    facts = retention(client.admin, [topic, gone])
+    found = topic_facts(client.admin, [topic, gone])
+    facts = [fact for fact in found if fact.kind == "retention"]
     assert by_name(facts) == {
         "cleanup.policy": ("delete", "default"),
         "retention.bytes": ("-1", "default"),
         "retention.ms": ("3600000", "topic"),
     }
     assert {(fact.kind, fact.subject, fact.group_id) for fact in facts} == {("retention", topic, None)}
-    assert replication(client.admin, [topic, gone]) == [
+    assert [fact for fact in found if fact.kind == "isr"] == [
         BrokerFact("isr", f"{topic}-{partition}", "isr", "1 of 1, min.insync.replicas 2") for partition in (0, 1)
     ]
 
@@ -130,7 +130,7 @@ def test_a_transaction_that_is_open_for_longer_than_its_time_out_is_a_fact_of_ea
         for topic, partition in (("orders", 0), ("orders", 1), ("others", 0)):
             producer.send(topic, b"1", partition=partition).get(300)
         now = datetime.now(timezone.utc)
-        ask = partial(overdue_transactions, client.admin, ["orders"])
+        ask = partial(transactions, client.admin, ["orders"])
         assert ask(now) == []
         overdue = ask(now + timedelta(minutes=5))
         assert [(fact.kind, fact.subject, fact.name) for fact in overdue] == [
@@ -160,9 +160,20 @@ def test_what_a_kafka_streams_application_writes_in_an_open_transaction_is_known
         for name in topics:
             producer.send(name, b"1", partition=0).get(300)
         producers.append(producer)
-    facts = [fact for fact in writers(client.admin, []) if fact.name.startswith(application)]
-    assert facts == [BrokerFact("writer", topic, application, "transaction", application)]
+    facts = [fact for fact in transactions(client.admin, []) if fact.name.startswith(application)]
+    assert facts == [BrokerFact("writer", topic, application, "transaction", group_id=application)]
     for producer in producers:
         producer.commit_transaction()
         producer.close()
-    assert wait_until(lambda: not [one for one in writers(client.admin, []) if one.name == application])
+    assert wait_until(lambda: not [one for one in transactions(client.admin, []) if one.name == application])
+
+
+def test_brokers_say_whether_they_have_a_plugin_for_descriptions_and_nobody_knows_once_they_are_away(
+    broker: Broker, start_broker: Callable[..., LocalBroker]
+) -> None:
+    assert has_description_plugin({"bootstrap.servers": broker.bootstrap_server}) is True
+    without = start_broker(version="4.3.1")
+    properties = {"bootstrap.servers": without.bootstrap_server}
+    assert has_description_plugin(properties) is False
+    without.stop()
+    assert has_description_plugin(properties) is None

@@ -212,9 +212,10 @@ def test_a_token_is_cached_until_most_of_its_lifetime_is_over() -> None:
 
 
 def test_no_line_shows_the_user_of_a_token_endpoint() -> None:
-    options = {"clientId": "id", "clientSecret": "secret"}
+    config = {"sasl.jaas.config": f'{OAUTH} required clientId="id" clientSecret="secret";'}
+    settings = security_settings({**OAUTH_LOGIN, **config, TOKEN_URL: "http://alice:pa55@127.0.0.1:1/token"})
     with pytest.raises(SecurityError) as refused:
-        security._request_token("http://alice:pa55@127.0.0.1:1/token", options, None, escape=False)
+        settings["sasl_oauth_token_provider"].token()
     assert "http://127.0.0.1:1/token returned no token" in str(refused.value)
     assert not any(secret in str(refused.value) for secret in ("pa55", "alice"))
 

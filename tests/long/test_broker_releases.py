@@ -41,7 +41,7 @@ def test_a_broker_of_each_release_is_known_and_what_it_cannot_do_is_in_check(
         (found,) = ask(admin)
         assert (found.broker_id, found.release, found.shown) == (1, release, shown)
         assert tuple(one for one in ABILITIES if found.can(one)) == abilities
-        stored = {fact.name: fact.value for fact in features(admin, ())}
+        stored = {fact.name: fact.value for fact in features(admin)}
         assert stored == {"release": release, **{name: str(value) for name, value in shown.items()}}
 
     results = list(check_brokers(client_properties, "__consumer_offsets"))

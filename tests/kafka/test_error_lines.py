@@ -1,17 +1,13 @@
-"""What the job asks brokers through Spark's JVM, and exceptions of Kafka's Java client as errors of the job."""
+"""Exceptions of Kafka's Java client as errors of the job."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
 
 from streaming_app.errors import JobError, MissingTopicError, NotAuthorizedError, UnreachableError
 from streaming_app.kafka.error_lines import to_job_error
-from streaming_app.kafka.offsets_topic import has_description_plugin
-from streaming_app.sandbox.broker import LocalBroker
-from streaming_app.sandbox.container import Broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,16 +33,3 @@ def test_the_kind_of_error_tells_whether_waiting_may_help(
     error = to_job_error(jvm.java.util.concurrent.ExecutionException(cause), PROPERTIES, "t")
     assert type(error) is error_type
     assert "\n" not in str(error)
-
-
-def test_brokers_say_whether_they_have_a_plugin_for_descriptions_and_nobody_knows_once_they_are_away(
-    spark: SparkSession, broker: Broker, start_broker: Callable[..., LocalBroker]
-) -> None:
-    def has_plugin(address: str, wait_ms: int = 120_000) -> bool | None:
-        return has_description_plugin(spark, {"bootstrap.servers": address, "default.api.timeout.ms": str(wait_ms)})
-
-    assert has_plugin(broker.bootstrap_server) is True
-    without = start_broker(version="4.3.1")
-    assert has_plugin(without.bootstrap_server) is False
-    without.stop()
-    assert has_plugin(without.bootstrap_server, 1_000) is None

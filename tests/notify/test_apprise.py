@@ -201,11 +201,11 @@ def test_chats_show_what_clients_chose_as_text(services: HttpReceiver, certifica
 )
 def test_a_long_text_is_cut_to_what_the_service_takes_and_never_within_an_escape(url: str, shown: Any) -> None:
     service = make_service(url)
-    form = service.resolve_format(apprise_program._FORMATS.get(apprise_program._schemas(service)[0], "text"))
+    form = service.resolve_format(apprise_program._FORMATS.get(apprise_program.schema_of(service), "text"))
     plain = "&<>*_[]`" * 1000
     for extra in range(9):  # one of these lengths would cut an escape
         service.body_maxlen = 900 + extra
-        title, body = fit(service, form, "T" * 500, plain)
+        title, body = fit(service, form, "T" * 500, [plain * 2, plain])
         sent = service.dialect_convert(body, form)
         assert 880 < len(sent) <= 900 + extra
         assert len(title) <= max(service.title_maxlen, 0)

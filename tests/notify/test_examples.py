@@ -16,10 +16,10 @@ import yaml
 
 from streaming_app.alerts.problem import FIRING, RESOLVED, Problem
 from streaming_app.config.labels import LabelsSettings, make_labels
-from streaming_app.notify.alertmanager import AlertmanagerSettings, AlertmanagerSink
-from streaming_app.notify.apprise import AppriseSettings
+from streaming_app.notify.alertmanager import AlertmanagerSink
+from streaming_app.notify.apprise import AppriseSink
 from streaming_app.notify.sink import SinkError
-from streaming_app.notify.webhook import WebhookSettings
+from streaming_app.notify.webhook import WebhookSink
 from streaming_app.sandbox.process import Process, reserve_port
 from tests.alerts.examples import make_alert
 from tests.support.receivers import HttpReceiver, start_alertmanager
@@ -77,8 +77,7 @@ def test_alertmanager_routes_by_team_inhibits_warnings_and_keeps_what_is_silence
     tmp_path: Path, receiver: HttpReceiver
 ) -> None:
     with start_alertmanager(tmp_path, config_of_test(receiver.url)) as alertmanager:
-        settings = AlertmanagerSettings(type="alertmanager", urls=(alertmanager.url,), watchdog=True)
-        sink = AlertmanagerSink(settings)
+        sink = AlertmanagerSink(type="alertmanager", urls=(alertmanager.url,), watchdog=True)
         sink.beat("prod", "caught up")
         sink.send([problem("payments-cards"), problem("orders"), problem(None, "StreamsGroupsJobBehind")], FIRING)
         assert wait_until(
@@ -116,7 +115,7 @@ def silence(url: str) -> None:
 
 def test_an_alert_that_is_over_is_resolved_at_the_team(tmp_path: Path, receiver: HttpReceiver) -> None:
     with start_alertmanager(tmp_path, config_of_test(receiver.url)) as alertmanager:
-        sink = AlertmanagerSink(AlertmanagerSettings(type="alertmanager", urls=(alertmanager.url,)))
+        sink = AlertmanagerSink(type="alertmanager", urls=(alertmanager.url,))
         one = problem("payments-cards")
         sink.send([one], FIRING)
         assert wait_until(lambda: notified(receiver) == {("/payments", "payments-cards", "firing")})
@@ -133,7 +132,7 @@ def test_the_receiver_of_the_page_handles_each_notification_once(tmp_path: Path)
     log = tmp_path / "receiver.log"
     process = Process([sys.executable, "-u", str(program)], log)
     try:
-        sink = WebhookSettings.model_validate({"type": "webhook", "url": f"http://127.0.0.1:{port}"}).sink()
+        sink = WebhookSink(type="webhook", url=f"http://127.0.0.1:{port}")
         assert wait_until(lambda: accepts(sink, problem("payments-cards")))
         sink.send([problem("payments-cards")], FIRING)  # as after a crash
         sink.send([problem("payments-cards", resolved=True)], RESOLVED)
@@ -155,7 +154,7 @@ def accepts(sink: Any, one: Problem) -> bool:
 def test_a_chat_of_the_page_gets_one_message_with_what_is_wrong_and_the_next_step(receiver: HttpReceiver) -> None:
     given = yaml.safe_load(block("yaml", "name: team-chat"))["sinks"][0]
     given["url"] = receiver.url.replace("http", "json", 1)
-    sink = AppriseSettings.model_validate(given).sink()
+    sink = AppriseSink.model_validate(given)
     sink.send([problem("payments-cards")], FIRING)
     (body,) = receiver.bodies
     assert body["title"] == "[FIRING] StreamsGroupDown: payments-cards (cluster prod)"

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from datetime import datetime, timezone
 
 from streaming_app.job.service import Service, WakeableEvent
-from streaming_app.notify.outbox import Notification, Outbox, SinkStatus
-from streaming_app.notify.sink import Sink, SinkError
+from streaming_app.notify.outbox import Outbox, SinkStatus
+from streaming_app.notify.sink import SinkError
 from streaming_app.report import Report
 
 _log = logging.getLogger(__name__)
@@ -87,7 +87,13 @@ class _SinkService(Service):
             notification = None if self.stopping.is_set() else self.outbox.take(time.monotonic())
         if notification is None:
             return
-        error = _attempt(self.outbox.sink, notification)
+        error = None
+        try:
+            self.outbox.sink.send(notification.problems, notification.event)
+        except SinkError as refused:
+            error = refused
+        except Exception as bug:  # noqa: BLE001 - in a sink; the problems that it can send are sent
+            error = SinkError(self._describe(bug), retry=False)
         with self._lock:
             if self.stopping.is_set():
                 return
@@ -109,23 +115,9 @@ class _SinkService(Service):
         return f"Alerts cannot be sent to {self.outbox.sink.name}: {text}. Retrying."
 
     def _describe(self, error: Exception) -> str:
+        """Log where it happened, once, but not the error's message: it may contain a secret."""
+        kind = type(error).__name__
         if not self.health.failure:
-            _log_unexpected(self.name, error)
-        return f"unexpected {type(error).__name__}, see the log"
-
-
-def _attempt(sink: Sink, notification: Notification) -> SinkError | None:
-    try:
-        sink.send(notification.problems, notification.event)
-    except SinkError as error:
-        return error
-    except Exception as error:  # noqa: BLE001 - a bug in a sink must not end its thread
-        _log_unexpected(sink.name, error)
-        return SinkError(f"unexpected {type(error).__name__}, see the log", retry=False)
-    return None
-
-
-def _log_unexpected(what: str, error: Exception) -> None:
-    """Log where it happened, but not the error's message: it may contain a secret."""
-    where = "".join(traceback.format_tb(error.__traceback__))
-    _log.error("%s: unexpected %s\n%s", what, type(error).__name__, where)
+            where = "".join(traceback.format_tb(error.__traceback__))
+            _log.error("%s: unexpected %s\n%s", self.name, kind, where)
+        return f"unexpected {kind}, see the log"

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote
 
-from pydantic import PrivateAttr
+from pydantic import PrivateAttr, model_validator
+from typing_extensions import Self
 
 from streaming_app.alerts.problem import CRITICAL, FIRING, RESOLVED, WARNING, Problem
 from streaming_app.notify import apprise_program
@@ -49,10 +50,11 @@ class AppriseSink(UrlSink):
         """Whether it is not a pager."""
         return not self._is_pager
 
-    def check(self) -> None:
-        """Ask apprise which service the URL is for, too."""
-        super().check()
+    @model_validator(mode="after")
+    def _check_url(self) -> Self:
+        """Ask apprise which service the URL is for."""
         self._is_pager = self._ask({}, _CHECK_SECONDS)["is_pager"]
+        return self
 
     def send(self, problems: Sequence[Problem], event: str) -> None:
         """Send one message, or open or resolve an incident. Raises SinkError unless the service accepts it."""
@@ -73,7 +75,7 @@ class AppriseSink(UrlSink):
         if not answer["sent"]:
             raise self._failure(answer)
 
-    def _ask(self, notification: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    def _ask(self, notification: dict[str, Any], seconds: float) -> dict[str, Any]:
         """Return the program's answer. Raises SinkError if it gives none in time, or does not take the URL."""
         url = self.read_url()
         request = {"path": [one for one in sys.path if one], "seconds": seconds, "url": url}

@@ -20,7 +20,8 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-from pydantic import SecretStr
+from pydantic import SecretStr, model_validator
+from typing_extensions import Self
 from urllib3 import Retry
 from urllib3.exceptions import InvalidHeader
 
@@ -94,19 +95,18 @@ class HttpSink(Sink):
                 raise SinkError(f"cert_file {self.cert_file}{key}: {reason_of(error)}", retry=False) from None
         return context
 
-    def check(self) -> None:
-        """Check the client's certificate, and that there is one kind of credentials, too."""
-        super().check()
+    @model_validator(mode="after")
+    def _check_credentials(self) -> Self:
+        """Raise SinkError if there is not one kind of credentials, or the client's certificate cannot be used."""
         if self.key_file and not self.cert_file:
             raise SinkError("key_file requires cert_file", retry=False)
         if self.cert_file:
             self.ssl_context()
         password, token = self.password or self.password_file, self.token or self.token_file
-        if self.username is not None and token:
-            raise SinkError("set username and password, or a token, not both", retry=False)
-        if (self.username is None) != (password is None):
-            raise SinkError("username and password must be set together", retry=False)
+        if (self.username is None) != (password is None) or (password and token):
+            raise SinkError("set username and password, or a token", retry=False)
         self._authorization()
+        return self
 
     def _authorization(self) -> dict[str, str]:
         """Return the header; an empty dict without credentials. Raises SinkError if they cannot be used."""
@@ -125,8 +125,9 @@ class HttpUrlSink(HttpSink, UrlSink):
 
     def read_url(self) -> str:
         """Return the URL. Raises SinkError if it is missing or invalid."""
+        url = super().read_url()
         try:
-            return check_url(super().read_url())
+            return check_url(url)
         except ValueError as error:
             raise SinkError(f"{self._url_key} {error}", retry=False) from None
 
@@ -134,10 +135,10 @@ class HttpUrlSink(HttpSink, UrlSink):
         """Return host and port of the URL. Raises SinkError if it is missing or invalid."""
         return [split_url(self.read_url())]
 
-    def check(self) -> None:
-        """Check the URL, too."""
-        super().check()
+    @model_validator(mode="after")
+    def _check_url(self) -> Self:
         self.read_url()
+        return self
 
 
 def split_url(url: str) -> tuple[str, int]:

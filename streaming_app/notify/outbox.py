@@ -57,16 +57,13 @@ class Notification(NamedTuple):
 
 
 class _Due(NamedTuple):
-    """A problem with a notification that is to be sent at this time."""
+    """A problem with a notification that is to be sent."""
 
     problem: Problem
     delivery: Delivery
+    kind: tuple[str, str]
+    """Rule and event: what people get together."""
     at: float
-
-    @property
-    def kind(self) -> tuple[str, str]:
-        """What problems have in common that people get together."""
-        return self.problem.rule, self.delivery.event
 
 
 class Outbox:
@@ -181,7 +178,7 @@ class Outbox:
             since = due_since.setdefault(kind, self._due_since.get(kind, seconds))
             after_others = self._sent_at.get(kind, -math.inf) + self.interval
             refused_until = self._refused_until.get((one.alert_id, delivery.event), 0.0)
-            due.append(_Due(one, delivery, max(since + self.wait, after_others, refused_until)))
+            due.append(_Due(one, delivery, kind, max(since + self.wait, after_others, refused_until)))
             if is_single and not refused_until and not self._problems.place(one) and one.key not in before:
                 break
             before.add(one.key)

@@ -35,22 +35,17 @@ _REASONS = (
         r"its certificate is rejected\1; ca_file has the authorities to trust",
         False,
     ),
-    (r"SSL\w*Error", "no TLS connection", True),
+    (r"SSL\w*Error( \[SSL: \w+\])?", r"no TLS connection\1", True),
     (r"NameResolutionError|gaierror|Unicode\w*Error|[Nn]ame (or service|resolution)", "unknown host name", True),
-    ("Connection refused", "cannot be reached: Connection refused", True),
-    ("No route to host|Network is unreachable", "cannot be reached: no route", True),
+    ("(Connection refused|No route to host|Network is unreachable)", r"cannot be reached: \1", True),
     (r"\((?:530|534|535), ", "rejects the login: check user and password in the URL", False),
     ("[Tt]imed? ?out", "did not respond in time", True),
-    (
-        "RemoteDisconnected|Connection ?([Rr]eset|aborted)|Broken ?[Pp]ipe",
-        "closed the connection without a response",
-        True,
-    ),
+    ("RemoteDisconnected|Connection ?([Rr]eset|aborted)|Broken ?[Pp]ipe", "closed the connection early", True),
 )
 
 
-class SinkError(Exception):
-    """A notification could not be sent. Its text is one line for the operator and contains no secret.
+class SinkError(ValueError):
+    """A notification could not be sent, or the settings are wrong. Its text is one line and contains no secret.
 
     `retry`: the error may be transient (the receiver is down, busy, slow). Otherwise an operator has to fix something
     first, such as a password: then it is only retried at the longest interval, but never dropped. `after_seconds` is
@@ -126,8 +121,9 @@ class Sink(Section):
         """Return host and port of each receiver; empty for one that needs no connection. Raises SinkError."""
         return ()
 
-    def check(self) -> None:
-        """Raise SinkError if the settings do not fit together, or a file of theirs cannot be used: at the start."""
+    @model_validator(mode="after")
+    def _check_files(self) -> Self:
+        """Raise SinkError if a file cannot be used: at the start."""
         fields = type(self).model_fields
         for name in (name for name in fields if f"{name}_file" in fields):
             if getattr(self, name) is not None and getattr(self, f"{name}_file") is not None:
@@ -135,6 +131,7 @@ class Sink(Section):
             self.read_secret(name)
         if self.ca_file:
             self.ssl_context()
+        return self
 
     def ssl_context(self) -> ssl.SSLContext:
         """Return a new context, so that files can be replaced without a restart. Raises SinkError for invalid files."""
@@ -163,14 +160,6 @@ class Sink(Section):
         if not secret:
             raise SinkError(f"{name}_file {file} is empty" if file else f"{name} is empty", retry=False)
         return secret
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        try:
-            self.check()
-        except SinkError as error:
-            raise ValueError(str(error)) from None
-        return self
 
 
 class UrlSink(Sink):

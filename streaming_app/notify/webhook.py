@@ -28,7 +28,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import SecretStr, field_validator
+from pydantic import SecretStr, field_validator, model_validator
+from typing_extensions import Self
 
 from streaming_app.alerts.problem import Problem
 from streaming_app.notify.http_sink import HttpUrlSink
@@ -64,10 +65,10 @@ class WebhookSink(HttpUrlSink):
             headers["webhook-signature"] = " ".join(signature(key, message_id, sent_at, body) for key in keys)
         self.post(self.read_url(), body, headers)
 
-    def check(self) -> None:
-        """Check the secret, too."""
-        super().check()
+    @model_validator(mode="after")
+    def _check_secret(self) -> Self:
         self._signing_keys()
+        return self
 
     def _signing_keys(self) -> list[bytes]:
         """Return the keys to sign with; none if there is no secret. Raises SinkError for an invalid secret."""

@@ -39,7 +39,7 @@ def test_a_secret_of_a_sink_is_refused_also_later(file: Path) -> None:
     sink = make_sink(type="webhook", url_file=str(file))
     file.chmod(0o604)
     with pytest.raises(SinkError) as raised:
-        sink.read_url()
+        sink.read_secret("url")
     assert str(raised.value) == f"url_file {file}: {REASON}"
 
 

@@ -250,7 +250,7 @@ assert "trials array<struct<at:timestamp,source_partition:int,offset:bigint>>" i
             Edit(
                 "streaming_app/config/settings.py",
                 "    AlertmanagerSink | AppriseSink",
-                "    TrialSink | AlertmanagerSettings | AppriseSettings",
+                "    TrialSink | AlertmanagerSink | AppriseSink",
                 "its settings in",
             ),
             Edit("deploy/streams-groups.example.yaml", "# sinks:\n", "# sinks:\n#   - type: trial\n", "its keys in"),

@@ -31,7 +31,7 @@ SECRET = "hunter2-hunter2"  # noqa: S105 - must never be printed
         ({"type": "alertmanager", "urls": [f"http://u:{SECRET}@am:9093"]}, "set username and password_file"),
         (
             {"type": "alertmanager", "urls": ["http://am"], "username": "u", "token": SECRET},
-            "username and password, or a token",
+            "set username and password, or a token",
         ),
         ({"type": "alertmanager", "urls": ["http://am"], "token": f"{SECRET}\n"}, "token must be printable"),
         ({"type": "webhook", "url": "https://hook", "secret": SECRET}, "secret must be whsec_ and base64"),

@@ -160,7 +160,7 @@ def test_secrets_are_read_again_for_each_notification(receiver: HttpReceiver, tm
             False,
             None,
         ),
-        (Response(drop=True), "closed the connection without a response", True, None),
+        (Response(drop=True), "closed the connection early", True, None),
     ],
     ids=lambda value: str(value.status) if isinstance(value, Response) else "",
 )
@@ -281,8 +281,7 @@ def test_one_of_two_alertmanagers_is_enough_and_the_failing_one_is_skipped_for_a
         receiver.default = Response(400, body=json.dumps("bad label").encode())
         error = error_of(both)
         assert str(error) == (
-            f'{receiver.url} responded with status 400 ("bad label"); '
-            f"{other.url}: closed the connection without a response"
+            f'{receiver.url} responded with status 400 ("bad label"); {other.url}: closed the connection early'
         )
         assert error.retry
 

@@ -136,8 +136,8 @@ def test_several_alerts_are_one_message_that_ends_with_how_many_more_there_are(
 ) -> None:
     alerts = tuple(make_alert(group_id=f"app-{n}", summary=f"app-{n} is [stuck] in *Reconciling*") for n in range(300))
     for url in (CHATS["discord"], CHATS["teams"]):
-        sink = make_sink(url, ca_file=certificates.authority, page_url="https://page/{group}")
-        sink.send(alerts, FIRING)
+        links = {"page_url": "https://page/{group}", "runbook_url": "https://wiki#{rule}"}
+        make_sink(url, ca_file=certificates.authority, **links).send(alerts, FIRING)
     assert len(services.requests) == 2
     for request in services.requests:
         shown = request.body.decode().replace("\\\\", "")
@@ -145,6 +145,7 @@ def test_several_alerts_are_one_message_that_ends_with_how_many_more_there_are(
         named = shown.count("is [stuck] in *Reconciling* (since 2026-11-21 03:12:05Z) https://page/app-")
         assert 3 < named <= 20
         assert f"and {300 - named} more" in shown
+        assert "runbook: https://wiki" in shown
 
 
 def test_a_mail_is_plain_text() -> None:

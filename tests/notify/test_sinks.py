@@ -13,7 +13,7 @@ from streaming_app.config.settings import SinkList
 from streaming_app.notify.message import format_message, format_title, one_line
 from tests.alerts.examples import make_alert
 from tests.long.hostile import HOSTILE, effective_characters
-from tests.support.receivers import HttpReceiver, make_sink
+from tests.support.receivers import make_sink
 
 LINKS = {"runbook_url": None, "page_url": None}
 SECRET = "hunter2-hunter2"  # noqa: S105 - must never be printed
@@ -77,7 +77,13 @@ def test_settings_do_not_print_secrets(tmp_path: Path, settings: dict[str, Any])
 
 def test_a_message_has_the_most_important_first() -> None:
     alert = make_alert(resolved=True)
-    assert format_title([alert], FIRING) == "[FIRING] not-ready: payments (cluster prod)"
+    about_job = make_alert(group_id=None)
+    assert [format_title(some, FIRING) for some in ([alert], [about_job], [about_job] * 3, [alert, about_job])] == [
+        "[FIRING] not-ready: payments (cluster prod)",
+        "[FIRING] not-ready: cluster prod",
+        "[FIRING] not-ready: 3 alerts (cluster prod)",
+        "[FIRING] not-ready: 1 group (cluster prod)",
+    ]
     assert format_message(alert, RESOLVED, {**LINKS, "runbook_url": "https://wiki/not-ready"}).splitlines() == [
         "payments: not-ready is over since 2026-11-21 03:21:05Z, after 4m",
         "Its condition does not hold.",
@@ -108,20 +114,6 @@ def test_a_title_and_the_lines_of_a_message_are_short_whatever_the_length_of_an_
     lines = format_message(long, FIRING, LINKS).splitlines()
     assert lines[0] == "s" * 499 + "… (since 2026-11-21 03:12:05Z)"
     assert max(map(len, lines)) < 10_100
-
-
-def test_sixty_groups_are_one_message_in_a_chat_that_names_twenty_with_their_links(receiver: HttpReceiver) -> None:
-    url = receiver.url.replace("http", "json", 1)
-    chat = make_sink(type="apprise", url=url, runbook_url="https://wiki#{rule}", page_url="https://page/{group}")
-    alerts = [make_alert(group_id=f"app-{number:03}", rule="stuck") for number in range(60)]
-    for event in (FIRING, RESOLVED):
-        chat.send(alerts, event)
-    fired, resolved = receiver.bodies
-    assert [one["title"] for one in (fired, resolved)] == [
-        f"[{event}] stuck: 60 groups (cluster prod)" for event in ("FIRING", "RESOLVED")
-    ]
-    assert "(since 2026-11-21 03:12:05Z) https://page/app-019\nand 40 more\n" in fired["message"]
-    assert fired["message"].endswith("\nrunbook: https://wiki#stuck")
 
 
 def test_links_to_the_page_are_of_the_group_and_an_alert_without_one_has_none() -> None:

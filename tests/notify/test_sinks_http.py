@@ -199,7 +199,7 @@ def test_certificates_are_verified_by_the_given_authority(certificates: Certific
     with HttpReceiver(certificates.server_context(certificates.server)) as good:
         sink_to(kind, good.url, ca_file=certificates.authority).send([make_alert()], FIRING)
         error = error_of(sink_to(kind, f"{good.url}/{SECRET}"))
-        assert "its certificate is rejected" in str(error)
+        assert "its certificate is rejected: unable to get local issuer certificate; " in str(error)
         assert "ca_file" in str(error)
         assert not error.retry
         assert len(good.requests) == 1

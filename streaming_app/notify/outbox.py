@@ -121,7 +121,8 @@ class Outbox:
         for one in due:
             if one.at <= seconds:
                 oldest.setdefault(one.problem.key, one)
-        ready = sorted(oldest.values(), key=lambda one: self._problems.place(one.problem))
+        # a problem that a sink fails at does not keep the others from being sent
+        ready = sorted(oldest.values(), key=lambda one: (self._problems.place(one.problem), one.delivery.attempts))
         kind = ready[0].kind
         if self.sink.is_read_by_people:
             together = [one for one in ready if one.kind == kind]
@@ -179,7 +180,7 @@ class Outbox:
             after_others = self._sent_at.get(kind, -math.inf) + self.interval
             refused_until = self._refused_until.get((one.alert_id, delivery.event), 0.0)
             due.append(_Due(one, delivery, kind, max(since + self.wait, after_others, refused_until)))
-            if is_single and not refused_until and not self._problems.place(one) and one.key not in before:
+            if is_single and not delivery.attempts and not self._problems.place(one) and one.key not in before:
                 break
             before.add(one.key)
         self._due_since = due_since

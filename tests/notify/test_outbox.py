@@ -59,22 +59,22 @@ class Sending:
     def status(self) -> SinkStatus:
         return self.outbox.status
 
-    def run(self, second: float, failure: SinkError | None = None, poison: str | None = None) -> None:
-        """Give the sink all that is due; it accepts nothing with a failure, and never what has the group `poison`."""
+    def run(self, second: float, failure: SinkError | None = None, poison: str = "", broken_by: str = "") -> None:
+        """Give the sink all that is due; it accepts nothing with a failure, and never what has one of the groups."""
         self.now = second
         while sent := self.take(second):
             groups = tuple(alert.group_id for alert in sent.problems)
             self.given.append((second, sent.event if sent.deliveries else "again", groups))
-            answer = REFUSED if poison in groups else failure
+            answer = REFUSED if poison in groups else DOWN if broken_by in groups else failure
             if answer is None and sent.deliveries:
                 self.accepted += ((second, one.rule, str(one.group_id), sent.event) for one in sent.problems)
             line = self.outbox.answered(sent, answer, at(second), second)
             self.lines += [line] if line else []
 
-    def run_until(self, second: float, failure: SinkError | None = None, poison: str | None = None) -> None:
+    def run_until(self, second: float, *failure: SinkError, **groups: str) -> None:
         """Run whenever the outbox says that it has something, until this time."""
         while (now := self.outbox.wakes_at) <= second:
-            self.run(max(now, self.now), failure, poison)
+            self.run(max(now, self.now), *failure, **groups)
 
     @property
     def times(self) -> list[float]:
@@ -168,6 +168,15 @@ def test_an_alert_that_a_sink_refuses_keeps_no_other_one_from_being_sent(traits:
     assert sending.status.waiting == 1
     sending.run_until(1_000)
     assert sending.status.waiting == 0
+
+
+def test_an_alert_that_breaks_a_receiver_keeps_no_other_one_from_being_sent() -> None:
+    sending = Sending()
+    sending.offer(0, *map(of, "abc"))
+    sending.run_until(60, broken_by="a")
+    sending.offer(60, of("d"))
+    sending.run_until(400, broken_by="a")
+    assert [group for _, _, group, _ in sending.accepted] == ["b", "c", "d"]
 
 
 def test_pauses_double_while_a_sink_fails_and_are_short_again_after_it_has_accepted_something() -> None:
@@ -273,7 +282,7 @@ def test_once_it_ends_nothing_waits_for_others_and_a_sink_that_is_down_gets_noth
     sending.run(10.5)
     assert sending.given == [(10, FIRING, ("a",))]
     sending.run(11)
-    assert sending.given[1:] == [(11, FIRING, ("a", "b"))]
+    assert sending.given[1:] == [(11, FIRING, ("b", "a"))]
     assert sending.outbox.wakes_at == math.inf
 
 

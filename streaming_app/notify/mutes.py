@@ -16,7 +16,7 @@ from typing_extensions import Self
 
 from streaming_app.alerts.problem import Problem
 from streaming_app.errors import WarehouseError
-from streaming_app.regex import Regex, given_regex
+from streaming_app.regex import compiled, given_regex
 from streaming_app.report import Report, ReportOnce
 from streaming_app.section import Pattern
 from streaming_app.tables.location import Location
@@ -116,7 +116,7 @@ class Mutes:
             return found
         longest = now + timedelta(seconds=MAX_SECONDS)
         ends_at, by = min(next_change(times, now) or longest, longest), "the configuration"
-        return Mute(pattern=Regex(".*"), starts_at=now, ends_at=ends_at, reason="its mute_times", created_by=by)
+        return Mute(pattern=compiled(".*"), starts_at=now, ends_at=ends_at, reason="its mute_times", created_by=by)
 
     def is_muted(self, alert: Problem) -> bool:
         """Return whether an alert is muted."""

@@ -10,7 +10,7 @@ outbox, which is of one sink, looks through the problems whenever its sink is fr
 - A sink may refuse a notification for good because of one problem in it. So after each such refusal half as many are
   sent together, until the one to blame is alone; it then waits, and the others are sent.
 - A group may have another problem before it is sent that the one before it is over. A receiver may know both as one
-  alert, so of what may be sent now the older problem comes first, also after attempts that failed.
+  alert, and people read one after the other, so the older problem comes first, also after attempts that failed.
 - A sink such as Alertmanager needs what fires again and again. That is a notification without deliveries.
 
 Seconds are those of a monotonic clock. Not safe in several threads: the caller has a lock.
@@ -117,12 +117,9 @@ class Outbox:
         self.wakes_at = max(self._paused_until, min([*(one.at for one in due), self._resend_at]))
         if self.wakes_at > seconds:
             return None
-        oldest: dict[ProblemKey, _Due] = {}
-        for one in due:
-            if one.at <= seconds:
-                oldest.setdefault(one.problem.key, one)
+        ready = [one for one in due if one.at <= seconds]
         # a problem that a sink fails at does not keep the others from being sent
-        ready = sorted(oldest.values(), key=lambda one: (self._problems.place(one.problem), one.delivery.attempts))
+        ready.sort(key=lambda one: (self._problems.place(one.problem), one.delivery.attempts))
         kind = ready[0].kind
         if self.sink.is_read_by_people:
             together = [one for one in ready if one.kind == kind]
@@ -169,20 +166,26 @@ class Outbox:
         return self._status.failing is not None or bool(self._refused_until)
 
     def _due(self, seconds: float) -> list[_Due]:
-        """Return what is due; if one is sent at a time, nothing beyond the first that nothing comes before."""
+        """Return of each group and subject what is due of its oldest problem, and what a sink has refused.
+
+        If one is sent at a time, that is nothing beyond the first that nothing comes before.
+        """
         is_single = not self.sink.is_read_by_people and self.sink.at_once == 1
-        due, due_since, before = list[_Due](), dict[tuple[str, str], float](), set[ProblemKey]()
+        due, due_since, known = list[_Due](), dict[tuple[str, str], float](), set[ProblemKey]()
         for one in self._problems.unsent():
             if (delivery := _next_delivery(one, self.sink.name)) is None:
                 continue
             kind = one.rule, delivery.event
             since = due_since.setdefault(kind, self._due_since.get(kind, seconds))
+            if one.key in known:
+                continue
             after_others = self._sent_at.get(kind, -math.inf) + self.interval
             refused_until = self._refused_until.get((one.alert_id, delivery.event), 0.0)
             due.append(_Due(one, delivery, kind, max(since + self.wait, after_others, refused_until)))
-            if is_single and not delivery.attempts and not self._problems.place(one) and one.key not in before:
-                break
-            before.add(one.key)
+            if refused_until <= seconds:
+                known.add(one.key)
+                if is_single and not delivery.attempts and not self._problems.place(one):
+                    break
         self._due_since = due_since
         return due
 

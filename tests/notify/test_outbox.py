@@ -134,6 +134,20 @@ def test_that_a_problem_is_over_is_sent_before_the_next_one_of_its_group_also_af
     assert sorted(accepted) == [("a", FIRING), ("a", RESOLVED), ("b", FIRING)]
 
 
+def test_people_hear_that_a_problem_is_over_before_they_hear_of_the_next_one_also_where_that_waits() -> None:
+    sending, over = Sending(GROUPED), {"resolved": True, "deliveries": (*SENT, Delivery("chat", RESOLVED))}
+    sending.offer(0, of("x", **over))
+    sending.run_until(20)
+    sending.offer(20, of("a", **over), replace(of("a"), alert_id="another one"), of("b"))
+    sending.run_until(1_000)
+    assert [one[:2] + one[2] for one in sending.given] == [
+        (10, RESOLVED, "x"),
+        (30, FIRING, "b"),
+        (70, RESOLVED, "a"),
+        (90, FIRING, "a"),
+    ]
+
+
 def test_a_problem_whose_end_a_sink_refuses_keeps_the_next_one_of_its_group_from_no_sink() -> None:
     sending = Sending()
     sending.offer(0, of("a", resolved=True, deliveries=(*SENT, Delivery("chat", RESOLVED))))

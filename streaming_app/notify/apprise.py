@@ -78,6 +78,8 @@ class AppriseSink(UrlSink):
     def _ask(self, notification: dict[str, Any], seconds: float) -> dict[str, Any]:
         """Return the program's answer. Raises SinkError if it gives none in time, or does not take the URL."""
         url = self.read_url()
+        scheme, mark, _ = url.partition("://")
+        scheme = f"{texts.one_line(scheme)}://" if mark else "URL"  # else all of it may be a secret
         request = {"path": [one for one in sys.path if one], "seconds": seconds, "url": url}
         ca_file = dict.fromkeys(("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE") if self.ca_file else (), str(self.ca_file))
         try:
@@ -92,8 +94,7 @@ class AppriseSink(UrlSink):
             )
             answer: dict[str, Any] = json.loads(done.stdout)
         except subprocess.TimeoutExpired:
-            scheme = texts.one_line(url.partition("://")[0])
-            raise SinkError(f"{scheme}:// did not accept it within {seconds:g} s", retry=True) from None
+            raise SinkError(f"{scheme} did not accept it within {seconds:g} s", retry=True) from None
         except OSError as error:
             raise SinkError(f"no program to send with can be started: {error.strerror}", retry=True) from None
         except ValueError:
@@ -101,7 +102,7 @@ class AppriseSink(UrlSink):
             raise SinkError(f"apprise failed: {_without_secrets(last, url)}", retry=True) from None
         if answer["service"] is None:
             why = _warnings(answer, url)[0]
-            line = f"{self._url_key} is not one for a service: {why}, see https://appriseit.com/services/"
+            line = f"{self._url_key}: apprise takes no such {scheme}: {why}, see https://appriseit.com/services/"
             raise SinkError(line, retry=False)
         return answer
 
@@ -119,8 +120,8 @@ def _warnings(answer: Mapping[str, Any], url: str) -> list[str]:
 
 
 def _without_secrets(text: str, url: str) -> str:
-    """Return the text on one line, without any part of the URL but its scheme: any may be a secret."""
-    parts = [part for part in re.split(r"[/:@?&=#+,;\s]+", url.partition("://")[2]) if len(part) >= _MIN_SECRET]
+    """Return the text on one line, without URLs, which apprise shortens, and any part of this one but its scheme."""
+    parts = [part for part in re.split(r"[/:@?&=#+,;\s]+", url.split("://", 1)[-1]) if len(part) >= _MIN_SECRET]
     known = sorted({url, *parts, *map(unquote, parts)}, key=len, reverse=True)
-    hidden = re.sub("|".join(map(re.escape, known)), "***", text, flags=re.IGNORECASE)
+    hidden = re.sub(rf"\S+://\S*|{'|'.join(map(re.escape, known))}", "***", text, flags=re.IGNORECASE)
     return shorten(texts.one_line(hidden), _MAX_WHY).rstrip(".")

@@ -40,16 +40,18 @@ _CLOSED_BY_ALIAS = {"opsgenie": "OPSGENIE_API_LOOKUP", "jira": "JIRA_API_LOOKUP"
 
 
 class _Log(logging.Handler):
-    """Keeps what apprise logs: it says there why it failed."""
+    """Keeps what apprise logs about why it failed, and nothing that it sent: clients would choose the reason."""
 
     def __init__(self) -> None:
         super().__init__()
         self.lines: list[tuple[int, str]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the record."""
-        if len(self.lines) < _MAX_LOG:
-            self.lines.append((record.levelno, record.getMessage()))
+        """Keep a warning, and what is said of an exception, as in `Socket Exception: …`."""
+        text = record.getMessage()
+        is_reason = record.levelno >= logging.WARNING or "Exception" in text.partition(":")[0]
+        if is_reason and len(self.lines) < _MAX_LOG:
+            self.lines.append((record.levelno, text))
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:

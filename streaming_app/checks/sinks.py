@@ -9,13 +9,13 @@ from datetime import datetime, timezone
 from streaming_app.alerts.problem import FIRING, INFO, RESOLVED, Problem
 from streaming_app.checks.result import Result, failed, ok
 from streaming_app.errors import reason_of
-from streaming_app.notify.sink import BaseSettings, SinkError
+from streaming_app.notify.sink import Sink, SinkError
 
 TEST_RULE = "StreamsGroupsTest"
 _CONNECT_SECONDS = 5.0
 
 
-def check_sinks(sinks: Sequence[BaseSettings], cluster: str, *, send_test: bool) -> Iterator[Result]:
+def check_sinks(sinks: Sequence[Sink], cluster: str, *, send_test: bool) -> Iterator[Result]:
     """Yield a result for each sink.
 
     With `send_test` each sink gets a notification of severity info, and that it is over.
@@ -26,10 +26,10 @@ def check_sinks(sinks: Sequence[BaseSettings], cluster: str, *, send_test: bool)
         yield _send(sink, cluster) if send_test else _connect(sink)
 
 
-def _connect(settings: BaseSettings) -> Result:
-    check = f"sink {settings.name}"
+def _connect(sink: Sink) -> Result:
+    check = f"sink {sink.name}"
     try:
-        addresses = settings.addresses()
+        addresses = sink.addresses()
     except SinkError as error:
         return failed(check, str(error))
     if failure := next(filter(None, (_failure(*address) for address in addresses)), None):
@@ -48,10 +48,9 @@ def _failure(host: str, port: int) -> str | None:
     return None
 
 
-def _send(settings: BaseSettings, cluster: str) -> Result:
-    check = f"sink {settings.name}"
+def _send(sink: Sink, cluster: str) -> Result:
+    check = f"sink {sink.name}"
     now = datetime.now(timezone.utc)
-    sink = settings.sink()
     summary = "This is a test of `streams-groups check --send-test`: nothing is wrong."
     try:
         for event, ended_at in ((FIRING, None), (RESOLVED, now)):

@@ -29,10 +29,10 @@ from streaming_app.config.sections import (
     SelfCheckSettings,
     SwitchSettings,
 )
-from streaming_app.notify.alertmanager import AlertmanagerSettings
-from streaming_app.notify.apprise import AppriseSettings
-from streaming_app.notify.watchdog import WatchdogSettings
-from streaming_app.notify.webhook import WebhookSettings
+from streaming_app.notify.alertmanager import AlertmanagerSink
+from streaming_app.notify.apprise import AppriseSink
+from streaming_app.notify.watchdog import WatchdogSink
+from streaming_app.notify.webhook import WebhookSink
 from streaming_app.section import Days, Duration, Section, did_you_mean
 from streaming_app.tables.location import Location
 from streaming_app.text import check_name, split_address
@@ -60,12 +60,12 @@ def _with_type(sink: Any) -> Any:  # noqa: ANN401 - any YAML value
     return {"type": None, **sink} if isinstance(sink, Mapping) else sink
 
 
-SinkSettings = Annotated[
-    AlertmanagerSettings | AppriseSettings | WatchdogSettings | WebhookSettings,
+AnySink = Annotated[
+    AlertmanagerSink | AppriseSink | WatchdogSink | WebhookSink,
     Field(discriminator="type"),
     BeforeValidator(_with_type),
 ]
-"""The configuration of one sink; `type` is its kind. Its method `sink()` creates the sink."""
+"""One sink; `type` is its kind."""
 
 
 def _unique_names(kind: str) -> AfterValidator:
@@ -78,7 +78,7 @@ def _unique_names(kind: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-SinkList = Annotated[tuple[SinkSettings, ...], _unique_names("sinks")]
+SinkList = Annotated[tuple[AnySink, ...], _unique_names("sinks")]
 """The sinks of a configuration, with unique names."""
 BootstrapServer = Annotated[str, AfterValidator(_check_addresses)]
 WarehouseLocation = Annotated[Location, PlainValidator(_to_location), PlainSerializer(str, return_type=str)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import ClassVar, NamedTuple
 
@@ -21,12 +21,12 @@ from streaming_app.errors import OtherOwnerError
 from streaming_app.groups.task_copies import GroupCopies
 from streaming_app.health.verdict import Verdict
 from streaming_app.job.group_cache import GroupCache
+from streaming_app.job.sender import Sender
 from streaming_app.job.service import Service, WakeableEvent, error_text
 from streaming_app.job_status import DiskSpace, JobStatus
 from streaming_app.lag.work import GroupWork
 from streaming_app.notify.mutes import Mutes
-from streaming_app.notify.outbox import Backoff, Grouping, Outbox, SinkStatus
-from streaming_app.notify.sender import Sender
+from streaming_app.notify.outbox import Outbox, SinkStatus
 from streaming_app.notify.sink import Sink
 from streaming_app.report import Report
 from streaming_app.tables.alerts_table import AlertsTable
@@ -45,8 +45,6 @@ class AlertConfig:
     interval: float
     """Seconds between evaluations."""
     retention_days: float
-    grouping: Grouping = field(default_factory=Grouping)
-    backoff: Backoff = field(default_factory=Backoff)
 
 
 class Sources(NamedTuple):
@@ -116,7 +114,7 @@ class AlertService(Service):
         )
         # the result of an attempt is stored at once: after a crash it would be sent again
         problems = self._engine.lifecycle
-        outboxes = [Outbox(sink, problems, config.grouping, config.backoff) for sink in sinks]
+        outboxes = [Outbox(sink, problems) for sink in sinks]
         self._sender = Sender(outboxes, self._wakeable.wake, report)
 
     def problems(self) -> tuple[Problem, ...]:

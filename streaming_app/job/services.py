@@ -175,7 +175,7 @@ def background_services(
         store,
         HealthTables(config.warehouse, config.cluster, fence),
         EndedProblems(config.warehouse, config.cluster),
-        [sink.sink() for sink in config.sinks if sink.gets_alerts],
+        [sink for sink in config.sinks if sink.gets_alerts],
         descriptions,
         report,
         heartbeat.evaluated,

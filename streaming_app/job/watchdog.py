@@ -43,10 +43,7 @@ class Watchdog(Service):
         patience: float,
         now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
     ) -> None:
-        """Prepare; the first heartbeat follows the first evaluation. `patience` is in seconds: the age of the last one.
-
-        The sink is used by no other thread.
-        """
+        """Prepare; a heartbeat follows an evaluation that is not older than `patience`, in seconds."""
         super().__init__(f"watchdog {sink.name}", report, interval=sink.beat_seconds)
         self._sink, self._cluster, self._status, self._now = sink, cluster, status, now
         self._patience = timedelta(seconds=patience)
@@ -68,11 +65,11 @@ class Watchdog(Service):
 
 
 def make_watchdogs(config: JobConfig, health: Health, report: Report) -> list[Watchdog]:
-    """Return those of a job; each has its sink to itself."""
+    """Return those of a job."""
     patience = max(_MISSED_EVALUATIONS * config.alerts.interval, _SHORTEST_SECONDS)
     return [
         Watchdog(sink, config.cluster, lambda: health.status, report, patience=patience)
-        for sink in (one.sink() for one in config.sinks)
+        for sink in config.sinks
         if sink.beat_seconds
     ]
 

@@ -1,1 +1,1 @@
-"""Notifications: a sink of each kind, what is sent together and when, mutes, and the sinks' threads."""
+"""Notifications: a sink of each kind, what is sent together and when, their text, and mutes."""

@@ -5,10 +5,11 @@ without a limit for a receiver that sends a byte from time to time. So the job n
 receiver nor loads apprise's 190 services. It is started by its path, in Python's isolated mode, and imports nothing of
 this project.
 
-Request: `path` (of imports), `seconds` (after which it ends itself, if the job no longer can), `url`, and for a
-notification `title`, `text`, `kind` (one of apprise's types), `close` (the alias of an alert to close, or null).
-Answer: `service` (its name; null for an invalid URL), `help` (a link), `log` (pairs of level and text, which may
-contain secrets); and of a service `schemas` (of its URLs), `limit` (characters of a text) and `sent`.
+Request: `path` (of imports), `url`, `seconds` (until the job kills it), and for a notification `title`, `texts` (the
+first of which that fits is sent), `kind` (one of apprise's types), `incident` (its id, for pagers) and `is_over`
+(whether that ends).
+Answer: `service` (its name; null for an invalid URL), `is_pager`, `sent`, and `log` (pairs of level and text, which may
+contain secrets).
 """
 
 from __future__ import annotations
@@ -20,47 +21,55 @@ import signal
 import sys
 from bisect import bisect_left
 from typing import Any
+from urllib.parse import urlencode
 
+_LEFT_SECONDS = 5  # after its deadline it ends itself, if the job no longer can
 _MAX_LOG = 200  # records
 _MAX_CHARACTERS = 4000  # of a text, before the service's own limit: people read it on a telephone
 _FORMATS = {"discord": "markdown"}  # it shows plain text as Markdown; elsewhere plain text is preferred
-# Services that apprise closes alerts of by what they answered to their creation, which a restart forgets, by the
-# constant with the address of their API: an alert's alias is known.
+# The services that open and resolve incidents, and the part of their URL that has an incident's key.
+_KEYS = {
+    **dict.fromkeys(("opsgenie", "jira"), "alias"),
+    **dict.fromkeys(("splunk", "victorops"), "entity_id"),
+    **dict.fromkeys(("pagerduty", "pagertree", "squadcast", "signl4", "ilert"), "dedup"),
+    **dict.fromkeys(("incidentio", "firehydrant", "goalert", "goalerts"), "dedup"),
+}
+# Those that apprise closes incidents of by what they answered to their creation, which a restart forgets, by the
+# constant with the address of their API: an incident's alias is known.
 _CLOSED_BY_ALIAS = {"opsgenie": "OPSGENIE_API_LOOKUP", "jira": "JIRA_API_LOOKUP"}
 
 
 class _Log(logging.Handler):
-    """Keeps what apprise logs: it says there why it failed."""
+    """Keeps what apprise logs about why it failed, and nothing that it sent: clients would choose the reason."""
 
     def __init__(self) -> None:
         super().__init__()
         self.lines: list[tuple[int, str]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the record."""
-        if len(self.lines) < _MAX_LOG:
-            self.lines.append((record.levelno, record.getMessage()))
+        """Keep a warning, and what is said of an exception, as in `Socket Exception: …`."""
+        text = record.getMessage()
+        is_reason = record.levelno >= logging.WARNING or "Exception" in text.partition(":")[0]
+        if is_reason and len(self.lines) < _MAX_LOG:
+            self.lines.append((record.levelno, text))
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer to a request; without a `text` it only tells which service the URL is for."""
+    """Return the answer to a request; without `texts` it only tells which service the URL is for."""
     import apprise  # noqa: PLC0415 - main sets the path first
 
-    log = _Log()
+    log, url = _Log(), request["url"]
     apprise.logger.addHandler(log)
     apprise.logger.setLevel(logging.DEBUG)
-    service = make_service(request["url"])
-    if service is None:
-        return {"service": None, "help": _help(request["url"]), "log": log.lines}
-    sent = request.get("text") is not None and _send(service, request)
-    return {
-        "service": str(service.service_name),
-        "schemas": _schemas(service),
-        "help": str(service.setup_url),
-        "limit": service.body_maxlen,
-        "sent": sent,
-        "log": log.lines,
-    }
+    service, sent = make_service(url), False
+    key = _KEYS.get(schema_of(service)) if service else None
+    if service and "texts" in request:
+        # apprise's own limits are 4 s; a success resolves an incident, and anything else opens it
+        added = {"cto": f"{request['seconds']:g}", "rto": f"{request['seconds']:g}", "retry": "0"}
+        added |= {key: request["incident"], "action": "map"} if key else {}
+        sent = _send(make_service(f"{url}{'&' if '?' in url else '?'}{urlencode(added)}"), request)
+    name = service and str(service.service_name)
+    return {"service": name, "is_pager": key is not None, "sent": sent, "log": log.lines}
 
 
 def make_service(url: str) -> Any:  # noqa: ANN401 - apprise's services have no common type for what is used here
@@ -79,45 +88,32 @@ def make_service(url: str) -> Any:  # noqa: ANN401 - apprise's services have no 
     return apprise.Apprise.instantiate(url, asset=asset, suppress_exceptions=True)
 
 
-def _schemas(service: Any) -> list[str]:  # noqa: ANN401 - as above
-    """Return the schemas of the URLs of a service; each is one, several or None there."""
-    given = (service.secure_protocol, service.protocol)
-    return [one for some in given for one in ((some,) if isinstance(some, str) else some or ())]
-
-
-def _help(url: str) -> str | None:
-    """Return the link to what a URL of this schema needs; None for a schema that no service has."""
-    from apprise.manager_plugins import NotificationManager  # noqa: PLC0415 - as above
-
-    services = NotificationManager()
-    schema = url.partition("://")[0].lower()
-    return str(services[schema].setup_url) if schema in services else None
+def schema_of(service: Any) -> str:  # noqa: ANN401 - as above
+    """Return the first schema of the URLs of a service; each is one, several or None there."""
+    given = service.secure_protocol or service.protocol
+    return str(given if isinstance(given, str) else given[0])
 
 
 def _send(service: Any, request: dict[str, Any]) -> bool:  # noqa: ANN401 - as above
-    schema, alias = _schemas(service)[0], request["close"]
-    if alias and schema in _CLOSED_BY_ALIAS:
-        return _close(service, _CLOSED_BY_ALIAS[schema], alias, request["title"])
+    schema = schema_of(service)
+    if request["is_over"] and schema in _CLOSED_BY_ALIAS:
+        return _close(service, _CLOSED_BY_ALIAS[schema], request["incident"], request["title"])
     form = service.resolve_format(_FORMATS.get(schema, "text"))
-    title, body = fit(service, form, request["title"], request["text"])
+    title, body = fit(service, form, request["title"], request["texts"])
     return bool(service.notify(body=body, title=title, notify_type=request["kind"], body_format=form))
 
 
 def _close(service: Any, addresses: str, alias: str, note: str) -> bool:  # noqa: ANN401 - as above
     import requests  # noqa: PLC0415 - comes with apprise
 
-    base = getattr(sys.modules[type(service).__module__], addresses)[service.region_name]
-    sent, _ = service._fetch(  # noqa: SLF001 - its requests with its credentials, and its log says why they fail
-        requests.post,
-        f"{base}/{alias}/close",
-        {"source": service.app_desc, "note": note},
-        {"identifierType": "alias"},
-    )
-    return bool(sent)
+    url = f"{getattr(sys.modules[type(service).__module__], addresses)[service.region_name]}/{alias}/close"
+    body, by = {"source": service.app_desc, "note": note}, {"identifierType": "alias"}
+    # its requests with its credentials, and its log says why they fail
+    return bool(service._fetch(requests.post, url, body, by)[0])  # noqa: SLF001
 
 
-def fit(service: Any, form: Any, title: str, text: str) -> tuple[str, str]:  # noqa: ANN401 - as above
-    """Return title and text for a service in its format, escaped and within its limits.
+def fit(service: Any, form: Any, title: str, texts: list[str]) -> tuple[str, str]:  # noqa: ANN401 - as above
+    """Return the title, and the first of the texts that is within the service's limits in its format, or the last cut.
 
     Where the escaped text is too long, less of the plain text is taken: a cut through what is escaped could leave half
     of an escape. A service that shows no titles, or within the text, gets the title as the first line.
@@ -125,18 +121,20 @@ def fit(service: Any, form: Any, title: str, text: str) -> tuple[str, str]:  # n
     from apprise.conversion import convert_between  # noqa: PLC0415 - as above
 
     if service.title_maxlen <= 0 or service.overflow_amalgamate_title:
-        title, text = "", f"{title}\n{text}"
+        title, texts = "", [f"{title}\n{text}" for text in texts]
 
-    def converted(length: int) -> str:
-        return str(convert_between("text", form, _shorten(text, length)))
+    def converted(text: str) -> str:
+        return str(convert_between("text", form, text))
 
-    def fits(length: int) -> bool:
-        return bool(len(service.dialect_convert(converted(length), form)) <= service.body_maxlen)
+    def fits(text: str) -> bool:
+        size = len(service.dialect_convert(converted(text), form))
+        return bool(len(text) <= _MAX_CHARACTERS and size <= service.body_maxlen)
 
-    most = min(len(text), _MAX_CHARACTERS)
-    if not fits(most):
-        most = bisect_left(range(most), True, key=lambda length: not fits(length)) - 1  # noqa: FBT003 - the first to be True
-    return _shorten(title, service.title_maxlen), converted(most)
+    if (text := next(filter(fits, texts), None)) is None:
+        most = min(len(texts[-1]), _MAX_CHARACTERS) + 1
+        first = bisect_left(range(most), True, key=lambda length: not fits(_shorten(texts[-1], length)))  # noqa: FBT003
+        text = _shorten(texts[-1], first - 1)
+    return _shorten(title, service.title_maxlen), converted(text)
 
 
 def _shorten(text: str, most: int) -> str:
@@ -146,7 +144,7 @@ def _shorten(text: str, most: int) -> str:
 def main() -> None:
     """Answer the request on standard input. What apprise prints goes to standard error."""
     request = json.load(sys.stdin)
-    signal.alarm(request["seconds"])
+    signal.alarm(int(request["seconds"]) + _LEFT_SECONDS)
     sys.path[:] = request["path"]
     output, sys.stdout = sys.stdout, sys.stderr
     json.dump(answer(request), output)

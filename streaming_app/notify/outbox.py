@@ -7,10 +7,10 @@ outbox, which is of one sink, looks through the problems whenever its sink is fr
   `group_by`: the first of them waits for others, and the next notification for an interval. Other sinks get each
   problem at once, because their receivers group.
 - A failed attempt is repeated after a pause that doubles with each failure in a row, and meanwhile nothing is sent.
-- A sink may refuse a notification for good because of one problem in it. So after such a refusal half as many are sent
-  together, until the one to blame is alone; it then waits, and the others are sent.
+- A sink may refuse a notification for good because of one problem in it. So after each such refusal half as many are
+  sent together, until the one to blame is alone; it then waits, and the others are sent.
 - A group may have another problem before it is sent that the one before it is over. A receiver may know both as one
-  alert, so of what may be sent now the older problem comes first, also after attempts that failed.
+  alert, and people read one after the other, so the older problem comes first, also after attempts that failed.
 - A sink such as Alertmanager needs what fires again and again. That is a notification without deliveries.
 
 Seconds are those of a monotonic clock. Not safe in several threads: the caller has a lock.
@@ -19,8 +19,7 @@ Seconds are those of a monotonic clock. Not safe in several threads: the caller 
 from __future__ import annotations
 
 import math
-import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
@@ -31,33 +30,6 @@ from streaming_app.job_status import FailingSink
 from streaming_app.notify.sink import Sink, SinkError
 
 _MAX_RETRY_AFTER_SECONDS = 3600.0  # for a receiver that asks for a longer pause
-
-
-class Grouping(NamedTuple):
-    """How problems are put together for sinks that people read; the names are Alertmanager's, the defaults are not.
-
-    There the groups are of an application, and wait for 30 s, then 5 minutes. Here a group is of a rule: a second
-    application that breaks four minutes after a first one must not wait that long. What many groups lose at the same
-    time, such as a broker, they lose within seconds.
-    """
-
-    group_wait: float = 10.0
-    """Seconds that the first problem of a rule waits for others."""
-    group_interval: float = 60.0
-    """Seconds between two notifications of one rule and event."""
-
-
-class Backoff(NamedTuple):
-    """The pauses after failures, in seconds."""
-
-    first: float = 1.0
-    most: float = 300.0
-    jitter: Callable[[], float] = lambda: random.uniform(0.5, 1)  # noqa: S311 - spreads the attempts of many jobs
-    """Returns the part of a pause to wait."""
-
-    def pause(self, failures: float) -> float:
-        """Return how long to wait after this many failures in a row."""
-        return min(self.first * math.pow(2.0, min(failures - 1, 60)), self.most) * self.jitter()
 
 
 @dataclass(frozen=True)
@@ -71,11 +43,8 @@ class SinkStatus:
     """Attempts that failed, including those to resend."""
     waiting: int = 0
     """Notifications that are not sent yet."""
-    error: str | None = None
-    """Why the last attempt failed; None if it succeeded."""
     failing: FailingSink | None = None
     """Since when no attempt has succeeded; None after one that has, and before the first one."""
-    last_success_at: datetime | None = None
 
 
 class Notification(NamedTuple):
@@ -87,41 +56,56 @@ class Notification(NamedTuple):
     """One for each problem; empty if the sink had them before, and needs them again."""
 
 
-class Outbox:
-    """What is due to one sink, which does one thing at a time."""
+class _Due(NamedTuple):
+    """A problem with a notification that is to be sent."""
 
-    def __init__(
-        self, sink: Sink, problems: Problems, grouping: Grouping | None = None, backoff: Backoff | None = None
-    ) -> None:
+    problem: Problem
+    delivery: Delivery
+    kind: tuple[str, str]
+    """Rule and event: what people get together."""
+    at: float
+
+
+class Outbox:
+    """What is due to one sink, which does one thing at a time.
+
+    `wait` and `interval` are Alertmanager's `group_wait` and `group_interval`. There the groups are of an application,
+    and wait for 30 s, then 5 minutes. Here a group is of a rule: a second application that breaks four minutes after a
+    first one must not wait that long. What many groups lose at the same time, such as a broker, they lose within
+    seconds.
+    """
+
+    wait, interval = 10.0, 60.0
+    first_pause, longest_pause = 1.0, 300.0
+    """After failures, in seconds: the pauses double."""
+
+    def __init__(self, sink: Sink, problems: Problems) -> None:
         self.sink, self._problems, self._resend = sink, problems, sink.resend_seconds or math.inf
-        self._wait, self._interval = (grouping or Grouping()) if sink.is_read_by_people else (0.0, 0.0)
-        backoff = backoff or Backoff()
+        if not sink.is_read_by_people:
+            self.wait = self.interval = 0.0
         # a sink that gets firing problems again anyway is retried at least as often
-        self._backoff = backoff._replace(most=min(backoff.most, self._resend))
+        self.longest_pause = min(self.longest_pause, self._resend)
         self.wakes_at = 0.0
         """When `take` next has something if no problem changes, as of its last call; infinity if nothing is due."""
         self._status = SinkStatus(sink.name)
-        self._opens_at: dict[tuple[str, str], float] = {}  # by rule and event, of what waits for others
+        self._due_since: dict[tuple[str, str], float] = {}  # by rule and event
         self._sent_at: dict[tuple[str, str], float] = {}
         self._refused_until: dict[tuple[str, str], float] = {}  # by id and event
-        self._most_together: int | None = None
         self._resend_at = 0.0 if sink.resend_seconds else math.inf
         self._paused_until = 0.0
-        self._failures = 0
+        self._failures = self._refusals = 0  # in a row; the refusals are of several together
 
     @property
     def status(self) -> SinkStatus:
         """The status of the sink."""
         name, unsent = self.sink.name, self._problems.unsent()
-        return replace(
-            self._status, waiting=sum(d.sink == name and not d.sent_at for one in unsent for d in one.deliveries)
-        )
+        waiting = sum(d.sink == name and not d.sent_at for one in unsent for d in one.deliveries)
+        return replace(self._status, waiting=waiting)
 
     def release(self) -> None:
         """Let nothing wait for others any longer, and send nothing again: it ends soon."""
-        self._wait = self._interval = 0.0
-        self._opens_at, self._resend = {}, math.inf
-        self._resend_at = math.inf
+        self.wait = self.interval = 0.0
+        self._resend = self._resend_at = math.inf
 
     def take(self, seconds: float) -> Notification | None:
         """Return what is to be sent now, noted as begun; None if nothing is. What fires again comes first."""
@@ -129,108 +113,81 @@ class Outbox:
             self._resend_at = seconds + self._resend
             if again := [one for one in self._problems.firing() if _is_known(one, self.sink.name)]:
                 return Notification(FIRING, again)
-        due = list(self._due())
-        self._opens_at = {key: self._opens_at.get(key, self._opening(key, seconds)) for key in map(_key, due)}
-        times = [max(self._opens_at[_key(one)], self._refused_until.get(_id(one), 0.0)) for one in due]
-        self.wakes_at = max(self._paused_until, min([*times, self._resend_at]))
+        due = self._due(seconds)
+        self.wakes_at = max(self._paused_until, min([*(one.at for one in due), self._resend_at]))
         if self.wakes_at > seconds:
             return None
-        ready = _oldest(one for one, at in zip(due, times, strict=True) if at <= seconds)
-        ready.sort(key=lambda one: (self._problems.place(one[0]), one[1].attempts))
-        is_one = _key if self.sink.is_read_by_people else _event
-        most = self._most_together or (None if self.sink.is_read_by_people else self.sink.at_once)
-        together = [one for one in ready if is_one(one) == is_one(ready[0])][:most]
-        begun = [(one, replace(delivery, attempts=delivery.attempts + 1)) for one, delivery in together]
+        ready = [one for one in due if one.at <= seconds]
+        # a problem that a sink fails at does not keep the others from being sent
+        ready.sort(key=lambda one: (self._problems.place(one.problem), one.delivery.attempts))
+        kind = ready[0].kind
+        if self.sink.is_read_by_people:
+            together = [one for one in ready if one.kind == kind]
+        else:
+            together = [one for one in ready if one.kind[1] == kind[1]][: self.sink.at_once]
+        together = together[: max(len(together) >> self._refusals, 1)]
+        begun = [(one.problem, replace(one.delivery, attempts=one.delivery.attempts + 1)) for one in together]
         self._problems.note(begun, is_over=False)
-        return Notification(together[0][1].event, *zip(*begun, strict=True))
+        return Notification(kind[1], *zip(*begun, strict=True))
 
     def answered(self, sent: Notification, error: SinkError | None, at: datetime, seconds: float) -> str | None:
         """Note what came of what `take` returned, at this time; `error` is None if the sink accepted it.
 
         Returns a line for the operator if the sink starts to fail, or works again.
         """
-        was_failing, line, name = self._is_failing, None, self.sink.name
-        if error:
-            self._refused(sent, error, at, seconds)
-            action = "Retrying." if error.retry else "Fix the cause; it is retried every few minutes."
-            line = None if was_failing else f"Alerts cannot be sent to {name}: {error}. {action}"
-        else:
-            self._accepted(sent, at, seconds)
-            line = f"Alerts are sent to {name} again." if was_failing and not self._is_failing else None
+        known, was_failing, deliveries = self._status, self._is_failing, sent.deliveries
         sent_at, text = (None, str(error)) if error else (at, None)
-        over = [replace(one, sent_at=sent_at, error=text) for one in sent.deliveries]
+        over = [replace(one, sent_at=sent_at, error=text) for one in deliveries]
         self._problems.note(zip(sent.problems, over, strict=bool(over)), is_over=True)
-        return line
+        ids = [(one.alert_id, sent.event) for one in sent.problems[: len(deliveries)]]
+        if error is None:
+            if not self._refusals:  # else the rest of what was refused waits no longer
+                self._sent_at |= {(one.rule, sent.event): seconds for one, _ in zip(sent.problems, over, strict=False)}
+            recent = seconds - _MAX_RETRY_AFTER_SECONDS  # what was not tried again since is due no more
+            refused = self._refused_until.items()
+            self._refused_until = {of: until for of, until in refused if of not in ids and until > recent}
+            self._refusals, self._failures, self._paused_until = 0 if ids else self._refusals, 0, 0.0
+            self._status = replace(known, sent=known.sent + len(ids), failing=None)
+            return f"Alerts are sent to {known.name} again." if was_failing and not self._is_failing else None
+        if not error.retry and len(ids) > 1:
+            self._refusals += 1
+        elif not error.retry:
+            self._refused_until |= dict.fromkeys(ids, seconds + self.longest_pause)
+        pause = min(self.first_pause * 2.0 ** min(self._failures, 60), self.longest_pause)
+        self._paused_until = seconds + max(pause, min(error.after_seconds or 0, _MAX_RETRY_AFTER_SECONDS))
+        self._failures += 1
+        failing = known.failing or FailingSink(known.name, at, str(error))
+        self._status = replace(known, failed=known.failed + 1, failing=failing)
+        action = "Retrying." if error.retry else "Fix the cause; it is retried every few minutes."
+        return None if was_failing else f"Alerts cannot be sent to {known.name}: {error}. {action}"
 
     @property
     def _is_failing(self) -> bool:
         return self._status.failing is not None or bool(self._refused_until)
 
-    def _accepted(self, sent: Notification, at: datetime, seconds: float) -> None:
-        for one in zip(sent.problems, sent.deliveries, strict=False):
-            self._sent_at[_key(one)] = seconds
-            self._refused_until.pop(_id(one), None)
-            if self._most_together is None:
-                self._opens_at.pop(_key(one), None)
-        if sent.deliveries:
-            self._most_together = None
-        since = seconds - _MAX_RETRY_AFTER_SECONDS  # those that were not tried again are due no more
-        self._refused_until = {of: until for of, until in self._refused_until.items() if until > since}
-        self._failures, self._paused_until, known = 0, 0.0, self._status
-        count = known.sent + len(sent.deliveries)
-        self._status = replace(known, sent=count, error=None, failing=None, last_success_at=at)
+    def _due(self, seconds: float) -> list[_Due]:
+        """Return of each group and subject what is due of its oldest problem, and what a sink has refused.
 
-    def _refused(self, sent: Notification, error: SinkError, at: datetime, seconds: float) -> None:
-        """Pause, and note which problem may be to blame."""
-        together = len(sent.deliveries)
-        if together > 1 and not error.retry:
-            self._most_together = (together + 1) // 2
-        elif together and not error.retry:
-            until = seconds + self._backoff.pause(math.inf)
-            self._refused_until[sent.problems[0].alert_id, sent.event] = until
-        self._failures += 1
-        pause = max(self._backoff.pause(self._failures), min(error.after_seconds or 0, _MAX_RETRY_AFTER_SECONDS))
-        self._paused_until, known = seconds + pause, self._status
-        failing = known.failing or FailingSink(known.name, at, str(error))
-        self._status = replace(known, failed=known.failed + 1, error=str(error), failing=failing)
-
-    def _due(self) -> Iterator[_Due]:
-        """Yield what is due; to a sink that takes one at a time, nothing beyond the first that nothing comes before."""
+        If one is sent at a time, that is nothing beyond the first that nothing comes before.
+        """
         is_single = not self.sink.is_read_by_people and self.sink.at_once == 1
-        before = set[ProblemKey]()
+        due, due_since, known = list[_Due](), dict[tuple[str, str], float](), set[ProblemKey]()
         for one in self._problems.unsent():
-            if (delivery := _next_delivery(one, self.sink.name)) is not None:
-                yield one, delivery
-                if is_single and not delivery.attempts and not self._problems.place(one) and one.key not in before:
-                    return
-                before.add(one.key)
-
-    def _opening(self, key: tuple[str, str], seconds: float) -> float:
-        """Return when what begins to wait for others may be sent."""
-        return max(seconds + self._wait, self._sent_at.get(key, -math.inf) + self._interval)
-
-
-_Due = tuple[Problem, Delivery]
-
-
-def _oldest(due: Iterable[_Due]) -> list[_Due]:
-    """Return of each group and subject only what is due of the oldest problem."""
-    oldest: dict[ProblemKey, _Due] = {}
-    for one in due:
-        oldest.setdefault(one[0].key, one)
-    return list(oldest.values())
-
-
-def _key(due: _Due) -> tuple[str, str]:
-    return due[0].rule, due[1].event
-
-
-def _event(due: _Due) -> str:
-    return due[1].event
-
-
-def _id(due: _Due) -> tuple[str, str]:
-    return due[0].alert_id, due[1].event
+            if (delivery := _next_delivery(one, self.sink.name)) is None:
+                continue
+            kind = one.rule, delivery.event
+            since = due_since.setdefault(kind, self._due_since.get(kind, seconds))
+            if one.key in known:
+                continue
+            after_others = self._sent_at.get(kind, -math.inf) + self.interval
+            refused_until = self._refused_until.get((one.alert_id, delivery.event), 0.0)
+            due.append(_Due(one, delivery, kind, max(since + self.wait, after_others, refused_until)))
+            if refused_until <= seconds:
+                known.add(one.key)
+                if is_single and not delivery.attempts and not self._problems.place(one):
+                    break
+        self._due_since = due_since
+        return due
 
 
 def _next_delivery(one: Problem, sink: str) -> Delivery | None:

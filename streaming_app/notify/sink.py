@@ -1,12 +1,12 @@
-"""The base classes of all sinks: settings, sink, and the error for a notification that could not be sent.
+"""What all sinks are: the settings of a receiver, which send to it, and the error for what could not be sent.
 
-A new kind of sink is a module with a subclass of both classes here; `config/settings.py` has the name of its settings.
+A new kind of sink is a module with a subclass of `Sink`; `config/settings.py` has its name.
 """
 
 from __future__ import annotations
 
+import re
 import ssl
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -22,10 +22,30 @@ from streaming_app.section import Duration, Section
 from streaming_app.text import check_name
 
 _MAX_LINK = 2000  # characters; longer ones are not accepted everywhere
+_TO_FIX = {
+    **dict.fromkeys(range(300, 400), ": redirects are not followed, check the URL"),
+    **dict.fromkeys((401, 403, 407), ": check the credentials"),
+    **dict.fromkeys((404, 405, 410), ": check the URL"),
+}
+_RETRYABLE = (408, 425, 429, *range(500, 600))
+# What an exception, or a log, says; what that means, and whether it may pass.
+_REASONS = (
+    (
+        r"CERTIFICATE_VERIFY_FAILED(?:\] certificate verify failed(: [^('\"]+\w))?",
+        r"its certificate is rejected\1; ca_file has the authorities to trust",
+        False,
+    ),
+    (r"SSL\w*Error( \[SSL: \w+\])?", r"no TLS connection\1", True),
+    (r"NameResolutionError|gaierror|Unicode\w*Error|[Nn]ame (or service|resolution)", "unknown host name", True),
+    ("(Connection refused|No route to host|Network is unreachable)", r"cannot be reached: \1", True),
+    (r"\((?:530|534|535), ", "rejects the login: check user and password in the URL", False),
+    ("[Tt]imed? ?out", "did not respond in time", True),
+    ("RemoteDisconnected|Connection ?([Rr]eset|aborted)|Broken ?[Pp]ipe", "closed the connection early", True),
+)
 
 
-class SinkError(Exception):
-    """A notification could not be sent. Its text is one line for the operator and contains no secret.
+class SinkError(ValueError):
+    """A notification could not be sent, or the settings are wrong. Its text is one line and contains no secret.
 
     `retry`: the error may be transient (the receiver is down, busy, slow). Otherwise an operator has to fix something
     first, such as a password: then it is only retried at the longest interval, but never dropped. `after_seconds` is
@@ -38,41 +58,30 @@ class SinkError(Exception):
         self.after_seconds = after_seconds
 
 
-class Sink(ABC):
-    """A receiver of notifications. It is used by one thread at a time."""
-
-    at_once: int = 1
-    """How many problems the receiver takes in one request."""
-    is_read_by_people: bool = False
-    """Whether the problems of one rule come in one notification."""
-    resend_seconds: float | None = None
-    """How often the receiver needs every problem that still fires again; None if once is enough."""
-    beat_seconds: float | None = None
-    """How often a heartbeat is sent to it while alerts are evaluated; None: never."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    @abstractmethod
-    def send(self, problems: Sequence[Problem], event: str) -> None:
-        """Send a `firing` or `resolved` notification, and return once the receiver has it. Raises SinkError.
-
-        They are `at_once` problems at most, those of one rule for people, or all that still fire, each
-        `resend_seconds`.
-        """
-
-    def beat(self, cluster: str, reason: str) -> None:  # noqa: B027 - few receivers notice that nothing comes
-        """Tell the receiver that alerts of the cluster are evaluated; `reason` is about the job. Raises SinkError."""
+def failure(receiver: str, said: str, otherwise: str) -> SinkError:
+    """Return the error for an attempt without a response, by what an exception or a log said about it."""
+    for pattern, meaning, retry in _REASONS:
+        if found := re.search(pattern, said):
+            return SinkError(f"{receiver}: {found.expand(meaning)}", retry=retry)
+    return SinkError(f"{receiver}: {otherwise}", retry=True)
 
 
-class BaseSettings(Section):
-    """The settings that every sink has."""
+def status_error(receiver: str, status: int, why: str = "", after_seconds: float | None = None) -> SinkError:
+    """Return the error for a response with another status than 2xx: what to do, and whether to try again."""
+    line = f"{receiver} responded with status {status}{why}{_TO_FIX.get(status, '')}"
+    return SinkError(line, retry=status in _RETRYABLE, after_seconds=after_seconds)
+
+
+class Sink(Section):
+    """A receiver of notifications. One thread sends alerts to it, and another one heartbeats."""
 
     shows_values: ClassVar[bool] = False
-    secrets: ClassVar[tuple[str, ...]] = ()
-    """Fields that contain a secret; each may be given in a file instead, under the same name and `_file`."""
     gets_alerts: ClassVar[bool] = True
     """False of a receiver that gets heartbeats only."""
+    at_once: ClassVar[int] = 1
+    """How many problems the receiver takes in one request."""
+    resend_seconds: ClassVar[float | None] = None
+    """How often the receiver needs every problem that still fires again; None if once is enough."""
 
     type: str
     name: Annotated[str, AfterValidator(check_name)] = Field(default_factory=lambda values: values.get("type", ""))
@@ -86,42 +95,54 @@ class BaseSettings(Section):
     timeout: Annotated[Duration, Field(gt=0, le=300)] = 10.0
     """The limit for one attempt to send, from its start to the end of the response."""
 
-    def sink(self) -> Sink:
-        """Return a new sink. It connects when it sends."""
+    @property
+    def is_read_by_people(self) -> bool:
+        """Whether the problems of one rule come in one notification."""
+        return False
+
+    @property
+    def beat_seconds(self) -> float | None:
+        """How often a heartbeat is sent to it while alerts are evaluated; None: never."""
+        return None
+
+    def send(self, problems: Sequence[Problem], event: str) -> None:
+        """Send a `firing` or `resolved` notification, and return once the receiver has it. Raises SinkError.
+
+        They are `at_once` problems at most, those of one rule for people, or all that still fire, each
+        `resend_seconds`.
+        """
+        raise NotImplementedError
+
+    def beat(self, cluster: str, reason: str) -> None:
+        """Tell the receiver that alerts of the cluster are evaluated; `reason` is about the job. Raises SinkError."""
         raise NotImplementedError
 
     def addresses(self) -> Sequence[tuple[str, int]]:
         """Return host and port of each receiver; empty for one that needs no connection. Raises SinkError."""
         return ()
 
-    def check(self) -> None:
-        """Raise SinkError if the settings do not fit together, or a file of theirs cannot be used: at the start."""
-        for name in self.secrets:
+    @model_validator(mode="after")
+    def _check_files(self) -> Self:
+        """Raise SinkError if a file cannot be used: at the start."""
+        fields = type(self).model_fields
+        for name in (name for name in fields if f"{name}_file" in fields):
             if getattr(self, name) is not None and getattr(self, f"{name}_file") is not None:
                 raise SinkError(f"set {name} or {name}_file, not both", retry=False)
             self.read_secret(name)
         if self.ca_file:
             self.ssl_context()
+        return self
 
     def ssl_context(self) -> ssl.SSLContext:
         """Return a new context, so that files can be replaced without a restart. Raises SinkError for invalid files."""
         try:
             return ssl.create_default_context(cafile=self.ca_file)
         except OSError as error:
-            raise SinkError(f"ca_file {self.ca_file}: {tls_reason(error)}", retry=False) from None
+            raise SinkError(f"ca_file {self.ca_file}: {reason_of(error)}", retry=False) from None
 
-    def runbook_link(self, problem: Problem) -> str | None:
-        """Return the link to the runbook for this problem."""
-        return self.runbook_url and self.runbook_url.replace("{rule}", quote(problem.rule))
-
-    def page_link(self, problem: Problem) -> str | None:
-        """Return the link to the page for this problem; None if it would need a group, or would be too long."""
-        link = self.page_url
-        if link is None or (problem.group_id is None and "{group}" in link):
-            return None
-        for name, value in (("cluster", problem.cluster), ("rule", problem.rule), ("group", problem.group_id or "")):
-            link = link.replace(f"{{{name}}}", quote(value, safe="", errors="replace"))
-        return link if len(link) <= _MAX_LINK else None
+    def links(self, problem: Problem) -> dict[str, str | None]:
+        """Return `runbook_url` and `page_url` of a problem; None for one that would need a group, or be too long."""
+        return {"runbook_url": _link(self.runbook_url, problem), "page_url": _link(self.page_url, problem)}
 
     def read_secret(self, name: str) -> str | None:
         """Return a secret, from its file if there is one: read each time, so that it can be changed without a restart.
@@ -140,17 +161,28 @@ class BaseSettings(Section):
             raise SinkError(f"{name}_file {file} is empty" if file else f"{name} is empty", retry=False)
         return secret
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        try:
-            self.check()
-        except SinkError as error:
-            raise ValueError(str(error)) from None
-        return self
+
+class UrlSink(Sink):
+    """A sink whose URL is a secret."""
+
+    url: SecretStr | None = None
+    url_file: Path | None = None
+
+    @property
+    def _url_key(self) -> str:
+        """The key that has the URL, for errors."""
+        return "url_file" if self.url_file else "url"
+
+    def read_url(self) -> str:
+        """Return the URL. Raises SinkError if it is missing."""
+        if (url := self.read_secret("url")) is None:
+            raise SinkError("url or url_file is missing", retry=False)
+        return url
 
 
-def tls_reason(error: OSError) -> str:
-    """Return why a file of certificates cannot be used, or a TLS connection was not made."""
-    if not isinstance(error, ssl.SSLError):
-        return reason_of(error)
-    return (error.reason or "not a valid PEM file").lower().replace("_", " ")
+def _link(template: str | None, problem: Problem) -> str | None:
+    if template is None or (problem.group_id is None and "{group}" in template):
+        return None
+    for name, value in (("cluster", problem.cluster), ("rule", problem.rule), ("group", problem.group_id or "")):
+        template = template.replace(f"{{{name}}}", quote(value, safe="", errors="replace"))
+    return template if len(template) <= _MAX_LINK else None

@@ -9,28 +9,16 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from streaming_app.alerts.problem import Problem
-from streaming_app.notify.http_post import SecretUrlSettings, post
-from streaming_app.notify.sink import Sink
+from streaming_app.notify.http_sink import HttpUrlSink
 
 
-class WatchdogSettings(SecretUrlSettings):
+class WatchdogSink(HttpUrlSink):
     """`type: watchdog`."""
 
     gets_alerts: ClassVar[bool] = False
+    beat_seconds: ClassVar[float | None] = 60.0
 
     type: Literal["watchdog"]
-
-    def sink(self) -> Sink:
-        """Return a new sink."""
-        return _WatchdogSink(self)
-
-
-class _WatchdogSink(Sink):
-    beat_seconds = 60.0
-
-    def __init__(self, settings: WatchdogSettings) -> None:
-        super().__init__(settings.name)
-        self._settings = settings
 
     def send(self, problems: Sequence[Problem], event: str) -> None:
         """Take a test notification of `check`: the URL is requested. Raises SinkError."""
@@ -40,4 +28,4 @@ class _WatchdogSink(Sink):
     def beat(self, cluster: str, reason: str) -> None:
         """Request the URL. Raises SinkError if it does not answer with success."""
         headers = {"Content-Type": "text/plain; charset=utf-8"}
-        post(self._settings.read_url(), f"{cluster}: {reason}\n".encode(), headers, self._settings)
+        self.post(self.read_url(), f"{cluster}: {reason}\n".encode(), headers)

@@ -23,17 +23,18 @@ import base64
 import binascii
 import hmac
 import re
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timezone
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
-from pydantic import SecretStr, field_validator
+from pydantic import SecretStr, field_validator, model_validator
+from typing_extensions import Self
 
 from streaming_app.alerts.problem import Problem
-from streaming_app.notify.http_post import AuthSettings, SecretUrlSettings, post
+from streaming_app.notify.http_sink import HttpUrlSink
 from streaming_app.notify.message import dump_json, event_at, notification_id
-from streaming_app.notify.sink import Sink, SinkError
+from streaming_app.notify.sink import SinkError
 from streaming_app.text import utc_iso
 
 VERSION = 1
@@ -43,10 +44,8 @@ _RESERVED = re.compile(r"webhook-.*|content-.*|host|authorization|transfer-encod
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
-class WebhookSettings(AuthSettings, SecretUrlSettings):
+class WebhookSink(HttpUrlSink):
     """`type: webhook`."""
-
-    secrets: ClassVar[tuple[str, ...]] = (*AuthSettings.secrets, *SecretUrlSettings.secrets, "secret")
 
     type: Literal["webhook"]
     secret: SecretStr | None = None
@@ -55,11 +54,23 @@ class WebhookSettings(AuthSettings, SecretUrlSettings):
     headers: Mapping[str, SecretStr] = {}
     """Additional headers."""
 
-    def sink(self) -> WebhookSink:
-        """Return a new sink."""
-        return WebhookSink(self)
+    def send(self, problems: Sequence[Problem], event: str) -> None:
+        """Post the notification of a problem. Raises SinkError unless the response status is 2xx."""
+        (problem,) = problems
+        body = dump_json(payload(problem, event, self.links(problem))).encode()
+        message_id, sent_at = f"msg_{notification_id(problem, event, self.name)}", int(time.time())
+        headers = {name: value.get_secret_value() for name, value in self.headers.items()}
+        headers |= {"webhook-id": message_id, "webhook-timestamp": str(sent_at)}
+        if keys := self._signing_keys():
+            headers["webhook-signature"] = " ".join(signature(key, message_id, sent_at, body) for key in keys)
+        self.post(self.read_url(), body, headers)
 
-    def signing_keys(self) -> list[bytes]:
+    @model_validator(mode="after")
+    def _check_secret(self) -> Self:
+        self._signing_keys()
+        return self
+
+    def _signing_keys(self) -> list[bytes]:
         """Return the keys to sign with; none if there is no secret. Raises SinkError for an invalid secret."""
         return [_decode_key(secret) for secret in (self.read_secret("secret") or "").split()]
 
@@ -73,40 +84,8 @@ class WebhookSettings(AuthSettings, SecretUrlSettings):
                 raise ValueError(f"the value of {name} must be printable ASCII")
         return headers
 
-    def check(self) -> None:
-        """Check the secret, too."""
-        super().check()
-        self.signing_keys()
 
-
-class WebhookSink(Sink):
-    """Posts one notification at a time."""
-
-    def __init__(
-        self, settings: WebhookSettings, now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
-    ) -> None:
-        super().__init__(settings.name)
-        self._settings = settings
-        self._now = now
-
-    def send(self, problems: Sequence[Problem], event: str) -> None:
-        """Post a notification of each. Raises SinkError unless the response status is 2xx."""
-        for problem in problems:
-            links = self._settings.runbook_link(problem), self._settings.page_link(problem)
-            body = dump_json(payload(problem, event, *links)).encode()
-            message_id, sent_at = f"msg_{notification_id(problem, event, self.name)}", int(self._now().timestamp())
-            headers = {
-                **{name: value.get_secret_value() for name, value in self._settings.headers.items()},
-                **self._settings.authorization_header(),
-                "webhook-id": message_id,
-                "webhook-timestamp": str(sent_at),
-            }
-            if keys := self._settings.signing_keys():
-                headers["webhook-signature"] = " ".join(signature(key, message_id, sent_at, body) for key in keys)
-            post(self._settings.read_url(), body, headers, self._settings)
-
-
-def payload(alert: Problem, event: str, runbook: str | None = None, page: str | None = None) -> dict[str, Any]:
+def payload(alert: Problem, event: str, links: Mapping[str, str | None]) -> dict[str, Any]:
     """Return the body for an alert, as documented in the module's docstring."""
     data = {
         "fingerprint": alert.alert_id,
@@ -123,15 +102,9 @@ def payload(alert: Problem, event: str, runbook: str | None = None, page: str | 
         "labels": dict(alert.labels),
         "cause": alert.cause,
         "ended_by": alert.ended_by,
-        "runbook_url": runbook,
-        "page_url": page,
+        **links,
     }
-    return {
-        "version": VERSION,
-        "type": f"alert.{event}",
-        "timestamp": utc_iso(event_at(alert, event)),
-        "data": data,
-    }
+    return {"version": VERSION, "type": f"alert.{event}", "timestamp": utc_iso(event_at(alert, event)), "data": data}
 
 
 def signature(key: bytes, message_id: str, sent_at: int, body: bytes) -> str:

@@ -13,7 +13,7 @@ from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.verdict import Verdict
-from streaming_app.notify.outbox import Backoff, Grouping, Outbox
+from streaming_app.notify.outbox import Outbox
 from streaming_app.notify.sink import SinkError
 from tests.notify.kept import Told
 from tests.support.healthy_group import healthy_group
@@ -61,7 +61,8 @@ class Rig:
         )
         stored, support = list(self.table.values()), DescriptionSupport("always")
         self.engine = AlertEngine(engine, stored, support, verdicts=self.verdicts)
-        self.outbox = Outbox(Told(PAGER), self.engine.lifecycle, Grouping(0, 0), Backoff(jitter=lambda: 1.0))
+        self.outbox = Outbox(Told(PAGER), self.engine.lifecycle)
+        self.outbox.wait = self.outbox.interval = 0.0
 
     def step(
         self,

@@ -96,13 +96,17 @@ def test_rules_take_steps_in_proportion_to_the_text(part: str) -> None:
     assert grows_too_fast(call, part) is None
 
 
+def links(text: str) -> dict[str, str | None]:
+    return {"runbook_url": text, "page_url": None}
+
+
 FORMATTERS: dict[str, Callable[[str], Any]] = {
-    "title": lambda text: message.format_title(alert(text), FIRING),
+    "title": lambda text: message.format_title([alert(text)], FIRING),
     "summary": lambda text: message.format_summary(alert(text), FIRING),
-    "message": lambda text: message.format_message(alert(text), FIRING, text),
-    "message of several": lambda text: message.format_group_message(several(text), FIRING),
+    "message": lambda text: message.format_message(alert(text), FIRING, links(text)),
+    "message of several": lambda text: message.format_list(several(text), FIRING, 20, [links(text)] * 20),
     "disarmed": message.disarm,
-    "webhook": lambda text: message.dump_json(webhook.payload(alert(text), FIRING)),
+    "webhook": lambda text: message.dump_json(webhook.payload(alert(text), FIRING, links(text))),
     "table": lambda text: output.columns([{"GROUP": text, "REASON": text}]),
     "CSV": lambda text: output.as_csv([text], [{text: text}]),
     "JSON": lambda text: output.as_json({"group": text}),

@@ -8,12 +8,12 @@ from pydantic import TypeAdapter
 from streaming_app.checks.result import FAILED, OK
 from streaming_app.checks.sinks import check_sinks
 from streaming_app.config.settings import SinkList
-from streaming_app.notify.sink import BaseSettings
+from streaming_app.notify.sink import Sink
 from streaming_app.sandbox.process import reserve_port
 from tests.support.receivers import HttpReceiver
 
 
-def settings(**sink: object) -> Sequence[BaseSettings]:
+def settings(**sink: object) -> Sequence[Sink]:
     return TypeAdapter(SinkList).validate_python([sink])
 
 

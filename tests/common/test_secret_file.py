@@ -10,7 +10,7 @@ from streaming_app.config.file import Unresolved, read_yaml
 from streaming_app.notify.sink import SinkError
 from streaming_app.secret_file import read_secret_file
 from streaming_app.web.access import PageError, read_credentials
-from tests.support.receivers import make_settings
+from tests.support.receivers import make_sink
 
 REASON = "every user may read it, and it holds a secret: chmod o= it, or mount it with defaultMode 0440"
 
@@ -36,10 +36,10 @@ def test_a_reference_in_the_configuration_is_refused(file: Path, tmp_path: Path)
 
 
 def test_a_secret_of_a_sink_is_refused_also_later(file: Path) -> None:
-    settings = make_settings(type="webhook", url_file=str(file))
+    sink = make_sink(type="webhook", url_file=str(file))
     file.chmod(0o604)
     with pytest.raises(SinkError) as raised:
-        settings.read_url()
+        sink.read_secret("url")
     assert str(raised.value) == f"url_file {file}: {REASON}"
 
 

@@ -120,8 +120,8 @@ def test_the_rule_and_the_message_are_those_that_the_page_shows(folded: Fold) ->
     problems.found(ProblemKey(HEALTH, GROUP), RULE_OF_VERDICT[change.verdict.verdict], found, change.verdict.at)
     (alert,) = problems.open.values()
     assert alert.summary == block_with("processes nothing").strip()
-    assert f"`{format_title(alert, FIRING)}`" in PAGE.read_text("utf-8")
-    assert format_message(alert, FIRING, None).startswith(alert.summary)
+    assert f"`{format_title([alert], FIRING)}`" in PAGE.read_text("utf-8")
+    assert format_message(alert, FIRING, {"runbook_url": None, "page_url": None}).startswith(alert.summary)
 
 
 def test_every_module_that_the_page_names_exists() -> None:

@@ -22,10 +22,11 @@ from streaming_app.job import alert_service
 from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
 from streaming_app.job_status import JobStatus
 from streaming_app.notify.mutes import Mutes, new_mute
-from streaming_app.notify.outbox import Backoff, Grouping
-from streaming_app.notify.sink import Sink, SinkError
+from streaming_app.notify.outbox import Outbox
+from streaming_app.notify.sink import SinkError
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.health_tables import EndedProblems, HealthTables
+from tests.notify.sending import Often
 from tests.support.waiting import wait_until
 from tests.support.warehouses import make_warehouse
 
@@ -54,13 +55,13 @@ class GroupsOfTest:
         return {}
 
 
-class KeepingSink(Sink):
+class KeepingSink:
     """Keeps what it gets, alone or with others; while `open` is not set, it waits, and while `down`, it refuses."""
 
-    is_read_by_people = True
+    is_read_by_people, resend_seconds = True, None
 
     def __init__(self, name: str = "page") -> None:
-        super().__init__(name)
+        self.name = name
         self.sent: list[tuple[str, list[Problem]]] = []
         self.open = threading.Event()
         self.open.set()
@@ -84,7 +85,6 @@ class Harness:
         self.job = JobStatus(NOW, caught_up=True)
         self.settings: Mapping[str, Any] = SETTINGS
         self.labels: Mapping[str, str] = {}
-        self.grouping = Grouping(0, 0)
         self.sinks: Sequence[KeepingSink] = (KeepingSink(),)
         self.service: AlertService
 
@@ -100,7 +100,7 @@ class Harness:
         )
         groups: Any = self.groups
         self.service = AlertService(
-            AlertConfig(engine, 0.05, 30, self.grouping, Backoff(0.01, 0.05)),
+            AlertConfig(engine, 0.05, 30),
             Sources(groups, lambda: self.job, Mutes(self.path, "default")),
             AlertsTable(self.path, "default"),
             HealthTables(self.path, "default"),
@@ -128,7 +128,8 @@ class Harness:
 
 
 @pytest.fixture
-def harness(tmp_path: Path) -> Iterator[Harness]:
+def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
+    monkeypatch.setattr(alert_service, "Outbox", Often)
     started = Harness(make_warehouse(tmp_path))
     started.start()
     yield started
@@ -224,8 +225,11 @@ def test_a_muted_alert_is_stored_and_not_sent_also_by_a_service_that_starts_with
     assert wait_until(lambda: harness.sink.events() == [FIRING])
 
 
-def test_alerts_of_one_rule_come_in_one_message_whose_results_are_stored_in_one_commit(harness: Harness) -> None:
-    harness.grouping = Grouping(group_wait=600)
+def test_alerts_of_one_rule_come_in_one_message_whose_results_are_stored_in_one_commit(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alert_service, "Outbox", Outbox)
+    monkeypatch.setattr(Outbox, "wait", 600.0)
     harness.restart()
     harness.groups.snapshots = {name: failed_group(name) for name in ("a", "b", "c")}
     assert wait_until(lambda: len(harness.stored()) == 3)

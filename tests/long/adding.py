@@ -91,19 +91,14 @@ from collections.abc import Sequence
 from typing import Literal
 
 from streaming_app.alerts.problem import Problem
-from streaming_app.notify.sink import BaseSettings, Sink
+from streaming_app.notify.sink import Sink
 
 
-class TrialSettings(BaseSettings):
+class TrialSink(Sink):
     """`type: trial`."""
 
     type: Literal["trial"]
 
-    def sink(self) -> Sink:
-        return TrialSink(self.name)
-
-
-class TrialSink(Sink):
     def send(self, problems: Sequence[Problem], event: str) -> None:
         """Send nothing."""
 '''
@@ -247,15 +242,15 @@ assert "trials array<struct<at:timestamp,source_partition:int,offset:bigint>>" i
             Edit("streaming_app/notify/trial.py", "", _SINK, "its module"),
             Edit(
                 "streaming_app/config/settings.py",
-                "from streaming_app.notify.webhook import WebhookSettings\n",
-                "from streaming_app.notify.trial import TrialSettings\n"
-                "from streaming_app.notify.webhook import WebhookSettings\n",
+                "from streaming_app.notify.webhook import WebhookSink\n",
+                "from streaming_app.notify.trial import TrialSink\n"
+                "from streaming_app.notify.webhook import WebhookSink\n",
                 "its settings in",
             ),
             Edit(
                 "streaming_app/config/settings.py",
-                "    AlertmanagerSettings | AppriseSettings",
-                "    TrialSettings | AlertmanagerSettings | AppriseSettings",
+                "    AlertmanagerSink | AppriseSink",
+                "    TrialSink | AlertmanagerSink | AppriseSink",
                 "its settings in",
             ),
             Edit("deploy/streams-groups.example.yaml", "# sinks:\n", "# sinks:\n#   - type: trial\n", "its keys in"),
@@ -265,7 +260,7 @@ assert "trials array<struct<at:timestamp,source_partition:int,offset:bigint>>" i
         """
 from streaming_app.config.settings import Settings
 (sink,) = Settings.model_validate({"sinks": [{"type": "trial"}]}).sinks
-assert sink.sink().name == "trial"
+assert sink.name == "trial"
 """,
     ),
     "a metric": Addition(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from streaming_app.alerts.problem import FIRING, Delivery, Problem, with_delivery
-from streaming_app.notify.sink import Sink
 
 
 class KeptProblems:
@@ -46,13 +46,14 @@ class KeptProblems:
         self.by_id[alert_id] = with_delivery(self.by_id[alert_id], delivery)
 
 
-class Told(Sink):
+@dataclass(frozen=True)
+class Told:
     """A sink of which only its traits count: people read it, or it takes so many at once."""
 
-    def __init__(self, name: str, at_once: int | None = None, resend_seconds: float | None = None) -> None:
-        super().__init__(name)
-        self.is_read_by_people = at_once is None
-        self.at_once, self.resend_seconds = at_once or 1, resend_seconds
+    name: str
+    at_once: int | None = None
+    resend_seconds: float | None = None
 
-    def send(self, problems: Sequence[Problem], event: str) -> None:
-        """Take nothing."""
+    @property
+    def is_read_by_people(self) -> bool:
+        return self.at_once is None

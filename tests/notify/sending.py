@@ -7,25 +7,30 @@ from collections.abc import Iterable
 from typing_extensions import Self
 
 from streaming_app.alerts.problem import Delivery, Problem
-from streaming_app.notify.outbox import Backoff, Grouping, Outbox
-from streaming_app.notify.sender import Sender
+from streaming_app.job.sender import Sender
+from streaming_app.notify.outbox import Outbox
 from streaming_app.notify.sink import Sink
 from tests.notify.kept import KeptProblems
 from tests.support.waiting import wait_until
 
 PATIENT = 600.0
 """Seconds after which a test gives up."""
-_OFTEN = Backoff(0.01, 0.05)
+
+
+class Often(Outbox):
+    """It waits for nothing, and tries again soon."""
+
+    wait, interval = 0.0, 0.0
+    first_pause, longest_pause = 0.01, 0.05
 
 
 class Sending(Sender):
     """It starts with these sinks, tries often, and keeps what it reports; a context manager that closes it."""
 
-    def __init__(self, *sinks: Sink, grouping: Grouping | None = None, kept: KeptProblems | None = None) -> None:
+    def __init__(self, *sinks: Sink, kept: KeptProblems | None = None, outbox: type[Outbox] = Often) -> None:
         self.kept = kept or KeptProblems()
         self.lines: list[str] = []
-        outboxes = [Outbox(sink, self.kept, grouping or Grouping(0, 0), _OFTEN) for sink in sinks]
-        super().__init__(outboxes, report=self.lines.append)
+        super().__init__([outbox(sink, self.kept) for sink in sinks], lambda: None, self.lines.append)
 
     @property
     def deliveries(self) -> list[tuple[str, Delivery]]:

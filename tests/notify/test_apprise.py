@@ -136,8 +136,8 @@ def test_several_alerts_are_one_message_that_ends_with_how_many_more_there_are(
 ) -> None:
     alerts = tuple(make_alert(group_id=f"app-{n}", summary=f"app-{n} is [stuck] in *Reconciling*") for n in range(300))
     for url in (CHATS["discord"], CHATS["teams"]):
-        sink = make_sink(url, ca_file=certificates.authority, page_url="https://page/{group}")
-        sink.send(alerts, FIRING)
+        links = {"page_url": "https://page/{group}", "runbook_url": "https://wiki#{rule}"}
+        make_sink(url, ca_file=certificates.authority, **links).send(alerts, FIRING)
     assert len(services.requests) == 2
     for request in services.requests:
         shown = request.body.decode().replace("\\\\", "")
@@ -145,6 +145,7 @@ def test_several_alerts_are_one_message_that_ends_with_how_many_more_there_are(
         named = shown.count("is [stuck] in *Reconciling* (since 2026-11-21 03:12:05Z) https://page/app-")
         assert 3 < named <= 20
         assert f"and {300 - named} more" in shown
+        assert "runbook: https://wiki" in shown
 
 
 def test_a_mail_is_plain_text() -> None:
@@ -201,11 +202,11 @@ def test_chats_show_what_clients_chose_as_text(services: HttpReceiver, certifica
 )
 def test_a_long_text_is_cut_to_what_the_service_takes_and_never_within_an_escape(url: str, shown: Any) -> None:
     service = make_service(url)
-    form = service.resolve_format(apprise_program._FORMATS.get(apprise_program._schemas(service)[0], "text"))
+    form = service.resolve_format(apprise_program._FORMATS.get(apprise_program.schema_of(service), "text"))
     plain = "&<>*_[]`" * 1000
     for extra in range(9):  # one of these lengths would cut an escape
         service.body_maxlen = 900 + extra
-        title, body = fit(service, form, "T" * 500, plain)
+        title, body = fit(service, form, "T" * 500, [plain * 2, plain])
         sent = service.dialect_convert(body, form)
         assert 880 < len(sent) <= 900 + extra
         assert len(title) <= max(service.title_maxlen, 0)

@@ -1,6 +1,6 @@
 """What a sink is sent, together with what and when, on a clock that the test moves, whatever the sink answers.
 
-The threads that carry it out are tested in `tests/notify/test_sender.py`, all of it in `tests/job/test_alerts.py`.
+The threads that carry it out are tested in `tests/job/test_sender.py`, all of it in `tests/job/test_alerts.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem
 from streaming_app.job_status import FailingSink
-from streaming_app.notify.outbox import Backoff, Grouping, Notification, Outbox, SinkStatus
+from streaming_app.notify.outbox import Notification, Outbox, SinkStatus
 from streaming_app.notify.sink import SinkError
 from tests.alerts.examples import make_alert
 from tests.notify.kept import KeptProblems, Told
@@ -44,8 +44,8 @@ class Sending:
     now: float = 0
 
     def __post_init__(self) -> None:
-        backoff = Backoff(most=self.longest_pause, jitter=lambda: 1.0)
-        self.outbox = Outbox(self.sink, self.kept, backoff=backoff)
+        self.outbox = Outbox(self.sink, self.kept)
+        self.outbox.longest_pause = min(self.longest_pause, self.outbox.longest_pause)
 
     def offer(self, second: float, *alerts: Problem) -> None:
         self.now = second
@@ -59,22 +59,22 @@ class Sending:
     def status(self) -> SinkStatus:
         return self.outbox.status
 
-    def run(self, second: float, failure: SinkError | None = None, poison: str | None = None) -> None:
-        """Give the sink all that is due; it accepts nothing with a failure, and never what has the group `poison`."""
+    def run(self, second: float, failure: SinkError | None = None, poison: str = "", broken_by: str = "") -> None:
+        """Give the sink all that is due; it accepts nothing with a failure, and never what has one of the groups."""
         self.now = second
         while sent := self.take(second):
             groups = tuple(alert.group_id for alert in sent.problems)
             self.given.append((second, sent.event if sent.deliveries else "again", groups))
-            answer = REFUSED if poison in groups else failure
+            answer = REFUSED if poison in groups else DOWN if broken_by in groups else failure
             if answer is None and sent.deliveries:
                 self.accepted += ((second, one.rule, str(one.group_id), sent.event) for one in sent.problems)
             line = self.outbox.answered(sent, answer, at(second), second)
             self.lines += [line] if line else []
 
-    def run_until(self, second: float, failure: SinkError | None = None, poison: str | None = None) -> None:
+    def run_until(self, second: float, *failure: SinkError, **groups: str) -> None:
         """Run whenever the outbox says that it has something, until this time."""
         while (now := self.outbox.wakes_at) <= second:
-            self.run(max(now, self.now), failure, poison)
+            self.run(max(now, self.now), *failure, **groups)
 
     @property
     def times(self) -> list[float]:
@@ -134,6 +134,20 @@ def test_that_a_problem_is_over_is_sent_before_the_next_one_of_its_group_also_af
     assert sorted(accepted) == [("a", FIRING), ("a", RESOLVED), ("b", FIRING)]
 
 
+def test_people_hear_that_a_problem_is_over_before_they_hear_of_the_next_one_also_where_that_waits() -> None:
+    sending, over = Sending(GROUPED), {"resolved": True, "deliveries": (*SENT, Delivery("chat", RESOLVED))}
+    sending.offer(0, of("x", **over))
+    sending.run_until(20)
+    sending.offer(20, of("a", **over), replace(of("a"), alert_id="another one"), of("b"))
+    sending.run_until(1_000)
+    assert [one[:2] + one[2] for one in sending.given] == [
+        (10, RESOLVED, "x"),
+        (30, FIRING, "b"),
+        (70, RESOLVED, "a"),
+        (90, FIRING, "a"),
+    ]
+
+
 def test_a_problem_whose_end_a_sink_refuses_keeps_the_next_one_of_its_group_from_no_sink() -> None:
     sending = Sending()
     sending.offer(0, of("a", resolved=True, deliveries=(*SENT, Delivery("chat", RESOLVED))))
@@ -168,6 +182,15 @@ def test_an_alert_that_a_sink_refuses_keeps_no_other_one_from_being_sent(traits:
     assert sending.status.waiting == 1
     sending.run_until(1_000)
     assert sending.status.waiting == 0
+
+
+def test_an_alert_that_breaks_a_receiver_keeps_no_other_one_from_being_sent() -> None:
+    sending = Sending()
+    sending.offer(0, *map(of, "abc"))
+    sending.run_until(60, broken_by="a")
+    sending.offer(60, of("d"))
+    sending.run_until(400, broken_by="a")
+    assert [group for _, _, group, _ in sending.accepted] == ["b", "c", "d"]
 
 
 def test_pauses_double_while_a_sink_fails_and_are_short_again_after_it_has_accepted_something() -> None:
@@ -210,16 +233,15 @@ def test_the_operator_reads_one_line_when_a_sink_fails_and_one_when_it_works_aga
 def test_the_status_has_since_when_a_sink_fails_and_counts_what_it_accepted() -> None:
     sending = Sending()
     sending.offer(0, of("a"), of("b"))
-    assert (sending.status.waiting, sending.status.last_success_at) == (2, None)
+    assert sending.status.waiting == 2
     sending.run(0, DOWN)
     sending.run(1, REFUSED)
     status = sending.status
-    assert (status.sent, status.failed, status.waiting, status.error) == (0, 2, 2, "401")
+    assert (status.sent, status.failed, status.waiting) == (0, 2, 2)
     assert status.failing == FailingSink("chat", at(0), "503")
     sending.run_until(1_000)
     status = sending.status
-    assert (status.sent, status.failed, status.waiting, status.error, status.failing) == (2, 2, 0, None, None)
-    assert status.last_success_at == at(sending.times[-1])
+    assert (status.sent, status.failed, status.waiting, status.failing) == (2, 2, 0, None)
 
 
 def test_the_results_are_the_deliveries_with_their_attempts() -> None:
@@ -317,4 +339,4 @@ def test_whatever_a_sink_answers_it_accepts_each_notification_once_and_the_end_a
     if traits is GROUPED and REFUSED not in {one[-1] for one in steps}:
         for key in {(rule, event) for rule, _, event in accepted}:
             times = sorted({at for at, rule, _, event in sending.accepted if (rule, event) == key})
-            assert all(later - earlier >= Grouping().group_interval for earlier, later in pairwise(times))
+            assert all(later - earlier >= Outbox.interval for earlier, later in pairwise(times))

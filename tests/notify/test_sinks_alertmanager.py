@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from streaming_app.alerts.problem import FIRING, RESOLVED, Line
-from streaming_app.notify.alertmanager import AlertmanagerSettings, AlertmanagerSink
+from streaming_app.notify.alertmanager import AlertmanagerSink
 from tests.alerts.examples import make_alert
 from tests.notify.sending import Sending
 from tests.support.receivers import Alertmanager, HttpReceiver, notify_of_all, start_alertmanager
@@ -29,11 +29,14 @@ def notifications(receiver: HttpReceiver) -> list[tuple[str, str]]:
     return [(alert["status"], alert["labels"]["group"]) for body in receiver.bodies for alert in body["alerts"]]
 
 
+class Often(AlertmanagerSink):
+    """It sends again each second."""
+
+    resend_seconds: ClassVar[float | None] = 1.0
+
+
 def often(alertmanager: Alertmanager, **settings: Any) -> AlertmanagerSink:
-    """Return a sink that sends again each second."""
-    return AlertmanagerSink(
-        AlertmanagerSettings(type="alertmanager", urls=(alertmanager.url,), **settings), resend_seconds=1
-    )
+    return Often(type="alertmanager", urls=(alertmanager.url,), **settings)
 
 
 def test_the_watchdog_fires_until_the_heartbeats_end(alertmanager: Alertmanager) -> None:

@@ -8,6 +8,7 @@ import shlex
 import socket
 import ssl
 import subprocess
+import time
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -16,9 +17,9 @@ from typing import Any
 import pytest
 
 from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery
-from streaming_app.notify.alertmanager import AlertmanagerSettings, AlertmanagerSink
+from streaming_app.notify import alertmanager
+from streaming_app.notify.alertmanager import AlertmanagerSink
 from streaming_app.notify.sink import Sink, SinkError
-from streaming_app.notify.webhook import WebhookSettings, WebhookSink
 from streaming_app.sandbox.process import reserve_port
 from tests.alerts.examples import make_alert
 from tests.support.receivers import (
@@ -51,7 +52,7 @@ def sink_to(kind: str, url: str, **settings: Any) -> Sink:
 
 def error_of(sink: Sink) -> SinkError:
     with pytest.raises(SinkError) as raised:
-        sink.send([make_alert(sink.name)], FIRING)
+        sink.send([make_alert(sink.name, summary="CERTIFICATE_VERIFY_FAILED error=404 (535, ")], FIRING)  # by a client
     assert "\n" not in str(raised.value)
     assert SECRET not in f"{raised.value} {raised.value!r} {raised.value.__cause__}"
     assert raised.value.__context__ is None or raised.value.__suppress_context__
@@ -109,10 +110,10 @@ def test_openssl_confirms_the_signatures_with_the_old_and_the_new_secret(
     receiver: HttpReceiver, tmp_path: Path
 ) -> None:
     old, new = KEY, "whsec_" + base64.b64encode(bytes(range(32))).decode()
-    settings = WebhookSettings(type="webhook", url=receiver.url, secret=f"{new} {old}")
-    WebhookSink(settings, lambda: NOW).send([make_alert(group_id="größer.\n")], FIRING)
+    hook = make_sink(type="webhook", url=receiver.url, secret=f"{new} {old}")
+    hook.send([make_alert(group_id="größer.\n")], FIRING)
     [request] = receiver.requests
-    assert request.headers["webhook-timestamp"] == str(int(NOW.timestamp()))
+    assert 0 <= time.time() - int(request.headers["webhook-timestamp"]) < 600
     signed = f"{request.headers['webhook-id']}.{request.headers['webhook-timestamp']}.".encode() + request.body
     (tmp_path / "signed").write_bytes(signed)
     expected = []
@@ -159,7 +160,7 @@ def test_secrets_are_read_again_for_each_notification(receiver: HttpReceiver, tm
             False,
             None,
         ),
-        (Response(drop=True), "closed the connection without a response", True, None),
+        (Response(drop=True), "closed the connection early", True, None),
     ],
     ids=lambda value: str(value.status) if isinstance(value, Response) else "",
 )
@@ -198,7 +199,7 @@ def test_certificates_are_verified_by_the_given_authority(certificates: Certific
     with HttpReceiver(certificates.server_context(certificates.server)) as good:
         sink_to(kind, good.url, ca_file=certificates.authority).send([make_alert()], FIRING)
         error = error_of(sink_to(kind, f"{good.url}/{SECRET}"))
-        assert "its certificate is rejected" in str(error)
+        assert "its certificate is rejected: unable to get local issuer certificate; " in str(error)
         assert "ca_file" in str(error)
         assert not error.retry
         assert len(good.requests) == 1
@@ -232,15 +233,17 @@ def test_alertmanager_gets_the_credentials(
     assert request.headers.get("Authorization") == header
 
 
-def test_alertmanager_gets_labels_annotations_and_an_end_in_the_future(receiver: HttpReceiver) -> None:
-    settings = AlertmanagerSettings(
+def test_alertmanager_gets_labels_annotations_and_an_end_in_the_future(
+    receiver: HttpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alertmanager, "_now", lambda: NOW)
+    manager = AlertmanagerSink(
         type="alertmanager",
         urls=(receiver.url,),
         runbook_url="https://wiki#{rule}",
         page_url="https://us/{group}",
     )
-    manager, alert = AlertmanagerSink(settings, lambda: NOW), make_alert(resolved=True)
-    alert = replace(alert, labels={"team": "payments", "severity": "no"})
+    alert = replace(make_alert(resolved=True), labels={"team": "payments", "severity": "no"})
     manager.send([alert], FIRING)
     manager.send([alert], RESOLVED)
     manager.send([make_alert(group_id=str(number)) for number in range(201)], FIRING)
@@ -278,8 +281,7 @@ def test_one_of_two_alertmanagers_is_enough_and_the_failing_one_is_skipped_for_a
         receiver.default = Response(400, body=json.dumps("bad label").encode())
         error = error_of(both)
         assert str(error) == (
-            f'{receiver.url} responded with status 400 ("bad label"); '
-            f"{other.url} closed the connection without a response"
+            f'{receiver.url} responded with status 400 ("bad label"); {other.url}: closed the connection early'
         )
         assert error.retry
 

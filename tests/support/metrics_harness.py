@@ -96,7 +96,7 @@ def sources(groups: Iterable[GroupSnapshot], **fields: Any) -> MetricSources:
     values: dict[str, Any] = {
         "health": busy_health(),
         "alerts": lambda: alerts,
-        "sinks": lambda: (SinkStatus("pager", sent=5, failed=2, waiting=1, last_success_at=NOW), SinkStatus("mail")),
+        "sinks": lambda: (SinkStatus("pager", sent=5, failed=2, waiting=1), SinkStatus("mail")),
     }
     values["copies"] = lambda: {
         "a": {"standby": CopiesSum(3, 60, 1, 1), "warmup": CopiesSum(2, 5_000)},

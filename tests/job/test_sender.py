@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from streaming_app.alerts.problem import Problem
-from streaming_app.notify.outbox import Grouping
+from streaming_app.notify.outbox import Outbox
 from streaming_app.notify.sink import Sink
-from streaming_app.notify.webhook import WebhookSettings
+from streaming_app.notify.webhook import WebhookSink
 from tests.alerts.examples import make_alert
 from tests.notify.kept import KeptProblems
 from tests.notify.sending import PATIENT, Sending
@@ -18,13 +18,12 @@ from tests.support.receivers import HttpReceiver, Response
 from tests.support.waiting import thread_names, wait_until
 
 
-class Chat(Sink):
+class Chat:
     """Raises the errors of its script, then keeps the groups of each message."""
 
-    is_read_by_people = True
+    name, is_read_by_people, resend_seconds = "chat", True, None
 
     def __init__(self, *script: Exception) -> None:
-        super().__init__("chat")
         self.script = list(script)
         self.sent: list[list[str]] = []
 
@@ -36,11 +35,11 @@ class Chat(Sink):
 
 
 def hook(url: str, name: str) -> Sink:
-    return WebhookSettings(type="webhook", name=name, url=url, timeout=300).sink()
+    return WebhookSink(type="webhook", name=name, url=url, timeout=300)
 
 
-def test_a_sink_that_hangs_does_not_delay_other_sinks_or_the_shutdown(receiver: HttpReceiver) -> None:
-    with HttpReceiver() as stuck:
+def test_a_sink_that_hangs_does_not_delay_other_sinks_or_the_shutdown() -> None:
+    with HttpReceiver() as receiver, HttpReceiver() as stuck:
         stuck.default = Response(hold=True)
         sender = Sending(hook(stuck.url, "stuck"), hook(receiver.url, "fine"))
         sender.offer(make_alert("stuck", "fine"))
@@ -53,7 +52,10 @@ def test_a_sink_that_hangs_does_not_delay_other_sinks_or_the_shutdown(receiver: 
     assert sender.lines == []
 
 
-def test_bugs_in_a_sink_or_the_caller_stop_nothing_and_reveal_no_secret(caplog: pytest.LogCaptureFixture) -> None:
+def test_bugs_in_a_sink_or_the_caller_stop_nothing_and_reveal_no_secret(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("streaming_app.job.sender._PAUSE_SECONDS", 0.01)
     secret = f"hunter{2}"  # in pieces, because the log contains source lines
     chat = Chat(RuntimeError(secret))
 
@@ -86,7 +88,7 @@ class NotReadable(KeptProblems):
 def test_a_bug_where_it_is_found_what_is_due_is_reported_once_and_ends_no_thread(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("streaming_app.notify.sender._PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("streaming_app.job.sender._PAUSE_SECONDS", 0.01)
     chat, kept = Chat(), NotReadable()
     kept.put(make_alert("chat"))
     with Sending(chat, kept=kept) as sender:
@@ -106,7 +108,11 @@ def test_closing_ends_a_thread_that_cannot_find_out_what_is_due() -> None:
 
 def test_closing_sends_what_only_waits_for_others() -> None:
     chat = Chat()
-    sender = Sending(chat, grouping=Grouping(group_wait=3600, group_interval=3600))
+
+    class Waiting(Outbox):
+        wait = interval = 3600.0
+
+    sender = Sending(chat, outbox=Waiting)
     sender.offer(*(make_alert("chat", group_id=group) for group in "abc"))
     sender.close(PATIENT)
     assert chat.sent == [["a", "b", "c"]]

@@ -1,0 +1,123 @@
+"""Sends notifications to the sinks: one thread for each, so that no sink delays another one, or the stream.
+
+What is due, to whom and when is decided by `notify.outbox`; here are the threads, the clock, and the lock around all
+that they share. Each notification is sent at least once: after a restart what the table `alerts` has as not sent is
+sent again, and receivers deduplicate it by its id.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+
+from streaming_app.job.service import Service, WakeableEvent
+from streaming_app.notify.outbox import Outbox, SinkStatus
+from streaming_app.notify.sink import SinkError
+from streaming_app.report import Report
+
+_log = logging.getLogger(__name__)
+_PAUSE_SECONDS = 10.0  # after an error that nobody expects, where it cannot be known what to send
+_LONGEST_PAUSE = 3600.0  # a change ends it
+
+
+class Sender:
+    """The threads of the sinks, and the lock around their outboxes, and around what else its owner guards with it."""
+
+    def __init__(self, outboxes: Iterable[Outbox], on_answer: Callable[[], None], report: Report) -> None:
+        """Start a thread for each sink.
+
+        Those threads call `on_answer` after every attempt, and `report` with a line for the operator when a sink starts
+        to fail and when it works again.
+        """
+        self._lock = threading.Lock()
+        self._sinks = [_SinkService(one, self._lock, on_answer, report) for one in outboxes]
+        for one in self._sinks:
+            one.start()
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Run the block with the lock; what is then due is sent."""
+        try:
+            with self._lock:
+                yield
+        finally:
+            for one in self._sinks:
+                one.wakeable.wake()
+
+    def status(self) -> tuple[SinkStatus, ...]:
+        """Return the current status of each sink."""
+        with self._lock:
+            return tuple(one.outbox.status for one in self._sinks)
+
+    def close(self, timeout: float) -> None:
+        """Send what is due within `timeout` seconds, also what waits to be sent with others, and stop the threads.
+
+        A thread that takes longer is abandoned, and the result of its attempt is no longer noted.
+        """
+        ends_at = time.monotonic() + timeout
+        with self.changing():
+            for one in self._sinks:
+                one.ends_at = ends_at
+                one.outbox.release()
+        for one in self._sinks:
+            one.join(ends_at - time.monotonic())
+        with self._lock:
+            for one in self._sinks:
+                one.stop()
+
+
+class _SinkService(Service):
+    """Sends what is due to one sink."""
+
+    def __init__(self, outbox: Outbox, lock: threading.Lock, on_answer: Callable[[], None], report: Report) -> None:
+        self.wakeable = WakeableEvent()
+        name = f"alerts-{outbox.sink.name}"
+        super().__init__(name, report, interval=None, describe_error=self._describe, stopping=self.wakeable)
+        self.outbox, self.ends_at, self._lock, self._on_answer = outbox, math.inf, lock, on_answer
+
+    def tick(self) -> None:
+        """Send what is due, if anything is."""
+        with self._lock:
+            notification = None if self.stopping.is_set() else self.outbox.take(time.monotonic())
+        if notification is None:
+            return
+        error = None
+        try:
+            self.outbox.sink.send(notification.problems, notification.event)
+        except SinkError as refused:
+            error = refused
+        except Exception as bug:  # noqa: BLE001 - in a sink; the problems that it can send are sent
+            error = SinkError(self._describe(bug), retry=False)
+        with self._lock:
+            if self.stopping.is_set():
+                return
+            line = self.outbox.answered(notification, error, datetime.now(timezone.utc), time.monotonic())
+        self._on_answer()
+        if line:
+            self.report(line)
+
+    def pause(self, seconds: float) -> float | None:
+        """Return the seconds until something is due; None when nothing more comes in time."""
+        del seconds
+        if self.health.failure:
+            return _PAUSE_SECONDS if math.isinf(self.ends_at) else None
+        wakes_at = self.outbox.wakes_at
+        return None if wakes_at > self.ends_at else max(0.0, min(wakes_at - time.monotonic(), _LONGEST_PAUSE))
+
+    def failed(self, text: str) -> str:
+        """Return the line about what nobody expected."""
+        return f"Alerts cannot be sent to {self.outbox.sink.name}: {text}. Retrying."
+
+    def _describe(self, error: Exception) -> str:
+        """Log where it happened, once, but not the error's message: it may contain a secret."""
+        kind = type(error).__name__
+        if not self.health.failure:
+            where = "".join(traceback.format_tb(error.__traceback__))
+            _log.error("%s: unexpected %s\n%s", self.name, kind, where)
+        return f"unexpected {kind}, see the log"

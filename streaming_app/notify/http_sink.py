@@ -1,0 +1,192 @@
+"""What sinks that use HTTP have in common: one POST with a strict limit on its total time, and authentication.
+
+http.client of the standard library is enough for one request, and leaves the connection to us. That has to be shut down
+at the deadline: the timeout of a socket begins again with each byte, so a receiver that sends one from time to time
+would block its sink for ever. The name lookup is limited by the system's resolver.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import socket
+import ssl
+import string
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+from pydantic import SecretStr, model_validator
+from typing_extensions import Self
+from urllib3 import Retry
+from urllib3.exceptions import InvalidHeader
+
+from streaming_app.errors import reason_of
+from streaming_app.notify.sink import Sink, SinkError, UrlSink, failure, status_error
+
+_PORTS = {"http": 80, "https": 443}
+SUCCESS = range(200, 300)
+_MAX_ERROR_BYTES = 1000  # how much of an error response is read for its reason
+
+
+class HttpSink(Sink):
+    """A receiver by HTTP, which may require a client's certificate, and a password or a token."""
+
+    cert_file: Path | None = None
+    """The client's certificate, a PEM file."""
+    key_file: Path | None = None
+    """Its unencrypted key; it may be in `cert_file` instead."""
+    username: str | None = None
+    password: SecretStr | None = None
+    password_file: Path | None = None
+    token: SecretStr | None = None
+    """Sent as `Authorization: Bearer`."""
+    token_file: Path | None = None
+
+    def post(self, url: str, body: bytes, headers: Mapping[str, str], *, quotes_answer: bool = False) -> None:
+        """Send JSON and return when it was accepted (status 2xx). Raises SinkError, which names only the URL's host.
+
+        The body of an error response is part of the error only if it `quotes_answer`: some receivers repeat the path of
+        the request, which may be a secret.
+        """
+        target = urlsplit(quote(url, safe=string.punctuation))
+        origin, path = f"{target.scheme}://{target.netloc}", target.path or "/"
+        own = {"Host": target.netloc, "Content-Type": "application/json", "User-Agent": "streams-groups"}
+        headers = {**own, **self._authorization(), **headers}
+        ends_at, (host, port) = time.monotonic() + self.timeout, split_url(url)
+        try:
+            with (
+                socket.create_connection((host, port), self.timeout) as connected,
+                _shut_down_at(ends_at, connected),
+                closing(HTTPConnection(host, port)) as connection,
+            ):
+                is_secure = target.scheme == "https"
+                connection.sock = (
+                    self.ssl_context().wrap_socket(connected, server_hostname=host) if is_secure else connected
+                )
+                with suppress(BrokenPipeError):  # it answers before it has read all, such as that this is too large
+                    connection.request("POST", f"{path}?{target.query}" if target.query else path, body, headers)
+                response = connection.getresponse()
+                if time.monotonic() >= ends_at:  # the response may be incomplete
+                    raise TimeoutError
+                if response.status not in SUCCESS:
+                    raise _refusal(origin, response, quotes_answer=quotes_answer)
+        except (OSError, HTTPException, UnicodeError) as error:
+            if time.monotonic() >= ends_at or isinstance(error, TimeoutError):
+                raise SinkError(f"{origin} did not respond within {self.timeout:g} s", retry=True) from None
+            # the text of an error of http.client may contain what was received
+            is_http = not isinstance(error, OSError)
+            otherwise = "its response is not HTTP" if is_http else f"cannot be reached: {reason_of(error)}"
+            raise failure(origin, f"{type(error).__name__} {getattr(error, 'strerror', '')}", otherwise) from None
+
+    def ssl_context(self) -> ssl.SSLContext:
+        """Return a new context, with the client's certificate. Raises SinkError for invalid files."""
+        context = super().ssl_context()
+        if self.cert_file:
+            try:
+                # with a password, OpenSSL does not prompt for one at the terminal
+                context.load_cert_chain(self.cert_file, self.key_file, password="")
+            except OSError as error:
+                key = f", key_file {self.key_file}" if self.key_file else ""
+                raise SinkError(f"cert_file {self.cert_file}{key}: {reason_of(error)}", retry=False) from None
+        return context
+
+    @model_validator(mode="after")
+    def _check_credentials(self) -> Self:
+        """Raise SinkError if there is not one kind of credentials, or the client's certificate cannot be used."""
+        if self.key_file and not self.cert_file:
+            raise SinkError("key_file requires cert_file", retry=False)
+        if self.cert_file:
+            self.ssl_context()
+        password, token = self.password or self.password_file, self.token or self.token_file
+        if (self.username is None) != (password is None) or (password and token):
+            raise SinkError("set username and password, or a token", retry=False)
+        self._authorization()
+        return self
+
+    def _authorization(self) -> dict[str, str]:
+        """Return the header; an empty dict without credentials. Raises SinkError if they cannot be used."""
+        if token := self.read_secret("token"):
+            if not token.isascii() or not token.isprintable():
+                raise SinkError(f"{'token_file' if self.token_file else 'token'} must be printable ASCII", retry=False)
+            return {"Authorization": f"Bearer {token}"}
+        if self.username is not None:
+            credentials = f"{self.username}:{self.read_secret('password')}"
+            return {"Authorization": f"Basic {base64.b64encode(credentials.encode()).decode()}"}
+        return {}
+
+
+class HttpUrlSink(HttpSink, UrlSink):
+    """A receiver by HTTP whose URL is itself a secret."""
+
+    def read_url(self) -> str:
+        """Return the URL. Raises SinkError if it is missing or invalid."""
+        url = super().read_url()
+        try:
+            return check_url(url)
+        except ValueError as error:
+            raise SinkError(f"{self._url_key} {error}", retry=False) from None
+
+    def addresses(self) -> Sequence[tuple[str, int]]:
+        """Return host and port of the URL. Raises SinkError if it is missing or invalid."""
+        return [split_url(self.read_url())]
+
+    @model_validator(mode="after")
+    def _check_url(self) -> Self:
+        self.read_url()
+        return self
+
+
+def split_url(url: str) -> tuple[str, int]:
+    """Return host and port of a valid URL."""
+    parsed = urlsplit(url)
+    return parsed.hostname or "", parsed.port or _PORTS[parsed.scheme]
+
+
+def check_url(url: str) -> str:
+    """Return the URL if it is a valid HTTP URL. Raises ValueError, without the URL in it: it may be a secret."""
+    try:
+        parsed = urlsplit(url)
+        is_valid = bool(parsed.hostname) and parsed.netloc.isascii() and parsed.port != 0
+    except ValueError:
+        is_valid = False
+    if not is_valid or parsed.scheme not in _PORTS or re.search(r"[\s\x00-\x1f]", url):
+        raise ValueError("must be a URL of the form https://host:port/path")
+    if "@" in parsed.netloc:
+        raise ValueError("must not contain a user and password: set username and password_file")
+    return url
+
+
+@contextmanager
+def _shut_down_at(ends_at: float, connected: socket.socket) -> Iterator[None]:
+    """Shut a connection down when the time is up, which unblocks the thread that reads from it."""
+    watched = connected.dup()  # TLS takes the other one over
+
+    def shut_down() -> None:
+        with suppress(OSError):  # the other side has closed it already
+            watched.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(max(ends_at - time.monotonic(), 0), shut_down)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        watched.close()
+
+
+def _refusal(origin: str, response: HTTPResponse, *, quotes_answer: bool) -> SinkError:
+    """Return the error for a response with another status than 2xx."""
+    body = after = None
+    if quotes_answer:
+        with suppress(HTTPException, OSError):
+            body = " ".join(response.read(_MAX_ERROR_BYTES).decode("utf-8", "replace").split())
+    if given := response.getheader("Retry-After"):
+        with suppress(InvalidHeader):
+            after = Retry().parse_retry_after(given)
+    return status_error(origin, response.status, f" ({body})" if body else "", after)

@@ -1,7 +1,7 @@
 """Mutes: operators keep alerts of some groups from being sent for a while. The rules and the table go on meanwhile.
 
 A mute is a request to the job, see `tables.request_files`. A newer one with the same pattern replaces it, so one that
-lasts 0 s ends it.
+lasts 0 s ends it. The directory is that of the silences of 0.2.0: those of every rule are mutes.
 """
 
 from __future__ import annotations
@@ -11,39 +11,43 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import AliasChoices, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from typing_extensions import Self
 
 from streaming_app.alerts.problem import Problem
 from streaming_app.errors import WarehouseError
-from streaming_app.regex import compiled, given_regex
+from streaming_app.regex import Regex, given_regex
 from streaming_app.report import Report, ReportOnce
 from streaming_app.section import Pattern
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import open_table
 from streaming_app.tables.request_files import RequestFiles
-from streaming_app.text import format_duration, parse_duration, shorten
+from streaming_app.text import format_duration, parse_duration
 from streaming_app.time_intervals import TimeInterval, contain, next_change
 
 MAX_SECONDS = 30 * 86_400.0
-_MAX_REASON = 500  # characters
+_MAX_REASON, _MAX_REGEX = 500, 1_000  # characters
 _KEPT = timedelta(days=30)  # after its end, for the page
 _CLOCK_DIFFERENCE = timedelta(minutes=5)  # between the machines of the command and the job
 _REPORTED_FILES = 1_000  # that cannot be read, of which each is reported once
+_KIND = "silences"
+_ANY = Regex(".*")
 _SUFFIX = ".json"
 
 
 class Mute(BaseModel):
     """One mute."""
 
-    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True, populate_by_name=True)
 
-    pattern: Pattern
+    pattern: Pattern = Field(validation_alias=AliasChoices("pattern", "group"))
     """The whole id of a group must match it."""
     starts_at: AwareDatetime
     ends_at: AwareDatetime
-    reason: str
+    reason: str = Field(max_length=_MAX_REASON, validation_alias=AliasChoices("reason", "comment"))
     created_by: str
+    rule: str | None = Field(default=None, exclude=True)
+    """Of a silence of 0.2.0 that is no mute, as it was of one rule."""
 
     def is_active(self, now: datetime) -> bool:
         """Return whether it has started and not ended."""
@@ -62,15 +66,25 @@ class Mute(BaseModel):
 
 def new_mute(*, pattern: str, duration: str, reason: str, created_by: str, now: datetime) -> Mute:
     """Return a mute that starts now. Raises ValueError, with one line for the user, if it must not be."""
-    argument = "--for"
     try:
-        ends_at = now + timedelta(seconds=parse_duration(duration, MAX_SECONDS))
-        argument = "PATTERN"
+        seconds = parse_duration(duration, MAX_SECONDS)
+    except ValueError as error:
+        raise ValueError(f"--for {error}") from None
+    if len(pattern) > _MAX_REGEX:
+        raise ValueError(f"PATTERN must have at most {_MAX_REGEX:,} characters")
+    try:
         regex = given_regex(pattern)
     except ValueError as error:
-        raise ValueError(f"{argument} {error}") from None
-    reason = shorten(" ".join(reason.split()), _MAX_REASON)
-    return Mute(pattern=regex, starts_at=now, ends_at=ends_at, reason=reason, created_by=created_by)
+        raise ValueError(f"PATTERN {error}") from None
+    if len(reason) > _MAX_REASON:
+        raise ValueError(f"--reason must have at most {_MAX_REASON} characters")
+    return Mute(
+        pattern=regex,
+        starts_at=now,
+        ends_at=now + timedelta(seconds=seconds),
+        reason=" ".join(reason.split()),
+        created_by=created_by,
+    )
 
 
 class Mutes:
@@ -88,10 +102,10 @@ class Mutes:
 
         `times_of` returns the `mute_times` of a group, as the configuration has them.
         """
-        self._warehouse, self._files = Location.of(warehouse), RequestFiles(warehouse, cluster, "mutes")
+        self._warehouse, self._files = Location.of(warehouse), RequestFiles(warehouse, cluster, _KIND)
         self._report_once, self._now, self._times_of = ReportOnce(report, _REPORTED_FILES), now, times_of
         self._by_name: dict[str, Mute] = {}
-        self._errors: list[str] = []
+        self._errors: tuple[str, ...] = ()
         self.all: tuple[Mute, ...] = ()
         """Those of all files, also of the last days."""
         self.active: tuple[Mute, ...] = ()
@@ -102,11 +116,15 @@ class Mutes:
         try:
             self._read_files()
         except WarehouseError as error:
-            self._errors = [str(error)]
+            self._errors = (str(error),)
         now = self._now()
         self.active = tuple(sorted((one for one in self.all if one.is_active(now)), key=lambda one: one.ends_at))
         for line in self._errors:
             self._report_once(f"mutes: {line}")
+        for one in self._by_name.values():
+            if one.rule is not None and now < one.ends_at:
+                what = f"the silence of {one.rule} for {one.pattern.pattern} does nothing"
+                self._report_once(f"mutes: {what}: `streams-groups alerts mute` is for every rule")
 
     def find(self, alert: Problem) -> Mute | None:
         """Return the active mute of an alert that ends last; None if it has none."""
@@ -115,8 +133,9 @@ class Mutes:
         if found or not times or not contain(times, now := self._now()):
             return found
         longest = now + timedelta(seconds=MAX_SECONDS)
-        ends_at, by = min(next_change(times, now) or longest, longest), "the configuration"
-        return Mute(pattern=compiled(".*"), starts_at=now, ends_at=ends_at, reason="its mute_times", created_by=by)
+        ends_at = min(next_change(times, now) or longest, longest)
+        reason, by = "its mute_times", "the configuration"
+        return Mute(pattern=_ANY, starts_at=now, ends_at=ends_at, reason=reason, created_by=by)
 
     def is_muted(self, alert: Problem) -> bool:
         """Return whether an alert is muted."""
@@ -129,8 +148,10 @@ class Mutes:
         """
         open_table(self._warehouse / "groups")
         self.refresh()
-        for name in (name for name, old in self._by_name.items() if old.ends_at + _KEPT < mute.starts_at):
-            self._files.remove(name)
+        for name, old in self._by_name.items():
+            if old.ends_at + _KEPT < mute.starts_at:
+                self._files.remove(_expired(name))
+                self._files.remove(name)
         same = [one for one in self.all if one.pattern == mute.pattern]
         if mute.ends_at == mute.starts_at and not any(one.is_active(mute.starts_at) for one in same):
             none = f"No mute of {mute.pattern.pattern!r} is active: `streams-groups alerts` shows those that are"
@@ -141,20 +162,28 @@ class Mutes:
         self._files.write(f"{secrets.token_hex(4)}{_SUFFIX}", stored.model_dump_json(indent=2) + "\n")
 
     def _read_files(self) -> None:
-        if (names := self._files.names()) is None:
+        names = self._files.names()
+        if names is None:
             return
-        known, self._by_name, self._errors = self._by_name, {}, []
+        by_name, errors = dict[str, Mute](), list[str]()
         for name in sorted(name for name in names if name.endswith(_SUFFIX)):
             try:
-                if mute := known.get(name):
-                    self._by_name[name] = mute
+                if name in self._by_name:
+                    by_name[name] = self._by_name[name]
                 elif text := self._files.read(name):
-                    self._by_name[name] = Mute.model_validate_json(text)
+                    by_name[name] = Mute.model_validate_json(text)
             except WarehouseError as error:  # noqa: PERF203 - each names its file
-                self._errors.append(str(error))
+                errors.append(str(error))
             except ValidationError:
-                self._errors.append(f"{self._files.directory / name} is not a mute that this release can read")
-        self.all = tuple(_with_ends(self._by_name.values()))
+                errors.append(f"{self._files.directory / name} is not a mute that this release can read")
+        self._by_name, self._errors = by_name, tuple(errors)
+        found = (one for name, one in by_name.items() if one.rule is None and _expired(name) not in names)
+        self.all = tuple(_with_ends(found))
+
+
+def _expired(name: str) -> str:
+    """Return the name of the file that ended a silence of 0.2.0."""
+    return f"{name.removesuffix(_SUFFIX)}.expired"
 
 
 def _with_ends(mutes: Iterable[Mute]) -> Iterator[Mute]:

@@ -9,7 +9,7 @@ import click
 from streaming_app.cli.options import group_options, handle_errors, warehouse_options
 from streaming_app.cli.printing import echo_json, echo_rows, json_option
 from streaming_app.cli.warehouse import open_cluster
-from streaming_app.lag.sums import KEYS
+from streaming_app.lag.model import KEYS
 from streaming_app.tables.location import Location
 
 
@@ -29,11 +29,11 @@ def lag(  # noqa: PLR0913, PLR0917 - one per option
     as_json: bool,
 ) -> None:
     """Show the lag of committed offsets, of each GROUP or of all, the largest first, in offsets and in seconds."""
-    from streaming_app.queries.lag import find_lag, to_json, to_row  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries.lag import find_lag, to_row  # noqa: PLC0415 - not loaded by --help
 
     sums = find_lag(open_cluster(warehouse, cluster, "lag", "inputs"), cluster, group_ids, by)[:top]
     if as_json:
-        echo_json([to_json(one, by) for one in sums])
+        echo_json(sums)
     else:
         now = datetime.now(timezone.utc)
         echo_rows([to_row(one, by, now) for one in sums])

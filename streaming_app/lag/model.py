@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from streaming_app.groups.snapshot import REBALANCING
 from streaming_app.groups.state_rules import STABLE
+from streaming_app.lag.status import UNKNOWN
 from streaming_app.text import host_of
 
 CommitKey = tuple[str, str, int]
@@ -20,6 +22,19 @@ Row = Mapping[str, Any]
 MatchTopics = Callable[[str], Collection[str]]
 """Returns the topics that match a regular expression of a topology as a whole."""
 
+KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "group": ("group_id",),
+        "subtopology": ("group_id", "subtopology_id"),
+        "task": ("group_id", "task_id", "member_id", "client_host"),
+        "member": ("group_id", "member_id", "client_host"),
+        "process": ("group_id", "process_id", "client_host"),
+        "host": ("client_host",),
+        "topic": ("group_id", "topic"),
+        "partition": ("group_id", "topic", "partition"),
+    }
+)
+"""What lag can be summed by, and the columns of a subject; of one such as a task, some follow from the others."""
 HISTORY_REST_SECONDS = 3_600.0
 """Between two rows of `lag_history` of a partition to which nothing happens."""
 _STREAMS = "streams"
@@ -48,14 +63,14 @@ class ReadUntil(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """The member that has a task as active."""
+    """The member that has a task as active; all None: there is none."""
 
-    member_id: str
+    member_id: str | None
     process_id: str | None
     client_host: str | None
 
 
-NOBODY = Owner("", None, None)
+NOBODY = Owner(None, None, None)
 
 
 class Node(NamedTuple):
@@ -112,32 +127,38 @@ class LagRow(NamedTuple):
     group_id: str
     topic: str
     partition: int
-    subtopology_id: str | None
-    task_id: str | None
-    member_id: str | None
-    process_id: str | None
-    client_host: str | None
-    committed_offset: int | None
-    leader_epoch: int | None
-    committed_at: float | None
-    partition_time: float | None
-    log_start_offset: int | None
-    log_end_offset: int | None
-    last_stable_offset: int | None
-    lag: int | None
-    lag_seconds: float | None
-    lag_seconds_is_lower_bound: bool | None
-    lost_offsets: int | None
-    status: str
-    status_since: float | None
-    held_since: float | None
-    behind_since: float | None
-    catch_up_seconds: float | None
-    commit_interval_seconds: float | None
-    rewound_from: int | None
-    leader: int | None
-    observed_at: float
-    known_until: float | None
+    subtopology_id: str | None = None
+    task_id: str | None = None
+    member_id: str | None = None
+    process_id: str | None = None
+    client_host: str | None = None
+    committed_offset: int | None = None
+    leader_epoch: int | None = None
+    committed_at: float | None = None
+    partition_time: float | None = None
+    log_start_offset: int | None = None
+    log_end_offset: int | None = None
+    last_stable_offset: int | None = None
+    lag: int | None = None
+    lag_seconds: float | None = None
+    lag_seconds_is_lower_bound: bool | None = None
+    lost_offsets: int | None = None
+    status: str = UNKNOWN
+    status_since: float | None = None
+    held_since: float | None = None
+    behind_since: float | None = None
+    catch_up_seconds: float | None = None
+    commit_interval_seconds: float | None = None
+    rewound_from: int | None = None
+    leader: int | None = None
+    observed_at: float = 0.0
+    known_until: float | None = None
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the lag is not known, and may not be 0: it is of a log without records."""
+        is_empty = self.committed_offset is None and self.log_end_offset is not None
+        return self.lag is None and not (is_empty and self.log_end_offset == self.log_start_offset)
 
     @property
     def is_unowned(self) -> bool:
@@ -162,15 +183,6 @@ def group_tasks(group: Row, match_topics: MatchTopics) -> GroupTasks:
         source_partition=group.get("source_partition"),
         content=_content(group["group_id"], subtopologies),
     )
-
-
-def source_topics(group: Row) -> set[str]:
-    """Return the topics that a topology names as sources, repartition topics included."""
-    return {
-        name
-        for subtopology in group["subtopologies"] or ()
-        for name in (*subtopology["source_topics"], *_names(subtopology["repartition_source_topics"]))
-    }
 
 
 def _subtopologies(subtopologies: Iterable[Row], match_topics: MatchTopics) -> dict[str, str] | None:

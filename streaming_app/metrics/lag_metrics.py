@@ -1,25 +1,53 @@
 """The metrics of lag: definitions, and what one pass over the lag gives them. Absent where a value is not known.
 
 `metrics.lag_by` is what has series: each group, each of its topics, or each partition. Coarser sums are a query's:
-`sum by (cluster, group) (streams_group_lag_offsets)`. What a sum is of comes from `streaming_app.lag.sums`.
+`sum by (cluster, group) (streams_group_lag_offsets)`. Topics that a topology does not read are in no sum.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from streaming_app.config.sections import MetricsSettings
 from streaming_app.lag.model import LagRow
-from streaming_app.lag.sums import LagSum, lag_sums
+from streaming_app.lag.status import LEFT_OVER
 from streaming_app.metrics.metric import Metric, Sample, has_short_id
 from streaming_app.text import EPOCH
 
 MAX_LAG_SERIES = 10_000  # of each metric
 NO_COMMIT = "NO_COMMIT"
 _SUBJECT = ("group", "topic", "partition")
+
+
+class LagSum(NamedTuple):
+    """The lag of a group, one of its topics or one of its partitions; None where it is known of no partition."""
+
+    key: tuple[str | int, ...]
+    lag: int | None
+    lag_seconds: float | None
+    unknown_partitions: int
+    partition_time: float | None
+
+
+def lag_sums(rows: Iterable[LagRow], by: str) -> list[LagSum]:
+    """Return the sums by one of `group`, `topic` and `partition`; partitions whose lag is not known are counted."""
+    found: defaultdict[tuple[str | int, ...], list[LagRow]] = defaultdict(list)
+    for row in rows:
+        if row.status != LEFT_OVER:
+            found[row[: _SUBJECT.index(by) + 1]].append(row)
+    return [
+        LagSum(
+            key,
+            sum(known) if (known := [row.lag for row in those if row.lag is not None]) else None,
+            max((row.lag_seconds for row in those if row.lag_seconds is not None), default=None),
+            sum(row.is_unknown for row in those),
+            min((row.partition_time for row in those if row.partition_time is not None), default=None),
+        )
+        for key, those in found.items()
+    ]
 
 
 class _Group(NamedTuple):
@@ -111,7 +139,7 @@ LAG_METRICS: tuple[Metric[LagScrape], ...] = (
         "streams_group_partition_time_seconds",
         "Stream time: the highest timestamp that the application has read in a partition, as Kafka Streams commits it; "
         "of several partitions the lowest.",
-        _of_sums(lambda one: one.min_partition_time),
+        _of_sums(lambda one: one.partition_time),
         _SUBJECT,
     ),
     Metric(

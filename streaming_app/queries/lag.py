@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timezone
+from datetime import datetime
 
 from streaming_app.errors import WarehouseError
-from streaming_app.lag.sums import KEYS, LagSum, lag_sums
-from streaming_app.tables.lag_tables import read_lag
+from streaming_app.lag.model import KEYS
+from streaming_app.lag.status import BY_RANK, LEFT_OVER, UNKNOWN
 from streaming_app.tables.reader import Row, WarehouseReader, of_groups, quote
 from streaming_app.text import ago, utc_iso
 
@@ -33,13 +33,31 @@ _OFFSETS = {
 _VERBOSE = {"TASK": "task_id", "MEMBER": "member_id", "PROCESS": "process_id", "HOST": "client_host"}
 _FROM_LOG = "group_id, topic, partition, committed_offset, leader_epoch, committed_at, partition_time"
 
+_RANKED = " ".join(f"WHEN '{status}' THEN '{rank:02}{status}'" for rank, status in enumerate(BY_RANK))
+_LARGEST = "first_value({} ORDER BY lag DESC, topic, partition) FILTER (WHERE lag IS NOT NULL)"
+_SUMS = f"""
+sum(lag) AS lag, max(lag_seconds) AS lag_seconds,
+bool_or(is_unknown OR coalesce(lag_seconds_is_lower_bound, false)) AS lag_seconds_is_lower_bound,
+coalesce(
+  substr(min(CASE status {_RANKED} ELSE concat('00', status) END) FILTER (WHERE committed_offset IS NOT NULL), 3),
+  '{UNKNOWN}') AS status,
+count(*) AS partitions, count(*) FILTER (WHERE committed_offset IS NOT NULL AND status <> 'OK') AS partitions_not_ok,
+count(*) FILTER (WHERE committed_offset IS NULL) AS partitions_without_commit,
+count(*) FILTER (WHERE is_unknown) AS unknown_partitions, bool_or(is_unknown) AS lag_is_lower_bound,
+min(known_until) AS known_until, min(partition_time) AS min_partition_time, max(partition_time) AS max_partition_time,
+max(lag) AS max_lag, {_LARGEST.format("topic")} AS max_lag_topic, {_LARGEST.format("partition")} AS max_lag_partition
+"""
+"""What is known of several partitions; the status is the worst of those with a commit."""
 
 MAX_PARTITIONS = 5_000
 """Of one group, whose lag is read."""
 
 
-def find_lag(warehouse: WarehouseReader, cluster: str, group_ids: Sequence[str], by: str) -> list[LagSum]:
-    """Return the sums of these groups, or of all, the largest first.
+def find_lag(warehouse: WarehouseReader, cluster: str, group_ids: Sequence[str], by: str) -> list[Row]:
+    """Return the sums of these groups, or of all, the largest first: by offsets, then by seconds.
+
+    Topics that the topology of the group does not read are in no sum. A sum leaves out partitions whose lag is not
+    known, and counts them: it is then a lower bound. It is None if the lag of none is known.
 
     Raises WarehouseError if a group does not exist, or if there is no lag in the table at all.
     """
@@ -50,50 +68,34 @@ def find_lag(warehouse: WarehouseReader, cluster: str, group_ids: Sequence[str],
             f"No lag is known of cluster {cluster!r}: the job finds it while it runs, unless lag.enabled is false, "
             "once a group has committed offsets"
         )
-    return lag_sums(read_lag(warehouse, _where(cluster, group_ids)), by)
+    keys, of_tasks = ", ".join(KEYS[by]), "" if by in {"group", "topic", "partition"} else "AND task_id IS NOT NULL"
+    order = ", ".join(f"{name} NULLS LAST" for name in KEYS[by])
+    return warehouse.rows(
+        f"SELECT {keys}, {_SUMS} FROM lag WHERE {_where(cluster, group_ids)} AND status <> '{LEFT_OVER}' {of_tasks} "  # noqa: S608 - quoted
+        f"GROUP BY {keys} ORDER BY lag DESC NULLS LAST, lag_seconds DESC NULLS LAST, {order}"
+    )
 
 
-def to_row(one: LagSum, by: str, now: datetime) -> Row:
+def to_row(one: Row, by: str, now: datetime) -> Row:
     """Return a sum as a row of text."""
-    names = {_TITLES[name]: value for name, value in zip(KEYS[by], one.key, strict=True)}
-    known_until = _time(one.known_until)
-    known = {"KNOWN": ago(known_until, now) if known_until else None, "STREAM-TIME": _stream_time(one)}
+    names = {_TITLES[name]: one[name] for name in KEYS[by]}
+    seconds = _seconds(one)
+    known = {"KNOWN": ago(one["known_until"], now) if one["known_until"] else None, "STREAM-TIME": _stream_time(one)}
     if by == "partition":
-        return {**names, "LAG": one.lag, "LAG-SECONDS": _seconds(one), "STATUS": one.status, **known}
-    worst = f"{one.worst[0]}-{one.worst[1]} {one.max_lag}" if one.worst and one.max_lag else None
+        return {**names, "LAG": one["lag"], "LAG-SECONDS": seconds, "STATUS": one["status"], **known}
+    lag = None if one["lag"] is None else f"{'>=' if one['lag_is_lower_bound'] else ''}{one['lag']}"
+    worst = "{max_lag_topic}-{max_lag_partition} {max_lag}".format_map(one) if one["max_lag"] else None
     return {
         **names,
-        "LAG": _lag(one),
-        "LAG-SECONDS": _seconds(one),
-        "STATUS": one.status,
-        "PARTITIONS": one.partitions,
-        "NOT-OK": one.partitions_behind,
-        "WITHOUT-COMMIT": one.partitions_without_commit,
-        "UNKNOWN": one.unknown_partitions,
+        "LAG": lag,
+        "LAG-SECONDS": seconds,
+        "STATUS": one["status"],
+        "PARTITIONS": one["partitions"],
+        "NOT-OK": one["partitions_not_ok"],
+        "WITHOUT-COMMIT": one["partitions_without_commit"],
+        "UNKNOWN": one["unknown_partitions"],
         "LARGEST": worst,
         **known,
-    }
-
-
-def to_json(one: LagSum, by: str) -> Row:
-    """Return a sum as a JSON object."""
-    return {
-        **dict(zip(KEYS[by], one.key, strict=True)),
-        "lag": one.lag,
-        "lag_seconds": one.lag_seconds,
-        "lag_seconds_is_lower_bound": one.is_lower_bound,
-        "status": one.status,
-        "partitions": one.partitions,
-        "partitions_not_ok": one.partitions_behind,
-        "partitions_without_commit": one.partitions_without_commit,
-        "unknown_partitions": one.unknown_partitions,
-        "lag_is_lower_bound": one.unknown_partitions > 0,
-        "known_until": _time(one.known_until),
-        "min_partition_time": _time(one.min_partition_time),
-        "max_partition_time": _time(one.max_partition_time),
-        "max_lag": one.max_lag,
-        "max_lag_topic": one.worst[0] if one.worst else None,
-        "max_lag_partition": one.worst[1] if one.worst else None,
     }
 
 
@@ -121,33 +123,21 @@ def _offset_row(one: Row, *, verbose: bool) -> Row:
     row = {title: one.get(name) for title, name in _OFFSETS.items()}
     if not verbose:
         return row
-    seconds = LagSum((), lag_seconds=one.get("lag_seconds"), is_lower_bound=bool(one.get("lag_seconds_is_lower_bound")))
     owner = {title: one.get(name) for title, name in _VERBOSE.items()}
     time = one.get("partition_time")
     of_time = {"STREAM-TIME": None if time is None else utc_iso(time, "seconds")}
-    return {**row, **owner, "LAG-SECONDS": _seconds(seconds), "STATUS": one.get("status"), **of_time}
+    return {**row, **owner, "LAG-SECONDS": _seconds(one), "STATUS": one.get("status"), **of_time}
 
 
-def _time(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc)
-
-
-def _stream_time(one: LagSum) -> str | None:
+def _stream_time(one: Row) -> str | None:
     """Return the time of the input, or the lowest and the highest of its partitions."""
-    times = filter(None, map(_time, (one.min_partition_time, one.max_partition_time)))
+    times = filter(None, (one["min_partition_time"], one["max_partition_time"]))
     return "..".join(dict.fromkeys(utc_iso(time, "seconds") for time in times)) or None
 
 
-def _lag(one: LagSum) -> str | None:
-    if one.lag is None:
-        return None
-    return f"{'>=' if one.unknown_partitions else ''}{one.lag}"
-
-
-def _seconds(one: LagSum) -> str | None:
-    if one.lag_seconds is None:
-        return None
-    return f"{'>=' if one.is_lower_bound else ''}{one.lag_seconds:.0f}"
+def _seconds(one: Row) -> str | None:
+    seconds = one.get("lag_seconds")
+    return None if seconds is None else f"{'>=' if one['lag_seconds_is_lower_bound'] else ''}{seconds:.0f}"
 
 
 def _where(cluster: str, group_ids: Sequence[str]) -> str:

@@ -38,7 +38,7 @@ class LagPasses:
         self.away: dict[str, frozenset[str]] = {}
         if before:
             for (topic, partition), samples in before._tracker.samples().items():
-                self._tracker.restore_samples(topic, partition, before._tracker.topic_id(topic), samples.pairs())
+                self._tracker.restore_samples(topic, partition, samples.topic_id, samples.pairs())
             for row in before._rows:
                 self._tracker.restore_row(row)
 

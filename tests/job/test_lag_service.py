@@ -166,7 +166,7 @@ def test_old_history_is_deleted_and_files_are_compacted(passes: Passes) -> None:
 def test_a_service_that_never_reached_a_broker_ends_at_once_and_keeps_what_was_known(passes: Passes) -> None:
     samples = LagTracker()
     samples.restore_samples("orders", 0, "id", [(1, 1.0), (2, 2.0)])
-    LagTables(passes.path, "default").replace_samples(samples.samples(), {"orders": "id"})
+    LagTables(passes.path, "default").replace_samples(samples.samples())
 
     def connect() -> Admin:
         raise KafkaConnectionError("away")
@@ -185,7 +185,7 @@ def test_a_service_that_never_reached_a_broker_ends_at_once_and_keeps_what_was_k
 def test_a_restart_restores_the_rows_and_the_samples(passes: Passes) -> None:
     samples = LagTracker()
     samples.restore_samples("orders", 0, "id", [(90, 1.0), (100, 2.0)])
-    LagTables(passes.path, "default").replace_samples(samples.samples(), {"orders": "id"})
+    LagTables(passes.path, "default").replace_samples(samples.samples())
     passes.run([row(lag=10, status="STOPPED", status_since=5.0, behind_since=4.0)])
     passes.start(LagSettings())
     commits = {("payments", "orders", 0): Commit(90, "id", 0, 1.0)}

@@ -109,16 +109,16 @@ PROMISES = (
     Promise(
         "Page, commands and SQL say the same.",
         "tests/web/test_same_numbers.py::test_page_commands_sql_and_metrics_say_the_same",
-        "streaming_app/lag/sums.py",
-        "            self.lag = (self.lag or 0) + row.lag",
-        "            self.lag = row.lag",
+        "streaming_app/queries/lag.py",
+        "sum(lag) AS lag, max(lag_seconds)",
+        "max(lag) AS lag, max(lag_seconds)",
     ),
     Promise(
         "What is not known is null, and never 0.",
         "tests/web/test_same_numbers.py::test_page_commands_sql_and_metrics_say_the_same",
-        "streaming_app/lag/sums.py",
-        "    lag: int | None = None",
-        "    lag: int | None = 0",
+        "streaming_app/metrics/lag_metrics.py",
+        "if row.lag is not None]) else None,",
+        "if row.lag is not None]) else 0,",
     ),
     Promise(
         "`verify` finds a row that differs from the broker's.",

@@ -32,7 +32,9 @@ from streaming_app.kafka.lag_offsets import (
 from streaming_app.lag.ends import LogEnds, Tail, TopicPartition
 from streaming_app.lag.model import Commit, CommitKey
 
-_SLOW_SECONDS = 300.0  # between two requests for leaders and for the starts of the logs
+_SLOW_SECONDS = (
+    300.0  # between two requests for all leaders, for the starts of the logs, and for reads that were denied
+)
 _MOST_MISSING = 1_000  # topics that are asked for at each pass, as somebody may create them
 _MOST_READ = 200  # partitions in a pass
 _SEED_SECONDS = (86_400, 21_600, 3_600, 900, 300, 60)  # ages, oldest first
@@ -61,17 +63,18 @@ class LogEndsReader:
         """Those that were needed, as they were last described."""
         self._starts: dict[TopicPartition, tuple[int, float]] = {}  # and when they were asked for
         self._slow_at = 0.0
+        self._is_slow = True  # this pass asks for what is asked for now and then
         self._answered_at: dict[int, float] = {}
         self._leaders: dict[TopicPartition, int | None] = {}  # the last ones that were known
         self._tails: dict[TopicPartition, Tail] = {}
-        self._asked_denied_at = 0.0  # whether tails can be read now whose read was denied
 
     def describe(self, admin: Admin, needed: Collection[str], commits: Mapping[CommitKey, Commit]) -> None:
         """Ask for the leaders of all topics now and then; else of new ones, missing ones, and those created again.
 
         Raises KafkaError when no broker answers.
         """
-        if self._is_slow_due():
+        self._is_slow = not 0 <= self._clock() - self._slow_at < _SLOW_SECONDS
+        if self._is_slow:
             self.topics = LogEndsClient(admin).describe(sorted(needed))
             return
         recreated = {
@@ -119,13 +122,11 @@ class LogEndsReader:
         was denied is tried again after some minutes. Raises KafkaError when no broker answers.
         """
         self._tails = {key: tail for key, tail in self._tails.items() if key in ends and tail.end == ends[key].end}
-        if asks_denied := not 0 <= self._clock() - self._asked_denied_at < _SLOW_SECONDS:
-            self._asked_denied_at = self._clock()
         starts: dict[TopicPartition, int] = {}
         for key, offsets in resting.items():
             tail = self._tails.setdefault(key, Tail(ends[key].end or 0))
             unknown = [offset for offset in offsets if tail.has_record(offset) is None]
-            if unknown and (asks_denied or not tail.is_denied) and len(starts) < _MOST_READ:
+            if unknown and (self._is_slow or not tail.is_denied) and len(starts) < _MOST_READ:
                 highest = max(unknown)
                 starts[key] = tail.empty_to if tail.empty_from <= highest < tail.empty_to else highest
         for key, found in LogEndsClient(admin).find_records(starts, self.topics).items():
@@ -165,9 +166,6 @@ class LogEndsReader:
                     found[key].append((answer.offset + 1, answer.timestamp / 1000))
         return {key: sorted(samples, key=itemgetter(1)) for key, samples in found.items()}
 
-    def _is_slow_due(self) -> bool:
-        return not 0 <= self._clock() - self._slow_at < _SLOW_SECONDS
-
     def _stale(self, found: Offsets) -> list[TopicPartition]:
         """Return the partitions whose leaders should be asked for again: most errors may come of an election.
 
@@ -182,13 +180,13 @@ class LogEndsReader:
 
     def _read_starts(self, client: LogEndsClient, answered: Collection[TopicPartition]) -> None:
         """Ask for the starts of the logs that are due."""
-        is_due, now = self._is_slow_due(), self._clock()
-        if due := answered if is_due else set(answered) - self._starts.keys():
+        now = self._clock()
+        if due := answered if self._is_slow else set(answered) - self._starts.keys():
             starts = client.list_offsets(due, self.topics, EARLIEST)
             self._starts = {key: known for key, known in self._starts.items() if key in answered}
             self._starts |= {key: (one.offset, now) for key, one in starts.items() if isinstance(one, Offset)}
-        if is_due:
-            self._slow_at = self._clock()
+        if self._is_slow:
+            self._slow_at = now
 
     def _note_leaders(self, latest: Offsets) -> None:
         """Note who leads each partition; while it has no leader, the last one; and who has answered."""

@@ -5,8 +5,8 @@ values come from OffsetFetch, and times from the log where both have the same va
 a hundred groups in a request. It is asked for:
 
 - Streams groups, at every pass.
-- Any other group while what the log has differs from the newest answer: it has committed since, or a transaction is
-  open or was aborted, of whose end there is no trace in the log. And every five minutes, since offsets expire.
+- Any other group while what the log has differs from the newest answer: it has committed since, commits were deleted,
+  or a transaction is open or was aborted, of whose end there is no trace in the log. And every five minutes.
 - All groups, while the job reads the log late: then the coordinators alone know what is committed now.
 
 A coordinator that does not answer leaves what it answered before. The log is believed of groups that may not be asked,
@@ -106,8 +106,7 @@ class CommittedOffsets:
 
 def _differ(in_log: Commits, answer: _Answer) -> bool:
     """Tell whether the log has other commits of a group than its coordinator had."""
-    return any(
-        (known := answer.commits.get(key)) is None
-        or (known.offset, known.partition_time) != (commit.offset, commit.partition_time)
-        for key, commit in in_log.items()
+    return in_log.keys() != answer.commits.keys() or any(
+        (one.offset, one.partition_time) != (in_log[key].offset, in_log[key].partition_time)
+        for key, one in answer.commits.items()
     )

@@ -22,7 +22,8 @@ have no owner then. While it is not known what a group has done lately, since th
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import NamedTuple
 
 from streaming_app.lag.ends import Age, EndSamples, LogEnds
@@ -164,6 +165,10 @@ class Standing:
         if row.commit_interval_seconds is not None:
             one.intervals.restore(row.commit_interval_seconds)
         return one
+
+    def copy(self) -> Standing:
+        """Return a copy for the next pass to change. `dataclasses.replace` takes three times as long."""
+        return Standing(*_values(self))
 
     def forget_log(self) -> None:
         """Forget what was seen of the log: the topic was created again."""
@@ -358,6 +363,9 @@ class Standing:
         self.catches_up_since = self.catches_up_since or now
         if now - self.catches_up_since >= _CATCHES_UP_SECONDS:
             self.slow_at = now
+
+
+_values = attrgetter(*(one.name for one in fields(Standing)))
 
 
 def _is_recreated(commit: Commit, ends: LogEnds) -> bool:

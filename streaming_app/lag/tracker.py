@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 
 from streaming_app.lag.ends import NO_ENDS, EndSamples, LogEnds, TopicPartition
@@ -55,7 +54,7 @@ class LagTracker:
                 allowed, patience = self._allowed_lag(group_id), self._patience(group_id)
                 one = passes[group_id] = GroupPass(now, until, tasks, allowed, patience, self.late_seconds)
             before = self._standings.get(key)
-            standing = standings[key] = Standing(LagRow(*key)) if before is None else replace(before)
+            standing = standings[key] = Standing(LagRow(*key)) if before is None else before.copy()
             if at in recreated:
                 standing.forget_log()
             standing.take(commit, ends.get(at, NO_ENDS), self._samples.get(at), one, rests=at not in moved)

@@ -25,7 +25,7 @@ _SUBJECT = ("group", "topic", "partition")
 class LagSum(NamedTuple):
     """The lag of a group, one of its topics or one of its partitions; None where it is known of no partition."""
 
-    key: tuple[str | int, ...]
+    key: tuple[str | float | None, ...]
     lag: int | None
     lag_seconds: float | None
     unknown_partitions: int
@@ -34,7 +34,7 @@ class LagSum(NamedTuple):
 
 def lag_sums(rows: Iterable[LagRow], by: str) -> list[LagSum]:
     """Return the sums by one of `group`, `topic` and `partition`; partitions whose lag is not known are counted."""
-    found: defaultdict[tuple[str | int, ...], list[LagRow]] = defaultdict(list)
+    found: defaultdict[tuple[str | float | None, ...], list[LagRow]] = defaultdict(list)
     for row in rows:
         if row.status != LEFT_OVER:
             found[row[: _SUBJECT.index(by) + 1]].append(row)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 from deltalake import DeltaTable
@@ -148,6 +149,16 @@ def test_the_history_has_what_changed_once_a_minute_starts_of_logs_and_a_row_an_
         *((310, 7), (310, 7)),  # an hour each
         (310, 90),
     ]
+
+
+def test_rows_that_could_not_be_written_to_the_history_are_written_after_the_next_pass(
+    passes: Passes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as full:
+        full.setattr(LagTables, "append_history", Mock(side_effect=OSError("no space left on device")))
+        passes.run([row()])
+    passes.run([row()])
+    assert len(passes.query("SELECT 1 FROM lag_history")) == 1
 
 
 def test_old_history_is_deleted_and_files_are_compacted(passes: Passes) -> None:

@@ -209,9 +209,9 @@ class Standing:
             known_until=_known_until(one.until.commits, ends),
         )
         if commit.offset is not None:
-            lost = found.lost if min(now, *one.until) >= min(now, ends.start_at or now) else None
+            lost = found.lost or 0 if min(now, *one.until) >= min(now, ends.start_at or now) else 0
             catch_up = self.trend.catch_up_seconds(self.intervals.usual) if found.waits else None
-            status, is_held = self._judge(row, found._replace(lost=lost), one, falls=catch_up is not None)
+            status, is_held = self._judge(row, found, one, lost, falls=catch_up is not None)
             age = found.age if found.age != _NOTHING_SAID else None
             row = row._replace(
                 lag_seconds=age and age.seconds,
@@ -315,8 +315,8 @@ class Standing:
                 self.trend.add(found.lag, one.now)
         self.known_at = one.now
 
-    def _judge(self, row: LagRow, found: _Lag, one: GroupPass, *, falls: bool) -> tuple[str, bool]:
-        """Return the status of a commit, and whether it is that of before and held."""
+    def _judge(self, row: LagRow, found: _Lag, one: GroupPass, lost: int, *, falls: bool) -> tuple[str, bool]:
+        """Return the status of a commit, of which `lost` offsets are proven to be, and whether it is held as before."""
         before, tasks, known_until = self.row, one.tasks, min(one.now, *one.until)
         late, has_status = one.now - known_until, before.status_since is not None
         if late > one.late_seconds:
@@ -330,7 +330,7 @@ class Standing:
             (LEFT_OVER, has_topology and row.subtopology_id is None),
             (found.status or UNKNOWN, found.status is not None),
             # A log whose records were all deleted starts behind its last marker; nothing is lost then.
-            (LOST, (found.lost or 0) > (0 if lag else _MARKER)),
+            (LOST, lost > (0 if lag else _MARKER)),
             (OK, lag <= one.allowed or (is_new and not age.is_lower_bound)),
         )
         repeats = self.commits >= _STALLED_COMMITS and known_until - self.moved_at >= _STALLED_COMMIT_SECONDS

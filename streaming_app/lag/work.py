@@ -112,7 +112,7 @@ def group_work(
     never = [one for one in found if one.row.committed_offset is None and one.waits_since is None]
     working = [one for one in found if one.waits_since is not None]
     restoring = [one for one in working if one.may_restore(tasks.stateful)]
-    others = [one for one in working if not one.may_restore(tasks.stateful)]
+    stalled = [one for one in working if one.is_stalled(patience) and not one.may_restore(tasks.stateful)]
     written: dict[str, float] = {}
     for row in (one.row for one in working):
         if row.lag_seconds is not None:
@@ -141,7 +141,7 @@ def group_work(
         progressed_at=max((one.moved_at for one in found if one.offset is not None), default=None),
         waits_since=min(written.values() or (one.waits_since or 0.0 for one in working), default=None),
         oldest=written,
-        stalled=_partitions([one for one in others if one.is_stalled(patience)], "unmoved_since"),
+        stalled=_partitions(stalled, "unmoved_since"),
         restoring=_partitions(restoring, "unmoved_since"),
         slow=_partitions(slow, "slow_at"),
         catches_up=all(one.catches_up_since is not None for one in slow),

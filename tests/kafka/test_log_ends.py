@@ -91,9 +91,9 @@ def test_errors_stay_with_their_partitions_and_a_leader_that_is_not_there_loses_
 def test_a_coordinator_of_many_groups_is_asked_for_all_of_them(
     client: StreamsGroupClient, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lag_offsets, "_GROUPS_PER_FETCH", 1)
     groups = [unique(f"group-{number}") for number in range(40)]  # more than kafka-python sends to a broker at a time
-    fetch_committed_offsets(client.admin, groups[:1])
+    assert wait_until(lambda: not fetch_committed_offsets(client.admin, groups)[1])  # the offsets topic is created
+    monkeypatch.setattr(lag_offsets, "_GROUPS_PER_FETCH", 1)
 
     found, errors = fetch_committed_offsets(client.admin, groups)
 

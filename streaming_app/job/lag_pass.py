@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
@@ -126,7 +126,12 @@ class LagPass:
         now = self._clock()
         ends = self._ends.read(admin, {key[1:] for key in commits})
         self._seed(admin, commits, ends, now)
-        known = self._known_until(commits, log)
+        known = {  # the stream of commits reads members of groups of other types
+            one: ReadUntil(
+                self._committed.known_until(one, log.commits), log.members if one in self._known else log.commits
+            )
+            for one in {key[0] for key in commits}
+        }
         with_tails = self._ends.read_tails(admin, self.tracker.resting(commits, ends.ends), ends.ends)
         rows = self.tracker.observe(commits, with_tails, groups, now, known)
         of_groups = {group_id: one.commits for group_id, one in known.items() if is_late and one.commits > log.commits}
@@ -164,16 +169,6 @@ class LagPass:
             )
         for group_id in gone:
             del self._known[group_id]
-
-    def _known_until(self, commits: Iterable[CommitKey], log: ReadUntil) -> dict[str, ReadUntil]:
-        """Return up to when it is known what each group did. The stream of commits reads members of other groups."""
-        return {
-            group_id: ReadUntil(
-                self._committed.known_until(group_id, log.commits),
-                log.members if group_id in self._known else log.commits,
-            )
-            for group_id in {key[0] for key in commits}
-        }
 
     def _groups(self, committed_topics: set[str]) -> dict[str, GroupTasks]:
         if not committed_topics <= self._matched_topics:

@@ -90,7 +90,6 @@ class LagService(Service):
         self._save_seconds = 0.0
         self._history: dict[tuple[str, str, int], tuple[float, object]] = {}
         self._report_gap = ReportOnce(report)
-        self._has_gap = False
         self._next_at = self._look_at = 0.0
         self._tries = 0
         """Passes in a row that failed, or could not ask all leaders, since the newest news."""
@@ -218,19 +217,16 @@ class LagService(Service):
         self._history = history
 
     def _save_samples(self, now: float) -> None:
-        if not self._is_restored:  # what is in the table is more than what is known here
-            return
         began = time.monotonic()
         self._store.replace_samples(self._pass.tracker.samples())
         self._saved_at, self._save_seconds = now, time.monotonic() - began
 
     def _report_gaps(self, result: PassResult) -> None:
         """Report what brokers do not tell, once, and again when it is about other errors."""
-        gaps = frozenset({*result.errors, *result.away})
-        if gaps or self._has_gap:
-            text = describe_errors(result.errors, result.away) or "the lag of all partitions is known"
-            self._report_gap(f"lag: {escape(text)}", key=gaps)
-        self._has_gap = bool(gaps)
+        if text := describe_errors(result.errors, result.away):
+            self._report_gap(f"lag: {escape(text)}", key=frozenset({*result.errors, *result.away}))
+        elif self._report_gap.clear():
+            self.report("lag: the lag of all partitions is known")
 
     def _disconnect(self) -> None:
         with suppress(Exception):

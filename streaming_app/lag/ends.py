@@ -101,14 +101,14 @@ class EndSamples:
         clock was set back.
         """
         offsets, times = self._offsets, self._times
+        moved = not offsets or offsets[-1] != offset
         while offsets and (offsets[-1] > offset or times[-1] > time):
             offsets.pop()
             times.pop()
         count = len(offsets)
-        moved = not count or offsets[-1] != offset
-        if count > 1 and not moved and offsets[-2] == offset:
+        if count > 1 and offsets[-1] == offsets[-2] == offset:
             times[-1] = time
-            return False
+            return moved
         offsets.append(offset)
         times.append(time)
         if count >= _MAX_SAMPLES + offsets[0] % _SPREAD:

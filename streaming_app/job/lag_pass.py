@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_app.groups.partition import OFFSETS_TOPIC
-from streaming_app.job.lag_ends import Ends, LogEndsReader, away_of
+from streaming_app.job.lag_ends import LogEndsReader, away_of
 from streaming_app.kafka.connection import Admin
 from streaming_app.kafka.lag_offsets import fetch_committed_offsets, is_denied
 from streaming_app.lag.committed import CommittedOffsets
@@ -125,7 +125,9 @@ class LagPass:
         self._add_partitions_without_commit(commits, groups)
         now = self._clock()
         ends = self._ends.read(admin, {key[1:] for key in commits})
-        self._seed(admin, commits, ends, now)
+        new = self.tracker.unseen(commits, ends.ends, now)
+        for key, samples in self._ends.seed(admin, new, ends.ends, now).items():
+            self.tracker.restore_samples(*key, ends.ends[key].topic_id, samples)
         known = {  # the stream of commits reads members of groups of other types
             one: ReadUntil(
                 self._committed.known_until(one, log.commits), log.members if one in self._known else log.commits
@@ -200,16 +202,6 @@ class LagPass:
                 described = self._ends.topics.get(topic)
                 for partition in described.leaders if described else ():
                     commits.setdefault((group_id, topic, partition), none)
-
-    def _seed(self, admin: Admin, commits: Mapping[CommitKey, Commit], ends: Ends, now: float) -> None:
-        """Find earlier end offsets of partitions that are seen for the first time and have lag, by record times."""
-        known, new = self.tracker.samples(), dict[TopicPartition, float]()
-        for (_, topic, partition), commit in commits.items():
-            key = (topic, partition)
-            if key not in known and commit.offset is not None and (ends.ends[key].end or 0) > commit.offset:
-                new[key] = min(now, max(new.get(key, 0.0), commit.committed_at or 0.0))
-        for key, samples in self._ends.seed(admin, new, ends.ends, now).items():
-            self.tracker.restore_samples(*key, ends.ends[key].topic_id, samples)
 
 
 def _sharing(tasks: GroupTasks, shared: dict[Any, Any]) -> GroupTasks:

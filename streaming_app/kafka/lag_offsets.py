@@ -134,7 +134,7 @@ class LogEndsClient:
             return ListOffsetsRequest(isolation_level=int(committed_only), topics=asked, min_version=_ISOLATION_VERSION)
 
         keys = list(partitions)
-        found: Offsets = {key: error for key in keys if isinstance(error := leader_of(topics, key), str)}
+        found: Offsets = {key: leader for key in keys if isinstance(leader := leader_of(topics, key), str)}
         for some, answer in self._ask_leaders(keys, topics, request):
             if isinstance(answer, KafkaError):
                 found |= dict.fromkeys(some, AWAY)

@@ -67,6 +67,17 @@ class LagTracker:
         }
         return [one.row for one in standings.values()]
 
+    def unseen(
+        self, commits: Mapping[CommitKey, Commit], ends: Mapping[TopicPartition, LogEnds], now: float
+    ) -> dict[TopicPartition, float]:
+        """Return the partitions with lag that have no samples yet, with the time of the newest commit: 0 if unknown."""
+        found: dict[TopicPartition, float] = {}
+        for (_, topic, partition), commit in commits.items():
+            key = (topic, partition)
+            if key not in self._samples and commit.offset is not None and (ends[key].end or 0) > commit.offset:
+                found[key] = min(now, max(found.get(key, 0.0), commit.committed_at or 0.0))
+        return found
+
     def resting(
         self, commits: Mapping[CommitKey, Commit], ends: Mapping[TopicPartition, LogEnds]
     ) -> dict[TopicPartition, set[int]]:

@@ -93,7 +93,7 @@ def row(**fields: Any) -> LagRow:
         "status": "OK",
         "observed_at": 1_000_000.0,
     }
-    return LagRow(**{**dict.fromkeys(LagRow._fields), **values, **fields})
+    return LagRow(**{**values, **fields})
 
 
 def at_pass(now: float, tasks: GroupTasks = NO_TASKS) -> GroupPass:

@@ -4,13 +4,13 @@ Theory of operation
 -------------------
 The leaders of all topics are asked for now and then. Meanwhile an answer that is an error, and a broker that does not
 answer, say that they may be others by now: then the topics are described again, and the new leaders asked in the same
-pass. Where there is no new leader yet, `has_news` tells when there is one: a pass is then due at once.
+pass. What has no leader yet, or one that does not answer, is left to the next pass, which `lag_service` makes soon.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -23,18 +23,20 @@ from streaming_app.kafka.lag_offsets import (
     UNKNOWN_TOPIC,
     FoundRecords,
     LogEndsClient,
+    Offset,
     Offsets,
     TopicLeaders,
+    is_denied,
     leader_of,
 )
 from streaming_app.lag.ends import LogEnds, Tail, TopicPartition
 from streaming_app.lag.model import Commit, CommitKey
 
-_SLOW_SECONDS = 300.0  # between two requests for leaders and for the starts of the logs
-_RETRIES = 3
+_SLOW_SECONDS = (
+    300.0  # between two requests for all leaders, for the starts of the logs, and for reads that were denied
+)
 _MOST_MISSING = 1_000  # topics that are asked for at each pass, as somebody may create them
 _MOST_READ = 200  # partitions in a pass
-_READS = 8  # of one partition in a pass; the next pass goes on from there
 _SEED_SECONDS = (86_400, 21_600, 3_600, 900, 300, 60)  # ages, oldest first
 
 
@@ -42,12 +44,14 @@ class Ends(NamedTuple):
     """The ends of a pass, and what the brokers did not answer."""
 
     ends: Mapping[TopicPartition, LogEnds]
-    errors: Mapping[TopicPartition, str]
-    """The name of the error; not of partitions whose broker is away."""
-    away: Mapping[str, Collection[TopicPartition]]
+    errors: Mapping[str, Collection[str]]
+    """By the name of the error: the topics that it is about; not of partitions whose broker is away."""
+    away: Mapping[str, Collection[str]]
     """By the name of a broker that is away: the partitions that it leads, or that have no leader without it."""
     answered_at: Mapping[int, float]
     """When each broker that leads one of them last answered."""
+    may_come: bool
+    """An election, or a leader that begins to answer, may give some of the ends that are not known."""
 
 
 class LogEndsReader:
@@ -59,23 +63,19 @@ class LogEndsReader:
         """Those that were needed, as they were last described."""
         self._starts: dict[TopicPartition, tuple[int, float]] = {}  # and when they were asked for
         self._slow_at = 0.0
-        self._brokers: frozenset[int] = frozenset()
-        self._missing: Mapping[TopicPartition, str] = {}
-        self._retries = 0  # of the same partitions
+        self._is_slow = True  # this pass asks for what is asked for now and then
         self._answered_at: dict[int, float] = {}
         self._leaders: dict[TopicPartition, int | None] = {}  # the last ones that were known
         self._tails: dict[TopicPartition, Tail] = {}
-        self._asked_denied_at = 0.0  # whether tails can be read now whose read was denied
 
     def describe(self, admin: Admin, needed: Collection[str], commits: Mapping[CommitKey, Commit]) -> None:
         """Ask for the leaders of all topics now and then; else of new ones, missing ones, and those created again.
 
         Raises KafkaError when no broker answers.
         """
-        client = LogEndsClient(admin)
-        self._brokers = admin.alive_brokers()
-        if self._is_slow_due():
-            self.topics = client.describe(sorted(needed))
+        self._is_slow = not 0 <= self._clock() - self._slow_at < _SLOW_SECONDS
+        if self._is_slow:
+            self.topics = LogEndsClient(admin).describe(sorted(needed))
             return
         recreated = {
             topic
@@ -83,118 +83,55 @@ class LogEndsReader:
             if commit.topic_id is not None and topic in self.topics and self.topics[topic].topic_id != commit.topic_id
         }
         missing = [topic for topic in sorted(needed & self.topics.keys()) if self.topics[topic].error == UNKNOWN_TOPIC]
-        again = recreated.union(missing[:_MOST_MISSING])
-        self.topics.update(client.describe(sorted((needed - self.topics.keys()) | again)))
-
-    def topic_id(self, topic: str) -> str | None:
-        """Return the id of a topic that was described."""
-        described = self.topics.get(topic)
-        return described.topic_id if described else None
+        again = recreated.union(missing[:_MOST_MISSING], needed - self.topics.keys())
+        self.topics.update(LogEndsClient(admin).describe(sorted(again)))
 
     def read(self, admin: Admin, keys: Collection[TopicPartition]) -> Ends:
         """Ask for the ends of these partitions. Raises KafkaError when no broker answers."""
         client = LogEndsClient(admin)
         at = dict.fromkeys(keys, self._clock())
         latest = client.list_offsets(keys, self.topics)
-        if stale := [key for key in latest.stale if not self._is_known_to_be_missing(key)]:
+        if stale := self._stale(latest):
+            away = {leader_of(self.topics, key) for key in stale if latest[key] == AWAY}
             self.topics.update(client.describe(sorted({topic for topic, _ in stale})))
             at.update(dict.fromkeys(stale, self._clock()))
-            latest.replace(client.list_offsets(self._with_another_leader(stale, latest), self.topics))
-        self._answered_at.update(dict.fromkeys(latest.answered, self._clock()))
-        self._leaders = {key: self._leader(key) for key in keys}
-        leaders = set(self._leaders.values())
-        self._answered_at = {broker: at for broker, at in self._answered_at.items() if broker in leaders}
-        answered = latest.offsets.keys()
+            others = [key for key in stale if latest[key] != AWAY or leader_of(self.topics, key) not in away]
+            latest |= client.list_offsets(others, self.topics)
+        self._note_leaders(latest)
+        answered = [key for key, found in latest.items() if isinstance(found, Offset)]
         stable = client.list_offsets(answered, self.topics, LATEST, committed_only=True)
         self._read_starts(client, answered)
-        missing = {key: latest.errors[key] for key in latest.stale if not self._is_known_to_be_missing(key)}
-        if missing.keys() != self._missing.keys():
-            self._retries = 0
-        self._missing = missing
         ends = {}
         for key in keys:
-            end, (start, start_at) = latest.offsets.get(key), self._starts.get(key, (None, None))
-            last_stable = _at_most(stable.offsets.get(key), end)
-            leader = self._leaders[key]
+            end, (start, start_at) = _offset(latest.get(key)), self._starts.get(key, (None, None))
+            topic, leader = self.topics.get(key[0]), self._leaders[key]
+            last_stable, topic_id = _offset(stable.get(key)), topic.topic_id if topic else None
+            if last_stable is not None and end is not None:
+                last_stable = min(last_stable, end)  # it is asked for later
             answered_at = None if leader is None else self._answered_at.get(leader)
-            ends[key] = LogEnds(end, start, last_stable, self.topic_id(key[0]), at[key], start_at, leader, answered_at)
-        away = self._away(admin, latest)
-        named = {key for led in away.values() for key in led}
-        errors = {key: error for key, error in latest.errors.items() if key not in named}
-        return Ends(ends, errors, away, dict(self._answered_at))
+            ends[key] = LogEnds(end, start, last_stable, topic_id, at[key], start_at, leader, answered_at)
+        return Ends(ends, *self._not_answered(admin, latest), dict(self._answered_at), bool(self._stale(latest)))
 
     def read_tails(
         self, admin: Admin, resting: Mapping[TopicPartition, Collection[int]], ends: Mapping[TopicPartition, LogEnds]
     ) -> dict[TopicPartition, LogEnds]:
         """Find out whether records lie between commits that rest and the ends of their logs; return the ends with that.
 
-        Each is read from the highest commit on, which in most cases is proof for all others. What is known of an end
-        is known until it moves; a read that was denied is tried again after some minutes. Raises KafkaError when no
-        broker answers.
+        Each is read from the highest commit on, which in most cases is proof for all others; where one answer does not
+        reach the end, the next pass goes on from there. What is known of an end is known until it moves; a read that
+        was denied is tried again after some minutes. Raises KafkaError when no broker answers.
         """
         self._tails = {key: tail for key, tail in self._tails.items() if key in ends and tail.end == ends[key].end}
-        if asks_denied := not 0 <= self._clock() - self._asked_denied_at < _SLOW_SECONDS:
-            self._asked_denied_at = self._clock()
-        from_offsets: dict[TopicPartition, int] = {}
+        starts: dict[TopicPartition, int] = {}
         for key, offsets in resting.items():
             tail = self._tails.setdefault(key, Tail(ends[key].end or 0))
             unknown = [offset for offset in offsets if tail.has_record(offset) is None]
-            if unknown and (asks_denied or not tail.is_denied) and len(from_offsets) < _MOST_READ:
-                from_offsets[key] = max(unknown)
-        client = LogEndsClient(admin)
-        for _ in range(_READS):
-            starts = {key: _read_from(self._tails[key], offset) for key, offset in from_offsets.items()}
-            if not starts:
-                break
-            found = client.find_records(starts, self.topics)
-            for key, offset in list(from_offsets.items()):
-                if (one := found.get(key)) is not None:
-                    self._tails[key] = _with_read(self._tails[key], starts[key], one)
-                if one is None or one.reached == starts[key] or self._tails[key].has_record(offset) is not None:
-                    del from_offsets[key]
+            if unknown and (self._is_slow or not tail.is_denied) and len(starts) < _MOST_READ:
+                highest = max(unknown)
+                starts[key] = tail.empty_to if tail.empty_from <= highest < tail.empty_to else highest
+        for key, found in LogEndsClient(admin).find_records(starts, self.topics).items():
+            self._tails[key] = _with_read(self._tails[key], starts[key], found)
         return {key: one._replace(tail=self._tails.get(key)) for key, one in ends.items()}
-
-    def away_of(self, admin: Admin, topic: str) -> dict[str, list[TopicPartition]]:
-        """Return the partitions of a topic that have no leader now, by the names of the brokers that would lead them.
-
-        Raises KafkaError when no broker answers.
-        """
-        described, found = LogEndsClient(admin).describe([topic]).get(topic), defaultdict(list)
-        for partition, brokers in described.offline.items() if described else ():
-            for broker in brokers:
-                found[admin.broker_name(broker)].append((topic, partition))
-        return dict(found)
-
-    def has_news(self, admin: Admin) -> bool:
-        """Tell whether a broker has come or gone since the newest pass, or whom it could not ask has another leader.
-
-        Raises KafkaError when no broker answers.
-        """
-        if admin.alive_brokers() != self._brokers:
-            return True
-        if not self._missing:
-            return False
-        described = LogEndsClient(admin).describe(sorted({topic for topic, _ in self._missing}))
-        leaders = {key: leader_of(described, key) for key in self._missing}
-        if any(
-            isinstance(leader, int)
-            and (leader != leader_of(self.topics, key) or self._missing[key] not in {AWAY, NO_LEADER})
-            for key, leader in leaders.items()
-        ):
-            return True
-        return self._may_retry(leaders.values())
-
-    def _may_retry(self, leaders: Iterable[object]) -> bool:
-        """Tell whether to ask a leader again that did not answer and counts as alive, such as a new one.
-
-        Only a few times: it may be one that cannot be reached from here.
-        """
-        if self._retries == _RETRIES or self._brokers.isdisjoint(
-            leader for leader in leaders if isinstance(leader, int)
-        ):
-            return False
-        self._retries += 1
-        return True
 
     def seed(
         self,
@@ -213,63 +150,85 @@ class LogEndsReader:
         """
         client = LogEndsClient(admin)
         found: defaultdict[TopicPartition, list[tuple[int, float]]] = defaultdict(list)
-        timed = client.list_offsets(new, self.topics, 0) if new else Offsets()
-        new = {key: at for key, at in new.items() if timed.offsets.get(key, -1) >= 0}
+        timed = client.list_offsets(new, self.topics, 0) if new else {}
+        new = {key: new[key] for key, one in timed.items() if isinstance(one, Offset) and one.offset >= 0}
         times = [dict.fromkeys(new, now - age) for age in _SEED_SECONDS]
         for at in (*times, new) if new else ():
             answers = client.list_offsets(new, self.topics, {key: int(one * 1000) for key, one in at.items()})
-            for key, offset in answers.offsets.items():
+            for key, answer in answers.items():
                 end, start = ends[key].end, ends[key].start
-                if answers.timestamps[key] > now * 1000:  # stamped ahead: it says nothing of those behind it
+                if isinstance(answer, str) or answer.timestamp > now * 1000:  # stamped ahead: it says nothing
                     continue
-                written = end if offset < 0 else offset
+                written = end if answer.offset < 0 else answer.offset
                 if written is not None and start is not None and written > start:
                     found[key].append((written, at[key]))
-                if at is new and offset >= 0:  # the first record after the commit: from its time on it is there
-                    found[key].append((offset + 1, answers.timestamps[key] / 1000))
+                if at is new and answer.offset >= 0:  # the first record after the commit: from its time on it is there
+                    found[key].append((answer.offset + 1, answer.timestamp / 1000))
         return {key: sorted(samples, key=itemgetter(1)) for key, samples in found.items()}
 
-    def _is_slow_due(self) -> bool:
-        return not 0 <= self._clock() - self._slow_at < _SLOW_SECONDS
+    def _stale(self, found: Offsets) -> list[TopicPartition]:
+        """Return the partitions whose leaders should be asked for again: most errors may come of an election.
 
-    def _is_known_to_be_missing(self, key: TopicPartition) -> bool:
-        """Tell whether the newest description of the topic is itself an error: then the leader was not even asked."""
-        described = self.topics.get(key[0])
-        return described is None or described.error is not None
-
-    def _with_another_leader(self, keys: Iterable[TopicPartition], latest: Offsets) -> list[TopicPartition]:
-        """Return the partitions that may be asked again: not those whose leader has just not answered."""
-        return [key for key in keys if latest.errors[key] != AWAY or leader_of(self.topics, key) not in latest.away]
+        Not a denial, and not of a topic whose newest description is itself an error: then no leader was even asked.
+        """
+        return [
+            key
+            for key, error in found.items()
+            if isinstance(error, str) and not is_denied(error)
+            if (topic := self.topics.get(key[0])) is not None and topic.error is None
+        ]
 
     def _read_starts(self, client: LogEndsClient, answered: Collection[TopicPartition]) -> None:
         """Ask for the starts of the logs that are due."""
-        is_due = self._is_slow_due()
-        if due := answered if is_due else set(answered) - self._starts.keys():
-            asked_at, starts = self._clock(), client.list_offsets(due, self.topics, EARLIEST)
+        now = self._clock()
+        if due := answered if self._is_slow else set(answered) - self._starts.keys():
+            starts = client.list_offsets(due, self.topics, EARLIEST)
             self._starts = {key: known for key, known in self._starts.items() if key in answered}
-            self._starts.update({key: (offset, asked_at) for key, offset in starts.offsets.items()})
-        if is_due:
-            self._slow_at = self._clock()
+            self._starts |= {key: (one.offset, now) for key, one in starts.items() if isinstance(one, Offset)}
+        if self._is_slow:
+            self._slow_at = now
 
-    def _leader(self, key: TopicPartition) -> int | None:
-        """Return the leader of a partition; while it has none, the last one."""
-        leader = leader_of(self.topics, key)
-        return leader if isinstance(leader, int) else self._leaders.get(key)
+    def _note_leaders(self, latest: Offsets) -> None:
+        """Note who leads each partition; while it has no leader, the last one; and who has answered."""
+        found = {key: leader_of(self.topics, key) for key in latest}
+        self._leaders = {
+            key: leader if isinstance(leader, int) else self._leaders.get(key) for key, leader in found.items()
+        }
+        answered = {leader for key, leader in found.items() if latest[key] != AWAY and isinstance(leader, int)}
+        leaders, now = set(self._leaders.values()), self._clock()
+        self._answered_at = {one: at for one, at in self._answered_at.items() if one in leaders}
+        self._answered_at |= dict.fromkeys(answered, now)
 
-    def _away(self, admin: Admin, latest: Offsets) -> dict[str, list[TopicPartition]]:
-        found: defaultdict[str, list[TopicPartition]] = defaultdict(list)
-        for key, error in latest.errors.items():
+    def _not_answered(self, admin: Admin, latest: Offsets) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+        """Return topics by error, and partitions by the name of the broker that is away."""
+        errors, away = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+        for key, error in latest.items():
+            if isinstance(error, Offset):
+                continue
             topic, leader = self.topics.get(key[0]), leader_of(self.topics, key)
-            if error == AWAY and isinstance(leader, int):
-                found[admin.broker_name(leader)].append(key)
-            elif error == NO_LEADER and topic:
-                for broker in topic.offline.get(key[1], ()):
-                    found[admin.broker_name(broker)].append(key)
-        return dict(found)
+            offline = topic.offline.get(key[1], ()) if topic and error == NO_LEADER else ()
+            brokers = [leader] if error == AWAY and isinstance(leader, int) else offline
+            for broker in brokers:
+                away[admin.broker_name(broker)].add(f"{key[0]}-{key[1]}")
+            if not brokers:
+                errors[error].add(key[0])
+        return errors, away
 
 
-def _read_from(tail: Tail, offset: int) -> int:
-    return tail.empty_to if tail.empty_from <= offset < tail.empty_to else offset
+def away_of(admin: Admin, topic: str) -> dict[str, set[str]]:
+    """Return the partitions of a topic that have no leader now, by the names of the brokers that would lead them.
+
+    Raises KafkaError when no broker answers.
+    """
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for partition, brokers in LogEndsClient(admin).describe([topic])[topic].offline.items():
+        for broker in brokers:
+            found[admin.broker_name(broker)].add(f"{topic}-{partition}")
+    return dict(found)
+
+
+def _offset(found: Offset | str | None) -> int | None:
+    return found.offset if isinstance(found, Offset) else None
 
 
 def _with_read(tail: Tail, start: int, found: FoundRecords) -> Tail:
@@ -281,8 +240,3 @@ def _with_read(tail: Tail, start: int, found: FoundRecords) -> Tail:
     begin = tail.empty_from if start == tail.empty_to else start
     meets = begin <= tail.empty_from <= found.reached  # what was known to be empty begins there
     return tail._replace(empty_from=begin, empty_to=max(found.reached, tail.empty_to if meets else 0))
-
-
-def _at_most(offset: int | None, end: int | None) -> int | None:
-    """Return a last stable offset, which is asked for after the end, as it was at the end."""
-    return offset if offset is None or end is None else min(offset, end)

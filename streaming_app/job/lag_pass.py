@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_app.groups.partition import OFFSETS_TOPIC
-from streaming_app.job.lag_ends import Ends, LogEndsReader
+from streaming_app.job.lag_ends import LogEndsReader, away_of
 from streaming_app.kafka.connection import Admin
 from streaming_app.kafka.lag_offsets import fetch_committed_offsets, is_denied
 from streaming_app.lag.committed import CommittedOffsets
@@ -32,7 +32,6 @@ from streaming_app.lag.model import (
     Owner,
     ReadUntil,
     group_tasks,
-    source_topics,
 )
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.lag.work import GroupWork
@@ -54,21 +53,22 @@ class PassResult(NamedTuple):
     work: Mapping[str, GroupWork] = MappingProxyType({})
     """What waits for each group."""
     away: Mapping[str, Collection[str]] = MappingProxyType({})
-    """By the name of a broker that is away: the partitions that it leads, or that have no leader without it."""
-    offsets_away: Mapping[str, Collection[str]] = MappingProxyType({})
-    """The same of the offsets topic: groups that are kept there have no coordinator, and nothing is read of them."""
+    """By the name of a broker that is away: the partitions that it leads, or that have no leader without it.
+
+    Those of the offsets topic, too: groups that are kept there have no coordinator, and nothing is read of them.
+    """
     known: KnownUntil = KnownUntil(None, MappingProxyType({}), MappingProxyType({}))
     """Until when its inputs are known."""
     types: Mapping[str, int] = MappingProxyType({})
     """How many groups of the cluster there are of each type."""
+    may_come: bool = False
+    """As in `Ends`."""
 
 
 class _KnownGroup(NamedTuple):
     """What a pass needs of a streams group: a part of its row, which can have thousands of members and assignments."""
 
     tasks: GroupTasks
-    topics: frozenset[str]
-    """Those that the topology names."""
     row: Mapping[str, Any] | None
     """For a topology with regular expressions: its tasks depend on the topics that exist."""
     version: int
@@ -91,7 +91,7 @@ class LagPass:
         self._committed = CommittedOffsets()
         self._known: dict[str, _KnownGroup] = {}
         self._ends = LogEndsReader(clock)
-        self._before: tuple[Mapping[CommitKey, Commit], Mapping[TopicPartition, int | None]] = ({}, {})
+        self._brokers: frozenset[int] = frozenset()
         self._matches: dict[str, Collection[str]] = {}
         self._matched_topics: frozenset[str] = frozenset()
 
@@ -113,61 +113,45 @@ class LagPass:
         asked_at = self._clock()
         is_late = asked_at - log.commits > self.tracker.late_seconds
         chosen = self._committed.choose(in_log, self._known.keys(), asked_at, is_late=is_late)
-        fetched = fetch_committed_offsets(admin, sorted(chosen))
-        denied = [group_id for group_id, error in fetched.errors.items() if is_denied(error)]
-        commits = self._committed.merge(fetched.offsets, asked_at, denied)
+        fetched, errors = fetch_committed_offsets(admin, sorted(chosen))
+        denied = [group_id for group_id, error in errors.items() if is_denied(error)]
+        commits = self._committed.merge(fetched, asked_at, denied)
         groups = self._groups({topic for _, topic, _ in commits})
         others, types = self._store.other_groups(reader)
-        groups.update(
-            (group_id, replace(NO_TASKS, has_members=has_members))
-            for group_id, has_members in others.items()
-            if group_id not in groups
-        )
-        needed = {topic for _, topic, _ in commits}.union(*(known.topics for known in self._known.values()))
+        groups = {one: replace(NO_TASKS, has_members=has_members) for one, has_members in others.items()} | groups
+        needed = {topic for _, topic, _ in commits}.union(*(one.subtopology_of or () for one in groups.values()))
+        self._brokers = admin.alive_brokers()
         self._ends.describe(admin, needed, commits)
         self._add_partitions_without_commit(commits, groups)
-        keys = {key[1:] for key in commits}
         now = self._clock()
-        ends = self._ends.read(admin, keys)
-        self._seed(admin, commits, ends, now)
-        known = self._known_until(commits, log)
-        with_tails = self._ends.read_tails(admin, self._resting(commits, ends.ends), ends.ends)
+        ends = self._ends.read(admin, {key[1:] for key in commits})
+        new = self.tracker.unseen(commits, ends.ends, now)
+        for key, samples in self._ends.seed(admin, new, ends.ends, now).items():
+            self.tracker.restore_samples(*key, ends.ends[key].topic_id, samples)
+        known = {  # the stream of commits reads members of groups of other types
+            one: ReadUntil(
+                self._committed.known_until(one, log.commits), log.members if one in self._known else log.commits
+            )
+            for one in {key[0] for key in commits}
+        }
+        with_tails = self._ends.read_tails(admin, self.tracker.resting(commits, ends.ends), ends.ends)
         rows = self.tracker.observe(commits, with_tails, groups, now, known)
         of_groups = {group_id: one.commits for group_id, one in known.items() if is_late and one.commits > log.commits}
         return PassResult(
             rows,
-            _errors(ends, fetched.errors, with_tails),
+            _errors(ends.errors, errors, with_tails),
             now,
             time.monotonic() - began,
             self.tracker.work,
-            _away(ends.away),
-            _away(self._ends.away_of(admin, OFFSETS_TOPIC)),
+            _both(ends.away, away_of(admin, OFFSETS_TOPIC)),
             KnownUntil(log.commits or None, of_groups, ends.answered_at),
             types,
+            ends.may_come,
         )
 
-    def _resting(
-        self, commits: Mapping[CommitKey, Commit], ends: Mapping[TopicPartition, LogEnds]
-    ) -> dict[TopicPartition, set[int]]:
-        """Return offsets below ends where neither has moved since the pass before, and no transaction is open."""
-        before, ends_before = self._before
-        self._before = commits, {key: one.end for key, one in ends.items()}
-        found: defaultdict[TopicPartition, set[int]] = defaultdict(set)
-        for key, commit in commits.items():
-            one, offset = ends[key[1:]], commit.offset
-            if one.end is None or offset is None or not max(offset, one.start or 0) < one.end == one.stable:
-                continue
-            if ends_before.get(key[1:]) == one.end and (old := before.get(key)) is not None and old.offset == offset:
-                found[key[1:]].add(max(offset, one.start or 0))
-        return found
-
     def has_news(self, admin: Admin) -> bool:
-        """Tell whether another pass is due at once, see `LogEndsReader.has_news`; and raise as it does."""
-        return self._ends.has_news(admin)
-
-    def topic_ids(self) -> dict[str, str | None]:
-        """Return the ids of the topics that the samples are of."""
-        return {topic: self.tracker.topic_id(topic) for topic, _ in self.tracker.samples()}
+        """Tell whether a broker has come or gone since the newest pass. Raises KafkaError when no broker answers."""
+        return admin.alive_brokers() != self._brokers
 
     def _read_groups(self, reader: Any) -> None:  # noqa: ANN401 - a WarehouseReader
         """Read the rows of the streams groups that have changed since the pass before."""
@@ -180,25 +164,13 @@ class LagPass:
         shared: dict[Any, Any] = {}  # many groups read the same topics, and tasks have the same names
         for row in self._store.groups(reader, changed):
             has_patterns = any(part["source_topic_regex"] for part in row["subtopologies"] or ())
-            topics = frozenset(source_topics(row))
             self._known[row["group_id"]] = _KnownGroup(
                 _sharing(group_tasks(row, self._match), shared),
-                shared.setdefault(topics, topics),
                 row if has_patterns else None,
                 changed[row["group_id"]],
             )
         for group_id in gone:
             del self._known[group_id]
-
-    def _known_until(self, commits: Iterable[CommitKey], log: ReadUntil) -> dict[str, ReadUntil]:
-        """Return up to when it is known what each group did. The stream of commits reads members of other groups."""
-        return {
-            group_id: ReadUntil(
-                self._committed.known_until(group_id, log.commits),
-                log.members if group_id in self._known else log.commits,
-            )
-            for group_id in {key[0] for key in commits}
-        }
 
     def _groups(self, committed_topics: set[str]) -> dict[str, GroupTasks]:
         if not committed_topics <= self._matched_topics:
@@ -231,16 +203,6 @@ class LagPass:
                 for partition in described.leaders if described else ():
                     commits.setdefault((group_id, topic, partition), none)
 
-    def _seed(self, admin: Admin, commits: Mapping[CommitKey, Commit], ends: Ends, now: float) -> None:
-        """Find earlier end offsets of partitions that are seen for the first time and have lag, by record times."""
-        known, new = self.tracker.samples(), dict[TopicPartition, float]()
-        for (_, topic, partition), commit in commits.items():
-            key = (topic, partition)
-            if key not in known and commit.offset is not None and (ends.ends[key].end or 0) > commit.offset:
-                new[key] = min(now, max(new.get(key, 0.0), commit.committed_at or 0.0))
-        for key, samples in self._ends.seed(admin, new, ends.ends, now).items():
-            self.tracker.restore_samples(*key, self._ends.topic_id(key[0]), samples)
-
 
 def _sharing(tasks: GroupTasks, shared: dict[Any, Any]) -> GroupTasks:
     """Return the tasks with those equal parts that other groups have, too, from `shared`."""
@@ -271,18 +233,16 @@ def describe_errors(errors: Mapping[str, Collection[str]], away: Mapping[str, Co
     return f"the lag of some partitions is not known. {'. '.join(parts)}" if parts else None
 
 
-def _errors(ends: Ends, groups: Mapping[str, str], with_tails: Mapping[TopicPartition, LogEnds]) -> dict[str, set[str]]:
-    found: defaultdict[str, set[str]] = defaultdict(set)
-    for (topic, _), one in with_tails.items():
-        if one.tail is not None and one.tail.is_denied:
-            found[_UNREADABLE].add(topic)
-    for (topic, _), error in ends.errors.items():
-        found[error].add(topic)
-    for group_id, error in groups.items():
+def _errors(
+    of_topics: Mapping[str, Collection[str]], of_groups: Mapping[str, str], ends: Mapping[TopicPartition, LogEnds]
+) -> dict[str, set[str]]:
+    unreadable = {topic for (topic, _), one in ends.items() if one.tail is not None and one.tail.is_denied}
+    denied = defaultdict[str, set[str]](set)
+    for group_id, error in of_groups.items():
         if is_denied(error):  # of any other group the log is believed for this pass
-            found[error].add(f"group {group_id}")
-    return dict(found)
+            denied[error].add(f"group {group_id}")
+    return _both(_both(of_topics, denied), {_UNREADABLE: unreadable} if unreadable else {})
 
 
-def _away(away: Mapping[str, Collection[TopicPartition]]) -> dict[str, set[str]]:
-    return {broker: {f"{topic}-{partition}" for topic, partition in led} for broker, led in away.items()}
+def _both(one: Mapping[str, Collection[str]], other: Mapping[str, Collection[str]]) -> dict[str, set[str]]:
+    return {key: {*one.get(key, ()), *other.get(key, ())} for key in (*one, *other)}

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from streaming_app.stream.health import Health
     from streaming_app.tables.fence import Fence
 
-_LOOK_SECONDS = 3.0  # between two looks at whether the leaders have changed
+_LOOK_SECONDS = 3.0  # between two looks at which brokers there are
+_MOST_DOUBLED = 20  # times, until the next try
 _NEEDS = "the lag needs Describe on the groups and on their topics"
 _HISTORY_SECONDS = 60.0  # between two rows of a partition in the history
 _OLD_PASSES = 4  # after so many intervals without a pass, the lag is not known
@@ -49,8 +50,8 @@ _UNCHANGED_SECONDS = 300.0  # after that, rows are written although only `observ
 class LagService(Service):
     """Runs from `start` to `close`; or makes one pass, with `finish`.
 
-    Between two passes it looks at the brokers every few seconds: when one has come or gone, or a partition that could
-    not be asked has another leader, the next pass is due at once.
+    Between two passes it looks at the brokers every few seconds: when one has come or gone, the next pass is due at
+    once. After a pass that failed, or could not ask all leaders, the next ones come sooner than after the interval.
     """
 
     def __init__(  # noqa: PLR0913 - each is one thing it needs
@@ -82,21 +83,20 @@ class LagService(Service):
         self._clock, self._on_pass = clock, on_pass
         self._pass = LagPass(store, LagTracker(settings.allowed_for, late_seconds, patience), clock, read_until)
         self._is_restored = False
-        self._result: PassResult | None = None
+        self.result: PassResult | None = None
+        """The newest pass; None before the first one."""
         self._written: list[object] | None = None
         self._written_at = self._saved_at = 0.0
         self._save_seconds = 0.0
         self._history: dict[tuple[str, str, int], tuple[float, object]] = {}
         self._report_gap = ReportOnce(report)
-        self._has_gap = False
         self._next_at = self._look_at = 0.0
-        self._failures_in_a_row = 0
+        self._tries = 0
+        """Passes in a row that failed, or could not ask all leaders, since the newest news."""
 
     def finish(self) -> None:
-        """Do one pass now, for a run that ends, and save everything."""
+        """Do one pass now, for a run that ends; the first one saves the samples, too."""
         self.attempt()
-        with suppress(OSError):
-            self._save_samples(self._clock())
         self._disconnect()
 
     def is_ready(self) -> bool:
@@ -104,36 +104,28 @@ class LagService(Service):
         if not super().is_ready():
             return False
         now = time.monotonic()
-        if now < self._next_at and now >= self._look_at:
+        if now < self._next_at and now >= self._look_at and self._connection.is_open:
             self._look_at = now + _LOOK_SECONDS
-            return self._has_news()
+            with suppress(KafkaError):
+                if not self._pass.has_news(self._connection.get()):
+                    return False
+            self._tries, self._next_at = 0, now  # there is news, or the pass says what is wrong
         return now >= self._next_at
 
     def pause(self, seconds: float) -> float:
-        """Return the time until a pass may be due: one that takes long leaves as much time to others.
-
-        After the first failures the next pass is sooner than after the interval.
-        """
+        """Return the time until a pass may be due: one that takes long leaves as much time to others."""
         interval = self._settings.interval
-        if failures := self._failures_in_a_row:
-            interval = min(interval, _LOOK_SECONDS * 2.0**failures)
+        if self._tries:
+            interval = min(interval, _LOOK_SECONDS * 2 ** min(self._tries - 1, _MOST_DOUBLED))
         pause = max(interval - seconds, seconds)
         self._next_at = time.monotonic() + pause
         self._look_at = time.monotonic() + max(_LOOK_SECONDS, seconds)
         return min(pause, self.poll_seconds)
 
-    def _has_news(self) -> bool:
-        if not self._connection.is_open:
-            return False
-        try:
-            return self._pass.has_news(self._connection.get())
-        except KafkaError:
-            return True  # the pass says what is wrong
-
     def failed(self, text: str) -> str:
         """Tell the job of a pass that failed, and return the line about it."""
         self._disconnect()
-        self._failures_in_a_row += 1
+        self._tries += 1
         self._on_pass(text, None)
         return f"lag: not known at present: {text}"
 
@@ -141,34 +133,26 @@ class LagService(Service):
         """Report that the lag is known again."""
         if self.report_failure.clear():
             self.report("lag: known again")
-        self._failures_in_a_row = 0
+        self._tries = self._tries + 1 if self.result and self.result.may_come else 0
         super().succeeded()
 
     def leave(self) -> None:
         """Save the samples if that takes little time, and close the connection."""
         with suppress(OSError):
-            if self._result is not None and self._save_seconds < CLOSE_SECONDS / 2:
+            if self.result is not None and self._save_seconds < CLOSE_SECONDS / 2:
                 self._save_samples(self._clock())
         self._disconnect()
 
-    @property
-    def result(self) -> PassResult | None:
-        """The newest pass; None before the first one."""
-        return self._result
-
     def work(self) -> Mapping[str, GroupWork] | None:
         """Return what waits for each group; None if the newest pass says nothing of now."""
-        return self._result.work if self._result and self._is_new() else None
+        return self.result.work if self.result and self._is_new() else None
 
     def away(self) -> Mapping[str, Collection[str]]:
         """Return the partitions without a leader by the broker that led them, also those of the offsets topic."""
-        if self._result is None or not self._is_new():
-            return {}
-        data, offsets = self._result.away, self._result.offsets_away
-        return {one: frozenset({*data.get(one, ()), *offsets.get(one, ())}) for one in (*data, *offsets)}
+        return self.result.away if self.result and self._is_new() else {}
 
     def _is_new(self) -> bool:
-        result = self._result
+        result = self.result
         if result is None:
             return False
         longest = _OLD_PASSES * max(self._settings.interval, 2 * result.seconds)
@@ -176,11 +160,11 @@ class LagService(Service):
 
     def types(self) -> Mapping[str, int]:
         """Return how many groups there are of each type, as of the newest pass; nothing before the first one."""
-        return self._result.types if self._result else {}
+        return self.result.types if self.result else {}
 
     def rows(self) -> Sequence[LagRow] | None:
         """Return the rows of the newest pass; None before the first one."""
-        return self._result.rows if self._result else None
+        return self.result.rows if self.result else None
 
     def tick(self) -> None:
         """Make one pass, and write what it gives. Raises the errors of kafka-python, of delta-rs and our own."""
@@ -190,7 +174,7 @@ class LagService(Service):
         result = self._pass.run(self._connection.get())
         if self.stopping.is_set():
             return
-        self._result = result
+        self.result = result
         self._report_gaps(result)
         self._write(result)
         known = result.known.log_ends
@@ -204,7 +188,7 @@ class LagService(Service):
             self._store.replace_lag(rows)
             self._written, self._written_at = compared, now
         self._store.replace_inputs(result.known)
-        self._store.append_history(self._new_history(rows, now))
+        self._write_history(rows, now)
         if not 0 <= now - self._saved_at < max(_SAVE_SECONDS, _SAVE_SHARE * self._save_seconds):
             self._save_samples(now)
         self._maintain()
@@ -216,39 +200,33 @@ class LagService(Service):
         except (OSError, UserError) as error:
             self.report(f"lag: {error}")
 
-    def _new_history(self, rows: list[LagRow], now: float) -> list[LagRow]:
-        """Return the rows that differ from their newest one in the history, or come an hour after it."""
-        new, known = [], self._history
+    def _write_history(self, rows: list[LagRow], now: float) -> None:
+        """Write the rows that differ from their newest one in the history, or come an hour after it."""
+        new, known = list[LagRow](), self._history
         history: dict[tuple[str, str, int], tuple[float, object]] = {}
         for row in rows:
             key = (row.group_id, row.topic, row.partition)
             if row.lag is None and key not in known:  # it never was
                 continue
             value = (row.committed_offset, row.log_start_offset, row.log_end_offset, row.status, row.lag is None)
-            at, before = known.get(key, (0.0, None))
-            every = _HISTORY_SECONDS if value != before else HISTORY_REST_SECONDS
-            if not 0 <= now - at < every:
+            history[key] = at, before = known.get(key, (0.0, None))
+            if not 0 <= now - at < (_HISTORY_SECONDS if value != before else HISTORY_REST_SECONDS):
                 new.append(row)
                 history[key] = (now, value)
-            else:
-                history[key] = (at, before)
+        self._store.append_history(new)
         self._history = history
-        return new
 
     def _save_samples(self, now: float) -> None:
-        if not self._is_restored:  # what is in the table is more than what is known here
-            return
         began = time.monotonic()
-        self._store.replace_samples(self._pass.tracker.samples(), self._pass.topic_ids())
+        self._store.replace_samples(self._pass.tracker.samples())
         self._saved_at, self._save_seconds = now, time.monotonic() - began
 
     def _report_gaps(self, result: PassResult) -> None:
         """Report what brokers do not tell, once, and again when it is about other errors."""
-        gaps = frozenset({*result.errors, *result.away})
-        if gaps or self._has_gap:
-            text = describe_errors(result.errors, result.away) or "the lag of all partitions is known"
-            self._report_gap(f"lag: {escape(text)}", key=gaps)
-        self._has_gap = bool(gaps)
+        if text := describe_errors(result.errors, result.away):
+            self._report_gap(f"lag: {escape(text)}", key=frozenset({*result.errors, *result.away}))
+        elif self._report_gap.clear():
+            self.report("lag: the lag of all partitions is known")
 
     def _disconnect(self) -> None:
         with suppress(Exception):

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import base64
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from struct import Struct
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -45,7 +44,7 @@ _GROUPS_PER_FETCH = 100
 _FETCH_VERSION = 8  # the first that takes many groups: KIP-709, Kafka 3.0
 _LAST_VERSION_WITH_NAMES = 9  # later ones name topics by id
 _FETCH_RECORDS_VERSION, _LAST_FETCH_WITH_NAMES = 4, 12  # the first with an isolation level
-_READ_BYTES = 16_384  # of a partition in one answer
+_READ_BYTES = 65_536  # of a partition in one answer
 _BATCH = Struct(">qi4xb4xhi16xq6xi")  # base offset, length, magic, attributes, last delta, producer id, records
 _BATCH_OVERHEAD = 12  # the base offset and the length itself
 _BATCH_MAGIC = 2
@@ -62,29 +61,17 @@ class TopicLeaders(NamedTuple):
     """By partition without a leader: the brokers that have it, and are away."""
 
 
-@dataclass
-class Offsets:
-    """What ListOffsets returned: an offset or the name of an error for each partition."""
+class Offset(NamedTuple):
+    """What ListOffsets returned of one partition."""
 
-    offsets: dict[TopicPartition, int] = field(default_factory=dict)
-    errors: dict[TopicPartition, str] = field(default_factory=dict)
-    timestamps: dict[TopicPartition, int] = field(default_factory=dict)
-    """Of the records at these offsets, in milliseconds, where it was asked for by time; -1: it has none."""
-    away: set[int] = field(default_factory=set)
-    """The brokers that did not answer."""
-    answered: set[int] = field(default_factory=set)
+    offset: int
+    """-1: no record is so new."""
+    timestamp: int
+    """Of the record at this offset, in milliseconds, where it was asked for by time; -1: it has none."""
 
-    @property
-    def stale(self) -> list[TopicPartition]:
-        """The partitions whose leaders should be asked for again: any error but a denial may come of an election."""
-        return [key for key, error in self.errors.items() if not is_denied(error)]
 
-    def replace(self, again: Offsets) -> None:
-        """Put in what was found of some of the partitions when they were asked for again."""
-        self.errors = {key: error for key, error in self.errors.items() if key not in again.offsets} | again.errors
-        self.offsets |= again.offsets
-        self.away |= again.away
-        self.answered |= again.answered
+Offsets = dict[TopicPartition, Offset | str]
+"""An offset, or the name of an error, for each partition."""
 
 
 class FoundRecords(NamedTuple):
@@ -134,50 +121,57 @@ class LogEndsClient:
     ) -> Offsets:
         """Return the offset of each partition at `timestamp`: LATEST, EARLIEST, or of the first record since a time.
 
-        The time may be another one for each partition.
-
-        With `committed_only`, LATEST is the last stable offset. -1 is the answer where no record is so new.
+        The time may be another one for each partition. With `committed_only`, LATEST is the last stable offset.
         """
-        found = Offsets()
-        by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
-        for key in partitions:
-            leader = leader_of(topics, key)
-            if isinstance(leader, str):
-                found.errors[key] = leader
-            else:
-                by_leader[leader].append(key)
-        requests = [
-            (leader, chunk, _request(chunk, timestamp, int(committed_only)))
-            for leader, keys in by_leader.items()
-            for chunk in chunks(keys, _PARTITIONS_PER_REQUEST)
-        ]
-        answers = self._admin.send_all([(leader, request) for leader, _, request in requests], ANSWER_MS)
-        for (leader, chunk, _), answer in zip(requests, answers, strict=True):
+        topic_type = ListOffsetsRequest.ListOffsetsTopic
+
+        def partition(key: TopicPartition) -> Any:  # noqa: ANN401 - kafka-python is untyped
+            at = timestamp if isinstance(timestamp, int) else timestamp[key]
+            return topic_type.ListOffsetsPartition(partition_index=key[1], timestamp=at)
+
+        def request(keys: Sequence[TopicPartition]) -> Any:  # noqa: ANN401 - the same
+            asked = [topic_type(name=name, partitions=those) for name, those in _by_topic(keys, partition)]
+            return ListOffsetsRequest(isolation_level=int(committed_only), topics=asked, min_version=_ISOLATION_VERSION)
+
+        keys = list(partitions)
+        found: Offsets = {key: leader for key in keys if isinstance(leader := leader_of(topics, key), str)}
+        for some, answer in self._ask_leaders(keys, topics, request):
             if isinstance(answer, KafkaError):
-                found.away.add(leader)
-                found.errors.update(dict.fromkeys(chunk, AWAY))
-            else:
-                found.answered.add(leader)
-                _add(found, answer)
+                found |= dict.fromkeys(some, AWAY)
+                continue
+            for topic in answer.topics:
+                for one in topic.partitions:
+                    error = error_name(one.error_code) if one.error_code else None
+                    found[topic.name, one.partition_index] = error or Offset(one.offset, one.timestamp)
         return found
 
     def find_records(
         self, starts: Mapping[TopicPartition, int], topics: Mapping[str, TopicLeaders]
     ) -> dict[TopicPartition, FoundRecords]:
-        """Read each partition from an offset on, as READ_COMMITTED, until there is a record, or a few kilobytes long.
+        """Read each partition from an offset on, as READ_COMMITTED, until there is a record, or some kilobytes long.
 
         What the leader does not answer is left out, unless it is that the principal may not read.
         """
-        by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
-        for key in starts:
-            if isinstance(leader := leader_of(topics, key), int):
-                by_leader[leader].append(key)
-        requests = [(leader, _fetch(keys, starts)) for leader, keys in by_leader.items()]
+        topic_type = FetchRequest.FetchTopic
+
+        def partition(key: TopicPartition) -> Any:  # noqa: ANN401 - kafka-python is untyped
+            return topic_type.FetchPartition(
+                partition=key[1], fetch_offset=starts[key], partition_max_bytes=_READ_BYTES
+            )
+
+        def request(keys: Sequence[TopicPartition]) -> Any:  # noqa: ANN401 - the same
+            return FetchRequest(
+                max_wait_ms=0,
+                min_bytes=0,
+                isolation_level=1,
+                topics=[topic_type(topic=name, partitions=those) for name, those in _by_topic(keys, partition)],
+                min_version=_FETCH_RECORDS_VERSION,
+                max_version=_LAST_FETCH_WITH_NAMES,
+            )
+
         found: dict[TopicPartition, FoundRecords] = {}
-        for answer in self._admin.send_all(requests, ANSWER_MS):
-            if isinstance(answer, KafkaError):
-                continue
-            for topic in answer.responses:
+        for _, answer in self._ask_leaders(starts, topics, request):
+            for topic in () if isinstance(answer, KafkaError) else answer.responses:
                 for one in topic.partitions:
                     key, error = (topic.topic, one.partition_index), error_name(one.error_code)
                     if not one.error_code:
@@ -186,24 +180,30 @@ class LogEndsClient:
                         found[key] = FoundRecords(None, starts[key], error)
         return found
 
+    def _ask_leaders(
+        self,
+        keys: Iterable[TopicPartition],
+        topics: Mapping[str, TopicLeaders],
+        request: Callable[[Sequence[TopicPartition]], Any],
+    ) -> Iterator[tuple[list[TopicPartition], Any]]:
+        """Ask the leader of each partition that has one; yield some partitions with the answer about them."""
+        by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+        for key in keys:
+            if isinstance(leader := leader_of(topics, key), int):
+                by_leader[leader].append(key)
+        asked = [(leader, some) for leader, led in by_leader.items() for some in chunks(led, _PARTITIONS_PER_REQUEST)]
+        answers = self._admin.send_all([(leader, request(some)) for leader, some in asked], ANSWER_MS)
+        return zip((some for _, some in asked), answers, strict=True)
 
-def _fetch(keys: Iterable[TopicPartition], starts: Mapping[TopicPartition, int]) -> Any:  # noqa: ANN401 - kafka-python is untyped
-    topic_type = FetchRequest.FetchTopic
-    by_topic: defaultdict[str, list[Any]] = defaultdict(list)
-    for topic, partition in keys:
-        by_topic[topic].append(
-            topic_type.FetchPartition(
-                partition=partition, fetch_offset=starts[topic, partition], partition_max_bytes=_READ_BYTES
-            )
-        )
-    return FetchRequest(
-        max_wait_ms=0,
-        min_bytes=0,
-        isolation_level=1,
-        topics=[topic_type(topic=name, partitions=partitions) for name, partitions in by_topic.items()],
-        min_version=_FETCH_RECORDS_VERSION,
-        max_version=_LAST_FETCH_WITH_NAMES,
-    )
+
+def _by_topic(
+    keys: Iterable[TopicPartition], build: Callable[[TopicPartition], Any]
+) -> Iterable[tuple[str, list[Any]]]:
+    """Return what is built of partitions, by topic."""
+    found: defaultdict[str, list[Any]] = defaultdict(list)
+    for key in keys:
+        found[key[0]].append(build(key))
+    return found.items()
 
 
 def _first_record(answer: Any, start: int) -> FoundRecords:  # noqa: ANN401 - kafka-python is untyped
@@ -240,32 +240,6 @@ def leader_of(topics: Mapping[str, TopicLeaders], key: TopicPartition) -> int | 
     return leader if leader >= 0 else NO_LEADER
 
 
-def _request(
-    keys: Sequence[TopicPartition], timestamp: int | Mapping[TopicPartition, int], isolation_level: int
-) -> Any:  # noqa: ANN401 - kafka-python is untyped
-    topic_type = ListOffsetsRequest.ListOffsetsTopic
-    by_topic: defaultdict[str, list[Any]] = defaultdict(list)
-    for topic, partition in keys:
-        at = timestamp if isinstance(timestamp, int) else timestamp[topic, partition]
-        by_topic[topic].append(topic_type.ListOffsetsPartition(partition_index=partition, timestamp=at))
-    return ListOffsetsRequest(
-        isolation_level=isolation_level,
-        topics=[topic_type(name=name, partitions=partitions) for name, partitions in by_topic.items()],
-        min_version=_ISOLATION_VERSION,
-    )
-
-
-def _add(found: Offsets, answer: Any) -> None:  # noqa: ANN401 - kafka-python is untyped
-    for topic in answer.topics:
-        name = topic.name
-        for one in topic.partitions:
-            if one.error_code:
-                found.errors[name, one.partition_index] = error_name(one.error_code)
-            else:
-                found.offsets[name, one.partition_index] = one.offset
-                found.timestamps[name, one.partition_index] = one.timestamp
-
-
 def format_topic_id(topic_id: UUID | None) -> str | None:
     """Return a topic id as Kafka prints it: base64 without padding; None for that of an unknown topic."""
     if not topic_id or topic_id == _NO_TOPIC_ID:
@@ -276,30 +250,26 @@ def format_topic_id(topic_id: UUID | None) -> str | None:
 # --- Committed offsets ------------------------------------------------------------------------------------------------
 
 
-class CommittedOffsets(NamedTuple):
-    """By group: the offsets of every partition it has committed, or the name of the error."""
+def fetch_committed_offsets(
+    admin: Admin, group_ids: Iterable[str]
+) -> tuple[dict[str, dict[TopicPartition, Commit]], dict[str, str]]:
+    """Return by group what its coordinator has of every partition, or else, in the other dict, the name of the error.
 
-    offsets: dict[str, dict[TopicPartition, Commit]]
-    errors: dict[str, str]
-
-
-def fetch_committed_offsets(admin: Admin, group_ids: Iterable[str]) -> CommittedOffsets:
-    """Return what the coordinators of these groups have; an aborted transaction's offsets are not in it.
-
-    Raises KafkaError where no broker answers.
+    An aborted transaction's offsets are not in it. Raises KafkaError where no broker answers.
     """
-    found = CommittedOffsets({}, {})
+    offsets: dict[str, dict[TopicPartition, Commit]] = {}
+    errors: dict[str, str] = {}
     for ids, answer in admin.send_to_coordinators(group_ids, _fetch_request, _GROUPS_PER_FETCH):
         if isinstance(answer, Exception):
             name = answer.name if isinstance(answer, GroupError) else type(answer).__name__
-            found.errors.update(dict.fromkeys(ids, name))
+            errors.update(dict.fromkeys(ids, name))
             continue
         for group in answer.groups:
             if group.error_code:
-                found.errors[group.group_id] = error_name(group.error_code)
+                errors[group.group_id] = error_name(group.error_code)
             else:
-                found.offsets[group.group_id] = _offsets(group)
-    return found
+                offsets[group.group_id] = _offsets(group)
+    return offsets, errors
 
 
 def _fetch_request(group_ids: list[str]) -> Any:  # noqa: ANN401 - kafka-python is untyped

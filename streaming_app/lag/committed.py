@@ -5,10 +5,8 @@ values come from OffsetFetch, and times from the log where both have the same va
 a hundred groups in a request. It is asked for:
 
 - Streams groups, at every pass.
-- Any other group at the first pass, and whenever the log has other commits of it than at the pass
-  before. Again at every pass while the answer differs from the log, since the end of a transaction leaves no trace
-  here; and every five minutes while the commits rest, since offsets expire. Where the coordinator is further than the
-  log, the commit in the log, with its time, is true, too: the coordinator has what was committed since it was read.
+- Any other group while what the log has differs from the newest answer: it has committed since, commits were deleted,
+  or a transaction is open or was aborted, of whose end there is no trace in the log. And every five minutes.
 - All groups, while the job reads the log late: then the coordinators alone know what is committed now.
 
 A coordinator that does not answer leaves what it answered before. The log is believed of groups that may not be asked,
@@ -19,29 +17,31 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 from streaming_app.lag.ends import TopicPartition
 from streaming_app.lag.model import Commit, CommitKey
 
 _AGAIN_SECONDS = 300.0
 
-Fetched = Mapping[TopicPartition, Commit]
-"""What a coordinator has of each partition that a group has committed."""
-_ByGroup = dict[str, dict[TopicPartition, Commit]]
+Commits = Mapping[TopicPartition, Commit]
+"""What one group has committed in each partition."""
+
+
+class _Answer(NamedTuple):
+    at: float
+    commits: Commits
 
 
 class CommittedOffsets:
     """Chooses the groups to ask for, and merges the answers."""
 
     def __init__(self) -> None:
-        self._in_log: _ByGroup = {}
-        self._fetched: dict[str, Fetched] = {}
-        self._fetched_at: dict[str, float] = {}
-        self._changed: set[str] = set()
-        """The groups of which the log had other commits at this pass than at the one before."""
-        self._differing: set[str] = set()
-        """Those of which the coordinator had other offsets than the log."""
+        self._in_log: Mapping[str, Commits] = {}
+        self._answers: dict[str, _Answer] = {}
+        """The newest of each group."""
         self._unanswered: set[str] = set()
+        """Groups that were asked for at this pass, and whose coordinators have not answered."""
         self._is_late = False
         self._merged: Mapping[CommitKey, Commit] = {}
 
@@ -52,73 +52,61 @@ class CommittedOffsets:
 
         `is_late`: the newest commits are not in it yet.
         """
-        by_group: _ByGroup = defaultdict(dict)
+        by_group: defaultdict[str, dict[TopicPartition, Commit]] = defaultdict(dict)
         for (group_id, topic, partition), commit in in_log.items():
             by_group[group_id][topic, partition] = commit
-        chosen = set(always) | (by_group.keys() if is_late else self._differing & by_group.keys())
-        self._changed = {group_id for group_id, commits in by_group.items() if self._in_log.get(group_id) != commits}
-        chosen |= self._changed
-        for group_id in by_group:
-            at = self._fetched_at.get(group_id)
-            if at is None or not 0 <= now - at < _AGAIN_SECONDS:
+        chosen = set(always)
+        for group_id, commits in by_group.items():
+            answer = self._answers.get(group_id)
+            is_new = answer is not None and 0 <= now - answer.at < _AGAIN_SECONDS
+            if group_id not in chosen and (is_late or answer is None or not is_new or _differ(commits, answer)):
                 chosen.add(group_id)
-        for group_id in self._fetched.keys() - by_group.keys() - chosen:
-            del self._fetched[group_id]
-        for group_id in self._fetched_at.keys() - by_group.keys() - chosen:
-            del self._fetched_at[group_id]
-        self._in_log, self._is_late = dict(by_group), is_late
-        self._unanswered = set(chosen)
+        self._answers = {one: answer for one, answer in self._answers.items() if one in by_group or one in chosen}
+        self._in_log, self._unanswered, self._is_late = by_group, set(chosen), is_late
         return chosen
 
     def known_until(self, group_id: str, log_read_until: float) -> float:
         """Return until when all commits of a group are known; those that the log has are until `log_read_until`."""
-        at = self._fetched_at.get(group_id) if group_id in self._fetched else None
-        if at is None or group_id in self._unanswered:
-            return log_read_until if at is None else at
-        return max(at, log_read_until)
+        answer = self._answers.get(group_id)
+        if answer is None:
+            return log_read_until
+        return answer.at if group_id in self._unanswered else max(answer.at, log_read_until)
 
     def merge(
-        self, fetched: Mapping[str, Fetched], now: float, denied: Collection[str] = ()
+        self, fetched: Mapping[str, Commits], now: float, denied: Collection[str] = ()
     ) -> dict[CommitKey, Commit]:
         """Return all committed offsets; of `denied` groups, which may not be asked, as the log has them."""
         for group_id in denied:
-            self._fetched.pop(group_id, None)
-            self._fetched_at.pop(group_id, None)
+            self._answers.pop(group_id, None)
+        self._answers |= {group_id: _Answer(now, commits) for group_id, commits in fetched.items()}
         self._unanswered.difference_update(fetched, denied)
-        self._fetched.update(fetched)
-        self._fetched_at.update(dict.fromkeys(fetched, now))
-        merged = {
-            (group_id, key[0], key[1]): commit
-            for group_id, commits in self._in_log.items()
-            if group_id not in self._fetched
-            for key, commit in commits.items()
-        }
-        self._differing = set()
-        for group_id, offsets in self._fetched.items():
+        merged: dict[CommitKey, Commit] = {}
+        for group_id, commits in self._in_log.items():
+            if group_id not in self._answers:
+                merged |= {(group_id, *key): commit for key, commit in commits.items()}
+        for group_id, answer in self._answers.items():
             in_log = self._in_log.get(group_id, {})
-            if any(key not in offsets or offsets[key].offset != commit.offset for key, commit in in_log.items()):
-                self._differing.add(group_id)
-            for key, commit in offsets.items():
+            for key, commit in answer.commits.items():
                 one = (group_id, *key)
-                merged[one] = self._commit(group_id, in_log.get(key), self._merged.get(one), commit)
+                merged[one] = self._commit(in_log.get(key), self._merged.get(one), commit)
         self._merged = merged
         return merged
 
-    def _commit(self, group_id: str, in_log: Commit | None, before: Commit | None, fetched: Commit) -> Commit:
+    def _commit(self, in_log: Commit | None, before: Commit | None, fetched: Commit) -> Commit:
         """Return what is committed, with its time if that is known, where a coordinator has this offset."""
-        if in_log is not None and in_log.offset == fetched.offset:
-            return _with_partition_time(in_log, fetched)
-        if before is None or before.offset is None or fetched.offset is None:
-            return fetched
-        if before.offset == fetched.offset:  # the commit in the log is of an open or aborted transaction
-            return _with_partition_time(before, fetched)
-        goes_on = in_log is not None and in_log.offset is not None and before.offset <= in_log.offset < fetched.offset
-        if in_log is not None and goes_on and group_id in self._changed and not self._is_late:
-            return in_log
+        # If not that in the log, it is that of the pass before: then the one in the log was not committed in the end.
+        for known in (in_log, before):
+            if known is not None and known.offset == fetched.offset:  # but the log's metadata may be of another commit
+                return known._replace(partition_time=fetched.partition_time)
+        if in_log and before and not self._is_late:  # the coordinator has what was committed since the log was read
+            has_moved = (before.offset or 0) < (in_log.offset or 0) < (fetched.offset or 0)
+            return in_log if has_moved else fetched
         return fetched
 
 
-def _with_partition_time(commit: Commit, fetched: Commit) -> Commit:
-    """Return a commit with the coordinator's time of the input: that in the log may be of an aborted transaction."""
-    time = fetched.partition_time
-    return commit if commit.partition_time == time else commit._replace(partition_time=time)
+def _differ(in_log: Commits, answer: _Answer) -> bool:
+    """Tell whether the log has other commits of a group than its coordinator had."""
+    return in_log.keys() != answer.commits.keys() or any(
+        (one.offset, one.partition_time) != (in_log[key].offset, in_log[key].partition_time)
+        for key, one in answer.commits.items()
+    )

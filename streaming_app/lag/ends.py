@@ -79,11 +79,11 @@ class Age(NamedTuple):
 class EndSamples:
     """The samples of one partition, oldest first. Both offsets and times never decrease."""
 
-    __slots__ = ("_offsets", "_times")
+    __slots__ = ("_offsets", "_times", "topic_id")
 
-    def __init__(self, samples: Iterable[tuple[int, float]] = ()) -> None:
-        """Begin with these pairs of end offset and time, as `pairs` returned them."""
-        self._offsets, self._times = array("q"), array("d")
+    def __init__(self, samples: Iterable[tuple[int, float]] = (), topic_id: str | None = None) -> None:
+        """Begin with these pairs of end offset and time, as `pairs` returned them, of the topic with this id."""
+        self._offsets, self._times, self.topic_id = array("q"), array("d"), topic_id
         for offset, time in samples:
             self.add(offset, time)
 
@@ -101,23 +101,19 @@ class EndSamples:
         clock was set back.
         """
         offsets, times = self._offsets, self._times
+        moved = not offsets or offsets[-1] != offset
         while offsets and (offsets[-1] > offset or times[-1] > time):
             offsets.pop()
             times.pop()
         count = len(offsets)
-        moved = not count or offsets[-1] != offset
-        if count > 1 and not moved and offsets[-2] == offset:
+        if count > 1 and offsets[-1] == offsets[-2] == offset:
             times[-1] = time
-            return False
+            return moved
         offsets.append(offset)
         times.append(time)
         if count >= _MAX_SAMPLES + offsets[0] % _SPREAD:
             self._thin_out(time)
         return moved
-
-    def clear(self) -> None:
-        """Forget all samples: the topic was created again."""
-        del self._offsets[:], self._times[:]
 
     def age(self, offset: int, now: float) -> Age | None:
         """Return how long ago `offset` was written; 0 if it is at or beyond the newest end. None without samples."""

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from streaming_app.groups.snapshot import REBALANCING
 from streaming_app.groups.state_rules import STABLE
+from streaming_app.lag.status import UNKNOWN
 from streaming_app.text import host_of
 
 CommitKey = tuple[str, str, int]
@@ -19,7 +20,6 @@ CommitKey = tuple[str, str, int]
 Row = Mapping[str, Any]
 MatchTopics = Callable[[str], Collection[str]]
 """Returns the topics that match a regular expression of a topology as a whole."""
-
 HISTORY_REST_SECONDS = 3_600.0
 """Between two rows of `lag_history` of a partition to which nothing happens."""
 _STREAMS = "streams"
@@ -48,14 +48,14 @@ class ReadUntil(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """The member that has a task as active."""
+    """The member that has a task as active; all None: there is none."""
 
-    member_id: str
+    member_id: str | None
     process_id: str | None
     client_host: str | None
 
 
-NOBODY = Owner("", None, None)
+NOBODY = Owner(None, None, None)
 
 
 class Node(NamedTuple):
@@ -112,32 +112,38 @@ class LagRow(NamedTuple):
     group_id: str
     topic: str
     partition: int
-    subtopology_id: str | None
-    task_id: str | None
-    member_id: str | None
-    process_id: str | None
-    client_host: str | None
-    committed_offset: int | None
-    leader_epoch: int | None
-    committed_at: float | None
-    partition_time: float | None
-    log_start_offset: int | None
-    log_end_offset: int | None
-    last_stable_offset: int | None
-    lag: int | None
-    lag_seconds: float | None
-    lag_seconds_is_lower_bound: bool | None
-    lost_offsets: int | None
-    status: str
-    status_since: float | None
-    held_since: float | None
-    behind_since: float | None
-    catch_up_seconds: float | None
-    commit_interval_seconds: float | None
-    rewound_from: int | None
-    leader: int | None
-    observed_at: float
-    known_until: float | None
+    subtopology_id: str | None = None
+    task_id: str | None = None
+    member_id: str | None = None
+    process_id: str | None = None
+    client_host: str | None = None
+    committed_offset: int | None = None
+    leader_epoch: int | None = None
+    committed_at: float | None = None
+    partition_time: float | None = None
+    log_start_offset: int | None = None
+    log_end_offset: int | None = None
+    last_stable_offset: int | None = None
+    lag: int | None = None
+    lag_seconds: float | None = None
+    lag_seconds_is_lower_bound: bool | None = None
+    lost_offsets: int | None = None
+    status: str = UNKNOWN
+    status_since: float | None = None
+    held_since: float | None = None
+    behind_since: float | None = None
+    catch_up_seconds: float | None = None
+    commit_interval_seconds: float | None = None
+    rewound_from: int | None = None
+    leader: int | None = None
+    observed_at: float = 0.0
+    known_until: float | None = None
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the lag is not known, and may not be 0: it is of a log without records."""
+        is_empty = self.committed_offset is None and self.log_end_offset is not None
+        return self.lag is None and not (is_empty and self.log_end_offset == self.log_start_offset)
 
     @property
     def is_unowned(self) -> bool:
@@ -168,15 +174,6 @@ def group_tasks(group: Row, match_topics: MatchTopics) -> GroupTasks:
         source_partition=group.get("source_partition"),
         content=_content(group["group_id"], subtopologies),
     )
-
-
-def source_topics(group: Row) -> set[str]:
-    """Return the topics that a topology names as sources, repartition topics included."""
-    return {
-        name
-        for subtopology in group["subtopologies"] or ()
-        for name in (*subtopology["source_topics"], *_names(subtopology["repartition_source_topics"]))
-    }
 
 
 def _subtopologies(subtopologies: Iterable[Row], match_topics: MatchTopics) -> dict[str, str] | None:

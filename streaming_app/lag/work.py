@@ -99,7 +99,8 @@ def group_work(
     group_id: str, standings: Iterable[Standing], one_pass: GroupPass, before: GroupWork | None
 ) -> GroupWork | None:
     """Return the work of a group after a pass; `before` is that after the one before. None: it reads nothing."""
-    now, found = one_pass.now, [one for one in standings if one.row.status != LEFT_OVER]
+    now, tasks, patience = one_pass.now, one_pass.tasks, one_pass.patience
+    found = [one for one in standings if one.row.status != LEFT_OVER]
     if not found:
         return None
     unknown = sum(one.waits is None for one in found)
@@ -107,23 +108,22 @@ def group_work(
     if is_blind and before is not None:  # nothing is known now: what was known stays
         return before if before.is_blind else replace(before, is_blind=True)
     before = before or GroupWork(group_id, 0.0)
+    committed = [one for one in found if one.row.committed_offset is not None]
+    never = [one for one in found if one.row.committed_offset is None and one.waits_since is None]
     working = [one for one in found if one.waits_since is not None]
+    restoring = [one for one in working if one.may_restore(tasks.stateful)]
+    stalled = [one for one in working if one.is_stalled(patience) and not one.may_restore(tasks.stateful)]
     written: dict[str, float] = {}
-    for one in working:
-        if one.row.lag_seconds is not None:
-            topic = one.row.topic
-            written[topic] = min(written.get(topic, now), now - one.row.lag_seconds)
-    arrived_at = now if any(one.arrived for one in found) else None
-    gap = before.arrival_gap
-    if arrived_at and before.arrived_at is not None:
+    for row in (one.row for one in working):
+        if row.lag_seconds is not None:
+            written[row.topic] = min(written.get(row.topic, now), now - row.lag_seconds)
+    has_arrived, gap = any(one.arrived for one in found), before.arrival_gap
+    if has_arrived and before.arrived_at is not None:
         gap = max(now - before.arrived_at, gap * _FORGETS)
     catch_up = [one.row.catch_up_seconds for one in working]
-    without_status = frozenset(
-        _key(one) for one in found if one.row.status == UNKNOWN and one.row.committed_offset is not None
-    )
-    slow = [one for one in found if one.slow_at is not None and now - one.slow_at >= _SLOW_SECONDS]
-    slow = [one for one in slow if one.row.status != UNKNOWN]
-    never = [one for one in found if one.row.committed_offset is None and one.waits_since is None]
+    without_status = frozenset(_key(one) for one in committed if one.row.status == UNKNOWN)
+    ever_slow = [one for one in found if one.slow_at is not None]
+    slow = [one for one in ever_slow if now - (one.slow_at or now) >= _SLOW_SECONDS and one.row.status != UNKNOWN]
     is_held = any(one.row.held_since is not None for one in found)
     return GroupWork(
         group_id,
@@ -134,18 +134,18 @@ def group_work(
         waiting=len(working),
         offsets=sum(one.waiting for one in working),
         unknown=unknown,
-        has_commits=any(one.row.committed_offset is not None for one in found),
+        has_commits=bool(committed),
         uncertain=sum((one.row.log_end_offset or 0) > (one.row.log_start_offset or 0) for one in never),
-        arrived_at=arrived_at or before.arrived_at,
+        arrived_at=now if has_arrived else before.arrived_at,
         arrival_gap=gap,
         progressed_at=max((one.moved_at for one in found if one.offset is not None), default=None),
         waits_since=min(written.values() or (one.waits_since or 0.0 for one in working), default=None),
         oldest=written,
-        stalled=_partitions([one for one in working if one.is_stalled and not one.restores], "unmoved_since"),
-        restoring=_partitions([one for one in working if one.restores], "unmoved_since"),
+        stalled=_partitions(stalled, "unmoved_since"),
+        restoring=_partitions(restoring, "unmoved_since"),
         slow=_partitions(slow, "slow_at"),
-        catches_up=all(one.catches_up for one in slow),
-        may_be_slow=bool(without_status) or any(one.slow_at is not None and not one.catches_up for one in found),
+        catches_up=all(one.catches_up_since is not None for one in slow),
+        may_be_slow=bool(without_status) or any(one.catches_up_since is None for one in ever_slow),
         rewound=_partitions([one for one in found if one.row.status == REWOUND], "status_since"),
         lost=_partitions([one for one in found if one.row.status == LOST], "status_since", "lost"),
         is_held=is_held,
@@ -153,8 +153,8 @@ def group_work(
         without_status=without_status,
         catch_up_seconds=max(filter(None, catch_up), default=None) if all(catch_up) else None,
         progress={_key(one): one for one in found},
-        tasks=one_pass.tasks,
-        patience=one_pass.patience,
+        tasks=tasks,
+        patience=patience,
     )
 
 

@@ -75,7 +75,6 @@ def status_error(receiver: str, status: int, why: str = "", after_seconds: float
 class Sink(Section):
     """A receiver of notifications. One thread sends alerts to it, and another one heartbeats."""
 
-    shows_values: ClassVar[bool] = False
     gets_alerts: ClassVar[bool] = True
     """False of a receiver that gets heartbeats only."""
     at_once: ClassVar[int] = 1

@@ -121,8 +121,16 @@ class LagTables:
         return {group_id: members > 0 for group_id, members in pairs}, types
 
     def rows(self, reader: WarehouseReader) -> list[LagRow]:
-        """Return the stored rows of `lag`."""
-        return read_lag(reader, self._mine)
+        """Return the stored rows of `lag`, by group, topic and partition."""
+        columns, found = ", ".join(LagRow._fields), list[LagRow]()
+        query = f"SELECT {columns} FROM lag WHERE {self._mine} ORDER BY group_id, topic, partition"  # noqa: S608 - quoted
+        for rows in reader.slices(query):
+            values = (
+                to_seconds(rows[name]) if pa.types.is_timestamp(rows[name].type) else rows[name].to_pylist()
+                for name in LagRow._fields
+            )
+            found += map(LagRow, *values)
+        return found
 
     def samples(self, reader: WarehouseReader) -> list[tuple[str, int, str | None, list[tuple[int, float]]]]:
         """Return topic, partition, topic id, and pairs of end offset and time."""
@@ -153,17 +161,15 @@ class LagTables:
         if rows:
             self._tables["lag_history"].append(self._rows("lag_history", _columns(rows, _HISTORY)))
 
-    def replace_samples(
-        self, samples: Mapping[TopicPartition, EndSamples], topic_ids: Mapping[str, str | None]
-    ) -> None:
+    def replace_samples(self, samples: Mapping[TopicPartition, EndSamples]) -> None:
         """Replace the rows of `log_ends`."""
-        pairs = [(key, one.pairs()) for key, one in samples.items()]
+        pairs = [one.pairs() for one in samples.values()]
         columns: dict[str, list[Any]] = {
-            "topic": [topic for (topic, _), _ in pairs],
-            "partition": [partition for (_, partition), _ in pairs],
-            "topic_id": [topic_ids.get(topic) for (topic, _), _ in pairs],
-            "end_offsets": [[offset for offset, _ in one] for _, one in pairs],
-            "times": [[round(time * 1e6) for _, time in one] for _, one in pairs],
+            "topic": [topic for topic, _ in samples],
+            "partition": [partition for _, partition in samples],
+            "topic_id": [one.topic_id for one in samples.values()],
+            "end_offsets": [[offset for offset, _ in one] for one in pairs],
+            "times": [[round(time * 1e6) for _, time in one] for one in pairs],
         }
         self._tables["log_ends"].replace(self._rows("log_ends", columns))
 
@@ -177,19 +183,6 @@ class LagTables:
         values = {"cluster": [self._cluster] * count, **columns}
         schema = self._schemas[name]
         return pa.Table.from_arrays([_array(values[field.name], field.type) for field in schema], schema=schema)
-
-
-def read_lag(reader: WarehouseReader, where: str) -> list[LagRow]:
-    """Return the rows of `lag` that match this SQL condition, by group, topic and partition."""
-    columns = ", ".join(LagRow._fields)
-    found = list[LagRow]()
-    for rows in reader.slices(f"SELECT {columns} FROM lag WHERE {where} ORDER BY group_id, topic, partition"):  # noqa: S608 - our own names
-        values = (
-            to_seconds(rows[name]) if pa.types.is_timestamp(rows[name].type) else rows[name].to_pylist()
-            for name in LagRow._fields
-        )
-        found += map(LagRow, *values)
-    return found
 
 
 def _columns(rows: Sequence[LagRow], names: Iterable[str]) -> dict[str, Sequence[Any]]:

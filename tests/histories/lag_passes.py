@@ -38,7 +38,7 @@ class LagPasses:
         self.away: dict[str, frozenset[str]] = {}
         if before:
             for (topic, partition), samples in before._tracker.samples().items():
-                self._tracker.restore_samples(topic, partition, before._tracker.topic_id(topic), samples.pairs())
+                self._tracker.restore_samples(topic, partition, samples.topic_id, samples.pairs())
             for row in before._rows:
                 self._tracker.restore_row(row)
 
@@ -65,12 +65,8 @@ class LagPasses:
 
     def _seed(self, commits: Mapping[CommitKey, Commit], ends: Mapping[TopicPartition, LogEnds], at: float) -> None:
         """Find earlier ends of logs that are seen for the first time with lag, as `job.lag_ends` does."""
-        known, new = self._tracker.samples(), dict[TopicPartition, float]()
-        for (_, *key), commit in commits.items():
-            one = (str(key[0]), int(key[1]))
-            if one not in known and commit.offset is not None and (ends[one].end or 0) > commit.offset:
-                new[one] = max(new.get(one, 0.0), (commit.committed_at or 0.0) - START.timestamp())
-        for key, committed_at in new.items():
+        for key, committed in self._tracker.unseen(commits, ends, START.timestamp() + at).items():
+            committed_at = max(0.0, committed - START.timestamp())
             times = {*(at - age for age in _SEED_SECONDS), committed_at, self._first_record_after(key, committed_at)}
             samples = [(end, START.timestamp() + time) for time in sorted(times) if (end := self._end_at(key, time))]
             self._tracker.restore_samples(key[0], key[1], ends[key].topic_id, samples)

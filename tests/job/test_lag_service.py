@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 from deltalake import DeltaTable
@@ -150,6 +151,16 @@ def test_the_history_has_what_changed_once_a_minute_starts_of_logs_and_a_row_an_
     ]
 
 
+def test_rows_that_could_not_be_written_to_the_history_are_written_after_the_next_pass(
+    passes: Passes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as full:
+        full.setattr(LagTables, "append_history", Mock(side_effect=OSError("no space left on device")))
+        passes.run([row()])
+    passes.run([row()])
+    assert len(passes.query("SELECT 1 FROM lag_history")) == 1
+
+
 def test_old_history_is_deleted_and_files_are_compacted(passes: Passes) -> None:
     for number in range(5):
         passes.run([row(log_end_offset=number, lag=number)], 60)
@@ -166,7 +177,7 @@ def test_old_history_is_deleted_and_files_are_compacted(passes: Passes) -> None:
 def test_a_service_that_never_reached_a_broker_ends_at_once_and_keeps_what_was_known(passes: Passes) -> None:
     samples = LagTracker()
     samples.restore_samples("orders", 0, "id", [(1, 1.0), (2, 2.0)])
-    LagTables(passes.path, "default").replace_samples(samples.samples(), {"orders": "id"})
+    LagTables(passes.path, "default").replace_samples(samples.samples())
 
     def connect() -> Admin:
         raise KafkaConnectionError("away")
@@ -185,7 +196,7 @@ def test_a_service_that_never_reached_a_broker_ends_at_once_and_keeps_what_was_k
 def test_a_restart_restores_the_rows_and_the_samples(passes: Passes) -> None:
     samples = LagTracker()
     samples.restore_samples("orders", 0, "id", [(90, 1.0), (100, 2.0)])
-    LagTables(passes.path, "default").replace_samples(samples.samples(), {"orders": "id"})
+    LagTables(passes.path, "default").replace_samples(samples.samples())
     passes.run([row(lag=10, status="STOPPED", status_since=5.0, behind_since=4.0)])
     passes.start(LagSettings())
     commits = {("payments", "orders", 0): Commit(90, "id", 0, 1.0)}

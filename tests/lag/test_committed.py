@@ -44,6 +44,16 @@ def test_a_group_that_is_deleted_is_forgotten() -> None:
     assert committed.merge({}, 30.0) == {}
 
 
+def test_a_group_that_rests_is_asked_for_when_the_log_has_a_commit_less() -> None:
+    committed, both = CommittedOffsets(), {("t", 0): Commit(5), ("u", 0): Commit(6)}
+    in_log = log(plain=5) | {("plain", "u", 0): Commit(6, "id", None, 106.0)}
+    committed.choose(in_log, set(), 0.0)
+    committed.merge({"plain": both}, 0.0)
+    assert committed.choose(in_log, set(), 30.0) == set()
+
+    assert committed.choose(log(plain=5), set(), 60.0) == {"plain"}
+
+
 def test_all_groups_are_asked_for_while_the_log_is_read_late_and_commits_are_known_as_of_the_answer() -> None:
     committed = CommittedOffsets()
     committed.choose(log(app=1, plain=1, denied=1), {"app"}, 0.0)

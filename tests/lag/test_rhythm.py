@@ -9,7 +9,7 @@ import pytest
 
 from streaming_app.lag.ends import EndSamples, LogEnds
 from streaming_app.lag.model import Commit, LagRow
-from streaming_app.lag.progress import Progress
+from streaming_app.lag.progress import Standing
 from streaming_app.lag.rhythm import CommitIntervals, LagTrend
 from tests.support.lag_harness import at_pass
 
@@ -32,11 +32,12 @@ def behind(lags: Sequence[int], interval: float) -> float | None:
 
 def follow(*passes: tuple[float, int, float | None, int]) -> list[LagRow]:
     """Return the rows of passes: when, what is committed and since when, and the end of the log."""
-    progress, samples, found, before = Progress(), EndSamples(), list[LagRow](), -1
+    standing, samples, found, before = Standing(LagRow("g", "t", 0)), EndSamples(), list[LagRow](), -1
     for now, offset, at, end in passes:
         samples.add(end, now)
         commit, ends = Commit(offset, "id", 0, at), LogEnds(end, 0, end, "id")
-        found.append(progress.observe(("g", "t", 0), commit, ends, samples, at_pass(now), rests=end == before).row)
+        standing.take(commit, ends, samples, at_pass(now), rests=end == before)
+        found.append(standing.row)
         before = end
     return found
 

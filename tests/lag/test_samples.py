@@ -25,6 +25,11 @@ def test_an_end_that_goes_back_removes_the_samples_above_it() -> None:
     assert samples.pairs() == [(100, 0.0), (150, 30.0)]
 
 
+def test_an_end_does_not_move_because_a_clock_was_set_back() -> None:
+    samples = EndSamples([(100, 1000.0), (100, 1030.0)])
+    assert [samples.add(100, 900.0), samples.add(101, 930.0)] == [False, True]
+
+
 def test_a_clock_that_was_set_back_gives_no_negative_age() -> None:
     samples = EndSamples([(100, 1000.0), (200, 1030.0)])
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from streaming_app.lag.model import LagRow
-from streaming_app.lag.progress import Progress, Standing
+from streaming_app.lag.progress import Standing
 from streaming_app.lag.work import GroupWork, group_work
 from tests.support.lag_harness import GROUP, TOPIC, at_pass, row, work_of
 
@@ -15,13 +17,12 @@ HOUR, NOW = 3600.0, 1_000_000.0
 def follow(*passes: LagRow, seconds: float = 30.0) -> list[GroupWork]:
     """Return what is known of the group after each of these passes, so many seconds apart from `NOW`."""
     found: list[GroupWork] = []
-    progress = Progress()
+    standing, before = Standing(row()), row()
     for number, one in enumerate(passes):
         now = NOW + number * seconds
-        if one.status != progress.status:
-            progress.status, progress.status_since = one.status, now if one.status_since is None else one.status_since
-        progress._take_speed(one.catch_up_seconds, now)
-        standing = Standing(one, slow_at=progress.slow_at, catches_up=progress.catches_up_since is not None)
+        since = standing.row.status_since if one.status == before.status else (one.status_since or now)
+        standing, before = replace(standing, row=one._replace(status_since=since)), one
+        standing._take_speed(now)
         work = group_work(GROUP, [standing], at_pass(now), found[-1] if found else None)
         assert work
         found.append(work)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streaming_app.lag.model import NO_TASKS, Node, Owner, group_tasks, source_topics
+from streaming_app.lag.model import NO_TASKS, Node, Owner, group_tasks
 
 SINCE = datetime(2026, 3, 14, tzinfo=timezone.utc)
 
@@ -49,7 +49,6 @@ def test_a_topic_belongs_to_the_subtopology_that_names_it_or_whose_regex_matches
     tasks = group_tasks(group(), lambda pattern: {"click.*": ["clicks", "orders"]}[pattern])
 
     assert tasks.subtopology_of == {"orders": "0", "app-by-key": "0", "clicks": "1"}
-    assert source_topics(group()) == {"orders", "app-by-key"}
 
 
 def test_the_content_of_a_topology_has_internal_topics_without_the_prefix_of_the_group() -> None:
@@ -85,7 +84,6 @@ def test_a_row_that_lacks_a_column_still_has_the_rest(column: str) -> None:
     assert found.owners == ({("0", 0): Owner("m", "p", "10.0.0.1")} if has_owners else {})
     assert found.rebalancing_since == (0.0 if column == "state_since" else SINCE.timestamp())
     assert found.stable_since is None
-    assert source_topics(group(**{column: None})) == (set() if column == "subtopologies" else {"orders", "app-by-key"})
 
 
 def test_deleted_groups_and_those_that_became_classic_have_no_tasks() -> None:

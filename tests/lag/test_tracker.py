@@ -35,8 +35,8 @@ def test_a_topic_that_was_created_again_while_its_id_was_not_known_is_noticed() 
     found = cluster.step()
 
     assert (found.status, found.behind_since) == ("RECREATED", None)
-    assert cluster.tracker.topic_id(TOPIC) == OTHER_ID
-    assert cluster.tracker.samples()[TOPIC, 0].pairs() == [(100, cluster.now)]
+    samples = cluster.tracker.samples()[TOPIC, 0]
+    assert (samples.topic_id, samples.pairs()) == (OTHER_ID, [(100, cluster.now)])
 
 
 def test_the_last_offset_is_no_lag_if_it_is_the_marker_of_a_transaction() -> None:

@@ -93,7 +93,7 @@ def row(**fields: Any) -> LagRow:
         "status": "OK",
         "observed_at": 1_000_000.0,
     }
-    return LagRow(**{**dict.fromkeys(LagRow._fields), **values, **fields})
+    return LagRow(**{**values, **fields})
 
 
 def at_pass(now: float, tasks: GroupTasks = NO_TASKS) -> GroupPass:
@@ -105,7 +105,7 @@ def work_of(rows: Iterable[LagRow], now: float) -> dict[str, GroupWork]:
     found: dict[str, list[Standing]] = {}
     for one in rows:
         since = now - (one.lag_seconds or 0.0) if one.lag else None
-        found.setdefault(one.group_id, []).append(Standing(one, bool(one.lag), since, since or now, 90))
+        found.setdefault(one.group_id, []).append(Standing(one, bool(one.lag), since, offset=90, moved_at=since or now))
     return {name: work for name, those in found.items() if (work := group_work(name, those, at_pass(now), None))}
 
 

@@ -82,7 +82,7 @@ WRITES: Mapping[str, Write] = {
     "lag": lambda path, fence: LagTables(path, CLUSTER, fence).replace_lag([row()]),
     "lag_history": lambda path, fence: LagTables(path, CLUSTER, fence).append_history([row()]),
     "inputs": lambda path, fence: LagTables(path, CLUSTER, fence).replace_inputs(KnownUntil(1.0, {}, {})),
-    "log_ends": lambda path, fence: LagTables(path, CLUSTER, fence).replace_samples({("t", 0): EndSamples()}, {}),
+    "log_ends": lambda path, fence: LagTables(path, CLUSTER, fence).replace_samples({("t", 0): EndSamples()}),
     "task_copies": lambda path, fence: TaskCopiesTable(path, CLUSTER, fence).replace([COPY]),
     "void": lambda path, fence: void_history(
         without_spark(path, fence), [CUT], {"group_events": "true", "quarantine": "true"}

@@ -65,18 +65,18 @@ def set_reasons(fold: Fold, topics: TopicLookup | None) -> None:
 
     Without `topics`, as in a worker, which cannot ask the brokers, the row stays as it is.
     """
-    for passed in fold.passed_not_ready:
-        parts, counts = passed.group.subtopologies, _counts_of(passed.group, topics)
-        found = reason_from_topics(parts, counts) if counts is not None else None
-        fold.add_passed_reason(passed, str(found or not_ready_reason(passed.group)))
+    for event, passed in fold.passed_not_ready:
+        counts = _counts_of(passed, topics)
+        found = reason_from_topics(passed.subtopologies, counts) if counts is not None else None
+        fold.add_events([event._replace(new=str(found or not_ready_reason(passed)))])
     fold.passed_not_ready.clear()
-    state = fold.group_state
-    if state.state != NOT_READY:
+    group = fold.group
+    if group.state != NOT_READY:
         fold.set_not_ready_reason(None)
     elif topics is not None:
-        counts = _counts_of(state.group, topics)
-        if counts is not None or not state.not_ready_reason:  # one that was found in the topics says more than the log
-            fold.set_not_ready_reason(str(not_ready_reason(state.group, counts)))
+        counts = _counts_of(group, topics)
+        if counts is not None or not group.not_ready_reason:  # one that was found in the topics says more than the log
+            fold.set_not_ready_reason(str(not_ready_reason(group, counts)))
 
 
 def _counts_of(group: Group, topics: TopicLookup | None) -> PartitionCounts | None:

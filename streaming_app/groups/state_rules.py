@@ -28,7 +28,7 @@ MEMBER_STATES = {1: STABLE_MEMBER, 2: "UNREVOKED_TASKS", 3: "UNRELEASED_TASKS"} 
 
 # of a group, see `group.Group`: which state it has
 STATE_RULES: tuple[tuple[str, Callable[[Any], bool]], ...] = (
-    (DEAD, lambda g: g.deleted),
+    (DEAD, lambda g: g.is_deleted),
     ("Unknown", lambda g: g.group_epoch is None),
     (EMPTY, lambda g: not g.has_members),
     (NOT_READY, lambda g: g.topology_epoch is None),

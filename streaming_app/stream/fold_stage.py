@@ -29,10 +29,10 @@ import pyarrow.compute as pc
 from streaming_app.groups.budget import OverBudgetError
 from streaming_app.groups.events import UNKNOWN_STATE
 from streaming_app.groups.fold import CLASSIC_GROUP, Fold
-from streaming_app.groups.group import READ_AGAIN, Group, GroupState, LogRecord
+from streaming_app.groups.group import READ_AGAIN, Group, LogRecord
 from streaming_app.groups.not_ready import TopicLookup, set_reasons
 from streaming_app.groups.partition import partition_of
-from streaming_app.groups.read_again import carry_over
+from streaming_app.groups.read_again import carry_over, known_before
 from streaming_app.groups.row import from_row, to_row
 from streaming_app.stream.batch_rows import BatchRows
 from streaming_app.stream.outcome import FoldOptions, GroupOutcome, LeftoverRecord, LogRow
@@ -220,7 +220,7 @@ class GroupFold:
         return True
 
     def _take_snapshot(self) -> None:
-        self.fold.count_steps(len(self.fold.group_state.group.members))
+        self.fold.count_steps(len(self.fold.group.members))
         snapshot = self.fold.copy()
         self._restore = snapshot.copy
         self.has_all = self.has_all and not self.kept
@@ -279,8 +279,8 @@ class _Group:
 
     def _fold_of(self, group_id: str, partition: int, stored: dict[str, Any] | None) -> GroupFold:
         def restore() -> Fold:
-            state = from_row(stored) if stored is not None else None
-            return Fold.of(group_id, partition, state, self._options.budget)
+            group = from_row(stored) if stored is not None else None
+            return Fold.of(group_id, partition, group, self._options.budget)
 
         return GroupFold(restore, self.outcome.refuse)
 
@@ -327,10 +327,12 @@ class _Group:
             group.close_operation()
             set_reasons(group.fold, topics)
             if group.fold.touched:
-                if self._stored and self._stored["last_offset"] == READ_AGAIN:
-                    carry_over(self._stored, group.fold.group_state)
+                is_new = self._stored is not None and self._stored["last_offset"] == READ_AGAIN
+                if self._stored and is_new:
+                    group.fold.group.known_before = known_before(self._stored)
+                carry_over(group.fold.group)
                 size = group.fold.size + outcome.undecodable_bytes
-                before = None if group.has_all else self._before()
+                before = None if group.has_all and not is_new else self._before()
                 return Folded(outcome.with_group(group.fold), [raw.row for raw in group.kept], size, before)
         if outcome.decoded or outcome.undecodable:
             return self.undecodable()
@@ -351,8 +353,8 @@ class _Group:
         if newest is None:
             return None
         group_id, partition = (newest[0] or b"").decode("utf-8", "replace"), newest[2] or 0
-        state = GroupState(Group(group_id), partition, state=UNKNOWN_STATE, first_seen_at=newest[3])
-        return Before(to_row(self._options.cluster, state), newest[3])
+        group = Group(group_id, partition, state=UNKNOWN_STATE, first_seen_at=newest[3])
+        return Before(to_row(self._options.cluster, group), newest[3])
 
 
 def _to_arrow(folded: Sequence[Folded], schema: pa.Schema, options: FoldOptions) -> pa.RecordBatch:

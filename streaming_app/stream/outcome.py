@@ -112,10 +112,10 @@ class GroupOutcome:
 
     def with_group(self, fold: Fold) -> dict[str, Any]:
         """Return the folded row of the group."""
-        partition = fold.group_state.source_partition
+        partition = fold.group.source_partition
         return {
-            **to_row(self._options.cluster, fold.group_state),
-            "log_epoch": self._options.log_epoch(partition, fold.group_state.last_offset),
+            **to_row(self._options.cluster, fold.group),
+            "log_epoch": self._options.log_epoch(partition, fold.group.last_offset),
             "events": [{"void": False, **self._nested(event, partition)} for event in fold.events],
             RETRACTED: [{"void": False, **self._nested(event, partition)} for event in fold.retracted],
             TOPOLOGIES.column: [self._nested(one, partition) for one in fold.topologies],

@@ -35,7 +35,7 @@ def row_of(steps: Sequence[Step], budget: Budget, batches: int = 1) -> dict[str,
         fold = Fold.of("g", 3, state, budget)
         fold.add(replace_size(records[start : start + size]))
         fold.close()
-        row = to_row("c", fold.group_state)
+        row = to_row("c", fold.group)
         state = from_row(row)
     return row
 
@@ -144,7 +144,7 @@ def test_any_number_of_operations_that_are_small_by_themselves_is_folded() -> No
     fold = Fold.of("g", 3, None, replace(DEFAULT, bytes=1_333))
     fold.add(replace_size(log(*((at(n), 19, key(n % 3), member()) for n in range(100)))))
     fold.close()
-    assert len(fold.group_state.group.members) == 3
+    assert len(fold.group.members) == 3
 
 
 def test_a_group_of_exactly_its_budget_is_folded() -> None:

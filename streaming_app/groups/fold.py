@@ -91,9 +91,9 @@ class Fold:
     _events_left_out: int = 0
     _values: Values | None = None
     """The values of the group after the last operation; None before the first."""
-    _before: dict[str | None, Values] | None = None
+    _before: dict[str | None, Values] = field(default_factory=dict)
     """What the group was like before the operation whose records are folded: its values, under None, and by id those of
-    the members that the operation may have changed. None between operations."""
+    the members that the operation may have changed. Empty between operations."""
 
     @classmethod
     def of(cls, group_id: str, source_partition: int, stored: Group | None, budget: Budget = budgets.DEFAULT) -> Fold:
@@ -123,13 +123,13 @@ class Fold:
             retracted=list(self.retracted),
             topologies=list(self.topologies),
             passed_not_ready=list(self.passed_not_ready),
-            _before=self._before and dict(self._before),
+            _before=dict(self._before),
         )
 
     def close(self) -> None:
         """Complete the current operation. The next batch may still continue it. Raises OverBudgetError."""
         if self._before:
-            self._end(self._before)
+            self._end()
             if self._events_left_out:
                 at, offset = self.group.updated_at, self.group.last_offset
                 self.events.append(Event(at, EVENTS_LEFT_OUT, None, None, str(self._events_left_out), offset))
@@ -193,9 +193,7 @@ class Fold:
         """Apply a value of record 17, which may be that of a group created again."""
         group, at, epoch = self.group, record.timestamp, self.group.group_epoch
         is_first_known = epoch is None and group.first_seen_at != at
-        if (
-            epoch is not None and value["epoch"] < epoch
-        ):  # it is created again: members that have left are of another one
+        if epoch is not None and value["epoch"] < epoch:
             self.count_steps(len(group.members))
             self._save(*group.members)
             group = self._create(group.create_again(at), group=None)
@@ -221,17 +219,17 @@ class Fold:
         if self._before:
             if is_same:
                 return
-            self._end(self._before)
+            self._end()
             if self._unchecked > self.budget.bytes:
                 self._check_size()
         self._before = {None: dict(self._values or group_values(group, group.derive()) | operation_values(group))}
         if is_same:  # the last batch ended within it, or within its millisecond
-            self._undo(self._before)
+            self._undo()
         elif group.group_epoch is None:
             group.first_seen_at = None  # an operation without record 17 is not the creation
         group.updated_at = at
 
-    def _undo(self, before: dict[str | None, Values]) -> None:
+    def _undo(self) -> None:
         """Go back to before the first part of an operation, as its second part may undo what that has changed.
 
         Only in what is compared, and in what `_end` gives the group: the records of that part stay folded.
@@ -239,9 +237,10 @@ class Fold:
         group = self.group
         self.retracted += retract(group.updated_at, group.last_changes)
         for what, member_id, old, *_ in group.last_changes:
-            self._save(*filter(None, [member_id]))
-            if what in before[member_id]:
-                before[member_id][what] = old
+            if member_id is not None:
+                self._save(member_id)
+            if what in (before := self._before[member_id]):
+                before[what] = old
             if what in SINCE or what in OF_OPERATION:
                 setattr(group, what, datetime.fromisoformat(old) if old and what in SINCE.values() else old)
         if group.first_seen_at == group.updated_at:  # it was created in the first part
@@ -250,13 +249,12 @@ class Fold:
     def _save(self, *member_ids: str) -> None:
         """Save the values of these members, unless they are."""
         for member_id in member_ids:
-            if self._before is not None and member_id not in self._before:
+            if member_id not in self._before:
                 self._before[member_id] = member_values(self.group, member_id)
 
     def _create(self, new: Group, **before: None) -> Group:
         """Go on with a new group; nothing is kept of a deleted group with the same id."""
-        if self._before:
-            self._before[None] = {**self._before[None], **dict.fromkeys(OF_OPERATION), **before}
+        self._before[None] = {**self._before[None], **dict.fromkeys(OF_OPERATION), **before}
         self.group = new
         return new
 
@@ -296,11 +294,11 @@ class Fold:
         else:
             self._events_left_out += 1
 
-    def _end(self, before: dict[str | None, Values]) -> None:
+    def _end(self) -> None:
         """Emit an event for each value that the operation changed, and update the times."""
         group, at, offset = self.group, self.group.updated_at, self.group.last_offset
         derived = group.derive()
-        self._before, self._values = None, group_values(group, derived)
+        before, self._before, self._values = self._before, {}, group_values(group, derived)
         now = {one: self._values if one is None else member_values(group, one) for one in before}
         changes = {one: (old, now[one]) for one, old in before.items() if one is None or old != now[one]}
         self.add_events(make_events(at, offset, changes, collect_causes(group, changes)))
@@ -312,9 +310,9 @@ class Fold:
             self.add_events([deployment])
             group.last_changes.append(Change(DEPLOYMENT, None, deployment.old, offset))
         was, is_now = before[None]["state"], self._values["state"]
-        if is_now == NOT_READY != was:
+        if is_now == NOT_READY and was != NOT_READY:
             self._not_ready = _reason_to_come(group, at), copy(group)
-        elif was == NOT_READY != is_now and self._not_ready:
+        elif was == NOT_READY and is_now != NOT_READY and self._not_ready:
             self.passed_not_ready.append(self._not_ready)
             self._not_ready = None
 

@@ -20,11 +20,13 @@ prove was there before, and counts as old.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from streaming_app.groups.state_rules import STABLE_MEMBER
 from streaming_app.text import EPOCH, first_of, host_of
 
 NEW_FOR = timedelta(days=1)
@@ -52,6 +54,7 @@ _OBLIGATIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], bool]]] = {
 
 In the order in which members are named.
 """
+_ORDER = tuple(_OBLIGATIONS)
 
 
 class UnsettledMember(NamedTuple):
@@ -202,24 +205,21 @@ def group_snapshot(row: Mapping[str, Any]) -> GroupSnapshot:
 
     `unsettled_count` is how many members are unsettled, if the row has it and not all of them.
     """
-    members = (row.get("members") or ()) if row["state"] in REBALANCING else ()
-    unsettled = [member for member in members if not is_settled(member, row["assignment_epoch"])]
-    order = list(_OBLIGATIONS)
-    unsettled.sort(key=lambda one: (order.index(_state(one)), one["updated_at"] or EPOCH, one["member_id"]))
-    tasks: dict[str, list[Mapping[str, Any]]] = {member["member_id"]: [] for member in unsettled[:_NAMED_MEMBERS]}
-    for task in (row.get("assignments") or ()) if tasks else ():
-        if task["member_id"] in tasks:
-            tasks[task["member_id"]].append(task)
+    is_rebalancing, settled = row["state"] in REBALANCING, (STABLE_MEMBER, row["assignment_epoch"])
+    tasks: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for task in (row.get("assignments") or ()) if is_rebalancing else ():
+        tasks[task["member_id"]].append(task)
+    unsettled = [
+        _unsettled_member(member, tasks[member["member_id"]])
+        for member in ((row.get("members") or ()) if is_rebalancing else ())
+        if (member["member_state"], member["member_epoch"]) != settled
+    ]
+    unsettled.sort(key=lambda one: (_ORDER.index(one.state), one.updated_at or EPOCH, one.member_id))
     return GroupSnapshot(
         **{name: row[name] for name in COLUMNS},
-        unsettled=tuple(_unsettled_member(one, tasks[one["member_id"]]) for one in unsettled[:_NAMED_MEMBERS]),
+        unsettled=tuple(unsettled[:_NAMED_MEMBERS]),
         unsettled_count=row.get("unsettled_count") or len(unsettled),
     )
-
-
-def is_settled(member: Mapping[str, Any], assignment_epoch: int | None) -> bool:
-    """Return whether a member does not keep its group from being Stable."""
-    return bool(member["member_state"] == "STABLE" and member["member_epoch"] == assignment_epoch)
 
 
 def awaited_members(group: GroupSnapshot) -> tuple[UnsettledMember, ...]:
@@ -245,15 +245,9 @@ def member_details(member: UnsettledMember) -> dict[str, object]:
     return {name: value for name, value in details.items() if value is not None}
 
 
-def _state(member: Mapping[str, Any]) -> str:
-    if member["member_epoch"] == AWAY_EPOCH:
-        return AWAY
-    state = member["member_state"]
-    return state if state in {NOT_REVOKING, WAITING} else BEHIND
-
-
 def _unsettled_member(member: Mapping[str, Any], tasks: Iterable[Mapping[str, Any]]) -> UnsettledMember:
-    state = _state(member)
+    state = AWAY if member["member_epoch"] == AWAY_EPOCH else member["member_state"]
+    state = state if state in _OBLIGATIONS else BEHIND
     _, holds_up = _OBLIGATIONS[state]
     ids = sorted((task["subtopology_id"], task["partition"]) for task in tasks if holds_up(task))
     names = tuple(f"{subtopology_id}_{partition}" for subtopology_id, partition in ids[:_NAMED_TASKS])

@@ -282,7 +282,7 @@ def _table(structs: pa.StructArray, names: Iterable[str]) -> pa.Table:
 
 
 def _unsettled(members: pa.Table, assignment_epoch: int | None) -> pa.Table:
-    """Return the members that are not STABLE at the assignment epoch, see `groups.snapshot.is_settled`."""
+    """Return the members that are not STABLE at the assignment epoch, as `groups.snapshot` does."""
     if assignment_epoch is None:
         return members
     settled = (pc.field("member_state") == "STABLE") & (pc.field("member_epoch") == assignment_epoch)

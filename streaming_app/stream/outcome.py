@@ -45,6 +45,8 @@ def group_of_key(key: bytes | None) -> str | None:
         return None
 
 
+OF_RECORDS = ("undecodable", "quarantined", "decoded", "drifted")
+"""The columns of a folded row that say of records what became of them, whatever becomes of the group."""
 _REASON = 500  # characters of why a group is set aside
 
 
@@ -166,11 +168,7 @@ class GroupOutcome:
         )
 
     def _take(self) -> dict[str, Any]:
-        taken = {
-            "undecodable": self.undecodable,
-            "quarantined": len(self.undecodable),
-            "decoded": self.decoded,
-            "drifted": self.drifted,
-        }
+        values = (self.undecodable, len(self.undecodable), self.decoded, self.drifted)
+        taken = dict(zip(OF_RECORDS, values, strict=True))
         self.undecodable, self.decoded, self.drifted, self.undecodable_bytes = [], 0, 0, 0
         return taken

@@ -11,7 +11,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from streaming_app.groups.state_rules import NONE, STABLE_MEMBER, STATE_RULES, description_status
+from streaming_app.groups.state_rules import DESCRIPTION_STATUS_RULES, NONE, STABLE_MEMBER, STATE_RULES
 
 WARMUP = "warmup"
 ROLES = ("active", "standby", WARMUP)
@@ -21,6 +21,7 @@ READ_AGAIN = -2
 """The `last_offset` of a row while its group is read again from the beginning: the row counts no longer."""
 SINCE = {"state": "state_since", "description_status": "description_since"}
 """Field of `Group` that holds what was derived from the records, to the field that says since when it has its value."""
+_RULES = {"state": STATE_RULES, "description_status": DESCRIPTION_STATUS_RULES}
 LEFT_EPOCH = -1  # member epoch after the tombstone of record 22
 
 TaskId = tuple[str, str, int]  # role, subtopology id, partition
@@ -153,9 +154,7 @@ class Group:
 
     def derive(self) -> dict[str, str]:
         """Return the state as StreamsGroupDescribe names it, or Dead or Unknown, and the status of the description."""
-        epochs = self.topology_epoch, self.stored_description_epoch, self.failed_description_epoch
-        state = next(state for state, matches in STATE_RULES if matches(self))
-        return {"state": state, "description_status": description_status(*epochs)}
+        return {name: next(value for value, matches in rules if matches(self)) for name, rules in _RULES.items()}
 
     def get_or_add_member(self, member_id: str, at: datetime | None) -> Member:
         """Return the member with this id; an unknown one is added as a member that joined at `at`."""

@@ -9,8 +9,9 @@ restored, the records before it are folded again, and the failed one is reported
 row; a group with many records in one batch gets a new one every `_SNAPSHOT_EVERY` records, which bounds memory, and
 after each one that failed, so that no record is folded again for ever.
 
-A group whose fold fails as a whole, or which takes more than its budget, is set aside: its row stays as it was, with
-the reason, and its records are left out until it is released, see `job.set_aside`. The others go on.
+A group whose fold fails as a whole, whose row cannot be written, or which takes more than its budget, is set aside: its
+row stays as it was, with the reason, and its records are left out until it is released, see `job.set_aside`. The others
+go on.
 """
 
 from __future__ import annotations

@@ -165,12 +165,9 @@ def with_offsets(copies: Iterable[TaskCopy], known: Iterable[TaskCopy], members:
     found = []
     for copy in copies:
         one = by_place.pop(copy.place, copy)
-        own = {
-            "process_id": copy.process_id,
-            "client_host": copy.client_host,
-            "stateful": copy.stateful or one.stateful,
-        }
-        found.append(one._replace(role=RESTORING if copy.role == ACTIVE and one.lag else copy.role, **own))
+        role = RESTORING if copy.role == ACTIVE and one.lag else copy.role
+        one = one._replace(process_id=copy.process_id, client_host=copy.client_host, role=role)
+        found.append(one._replace(stateful=copy.stateful or one.stateful))
     has = {copy.process_and_task for copy in found}
     for one in by_place.values():
         if one.role == DORMANT and one.stateful and one.member_id in members and one.process_and_task not in has:

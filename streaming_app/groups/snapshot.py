@@ -107,7 +107,6 @@ class GroupSnapshot:
     stale_member_count: int
     first_seen_at: datetime | None
     updated_at: datetime | None
-    deleted_at: datetime | None
     last_offset: int
     client_host: str | None = None
     stale_members_since: datetime | None = None

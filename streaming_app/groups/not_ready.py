@@ -38,17 +38,14 @@ PartitionCounts = Mapping[str, int]
 TopicLookup = Callable[[Sequence[str]], PartitionCounts | None]
 """Partition counts by topic, of those of these topics that exist; None where they cannot be known."""
 
-MISSING_SOURCE_TOPICS = "MISSING_SOURCE_TOPICS"
-INCORRECTLY_PARTITIONED_TOPICS = "INCORRECTLY_PARTITIONED_TOPICS"
-MISSING_INTERNAL_TOPICS = "MISSING_INTERNAL_TOPICS"
+# What reasons begin with: a status of heartbeat responses, and of some messages of the broker the first words.
+_MISSING_SOURCES = "MISSING_SOURCE_TOPICS: Source topics ", " are missing."  # what is before and after their names
+_WRONG = "INCORRECTLY_PARTITIONED_TOPICS"
+_MISSING_INTERNAL = "MISSING_INTERNAL_TOPICS"
 INVALID_TOPOLOGY = "STREAMS_INVALID_TOPOLOGY"  # Kafka's error, not a status: such a member cannot join
-NOT_VALIDATED = "TOPICS_NOT_VALIDATED"  # ours: a check failed, and the log does not show which
-"""What a reason begins with, before the broker's message: the status of heartbeat responses."""
-
-_MAX_NAMED_TOPICS = 3  # in one message of the broker
-_MISSING_SOURCES = f"{MISSING_SOURCE_TOPICS}: Source topics ", " are missing."  # what is before and after their names
 _INVALID = f"{INVALID_TOPOLOGY}: Failed to compute number of partitions for all repartition topics"
-_WRONG = INCORRECTLY_PARTITIONED_TOPICS
+_NOT_VALIDATED = "TOPICS_NOT_VALIDATED"  # ours: a check failed, and the log does not show which
+_MAX_NAMED_TOPICS = 3  # in one message of the broker
 _NAMED = ("source_topics", "repartition_sink_topics", *INTERNAL_TOPICS)
 
 
@@ -81,9 +78,9 @@ def not_ready_reason(group: Group, topics: PartitionCounts | None = None) -> str
     `topics` are those of the cluster with their partition counts: at least what `required_topics` returns of them.
     """
     if group.topology_epoch is None:
-        return f"{NOT_VALIDATED}: The group has no topology."
+        return f"{_NOT_VALIDATED}: The group has no topology."
     if topics is not None:
-        valid = f"{NOT_VALIDATED}: The topics are valid by now; the broker has not checked them again."
+        valid = f"{_NOT_VALIDATED}: The topics are valid by now; the broker has not checked them again."
         return reason_from_topics(group.subtopologies, topics) or valid
     sources = _names(group.subtopologies, "source_topics")
     if group.metadata_hash == 0 and sources:  # the hash is over those of the required topics that exist
@@ -91,7 +88,7 @@ def not_ready_reason(group: Group, topics: PartitionCounts | None = None) -> str
     validated = group.validated_topology_epoch
     before = "no epoch" if validated == NONE else f"epoch {validated}"
     wrong = f"Topics of topology epoch {group.topology_epoch} are missing or wrongly partitioned"
-    return f"{NOT_VALIDATED}: {wrong}; {before} was validated."
+    return f"{_NOT_VALIDATED}: {wrong}; {before} was validated."
 
 
 def required_topics(subtopologies: Iterable[Subtopology]) -> list[str]:
@@ -164,7 +161,7 @@ def _check_internal_topics(
             different = f"has different number of partitions: expected {count}, found {found}"
             yield f"{_WRONG}: Existing topic {name} {different}"
     if missing := sorted(expected.keys() - topics.keys()):
-        yield f"{MISSING_INTERNAL_TOPICS}: Internal topics are missing: {_summary(missing)}"
+        yield f"{_MISSING_INTERNAL}: Internal topics are missing: {_summary(missing)}"
 
 
 def _counts_read(part: Subtopology, internal: PartitionCounts, topics: PartitionCounts) -> list[int]:

@@ -29,9 +29,9 @@ _PROVEN = (
 
 def known_before(row: Mapping[str, Any]) -> str | None:
     """Return what a row of `groups` proves, for `Group.known_before`; None for nothing."""
-    if row["deleted_at"] is not None:
-        return None
-    return row.get("known_before") or json.dumps({name: row[name] for name in _PROVEN}, default=datetime.isoformat)
+    if row.get("known_before") or row["deleted_at"] is not None:  # it is read again for the second time, or gone
+        return row.get("known_before")
+    return json.dumps({name: row[name] for name in _PROVEN}, default=datetime.isoformat)
 
 
 def carry_over(group: Group) -> None:

@@ -101,6 +101,9 @@ def test_what_the_row_proves_is_kept_wherever_batches_end(rows: list[dict[str, A
     whole = read_again(rows, **row)
     (first,) = fold(rows[:cut], stored_rows([marked(**row)]))
     (second,) = fold(rows[cut:], stored_rows([first])) or [first]
+    if first["known_before"]:  # the reading begins again
+        (again,) = fold(rows, stored_rows([{**first, "last_offset": READ_AGAIN}]))
+        assert again == {**whole, "known_before": None}
     names = {"first_seen_at", "state_since", "description_since", "topology_epochs", *KNOWN, "state", "known_before"}
     assert {name: second[name] for name in names} == {name: whole[name] for name in names}
     assert (second["known_before"], second["first_seen_at"], second["unsolicited_pushes"]) == (None, OLD, 3)

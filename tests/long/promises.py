@@ -59,7 +59,7 @@ PROMISES = (
         "What is read again keeps what only its row proves.",
         "tests/stream/test_read_again.py",
         "streaming_app/groups/read_again.py",
-        '    state.first_seen_at = row["first_seen_at"]\n',
+        '    group.first_seen_at = group.first_seen_at or row["first_seen_at"]\n',
         "",
     ),
     Promise(

@@ -41,11 +41,6 @@ class Budget:
     steps: int = 5_000_000
     """Of one batch: records, and members looked at because of them. A group that needs more is set aside."""
 
-    @property
-    def operation_bytes(self) -> int:
-        """Bytes of records between two moments at which the size of a group is looked at."""
-        return 48 * self.bytes
-
 
 DEFAULT = Budget()
 

@@ -52,7 +52,6 @@ from streaming_app.groups.group import SINCE, Change, Event, Group, LogRecord, T
 from streaming_app.groups.replay import RECORD_TYPES, apply
 from streaming_app.groups.state_rules import NOT_READY, is_unsolicited
 from streaming_app.groups.topology import topology_hash
-from streaming_app.text import megabytes
 
 CLASSIC_GROUP = 2  # record type of a classic group's metadata: a group id has one type at a time
 CLASSIC = "classic"
@@ -160,6 +159,8 @@ class Fold:
 
     def _check_size(self) -> None:
         self._unchecked = 0
+        if len(self._before) > 1 + 2 * self.budget.members:  # those of before, and those of a group created again
+            raise OverBudgetError(f"one operation concerns {len(self._before) - 1:,} members")
         self.size = check_size(self.group, self.budget)
 
     def _add(self, record: LogRecord) -> None:
@@ -167,8 +168,8 @@ class Fold:
         self._start_operation(at)
         self.count_steps(1)
         self._unchecked += record.size
-        if self._unchecked > self.budget.operation_bytes:
-            raise OverBudgetError(f"one operation has more than {megabytes(self.budget.operation_bytes)} of records")
+        if self._unchecked > self.budget.bytes:
+            self._check_size()
         group = self.group
         if not group.is_known:
             group = self._create(group.created(at))
@@ -220,8 +221,6 @@ class Fold:
             if is_same:
                 return
             self._end()
-            if self._unchecked > self.budget.bytes:
-                self._check_size()
         self._before = {None: dict(self._values or group_values(group, group.derive()) | operation_values(group))}
         if is_same:  # the last batch ended within it, or within its millisecond
             self._undo()

@@ -12,10 +12,10 @@ the ids of members that left since, as hashes.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from hashlib import sha256
 
 from streaming_app.groups.events import TOPOLOGY_CONTENT, Changes, is_replaced
 from streaming_app.groups.group import Event, Group
+from streaming_app.text import digest
 
 WITHIN = timedelta(minutes=15)
 DEPLOYMENT = "deployment"
@@ -42,9 +42,9 @@ def _processes_replaced_since(group: Group, changes: Changes, at: datetime) -> d
     for member_id, (old, new) in changes.items():
         if member_id is not None and (old["member"] is None) != (new["member"] is None):
             if new["member"] is not None:
-                joined.add(_hash(member_id))
+                joined.add(digest(member_id, _ID_CHARACTERS))
             elif old["joined_at"] and at - datetime.fromisoformat(old["joined_at"]) >= WITHIN:
-                replaced.add(_hash(member_id))
+                replaced.add(digest(member_id, _ID_CHARACTERS))
     text, *known = (group.replacing or "").split(" ")
     since, ids = datetime.fromisoformat(text) if text else None, set(known)
     if since is not None and (at - since > WITHIN or joined & ids):
@@ -57,7 +57,3 @@ def _processes_replaced_since(group: Group, changes: Changes, at: datetime) -> d
         began, since = min(since, oldest.joined_at), None
     group.replacing = None if since is None else " ".join((since.isoformat(), *sorted(ids)[:_IDS]))
     return began
-
-
-def _hash(member_id: str) -> str:
-    return sha256(member_id.encode("utf-8", "replace")).hexdigest()[:_ID_CHARACTERS]

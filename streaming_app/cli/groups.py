@@ -284,7 +284,7 @@ def _print_json(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]
     shown = []
     for row in rows:
         verdict = verdicts.get(row["group_id"])
-        of_log = {name: value for name, value in row.items() if name != "last_changes"}
+        of_log = {name: value for name, value in row.items() if name not in {"last_changes", "known_before"}}
         judged = {
             "topics": [one._asdict() for one in of_topologies[row["group_id"]]],
             "waits_for": groups.waits_for(row),

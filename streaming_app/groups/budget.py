@@ -10,18 +10,16 @@ What is counted are records, bytes and steps, and never seconds: a slow machine 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
 
 from streaming_app.groups.group import Group, Member
 
 _TEXTS = attrgetter("member_id", "instance_id", "rack_id", "client_id", "client_host", "process_id", "user_endpoint")
 """All text of a member but its tags and tasks."""
+_MEMBER_BYTES = 120  # of a member, besides its text and tasks
 _TASK_BYTES = 40  # of a task in a row, besides the id of its subtopology
-_VALUE_BYTES = 30  # of what is no text
-_MEMBER_BYTES = 4 * _VALUE_BYTES  # of a member, besides its text and tasks
 _EPOCHS = 100  # topology epochs whose times are kept, the newest
 
 
@@ -43,11 +41,6 @@ class Budget:
     steps: int = 5_000_000
     """Of one batch: records, and members looked at because of them. A group that needs more is set aside."""
 
-    @property
-    def operation_bytes(self) -> int:
-        """Bytes of records between two moments at which the size of a group is looked at."""
-        return 48 * self.bytes
-
 
 DEFAULT = Budget()
 
@@ -57,13 +50,13 @@ def check_size(group: Group, budget: Budget) -> int:
     for epoch in sorted(group.topology_epochs)[:-_EPOCHS]:
         del group.topology_epochs[epoch]
     members = {**group.members, **{one: Member(one) for one in group.targets.keys() - group.members.keys()}}
-    tasks = text = 0
+    tasks, text = 0, _size(group.assignment_configs)
     for member_id, member in members.items():  # targets may come first
         own = (*group.targets.get(member_id, ()), *member.current, *member.pending_revocation)
         tasks += len(own)
-        text += _MEMBER_BYTES + sum(map(len, filter(None, _TEXTS(member)))) + _size(member.client_tags)
+        text += _MEMBER_BYTES + sum(map(len, filter(None, _TEXTS(member))))
+        text += _size(member.client_tags) if member.client_tags else 0
         text += _TASK_BYTES * len(own) + sum(len(subtopology_id) for _, subtopology_id, _ in own)
-    text += _size(group.assignment_configs)
     topology = _size(group.subtopologies)
     over = (
         f"{has.format(size)}, where {key} allows {most:,}"
@@ -80,12 +73,5 @@ def check_size(group: Group, budget: Budget) -> int:
     return topology + text
 
 
-def _size(value: Any) -> int:  # noqa: ANN401 - values of a record: text, numbers, and lists and dicts of them
-    """Return the characters of all text in a value, and something for each other value."""
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, Mapping):
-        return sum(_size(one) for pair in value.items() for one in pair)
-    if isinstance(value, (list, tuple)):
-        return sum(map(_size, value))
-    return _VALUE_BYTES
+def _size(value: object) -> int:
+    return len(json.dumps(value, ensure_ascii=False))

@@ -12,10 +12,10 @@ the ids of members that left since, as hashes.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from hashlib import sha256
 
-from streaming_app.groups.events import TOPOLOGY_CONTENT, Changes
-from streaming_app.groups.group import Event, GroupState
+from streaming_app.groups.events import TOPOLOGY_CONTENT, Changes, is_replaced
+from streaming_app.groups.group import Event, Group
+from streaming_app.text import digest
 
 WITHIN = timedelta(minutes=15)
 DEPLOYMENT = "deployment"
@@ -25,43 +25,35 @@ _IDS = 100  # of members that left; a group with more of them than that is one o
 _ID_CHARACTERS = 8
 
 
-def note_deployment(state: GroupState, changes: Changes) -> Event | None:
+def note_deployment(group: Group, changes: Changes) -> Event | None:
     """Return the event of the deployment that ended with an operation, if one did; and keep what the next one needs."""
-    at = state.updated_at
-    if state.group.deleted or at is None:
-        state.replacing = None
+    at = group.updated_at
+    if group.is_deleted or at is None:
+        group.replacing = None
         return None
-    began = _processes_replaced_since(state, changes, at)
-    is_other_topology = None not in changes.group.get(TOPOLOGY_CONTENT, (None,))
-    replaced = [name for name, is_so in ((PROCESSES, began), (TOPOLOGY_CONTENT, is_other_topology)) if is_so]
-    began_at = (began or at).isoformat()
-    return Event(at, DEPLOYMENT, None, began_at, ", ".join(replaced), state.last_offset) if replaced else None
+    began = _processes_replaced_since(group, changes, at)
+    replaced = [PROCESSES] * (began is not None) + [TOPOLOGY_CONTENT] * is_replaced(changes, TOPOLOGY_CONTENT)
+    old = (began or at).isoformat()
+    return Event(at, DEPLOYMENT, None, old, ", ".join(replaced), group.last_offset) if replaced else None
 
 
-def _processes_replaced_since(state: GroupState, changes: Changes, at: datetime) -> datetime | None:
-    joined = {_hash(one) for one, (old, new) in changes.members.items() if new.exists and not old.exists}
-    replaced = {
-        _hash(one)
-        for one, (old, new) in changes.members.items()
-        if old.joined_at and not new.exists and at - datetime.fromisoformat(old.joined_at) >= WITHIN
-    }
-    since, ids = _parse(state.replacing)
+def _processes_replaced_since(group: Group, changes: Changes, at: datetime) -> datetime | None:
+    joined, replaced = set(), set()
+    for member_id, (old, new) in changes.items():
+        if member_id is not None and (old["member"] is None) != (new["member"] is None):
+            if new["member"] is not None:
+                joined.add(digest(member_id, _ID_CHARACTERS))
+            elif old["joined_at"] and at - datetime.fromisoformat(old["joined_at"]) >= WITHIN:
+                replaced.add(digest(member_id, _ID_CHARACTERS))
+    text, *known = (group.replacing or "").split(" ")
+    since, ids = datetime.fromisoformat(text) if text else None, set(known)
     if since is not None and (at - since > WITHIN or joined & ids):
         since, ids = None, set()
     if replaced:
         since, ids = since or at, ids | replaced
-    oldest = next(iter(state.group.members.values()), None)  # they are in the order in which they joined
+    oldest = next(iter(group.members.values()), None)  # they are in the order in which they joined
     began = None
     if since is not None and oldest and oldest.joined_at and timedelta(0) <= at - oldest.joined_at < WITHIN:
         began, since = min(since, oldest.joined_at), None
-    state.replacing = None if since is None else " ".join((since.isoformat(), *sorted(ids)[:_IDS]))
+    group.replacing = None if since is None else " ".join((since.isoformat(), *sorted(ids)[:_IDS]))
     return began
-
-
-def _parse(text: str | None) -> tuple[datetime | None, set[str]]:
-    since, *ids = (text or "").split(" ")
-    return datetime.fromisoformat(since) if since else None, set(ids)
-
-
-def _hash(member_id: str) -> str:
-    return sha256(member_id.encode("utf-8", "replace")).hexdigest()[:_ID_CHARACTERS]

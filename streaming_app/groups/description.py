@@ -23,18 +23,9 @@ _EDGE_CHARACTERS = 16
 NODE_KINDS = {1: SOURCE, 2: PROCESSOR, 3: SINK}
 """By the node type of a description."""
 
-AVAILABLE = 3
-STATUSES = {
-    0: ("NOT_REQUESTED", "its broker is older than Kafka 4.4, and stores none"),
-    1: (
-        "NOT_STORED",
-        "its broker has no plugin that stores descriptions, or no client has pushed one for its topology",
-    ),
-    2: ("ERROR", "the plugin of its broker failed to return it, see the log of the group coordinator"),
-    AVAILABLE: ("AVAILABLE", "its broker stores it"),
-}
-"""`TopologyDescriptionStatus` of StreamsGroupDescribe: name, and what it means of a group whose description was
-requested."""
+AVAILABLE = "AVAILABLE"
+STATUSES = {1: "NOT_STORED", 2: "ERROR", 3: AVAILABLE}
+"""`TopologyDescriptionStatus` of StreamsGroupDescribe where it was requested; brokers before Kafka 4.4 have none."""
 
 
 class Node(NamedTuple):

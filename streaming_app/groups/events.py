@@ -19,9 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from operator import attrgetter
-from typing import NamedTuple
 
-from streaming_app.groups.group import ROLES, WARMUP, Change, Event, Group, GroupState, Tasks
+from streaming_app.groups.group import ROLES, SINCE, WARMUP, Change, Event, Group, Tasks
 from streaming_app.text import digest
 
 UNKNOWN_STATE = "Unknown"
@@ -31,8 +30,8 @@ JOINED, LEFT = "member_joined", "member_left"
 EVENTS_LEFT_OUT = "events_left_out"
 """The kind of the event that says in `new` how many events of a batch are left out, see `budget`."""
 NOT_READY_REASON = "not_ready_reason"
-OF_OPERATION = ("causes_since_assignment", "replacing")
-"""What the comparison of an operation gives for later ones: no event tells that it changed."""
+OF_OPERATION = (*SINCE.values(), "causes_since_assignment", "replacing", NOT_READY_REASON)
+"""Fields of a group that an operation gives for later ones: of what it changed no event tells."""
 _TARGET_CHARACTERS = 8
 _MOST_CHARACTERS = 200  # of a value that is kept to be compared: the tenant chooses it
 
@@ -45,14 +44,15 @@ _OF_METADATA = (
     "metadata_hash",
     "assignment_configs",
 )
-_NAMES = ("group_epoch", "assignment_epoch", "topology_epoch", *_OF_METADATA, "state")
-_VALUES = attrgetter("group_epoch", "reported_assignment_epoch", "topology_epoch", *_OF_METADATA, "state")
-"""The attributes of a group that are compared before and after an operation."""
+_NAMES = (TOPOLOGY_CONTENT, "group_epoch", "assignment_epoch", "topology_epoch", *_OF_METADATA)
+_VALUES = attrgetter("topology_hash", "group_epoch", "reported_assignment_epoch", "topology_epoch", *_OF_METADATA)
+"""The attributes of a group that are compared before and after an operation, besides what is derived."""
 
 # The kinds of events of what was added, and of what was not; that of any other event is the name of what changed.
 _KINDS = {"group": ("created", "deleted"), "member": (JOINED, LEFT), "assignment_configs": ("config_changed",) * 2}
 _IDENTITY = ("client_host", "instance_id", "rack", "tags", "process")
-_WITHOUT_EVENT = frozenset({"metadata_hash", TOPOLOGY_CONTENT, *OF_OPERATION, "joined_at", "target", *_IDENTITY})
+_COMPARED = {"metadata_hash", TOPOLOGY_CONTENT, *OF_OPERATION, "joined_at", "target", *_IDENTITY}
+_WITHOUT_EVENT = frozenset(_COMPARED - {NOT_READY_REASON})
 """Compared only for the causes and deployments, and to describe a member that joined or left."""
 
 _CAUSE_OF_VALUE = {
@@ -69,72 +69,59 @@ _CAUSES = (JOINED, LEFT, REPLACED, *_MOVED, *_CAUSE_OF_VALUE.values(), UNKNOWN_C
 """In the order in which they are written, joined by commas."""
 OF_MEMBERS = frozenset({JOINED, LEFT, REPLACED, *_MOVED})
 
+_NO_MEMBER = dict.fromkeys(("member", "assignment", "joined_at", *_IDENTITY, "target"))
+
 Values = dict[str, str | None]
+"""What is compared of a group, or of a member, before and after an operation, as text."""
+Changes = dict[str | None, tuple[Values, Values]]
+"""Values before and after an operation: of the group, under None, and by id those of each member that it changed."""
 
 
-class MemberValues(NamedTuple):
-    """What is compared of a member; all None for one that is not in the group."""
-
-    member: str | None = None
-    """Its client id; empty where that is not known."""
-    assignment: str | None = None
-    joined_at: str | None = None
-    client_host: str | None = None
-    instance_id: str | None = None
-    rack: str | None = None
-    tags: str | None = None
-    process: str | None = None
-    target: str | None = None
-    """A hash over the active and standby tasks that it is to have."""
-
-    @property
-    def exists(self) -> bool:
-        """Whether the member is in the group."""
-        return self.member is not None
-
-
-class Changes(NamedTuple):
-    """The values before and after an operation: of the group, by name, and all of each member that it changed."""
-
-    group: Mapping[str, tuple[str | None, str | None]]
-    members: Mapping[str, tuple[MemberValues, MemberValues]]
-
-    def each(self) -> Iterator[tuple[str, str | None, str | None, str | None]]:
-        """Yield the name of each value that changed, the member that it belongs to, if any, and both values."""
-        for what, (old, new) in self.group.items():
-            yield what, None, old, new
-        for member_id, pair in self.members.items():
-            for what, old, new in zip(MemberValues._fields, *pair, strict=True):
-                if old != new:
-                    yield what, member_id, old, new
-
-
-def group_values(group: Group, topology_hash: str | None, *, exists: bool) -> Values:
-    """Return the values of the group; None where no record has been read."""
-    values: Values = {"group": group.group_type if exists and not group.deleted else None}
-    values[TOPOLOGY_CONTENT] = topology_hash
+def group_values(group: Group, derived: Mapping[str, str]) -> Values:
+    """Return the values of the group but those in `OF_OPERATION`; None where no record has been read."""
+    values: Values = {"group": group.group_type if group.is_known else None}
     values.update(zip(_NAMES, map(_to_text, _VALUES(group)), strict=True))
+    values.update((name, _to_text(value)) for name, value in derived.items())
     return values if group.group_epoch is not None else values | dict.fromkeys(_OF_METADATA)
 
 
-def member_values(group: Group, member_id: str) -> MemberValues:
-    """Return the values of a member, which may not exist: its target may come first."""
+def operation_values(group: Group) -> Values:
+    """Return the values of the fields in `OF_OPERATION`."""
+    return {name: _to_text(getattr(group, name)) for name in OF_OPERATION}
+
+
+def member_values(group: Group, member_id: str) -> Values:
+    """Return the values of a member; all but its target, which may come first, are None if it is not in the group."""
     member = group.members.get(member_id)
     moved = sorted(task for task in group.targets.get(member_id, ()) if task[0] != WARMUP)
     target = digest(str(moved), _TARGET_CHARACTERS) if moved else None
     if member is None:
-        return MemberValues(target=target)
-    return MemberValues(
-        member.client_id or "",
-        _format_tasks(member.current) if member.current else None,
-        member.joined_at.isoformat() if member.joined_at else None,
-        member.client_host,
-        member.instance_id,
-        _shortened(member.rack_id),
-        _shortened(str(sorted(member.client_tags.items()))) if member.client_tags else None,
-        _shortened(member.process_id),
-        target,
-    )
+        return {**_NO_MEMBER, "target": target}
+    return {
+        "member": member.client_id or "",
+        "assignment": _format_tasks(member.current) if member.current else None,
+        "joined_at": member.joined_at.isoformat() if member.joined_at else None,
+        "client_host": member.client_host,
+        "instance_id": member.instance_id,
+        "rack": _shortened(member.rack_id),
+        "tags": _shortened(str(sorted(member.client_tags.items()))) if member.client_tags else None,
+        "process": _shortened(member.process_id),
+        "target": target,
+    }
+
+
+def each_change(changes: Changes) -> Iterator[tuple[str, str | None, str | None, str | None]]:
+    """Yield the name of each value that changed, the member that it belongs to, if any, and both values."""
+    for member_id, (before, now) in changes.items():
+        for what, new in now.items():
+            if before[what] != new:
+                yield what, member_id, before[what], new
+
+
+def is_replaced(changes: Changes, what: str) -> bool:
+    """Return whether a known value of the group became another one."""
+    old, new = (values[what] for values in changes[None])
+    return None not in (old, new) and old != new
 
 
 def split_causes(text: str | None) -> frozenset[str]:
@@ -142,45 +129,44 @@ def split_causes(text: str | None) -> frozenset[str]:
     return frozenset(text.split(",")) if text else frozenset()
 
 
-def collect_causes(state: GroupState, changes: Changes) -> tuple[str | None, str | None]:
-    """Return the causes of the operation's new group epoch, and those of its new assignment; None for no new one.
+def collect_causes(group: Group, changes: Changes) -> dict[str, str | None]:
+    """Return the causes of the operation's new group epoch and of its new assignment, by kind of the event.
 
     It also updates the causes that are kept for the next assignment.
     """
-    group = state.group
-    if group.deleted:
-        state.causes_since_assignment = None
-        return None, None
-    old_epoch, epoch = changes.group.get("group_epoch", (None, None))
-    of_epoch: str | None = None
-    if epoch is not None:
-        of_epoch = _join_causes(_causes_of(changes)) or (UNKNOWN_CAUSE if old_epoch is not None else None)
-        pending = split_causes(state.causes_since_assignment) | split_causes(of_epoch)
-        state.causes_since_assignment = _join_causes(pending)
-    if None in changes.group.get("assignment_epoch", (None,)):
-        return of_epoch, None
-    of_assignment = state.causes_since_assignment
-    if of_assignment == UNKNOWN_CAUSE and all(old.target == new.target for old, new in changes.members.values()):
-        of_assignment = NO_TASK_MOVED
-    if group.assignment_epoch_or_first >= (group.group_epoch or 0):
-        state.causes_since_assignment = None
-    return of_epoch, of_assignment or UNKNOWN_CAUSE
+    before, now = changes[None]
+    causes: dict[str, str | None] = {}
+    if group.is_deleted:
+        group.causes_since_assignment = None
+        return causes
+    if now["group_epoch"] not in (None, before["group_epoch"]):
+        found = _causes_of(changes) or ({UNKNOWN_CAUSE} if before["group_epoch"] is not None else set())
+        causes["group_epoch"] = _join_causes(found)
+        group.causes_since_assignment = _join_causes(found | split_causes(group.causes_since_assignment))
+    if is_replaced(changes, "assignment_epoch"):
+        cause = group.causes_since_assignment or UNKNOWN_CAUSE
+        moves = any(old["target"] != new["target"] for one, (old, new) in changes.items() if one is not None)
+        if group.causes_since_assignment == UNKNOWN_CAUSE and not moves:
+            cause = NO_TASK_MOVED
+        causes["assignment_epoch"] = cause
+        if group.assignment_epoch_or_first >= (group.group_epoch or 0):
+            group.causes_since_assignment = None
+    return causes
 
 
 def make_events(
-    at: datetime | None, offset: int, changes: Changes, causes: tuple[str | None, str | None]
+    at: datetime | None, offset: int, changes: Changes, causes: Mapping[str, str | None]
 ) -> Iterator[Event]:
     """Yield an event for each change that has one; `causes` as `collect_causes` returns them."""
-    cause_of = dict(zip(("group_epoch", "assignment_epoch"), causes, strict=True))
-    for what, member_id, old, new in changes.each():
+    for what, member_id, old, new in each_change(changes):
         if what in _WITHOUT_EVENT or (what == "member" and None not in (old, new)):
             continue  # that a member's client id was read later is no event
         if what == "assignment_configs" and not (old and new):
             continue  # they were read for the first time
-        event = Event(at, _event_kind(what, old), member_id, old, new, offset, cause_of.get(what))
-        if what == "member" and member_id is not None:
-            before, after = changes.members[member_id]
-            host, instance = before.client_host or after.client_host, before.instance_id or after.instance_id
+        event = Event(at, _event_kind(what, old), member_id, old, new, offset, causes.get(what))
+        if what == "member":
+            before, after = changes[member_id]
+            host, instance = (before[name] or after[name] for name in ("client_host", "instance_id"))
             event = event._replace(client_host=host, instance_id=instance)
         yield event
 
@@ -195,9 +181,9 @@ def retract(at: datetime | None, changes: Iterable[Change]) -> list[Event]:
 
 
 def _to_text(value: object) -> str | None:
-    if isinstance(value, dict):
-        return ",".join(f"{k}={v}" for k, v in sorted(value.items()))
-    return None if value in (None, UNKNOWN_STATE) else str(value)
+    if value is None or value == UNKNOWN_STATE:
+        return None
+    return ",".join(f"{k}={v}" for k, v in sorted(value.items())) if isinstance(value, dict) else str(value)
 
 
 def _format_tasks(tasks: Tasks) -> str:
@@ -217,21 +203,24 @@ def _event_kind(what: str, old: str | None) -> str:
 
 def _causes_of(changes: Changes) -> set[str]:
     """Return the causes that the changes of one operation prove; empty if they prove none."""
-    pairs = changes.members.values()
+    pairs = [pair for member_id, pair in changes.items() if member_id is not None]
     # That a member joined is known once its record 19 was read, which always has a host.
-    joined = [new for old, new in pairs if new.client_host is not None and not old.exists]
-    if changes.group.get("group", ("", ""))[0] is None:  # it is created: members that left were those of another group
+    joined = [new for old, new in pairs if new["client_host"] is not None and old["member"] is None]
+    if changes[None][0]["group"] is None:  # it is created: members that left were those of another group
         return {JOINED} if joined else set()
-    left = [old for old, new in pairs if old.exists and not new.exists]
-    instances_left = {old.instance_id for old in left} - {None}
-    replaced = sum(new.instance_id in instances_left for new in joined)
-    found = {cause for name, cause in _CAUSE_OF_VALUE.items() if None not in changes.group.get(name, (None,))}
-    found |= {JOINED} if len(joined) > replaced else set()
-    found |= {LEFT} if len(left) > replaced else set()
-    found |= {REPLACED} if replaced else set()
+    left = [old for old, new in pairs if old["member"] is not None and new["member"] is None]
+    instances_left = {old["instance_id"] for old in left} - {None}
+    replaced = sum(new["instance_id"] in instances_left for new in joined)
     # A member whose host was not known before is read for the first time.
-    stay = [(old, new) for old, new in pairs if old.client_host is not None and new.exists]
-    return found | {name for name in _MOVED if any(getattr(old, name) != getattr(new, name) for old, new in stay)}
+    stay = [(old, new) for old, new in pairs if old["client_host"] is not None and new["member"] is not None]
+    found = {
+        JOINED: len(joined) > replaced,
+        LEFT: len(left) > replaced,
+        REPLACED: replaced > 0,
+        **{name: any(old[name] != new[name] for old, new in stay) for name in _MOVED},
+        **{cause: is_replaced(changes, name) for name, cause in _CAUSE_OF_VALUE.items()},
+    }
+    return {cause for cause, is_so in found.items() if is_so}
 
 
 def _join_causes(causes: Iterable[str]) -> str | None:

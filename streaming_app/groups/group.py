@@ -6,13 +6,12 @@ Only data; what each record does to a group is in `replay`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from streaming_app.groups.state_rules import NONE, STABLE_MEMBER, STATE_RULES, description_status
+from streaming_app.groups.state_rules import DESCRIPTION_STATUS_RULES, NONE, STABLE_MEMBER, STATE_RULES
 
 WARMUP = "warmup"
 ROLES = ("active", "standby", WARMUP)
@@ -21,7 +20,8 @@ STORED_AT = "description_stored_at"
 READ_AGAIN = -2
 """The `last_offset` of a row while its group is read again from the beginning: the row counts no longer."""
 SINCE = {"state": "state_since", "description_status": "description_since"}
-"""Field of `GroupState` to the field that says since when it has its value."""
+"""Field of `Group` that holds what was derived from the records, to the field that says since when it has its value."""
+_RULES = {"state": STATE_RULES, "description_status": DESCRIPTION_STATUS_RULES}
 LEFT_EPOCH = -1  # member epoch after the tombstone of record 22
 
 TaskId = tuple[str, str, int]  # role, subtopology id, partition
@@ -66,9 +66,13 @@ _VALUES = attrgetter(*(one.name for one in fields(Member)))
 
 @dataclass(slots=True)
 class Group:
-    """A streams group. A `deleted` group keeps its last known epochs."""
+    """A streams group: what its records say, and what the fold made of them. A deleted group keeps its last epochs."""
 
     group_id: str
+    source_partition: int = 0
+    last_offset: int = -1
+    log_epoch: int | None = None
+    """Of the record at `last_offset`; set where the row is written, as records do not hold it."""
     group_type: str = "streams"
     group_epoch: int | None = None
     metadata_at: datetime | None = None
@@ -87,11 +91,41 @@ class Group:
     readiness_recorded: bool = False
     client_host: str | None = None
     """Of its first member, as the broker saw it: ids are a tenant's choice, and its address is not."""
-    deleted: bool = False
+    is_deleted: bool = False
     members: dict[str, Member] = field(default_factory=dict)
     targets: dict[str, Tasks] = field(default_factory=dict)
-    _members_in: Counter[tuple[str | None, int | None]] = field(default_factory=Counter)
+    members_in: Counter[tuple[str | None, int | None]] = field(default_factory=Counter)
     """Number of members by state and epoch, so that `all_members_stable` need not visit every member."""
+
+    first_seen_at: datetime | None = None
+    updated_at: datetime | None = None
+    deleted_at: datetime | None = None
+    state: str | None = None
+    """As of the last operation, as `description_status`."""
+    state_since: datetime | None = None
+    description_status: str | None = None
+    description_since: datetime | None = None
+    not_ready_reason: str | None = None
+    causes_since_assignment: str | None = None
+    replacing: str | None = None
+    """Members that left lately, see `deployments`."""
+    topology_hash: str | None = None
+    """Of the newest topology known under this group id; it stays when the group is deleted and created again."""
+    unsolicited_pushes: int = 0
+    last_unsolicited_push_at: datetime | None = None
+    last_changes: list[Change] = field(default_factory=list)
+    known_before: str | None = None
+    """While the group is read again: what its row said before, see `read_again`."""
+    set_aside_at: datetime | None = None
+    """When the group was set aside: its newest record then. Its records are not folded until it is released."""
+    set_aside_reason: str | None = None
+    set_aside_release: str | None = None
+    """The release of this project that set it aside; another one tries it again."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a record of the group has been read, and it is not deleted."""
+        return self.last_offset >= 0 and not self.is_deleted
 
     @property
     def has_members(self) -> bool:
@@ -116,17 +150,11 @@ class Group:
     @property
     def all_members_stable(self) -> bool:
         """Every member is STABLE at the assignment epoch."""
-        return self._members_in[STABLE_MEMBER, self.assignment_epoch_or_first] == len(self.members)
+        return self.members_in[STABLE_MEMBER, self.assignment_epoch_or_first] == len(self.members)
 
-    @property
-    def state(self) -> str:
-        """The state as StreamsGroupDescribe names it (`Stable`, `NotReady`, ...), or Dead or Unknown."""
-        return next(state for state, matches in STATE_RULES if matches(self))
-
-    @property
-    def description_status(self) -> str:
-        """The status of the topology description, see `state_rules`."""
-        return description_status(self.topology_epoch, self.stored_description_epoch, self.failed_description_epoch)
+    def derive(self) -> dict[str, str]:
+        """Return the state as StreamsGroupDescribe names it, or Dead or Unknown, and the status of the description."""
+        return {name: next(value for value, matches in rules if matches(self)) for name, rules in _RULES.items()}
 
     def get_or_add_member(self, member_id: str, at: datetime | None) -> Member:
         """Return the member with this id; an unknown one is added as a member that joined at `at`."""
@@ -137,18 +165,18 @@ class Group:
     def add_member(self, member: Member) -> None:
         """Add a member that is not in the group yet."""
         self.members[member.member_id] = member
-        self._members_in[member.state_and_epoch] += 1
+        self.members_in[member.state_and_epoch] += 1
 
     def remove_member(self, member_id: str) -> None:
         """Remove a member; an unknown one is ignored."""
         if member := self.members.pop(member_id, None):
-            self._members_in[member.state_and_epoch] -= 1
+            self.members_in[member.state_and_epoch] -= 1
 
     def set_member_state(self, member: Member, state: str | None, epoch: int | None) -> None:
         """Set a member's state and epoch."""
-        self._members_in[member.state_and_epoch] -= 1
+        self.members_in[member.state_and_epoch] -= 1
         member.member_state, member.member_epoch = state, epoch
-        self._members_in[member.state_and_epoch] += 1
+        self.members_in[member.state_and_epoch] += 1
 
     def copy(self) -> Group:
         """Return a copy, which changes no more when this group does: collections of members are replaced as a whole."""
@@ -157,18 +185,22 @@ class Group:
             members={name: Member(*_VALUES(member)) for name, member in self.members.items()},
             targets=dict(self.targets),
             topology_epochs={epoch: dict(times) for epoch, times in self.topology_epochs.items()},
-            _members_in=Counter(self._members_in),
+            members_in=Counter(self.members_in),
+            last_changes=list(self.last_changes),
         )
 
-    def create_again(self, joined: Collection[str]) -> Group:
-        """Return the group as a new one, of which record 17 is read now; members `joined` with it.
+    def create_again(self, at: datetime | None) -> Group:
+        """Return the group as a new one, of which record 17 is read now.
 
         Compaction may have removed older records 17 of the new group, but not its other records, which came before. A
-        group that has members is not deleted, so what was written since the last record 17 is of the new group.
+        group that has members is not deleted, so what was written since the last record 17 is of the new group. Members
+        with records of this time joined with it.
         """
-        group = Group(self.group_id, topology_epoch=self.topology_epoch, subtopologies=self.subtopologies)
+        group = self.created(at)
+        group.topology_epoch, group.subtopologies = self.topology_epoch, self.subtopologies
         for member in self.members.values():
-            if member.member_id in joined:
+            # As in the row, which knows of its operation also where a batch ended within it.
+            if at is not None and member.updated_at == at:
                 own = replace(member, member_epoch=None, previous_member_epoch=None, member_state=None)
                 own.current, own.pending_revocation = {}, {}
                 group.add_member(own)
@@ -180,6 +212,11 @@ class Group:
         if self._is_newer(self.assigned_at):
             group.assignment_epoch, group.assigned_at = self.assignment_epoch, self.assigned_at
         return group
+
+    def created(self, at: datetime | None) -> Group:
+        """Return a new group with this id, of which nothing is known yet."""
+        kept = ("source_partition", "last_offset", "updated_at", "topology_hash", "known_before")
+        return Group(self.group_id, first_seen_at=at, **{name: getattr(self, name) for name in kept})
 
     def _is_newer(self, at: datetime | None) -> bool:
         """Return whether a time is known to be after the newest record 17."""
@@ -234,49 +271,11 @@ class TopologyVersion(NamedTuple):
 
 
 class Change(NamedTuple):
-    """One change made by the newest operation: enough to retract its event and to emit the operation's events again.
-
-    `since` is when the old state, or the old description status, was entered; None for other changes.
-    """
+    """One change made by the newest operation: enough to retract its event and to emit the operation's events again."""
 
     what: str
     member_id: str | None
     old: str | None
     offset: int
     since: datetime | None = None
-
-
-@dataclass(slots=True)
-class GroupState:
-    """A group with its times: everything that a row of `groups` contains."""
-
-    group: Group
-    source_partition: int
-    last_offset: int = -1
-    log_epoch: int | None = None
-    """Of the record at `last_offset`; set where the row is written, as records do not hold it."""
-    first_seen_at: datetime | None = None
-    updated_at: datetime | None = None
-    deleted_at: datetime | None = None
-    state: str | None = None
-    state_since: datetime | None = None
-    description_status: str | None = None
-    description_since: datetime | None = None
-    not_ready_reason: str | None = None
-    causes_since_assignment: str | None = None
-    replacing: str | None = None
-    """Members that left lately, see `deployments`."""
-    topology_hash: str | None = None
-    """Of the newest topology known under this group id; it stays when the group is deleted and created again."""
-    unsolicited_pushes: int = 0
-    last_unsolicited_push_at: datetime | None = None
-    last_changes: list[Change] = field(default_factory=list)
-    set_aside_at: datetime | None = None
-    """When the group was set aside: its newest record then. Its records are not folded until it is released."""
-    set_aside_reason: str | None = None
-    set_aside_release: str | None = None
-    """The release of this project that set it aside; another one tries it again."""
-
-    def copy(self) -> GroupState:
-        """Return a copy, which changes no more when this one does."""
-        return replace(self, group=self.group.copy(), last_changes=list(self.last_changes))
+    """None: of releases up to 0.2.0."""

@@ -24,7 +24,7 @@ in alphabetical order.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from streaming_app.groups.fold import Fold
 from streaming_app.groups.group import Group
@@ -38,26 +38,15 @@ PartitionCounts = Mapping[str, int]
 TopicLookup = Callable[[Sequence[str]], PartitionCounts | None]
 """Partition counts by topic, of those of these topics that exist; None where they cannot be known."""
 
-MISSING_SOURCE_TOPICS = "MISSING_SOURCE_TOPICS"
-INCORRECTLY_PARTITIONED_TOPICS = "INCORRECTLY_PARTITIONED_TOPICS"
-MISSING_INTERNAL_TOPICS = "MISSING_INTERNAL_TOPICS"
+# What reasons begin with: a status of heartbeat responses, and of some messages of the broker the first words.
+_MISSING_SOURCES = "MISSING_SOURCE_TOPICS: Source topics ", " are missing."  # what is before and after their names
+_WRONG = "INCORRECTLY_PARTITIONED_TOPICS"
+_MISSING_INTERNAL = "MISSING_INTERNAL_TOPICS"
 INVALID_TOPOLOGY = "STREAMS_INVALID_TOPOLOGY"  # Kafka's error, not a status: such a member cannot join
-NOT_VALIDATED = "TOPICS_NOT_VALIDATED"  # ours: a check failed, and the log does not show which
-
+_INVALID = f"{INVALID_TOPOLOGY}: Failed to compute number of partitions for all repartition topics"
+_NOT_VALIDATED = "TOPICS_NOT_VALIDATED"  # ours: a check failed, and the log does not show which
 _MAX_NAMED_TOPICS = 3  # in one message of the broker
-_MISSING_SOURCES = "Source topics ", " are missing."  # what is before and after their names
 _NAMED = ("source_topics", "repartition_sink_topics", *INTERNAL_TOPICS)
-
-
-class Reason(NamedTuple):
-    """Why a group is not ready: a status of heartbeat responses, the broker's message, and the topics concerned."""
-
-    status: str
-    detail: str
-    topics: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return f"{self.status}: {self.detail}"
 
 
 def set_reasons(fold: Fold, topics: TopicLookup | None) -> None:
@@ -65,44 +54,41 @@ def set_reasons(fold: Fold, topics: TopicLookup | None) -> None:
 
     Without `topics`, as in a worker, which cannot ask the brokers, the row stays as it is.
     """
-    for passed in fold.passed_not_ready:
-        parts, counts = passed.group.subtopologies, _counts_of(passed.group, topics)
-        found = reason_from_topics(parts, counts) if counts is not None else None
-        fold.add_passed_reason(passed, str(found or not_ready_reason(passed.group)))
+    for event, passed in fold.passed_not_ready:
+        counts = _counts_of(passed, topics)
+        found = reason_from_topics(passed.subtopologies, counts) if counts is not None else None
+        fold.add_events([event._replace(new=found or not_ready_reason(passed))])
     fold.passed_not_ready.clear()
-    state = fold.group_state
-    if state.state != NOT_READY:
+    group = fold.group
+    if group.state != NOT_READY:
         fold.set_not_ready_reason(None)
     elif topics is not None:
-        counts = _counts_of(state.group, topics)
-        if counts is not None or not state.not_ready_reason:  # one that was found in the topics says more than the log
-            fold.set_not_ready_reason(str(not_ready_reason(state.group, counts)))
+        counts = _counts_of(group, topics)
+        if counts is not None or not group.not_ready_reason:  # one that was found in the topics says more than the log
+            fold.set_not_ready_reason(not_ready_reason(group, counts))
 
 
 def _counts_of(group: Group, topics: TopicLookup | None) -> PartitionCounts | None:
     return topics(required_topics(group.subtopologies)) if topics else None
 
 
-def not_ready_reason(group: Group, topics: PartitionCounts | None = None) -> Reason:
+def not_ready_reason(group: Group, topics: PartitionCounts | None = None) -> str:
     """Return why this group is NotReady, by its topics, or, without them, by the log alone.
 
     `topics` are those of the cluster with their partition counts: at least what `required_topics` returns of them.
     """
     if group.topology_epoch is None:
-        return Reason(NOT_VALIDATED, "The group has no topology.")
+        return f"{_NOT_VALIDATED}: The group has no topology."
     if topics is not None:
-        return reason_from_topics(group.subtopologies, topics) or Reason(
-            NOT_VALIDATED, "The topics are valid by now; the broker has not checked them again."
-        )
+        valid = f"{_NOT_VALIDATED}: The topics are valid by now; the broker has not checked them again."
+        return reason_from_topics(group.subtopologies, topics) or valid
     sources = _names(group.subtopologies, "source_topics")
     if group.metadata_hash == 0 and sources:  # the hash is over those of the required topics that exist
         return _missing_sources(sources)
     validated = group.validated_topology_epoch
     before = "no epoch" if validated == NONE else f"epoch {validated}"
-    return Reason(
-        NOT_VALIDATED,
-        f"Topics of topology epoch {group.topology_epoch} are missing or wrongly partitioned; {before} was validated.",
-    )
+    wrong = f"Topics of topology epoch {group.topology_epoch} are missing or wrongly partitioned"
+    return f"{_NOT_VALIDATED}: {wrong}; {before} was validated."
 
 
 def required_topics(subtopologies: Iterable[Subtopology]) -> list[str]:
@@ -110,12 +96,12 @@ def required_topics(subtopologies: Iterable[Subtopology]) -> list[str]:
     return sorted({name for part in subtopologies for column in _NAMED for name in _names([part], column)})
 
 
-def reason_from_topics(subtopologies: Iterable[Subtopology], topics: PartitionCounts) -> Reason | None:
+def reason_from_topics(subtopologies: Iterable[Subtopology], topics: PartitionCounts) -> str | None:
     """Return why a topology's topics are invalid, as the broker would report it; None if they are valid."""
     return next(_failed_checks(sorted(subtopologies, key=lambda part: str(part["subtopology_id"])), topics), None)
 
 
-def _failed_checks(parts: Sequence[Subtopology], topics: PartitionCounts) -> Iterator[Reason]:
+def _failed_checks(parts: Sequence[Subtopology], topics: PartitionCounts) -> Iterator[str]:
     """Yield the checks that fail, in order; the broker stops at the first, and what follows builds on its success."""
     if missing := [topic for topic in _names(parts, "source_topics") if topic not in topics]:
         yield _missing_sources(missing)
@@ -123,8 +109,8 @@ def _failed_checks(parts: Sequence[Subtopology], topics: PartitionCounts) -> Ite
     counts = {name: partitions for name, partitions in declared.items() if partitions}
     fixed = frozenset(counts)
     yield from _compute_repartition_counts(counts, parts, topics)
-    if never_written := sorted(declared.keys() - counts.keys()):
-        yield _invalid("A repartition source topic is never used as a sink topic.", *never_written)
+    if declared.keys() - counts.keys():
+        yield f"{_INVALID}: A repartition source topic is never used as a sink topic."
     for names in (set(names) for part in parts for names in part["copartition_groups"]):
         known = {**counts, **topics}
         of_group = {name: known[name] for name in sorted(names) if name in known}
@@ -137,20 +123,19 @@ def _failed_checks(parts: Sequence[Subtopology], topics: PartitionCounts) -> Ite
         if len(set(decisive.values())) > 1:
             named = of_group if repartition == names else decisive
             pairs = ", ".join(f"{name}={count}" for name, count in named.items())
-            yield _wrong(f"Following topics do not have the same number of partitions: [{{{pairs}}}]", *named)
+            yield f"{_WRONG}: Following topics do not have the same number of partitions: [{{{pairs}}}]"
         for name in sorted(repartition & fixed):
             if of_group[name] != counts[name]:
-                yield _wrong(
-                    f"Number of partitions [{of_group[name]}] of repartition topic [{name}] doesn't match number of "
-                    f"partitions [{counts[name]}] of the source topic.",
-                    name,
+                yield (
+                    f"{_WRONG}: Number of partitions [{of_group[name]}] of repartition topic [{name}] doesn't match "
+                    f"number of partitions [{counts[name]}] of the source topic."
                 )
     yield from _check_internal_topics(counts, parts, topics)
 
 
 def _compute_repartition_counts(
     counts: dict[str, int], parts: Sequence[Subtopology], topics: PartitionCounts
-) -> Iterator[Reason]:
+) -> Iterator[str]:
     sinks = [(sink, part) for part in parts for sink in part["repartition_sink_topics"]]
     while unknown := [(sink, part) for sink, part in sinks if sink not in counts]:
         known = len(counts)
@@ -158,13 +143,13 @@ def _compute_repartition_counts(
             if read := _counts_read(part, counts, topics):
                 counts.setdefault(sink, max(read))
         if len(counts) == known:
-            yield _invalid("There may be loops in the topology that cannot be resolved.")
+            yield f"{_INVALID}: There may be loops in the topology that cannot be resolved."
             return
 
 
 def _check_internal_topics(
     counts: dict[str, int], parts: Sequence[Subtopology], topics: PartitionCounts
-) -> Iterator[Reason]:
+) -> Iterator[str]:
     known = {**counts, **topics}
     for part in parts:
         largest = max(_counts_read(part, known, known), default=0)
@@ -173,10 +158,10 @@ def _check_internal_topics(
     expected = {topic["name"]: topic["partitions"] or counts[topic["name"]] for topic in internal}
     for name, count in sorted(expected.items()):
         if (found := topics.get(name, count)) != count:
-            what = f"Existing topic {name} has different number of partitions: expected {count}, found {found}"
-            yield _wrong(what, name)
+            different = f"has different number of partitions: expected {count}, found {found}"
+            yield f"{_WRONG}: Existing topic {name} {different}"
     if missing := sorted(expected.keys() - topics.keys()):
-        yield Reason(MISSING_INTERNAL_TOPICS, f"Internal topics are missing: {_summary(missing)}", tuple(missing))
+        yield f"{_MISSING_INTERNAL}: Internal topics are missing: {_summary(missing)}"
 
 
 def _counts_read(part: Subtopology, internal: PartitionCounts, topics: PartitionCounts) -> list[int]:
@@ -185,10 +170,9 @@ def _counts_read(part: Subtopology, internal: PartitionCounts, topics: Partition
     return [counts[name] for counts, column in named for name in _names([part], column) if name in counts]
 
 
-def _missing_sources(missing: Iterable[str]) -> Reason:
-    names = sorted(set(missing))
+def _missing_sources(missing: Iterable[str]) -> str:
     begin, end = _MISSING_SOURCES
-    return Reason(MISSING_SOURCE_TOPICS, f"{begin}{_summary(names)}{end}", tuple(names))
+    return f"{begin}{_summary(sorted(set(missing)))}{end}"
 
 
 def missing_sources(reason: str) -> tuple[str, ...]:
@@ -196,20 +180,10 @@ def missing_sources(reason: str) -> tuple[str, ...]:
 
     No name of a topic has a comma or a space.
     """
-    status, _, detail = reason.partition(": ")
     begin, end = _MISSING_SOURCES
-    if status != MISSING_SOURCE_TOPICS or not (detail.startswith(begin) and detail.endswith(end)):
+    if not (reason.startswith(begin) and reason.endswith(end)):
         return ()
-    return tuple(detail[len(begin) : -len(end)].partition(" and ")[0].split(", "))
-
-
-def _wrong(detail: str, *topics: str) -> Reason:
-    return Reason(INCORRECTLY_PARTITIONED_TOPICS, detail, topics)
-
-
-def _invalid(cause: str, *topics: str) -> Reason:
-    detail = f"Failed to compute number of partitions for all repartition topics: {cause}"
-    return Reason(INVALID_TOPOLOGY, detail, topics)
+    return tuple(reason[len(begin) : -len(end)].partition(" and ")[0].split(", "))
 
 
 def _summary(topics: Sequence[str]) -> str:

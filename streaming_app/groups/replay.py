@@ -44,7 +44,7 @@ def _metadata(group: Group, _key: dict[str, Any], value: dict[str, Any] | None, 
         for member_id in list(group.members):
             group.remove_member(member_id)
         group.targets.clear()
-        group.deleted = True
+        group.is_deleted = True
         return
     configs = value["last_assignment_configs"]
     before = {name: getattr(group, name) for name in REACHED.values()}

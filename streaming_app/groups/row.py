@@ -1,6 +1,6 @@
-"""Converts a `GroupState` to a row of `groups` and back. The columns are those of `schemas/tables/groups.toml`.
+"""Converts a `Group` to a row of `groups` and back. The columns are those of `schemas/tables/groups.toml`.
 
-A field of `Group`, `GroupState` or `Member` with the name of a column is copied; only what is nested needs code here.
+A field of `Group` or `Member` with the name of a column is copied; only what is nested needs code here.
 """
 
 from __future__ import annotations
@@ -11,25 +11,22 @@ from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
-from streaming_app.groups.group import STORED_AT, Change, Group, GroupState, Member, TaskId
+from streaming_app.groups.group import STORED_AT, Change, Group, Member, TaskId
 from streaming_app.groups.replay import REACHED
 from streaming_app.groups.state_rules import DEAD, SOLICITABLE_STATUSES
 from streaming_app.groups.topology import sources_hash
 
-_NESTED = ("deleted", "assignment_configs", "topology_epochs", "members", "targets")  # of Group: converted below
-_GROUP_SCALARS = tuple(f.name for f in fields(Group) if f.init and f.name not in _NESTED and not f.name.startswith("_"))
-_STATE_SCALARS = tuple(f.name for f in fields(GroupState) if f.name not in ("group", "last_changes"))
+_NESTED = ("is_deleted", "assignment_configs", "topology_epochs", "members", "targets", "members_in", "last_changes")
+_SCALARS = tuple(f.name for f in fields(Group) if f.name not in _NESTED)
 _MEMBER_SCALARS = tuple(
     f.name for f in fields(Member) if f.name not in ("client_tags", "current", "pending_revocation")
 )
 _EPOCH_STEPS, _STORED = ("first_seen_at", *REACHED), "description_stored"
 
 
-def to_row(cluster: str, state: GroupState) -> dict[str, Any]:
+def to_row(cluster: str, group: Group) -> dict[str, Any]:
     """Return the row of `groups`. Nested values are lists and dicts, maps are lists of pairs, as in Arrow."""
-    group = state.group
-    row = {name: getattr(group, name) for name in _GROUP_SCALARS}
-    row.update({name: getattr(state, name) for name in _STATE_SCALARS})
+    row = {name: getattr(group, name) for name in _SCALARS}
     stale = {m.member_id: m.joined_at for m in group.members.values() if is_stale(group, m)}
     epochs = [
         {"topology_epoch": epoch, **{step: kept.get(step) for step in _EPOCH_STEPS}, _STORED: STORED_AT in kept}
@@ -38,7 +35,7 @@ def to_row(cluster: str, state: GroupState) -> dict[str, Any]:
     row |= {
         "cluster": cluster,
         "assignment_epoch": group.reported_assignment_epoch,
-        "description_stale_since": description_stale_since(state),
+        "description_stale_since": description_stale_since(group),
         "first_described_at": min(filter(None, map(itemgetter(STORED_AT), epochs)), default=None),
         "sources_hash": sources_hash(group.subtopologies),
         "solicitable": is_solicitable(group),
@@ -50,15 +47,15 @@ def to_row(cluster: str, state: GroupState) -> dict[str, Any]:
         "members": [_member_row(member, stale=member.member_id in stale) for member in group.members.values()],
         "assignments": list(_assignment_rows(group)),
         "topology_epochs": epochs,
-        "last_changes": [change._asdict() for change in state.last_changes],
+        "last_changes": [change._asdict() for change in group.last_changes],
     }
     return row
 
 
-def from_row(row: dict[str, Any]) -> GroupState:
-    """Return the `GroupState` of a row of `groups`: the inverse of `to_row`."""
-    group = Group(**_present(row, _GROUP_SCALARS))
-    group.deleted = row["deleted_at"] is not None or row["state"] == DEAD
+def from_row(row: dict[str, Any]) -> Group:
+    """Return the group of a row of `groups`: the inverse of `to_row`."""
+    group = Group(**_present(row, _SCALARS))
+    group.is_deleted = row["deleted_at"] is not None or row["state"] == DEAD
     group.assignment_configs = dict(row["assignment_configs"] or ())
     for stored in row["members"]:
         member = Member(**_present(stored, _MEMBER_SCALARS))
@@ -71,9 +68,8 @@ def from_row(row: dict[str, Any]) -> GroupState:
         kept = group.topology_epochs[epoch] = _present(step, _EPOCH_STEPS)
         if step.get(_STORED) or group.stored_description_epoch == epoch:
             kept.setdefault(STORED_AT, None)
-    state = GroupState(group, **_present(row, _STATE_SCALARS))
-    state.last_changes = [Change(**change) for change in row["last_changes"]]
-    return state
+    group.last_changes = [Change(**change) for change in row["last_changes"]]
+    return group
 
 
 def _present(row: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
@@ -93,16 +89,16 @@ def _stale_since(group: Group, joined: Collection[datetime | None]) -> datetime 
     return max(filter(None, (min(known), epoch_at))) if known else None
 
 
-def description_stale_since(state: GroupState) -> datetime | None:
+def description_stale_since(group: Group) -> datetime | None:
     """Return since when the topology epoch has been without a stored description; None if it has one, or needs none.
 
     That is since the epoch was first seen; if its description was stored before, since the status changed.
     """
-    if state.description_status in {"CURRENT", "NO_TOPOLOGY", None}:
+    if group.description_status in {"CURRENT", "NO_TOPOLOGY", None}:
         return None
-    epoch = state.group.topology_epoch or 0
-    was_stored = state.group.was_description_stored(epoch)
-    return state.description_since if was_stored else state.group.topology_epochs.get(epoch, {}).get("first_seen_at")
+    epoch = group.topology_epoch or 0
+    was_stored = group.was_description_stored(epoch)
+    return group.description_since if was_stored else group.topology_epochs.get(epoch, {}).get("first_seen_at")
 
 
 def is_solicitable(group: Group) -> bool:

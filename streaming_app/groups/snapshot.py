@@ -2,6 +2,14 @@
 
 Only data, and the functions that read it from a row of `groups`. No clock: callers pass the time.
 
+Wrong clocks
+------------
+The records of a group have the times of its coordinator's clock, and the next coordinator may have another one. With a
+clock that is an hour behind, a restart of half a minute looks like one of an hour. The job knows better: what it reads
+now was written before now, and after the last time that it had read everything. A time outside of these bounds is moved
+to the nearer one. What was read from the tables after a start has no bounds; only times ahead of now are known to be
+wrong.
+
 Newcomers
 ---------
 Everything that has a limit, such as series of metrics and notifications, is a place where a flood of groups could push
@@ -12,14 +20,17 @@ prove was there before, and counts as old.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from streaming_app.groups.state_rules import STABLE_MEMBER
 from streaming_app.text import EPOCH, first_of, host_of
 
 NEW_FOR = timedelta(days=1)
+_TOLERANCE = timedelta(minutes=2)  # for batches that take long, and clocks that are a little off: nobody notices
 REBALANCING = ("Assigning", "Reconciling")
 AWAY_EPOCH = -2
 NOT_REVOKING, AWAY, BEHIND, WAITING = "UNREVOKED_TASKS", "AWAY", "BEHIND", "UNRELEASED_TASKS"
@@ -43,6 +54,7 @@ _OBLIGATIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], bool]]] = {
 
 In the order in which members are named.
 """
+_ORDER = tuple(_OBLIGATIONS)
 
 
 class UnsettledMember(NamedTuple):
@@ -95,7 +107,6 @@ class GroupSnapshot:
     stale_member_count: int
     first_seen_at: datetime | None
     updated_at: datetime | None
-    deleted_at: datetime | None
     last_offset: int
     client_host: str | None = None
     stale_members_since: datetime | None = None
@@ -106,14 +117,49 @@ class GroupSnapshot:
     unsettled_count: int = 0
     """How many there are: `unsettled` has at most 20."""
     moved_times: tuple[tuple[datetime, datetime], ...] = field(default=(), compare=False)
-    """Of times that a wrong clock wrote, what was written and what it is here, see `clock`."""
+    """Of times that a wrong clock wrote, what was written and what it is here."""
 
 
 COLUMNS = tuple(f.name for f in fields(GroupSnapshot) if f.name not in ("unsettled", "unsettled_count", "moved_times"))
 """The columns of `groups` that `group_snapshot` needs; also `members` and `assignments`, for groups in a `REBALANCING`
 state: the fields `MEMBER_FIELDS` of unsettled members are enough, and the assignments of those."""
+_TIMES = tuple(one.name for one in fields(GroupSnapshot) if str(one.type).startswith("datetime"))
 _KEPT_FIELDS = tuple(name for name in UnsettledMember._fields if name not in ("state", "tasks", "task_count"))
 MEMBER_FIELDS = (*_KEPT_FIELDS, "member_state", "member_epoch")
+
+
+class WrittenBetween(NamedTuple):
+    """When records were written, by the clock of the job; `earliest` is None where it is not known."""
+
+    earliest: datetime | None
+    latest: datetime
+
+    def correct(self, time: datetime) -> datetime:
+        """Return the time, or the nearer bound if the clock that wrote it is clearly wrong."""
+        if time > self.latest + _TOLERANCE:
+            return self.latest
+        if self.earliest is not None and time < self.earliest - _TOLERANCE:
+            return self.earliest
+        return time
+
+
+def correct_snapshot(written: GroupSnapshot, before: GroupSnapshot | None, bounds: WrittenBetween) -> GroupSnapshot:
+    """Correct the times that are new since the corrected snapshot before; the others keep their correction."""
+    known = {**{time: time for time in _times(before)}, **dict(before.moved_times)} if before else {}
+    moved = {time: new for time in _times(written) if (new := known.get(time) or bounds.correct(time)) != time}
+    if not moved:
+        return written
+    changes: dict[str, Any] = {name: moved[time] for name in _TIMES if (time := getattr(written, name)) in moved}
+    members = (
+        one._replace(updated_at=one.updated_at and moved.get(one.updated_at, one.updated_at))
+        for one in written.unsettled
+    )
+    return replace(written, **changes, unsettled=tuple(members), moved_times=tuple(moved.items()))
+
+
+def _times(snapshot: GroupSnapshot) -> Iterator[datetime]:
+    own = (getattr(snapshot, name) for name in _TIMES)
+    return filter(None, (*own, *(member.updated_at for member in snapshot.unsettled)))
 
 
 def changed(before: Mapping[str, object], now: Mapping[str, object]) -> Iterator[str]:
@@ -158,24 +204,21 @@ def group_snapshot(row: Mapping[str, Any]) -> GroupSnapshot:
 
     `unsettled_count` is how many members are unsettled, if the row has it and not all of them.
     """
-    members = (row.get("members") or ()) if row["state"] in REBALANCING else ()
-    unsettled = [member for member in members if not is_settled(member, row["assignment_epoch"])]
-    order = list(_OBLIGATIONS)
-    unsettled.sort(key=lambda one: (order.index(_state(one)), one["updated_at"] or EPOCH, one["member_id"]))
-    tasks: dict[str, list[Mapping[str, Any]]] = {member["member_id"]: [] for member in unsettled[:_NAMED_MEMBERS]}
-    for task in (row.get("assignments") or ()) if tasks else ():
-        if task["member_id"] in tasks:
-            tasks[task["member_id"]].append(task)
+    is_rebalancing, settled = row["state"] in REBALANCING, (STABLE_MEMBER, row["assignment_epoch"])
+    tasks: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for task in (row.get("assignments") or ()) if is_rebalancing else ():
+        tasks[task["member_id"]].append(task)
+    unsettled = [
+        _unsettled_member(member, tasks[member["member_id"]])
+        for member in ((row.get("members") or ()) if is_rebalancing else ())
+        if (member["member_state"], member["member_epoch"]) != settled
+    ]
+    unsettled.sort(key=lambda one: (_ORDER.index(one.state), one.updated_at or EPOCH, one.member_id))
     return GroupSnapshot(
         **{name: row[name] for name in COLUMNS},
-        unsettled=tuple(_unsettled_member(one, tasks[one["member_id"]]) for one in unsettled[:_NAMED_MEMBERS]),
+        unsettled=tuple(unsettled[:_NAMED_MEMBERS]),
         unsettled_count=row.get("unsettled_count") or len(unsettled),
     )
-
-
-def is_settled(member: Mapping[str, Any], assignment_epoch: int | None) -> bool:
-    """Return whether a member does not keep its group from being Stable."""
-    return bool(member["member_state"] == "STABLE" and member["member_epoch"] == assignment_epoch)
 
 
 def awaited_members(group: GroupSnapshot) -> tuple[UnsettledMember, ...]:
@@ -201,15 +244,9 @@ def member_details(member: UnsettledMember) -> dict[str, object]:
     return {name: value for name, value in details.items() if value is not None}
 
 
-def _state(member: Mapping[str, Any]) -> str:
-    if member["member_epoch"] == AWAY_EPOCH:
-        return AWAY
-    state = member["member_state"]
-    return state if state in {NOT_REVOKING, WAITING} else BEHIND
-
-
 def _unsettled_member(member: Mapping[str, Any], tasks: Iterable[Mapping[str, Any]]) -> UnsettledMember:
-    state = _state(member)
+    state = AWAY if member["member_epoch"] == AWAY_EPOCH else member["member_state"]
+    state = state if state in _OBLIGATIONS else BEHIND
     _, holds_up = _OBLIGATIONS[state]
     ids = sorted((task["subtopology_id"], task["partition"]) for task in tasks if holds_up(task))
     names = tuple(f"{subtopology_id}_{partition}" for subtopology_id, partition in ids[:_NAMED_TASKS])

@@ -26,9 +26,11 @@ EMPTY, NOT_READY, ASSIGNING, STABLE, DEAD = "Empty", "NotReady", "Assigning", "S
 MEMBER_STATES = {1: STABLE_MEMBER, 2: "UNREVOKED_TASKS", 3: "UNRELEASED_TASKS"}  # any other byte: UNKNOWN
 
 
-# of a group, see `group.Group`: which state it has
-STATE_RULES: tuple[tuple[str, Callable[[Any], bool]], ...] = (
-    (DEAD, lambda g: g.deleted),
+Rules = tuple[tuple[str, Callable[[Any], bool]], ...]
+"""Values, and for which groups (`group.Group`) each is the right one."""
+
+STATE_RULES: Rules = (
+    (DEAD, lambda g: g.is_deleted),
     ("Unknown", lambda g: g.group_epoch is None),
     (EMPTY, lambda g: not g.has_members),
     (NOT_READY, lambda g: g.topology_epoch is None),
@@ -40,21 +42,15 @@ STATE_RULES: tuple[tuple[str, Callable[[Any], bool]], ...] = (
 )
 STATES = tuple(dict.fromkeys(state for state, _ in STATE_RULES))
 
-# (topology epoch, stored epoch, failed epoch) -> status
-DESCRIPTION_STATUS_RULES: tuple[tuple[str, Callable[[int | None, int, int], bool]], ...] = (
-    ("NO_TOPOLOGY", lambda current, _stored, _failed: current is None),
-    ("CURRENT", lambda current, stored, _failed: stored == current),
-    ("FAILED", lambda current, _stored, failed: failed == current),
-    ("UNCERTAIN", lambda _current, stored, _failed: stored == UNCERTAIN),
-    ("NEVER_STORED", lambda _current, stored, _failed: stored == NONE),
-    ("STALE", lambda _current, _stored, _failed: True),
+DESCRIPTION_STATUS_RULES: Rules = (
+    ("NO_TOPOLOGY", lambda g: g.topology_epoch is None),
+    ("CURRENT", lambda g: g.stored_description_epoch == g.topology_epoch),
+    ("FAILED", lambda g: g.failed_description_epoch == g.topology_epoch),
+    ("UNCERTAIN", lambda g: g.stored_description_epoch == UNCERTAIN),
+    ("NEVER_STORED", lambda g: g.stored_description_epoch == NONE),
+    ("STALE", lambda _: True),
 )
 SOLICITABLE_STATUSES = frozenset({"UNCERTAIN", "NEVER_STORED", "STALE"})
-
-
-def description_status(topology_epoch: int | None, stored: int, failed: int) -> str:
-    """Return the status of the stored topology description relative to the current topology."""
-    return next(status for status, matches in DESCRIPTION_STATUS_RULES if matches(topology_epoch, stored, failed))
 
 
 def is_unsolicited(

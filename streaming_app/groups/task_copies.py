@@ -126,9 +126,9 @@ def copies_of_description(
             offset, end = known_offset(offsets.get(task)), known_offset(ends.get(task))
             copy = TaskCopy(*own, DORMANT, *task, offset is not None, offset, end, lag_of(offset, end))
             if (offset, end) != (None, None):
-                old = earlier.get(copy.place)
-                is_same = old is not None and (old.task_offset, old.task_end_offset) == (offset, end)
-                copy = copy._replace(reported_at=old.reported_at if old and is_same else now)
+                old = earlier.get(copy.place, copy)
+                is_same = (old.task_offset, old.task_end_offset) == (offset, end)
+                copy = copy._replace(reported_at=(is_same and old.reported_at) or now)
             reported.append(copy)
     copies = with_offsets(held, reported, {member["member_id"] for member in described["members"]})
     return [copy._replace(acceptable_lag=acceptable_lag) for copy in copies]
@@ -164,12 +164,10 @@ def with_offsets(copies: Iterable[TaskCopy], known: Iterable[TaskCopy], members:
     by_place = {one.place: one for one in known}
     found = []
     for copy in copies:
-        if one := by_place.pop(copy.place, None):
-            role = RESTORING if copy.role == ACTIVE and one.lag else copy.role
-            one = one._replace(process_id=copy.process_id, client_host=copy.client_host, role=role)
-            found.append(one._replace(stateful=copy.stateful or one.stateful))
-        else:
-            found.append(copy)
+        one = by_place.pop(copy.place, copy)
+        role = RESTORING if copy.role == ACTIVE and one.lag else copy.role
+        one = one._replace(process_id=copy.process_id, client_host=copy.client_host, role=role)
+        found.append(one._replace(stateful=copy.stateful or one.stateful))
     has = {copy.process_and_task for copy in found}
     for one in by_place.values():
         if one.role == DORMANT and one.stateful and one.member_id in members and one.process_and_task not in has:

@@ -41,7 +41,6 @@ _MOST = 60
 _MOST_CHARACTERS = 10_000_000  # of the texts of a pass, after which it ends: they are in memory until they are written
 _CONFIRMED, _RETRIED = timedelta(days=1), timedelta(hours=1)
 _STORED = "CURRENT"
-_AVAILABLE = STATUSES[AVAILABLE][0]
 
 
 class _Asked(NamedTuple):
@@ -98,7 +97,7 @@ class DescriptionsService(Poller):
         self._lost = tuple(
             LostDescription(group_id, one.status, one.topology_epoch, one.status_since)
             for group_id, one in sorted(asked.items())
-            if one.status not in {None, _AVAILABLE}
+            if one.status not in {None, AVAILABLE}
         )
         if failure:
             raise failure
@@ -170,7 +169,7 @@ def _stored_at(group: GroupSnapshot) -> datetime | None:
 def _is_due(group: GroupSnapshot, asked: _Asked | None, now: datetime) -> bool:
     if asked is None or (asked.topology_epoch, asked.stored_at) != (group.topology_epoch, _stored_at(group)):
         return True
-    return now - asked.asked_at >= (_CONFIRMED if asked.status == _AVAILABLE else _RETRIED)
+    return now - asked.asked_at >= (_CONFIRMED if asked.status == AVAILABLE else _RETRIED)
 
 
 def _order(asked: Mapping[str, _Asked]) -> Callable[[GroupSnapshot], tuple[bool, datetime, str]]:
@@ -185,8 +184,8 @@ def _order(asked: Mapping[str, _Asked]) -> Callable[[GroupSnapshot], tuple[bool,
 
 def _row(group: GroupSnapshot, answer: Fields, now: datetime) -> dict[str, Any] | None:
     """Return what a broker's answer says of the description; None if it says nothing of one."""
-    status, _ = STATUSES.get(answer.get("topology_description_status", 0), (None, ""))
-    if answer["error_code"] or status in {None, STATUSES[0][0]}:
+    status = STATUSES.get(answer.get("topology_description_status", 0))
+    if answer["error_code"] or status is None:
         return None
     topology = answer.get("topology")
     row = {
@@ -198,7 +197,7 @@ def _row(group: GroupSnapshot, answer: Fields, now: datetime) -> dict[str, Any] 
         "is_newest": True,
     }
     description = answer.get("topology_description")
-    if status != _AVAILABLE or description is None:
+    if status != AVAILABLE or description is None:
         return row
     graph = graph_of(description)
     return row | {

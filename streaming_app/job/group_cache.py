@@ -12,7 +12,7 @@ removed.
 
 The events of the last hour or so are kept, see `health.history`; after a start they are read from the tables. What the
 stream passes along was written after the job had last read everything, which corrects the times of brokers whose clocks
-are wrong, see `groups.clock`.
+are wrong, see `groups.snapshot`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,15 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_app.groups.clock import WrittenBetween, correct_snapshot
-from streaming_app.groups.snapshot import COLUMNS, MEMBER_FIELDS, REBALANCING, GroupSnapshot, group_snapshot
+from streaming_app.groups.snapshot import (
+    COLUMNS,
+    MEMBER_FIELDS,
+    REBALANCING,
+    GroupSnapshot,
+    WrittenBetween,
+    correct_snapshot,
+    group_snapshot,
+)
 from streaming_app.groups.state_rules import DEAD, EMPTY, NOT_READY
 from streaming_app.health import history
 from streaming_app.health.history import GroupHistories, GroupHistory
@@ -275,7 +282,7 @@ def _table(structs: pa.StructArray, names: Iterable[str]) -> pa.Table:
 
 
 def _unsettled(members: pa.Table, assignment_epoch: int | None) -> pa.Table:
-    """Return the members that are not STABLE at the assignment epoch, see `groups.snapshot.is_settled`."""
+    """Return the members that are not STABLE at the assignment epoch, as `groups.snapshot` does."""
     if assignment_epoch is None:
         return members
     settled = (pc.field("member_state") == "STABLE") & (pc.field("member_epoch") == assignment_epoch)

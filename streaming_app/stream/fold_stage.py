@@ -9,16 +9,15 @@ restored, the records before it are folded again, and the failed one is reported
 row; a group with many records in one batch gets a new one every `_SNAPSHOT_EVERY` records, which bounds memory, and
 after each one that failed, so that no record is folded again for ever.
 
-A group whose fold fails as a whole, or which takes more than its budget, is set aside: its row stays as it was, with
-the reason, and its records are left out until it is released, see `job.set_aside`. The others go on.
+A group whose fold fails as a whole, whose row cannot be written, or which takes more than its budget, is set aside: its
+row stays as it was, with the reason, and its records are left out until it is released, see `job.set_aside`. The others
+go on.
 """
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -29,17 +28,18 @@ import pyarrow.compute as pc
 from streaming_app.groups.budget import OverBudgetError
 from streaming_app.groups.events import UNKNOWN_STATE
 from streaming_app.groups.fold import CLASSIC_GROUP, Fold
-from streaming_app.groups.group import READ_AGAIN, Group, GroupState, LogRecord
+from streaming_app.groups.group import READ_AGAIN, Group, LogRecord
 from streaming_app.groups.not_ready import TopicLookup, set_reasons
 from streaming_app.groups.partition import partition_of
-from streaming_app.groups.read_again import carry_over
+from streaming_app.groups.read_again import carry_over, known_before
 from streaming_app.groups.row import from_row, to_row
 from streaming_app.stream.batch_rows import BatchRows
-from streaming_app.stream.outcome import FoldOptions, GroupOutcome, LeftoverRecord, LogRow
+from streaming_app.stream.outcome import OF_RECORDS, FoldOptions, GroupOutcome, LeftoverRecord, LogRow
 from streaming_app.stream.outputs import HistoryOffsets, rows_of
 from streaming_app.tables.arrow import to_datetimes
 
 STORED_OFFSET = -1
+_REFUSED = (pa.ArrowException, ValueError, OverflowError, TypeError)  # a value that Arrow cannot hold
 _ROWS_PER_BATCH = 200
 _COLLECTED_AFTER = 10_000  # new objects; by default 700
 _SNAPSHOT_EVERY = 2_000  # records of a group
@@ -62,10 +62,10 @@ def fold_stream(
             ready.append(folded)
             size += folded.size
             if len(ready) >= _ROWS_PER_BATCH or size >= _BYTES_PER_BATCH:
-                yield _to_arrow(ready, schema, options)
+                yield _to_arrow(ready, schema)
                 ready, size = [], 0
     if ready:
-        yield _to_arrow(ready, schema, options)
+        yield _to_arrow(ready, schema)
 
 
 def fold_in_worker(
@@ -124,24 +124,14 @@ def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, most)
 
 
-class Before(NamedTuple):
-    """A group as it was before the batch."""
+class Folded(NamedTuple):
+    """A row to write."""
 
     row: dict[str, Any]
-    at: datetime | None
-    """When the newest record of the batch was written."""
-
-
-@dataclass
-class Folded:
-    """A row to write, and the records that it was made of, in case it cannot be written."""
-
-    row: dict[str, Any]
-    records: Sequence[LogRow] = ()
-    size: int = 0
+    size: int
     """Bytes, roughly."""
-    before: Before | None = None
-    """The group before the batch, if the records are not all that the row was made of."""
+    set_aside: Callable[[Exception], Folded] | None = None
+    """Returns the row for the case that this one cannot be written, because of an error."""
 
 
 def fold_group(rows: Iterator[LogRow], options: FoldOptions, topics: TopicLookup | None) -> Iterator[Folded]:
@@ -180,15 +170,12 @@ class GroupFold:
     def __init__(self, restore: Callable[[], Fold], refuse: Refuse) -> None:
         self._restore, self._refuse = restore, refuse
         self.fold = restore()
-        self.kept: list[Raw] = []
-        """The records since the snapshot, for a caller that cannot use the result."""
-        self.has_all = True
-        """Whether these are all records that were folded."""
+        self._kept: list[Raw] = []  # since the snapshot
         self._kept_bytes = 0
 
     def add(self, raw: Raw) -> None:
         """Fold one record, or refuse it. Raises OverBudgetError."""
-        if len(self.kept) >= _SNAPSHOT_EVERY or self._kept_bytes >= _SNAPSHOT_BYTES:
+        if len(self._kept) >= _SNAPSHOT_EVERY or self._kept_bytes >= _SNAPSHOT_BYTES:
             self._take_snapshot()
         try:
             self.fold.add([raw.record])
@@ -199,7 +186,7 @@ class GroupFold:
             self._fold_again()
             self._take_snapshot()  # so that the next one that fails costs no more than this one
         else:
-            self.kept.append(raw)
+            self._kept.append(raw)
             self._kept_bytes += raw.record.size
 
     def close_operation(self) -> None:
@@ -213,24 +200,23 @@ class GroupFold:
         except OverBudgetError:
             raise
         except Exception as error:
-            if not self.kept:
+            if not self._kept:
                 raise
-            self._refuse(self.kept.pop().row, error)
+            self._refuse(self._kept.pop().row, error)
             return False
         return True
 
     def _take_snapshot(self) -> None:
-        self.fold.count_steps(len(self.fold.group_state.group.members))
+        self.fold.count_steps(len(self.fold.group.members))
         snapshot = self.fold.copy()
         self._restore = snapshot.copy
-        self.has_all = self.has_all and not self.kept
-        self.kept, self._kept_bytes = [], 0
+        self._kept, self._kept_bytes = [], 0
 
     def _fold_again(self) -> None:
         steps = self.fold.steps
         self.fold = self._restore()
         self.fold.steps = steps
-        self.fold.add(raw.record for raw in self.kept)
+        self.fold.add(raw.record for raw in self._kept)
 
 
 class _Group:
@@ -265,7 +251,7 @@ class _Group:
     def undecodable(self) -> Folded:
         """Return the undecodable records so far, and forget them."""
         size = self.outcome.undecodable_bytes
-        return Folded(self.outcome.without_group(), size=size)
+        return Folded(self.outcome.without_group(), size)
 
     def _restore(self, stored: dict[str, Any]) -> None:
         """Continue from the stored row, unless the group is read again."""
@@ -279,8 +265,8 @@ class _Group:
 
     def _fold_of(self, group_id: str, partition: int, stored: dict[str, Any] | None) -> GroupFold:
         def restore() -> Fold:
-            state = from_row(stored) if stored is not None else None
-            return Fold.of(group_id, partition, state, self._options.budget)
+            group = from_row(stored) if stored is not None else None
+            return Fold.of(group_id, partition, group, self._options.budget)
 
         return GroupFold(restore, self.outcome.refuse)
 
@@ -322,71 +308,47 @@ class _Group:
 
     def close(self, topics: TopicLookup | None) -> Folded | None:
         """End the batch; return the row to write, if there is one."""
-        group, outcome = self._group, self.outcome
+        group, outcome, self._group = self._group, self.outcome, None  # what is made of it may wait for others
         if group is not None:
             group.close_operation()
             set_reasons(group.fold, topics)
             if group.fold.touched:
                 if self._stored and self._stored["last_offset"] == READ_AGAIN:
-                    carry_over(self._stored, group.fold.group_state)
+                    group.fold.group.known_before = known_before(self._stored)
+                carry_over(group.fold.group)
                 size = group.fold.size + outcome.undecodable_bytes
-                before = None if group.has_all else self._before()
-                return Folded(outcome.with_group(group.fold), [raw.row for raw in group.kept], size, before)
+                return Folded(outcome.with_group(group.fold), size, self.set_aside)
         if outcome.decoded or outcome.undecodable:
             return self.undecodable()
         return None
 
-    def set_aside(self, error: Exception) -> Folded | None:
+    def set_aside(self, error: Exception) -> Folded:
         """Return the row of the group as it was before the batch, marked as set aside."""
-        before, size = self._before(), self.outcome.undecodable_bytes
-        return Folded(self.outcome.set_aside(*before, error), size=size) if before else None
-
-    def _before(self) -> Before | None:
-        """Return the group as it was; None if there is nothing of it."""
-        newest, stored = self._newest, self._stored
-        if stored is not None:
-            if newest and stored["last_offset"] == READ_AGAIN:  # which it would be again after each batch
-                stored = {**stored, "last_offset": newest[1], "source_partition": newest[2]}
-            return Before(stored, newest[3] if newest else stored["updated_at"])
-        if newest is None:
-            return None
-        group_id, partition = (newest[0] or b"").decode("utf-8", "replace"), newest[2] or 0
-        state = GroupState(Group(group_id), partition, state=UNKNOWN_STATE, first_seen_at=newest[3])
-        return Before(to_row(self._options.cluster, state), newest[3])
+        size, newest, row = self.outcome.undecodable_bytes, self._newest, self._stored
+        if newest and row is None:
+            group_id, partition = (newest[0] or b"").decode("utf-8", "replace"), newest[2] or 0
+            group = Group(group_id, partition, state=UNKNOWN_STATE, first_seen_at=newest[3])
+            row = to_row(self._options.cluster, group)
+        elif newest and row and row["last_offset"] == READ_AGAIN:  # which it would be again after each batch
+            row = {**row, "last_offset": newest[1], "source_partition": newest[2]}
+        if row is None:
+            raise error
+        at = newest[3] if newest else row["updated_at"]
+        return Folded(self.outcome.set_aside(row, at, error), size)
 
 
-def _to_arrow(folded: Sequence[Folded], schema: pa.Schema, options: FoldOptions) -> pa.RecordBatch:
-    """Return the rows as a batch.
-
-    The records of a group whose row Arrow cannot hold go to quarantine instead; where they are no longer all there, the
-    group is set aside, and all are read again once it is released.
-    """
+def _to_arrow(folded: Sequence[Folded], schema: pa.Schema) -> pa.RecordBatch:
+    """Return the rows as a batch. A group whose row Arrow cannot hold is set aside."""
     try:
         return pa.RecordBatch.from_pylist([one.row for one in folded], schema)
-    except (pa.ArrowException, ValueError, OverflowError, TypeError):
-        rows = [one.row if _fits(one.row, schema) else _refused_row(one, schema, options) for one in folded]
-        return pa.RecordBatch.from_pylist(rows, schema)
+    except _REFUSED:
+        return pa.RecordBatch.from_pylist([_row_that_fits(one, schema) for one in folded], schema)
 
 
-def _fits(row: dict[str, Any], schema: pa.Schema) -> bool:
-    return _arrow_error(row, schema) is None
-
-
-def _arrow_error(row: dict[str, Any], schema: pa.Schema) -> Exception | None:
+def _row_that_fits(folded: Folded, schema: pa.Schema) -> dict[str, Any]:
     try:
-        pa.RecordBatch.from_pylist([row], schema)
-    except (pa.ArrowException, ValueError, OverflowError, TypeError) as error:
-        return error
-    return None
-
-
-def _refused_row(folded: Folded, schema: pa.Schema, options: FoldOptions) -> dict[str, Any]:
-    outcome = GroupOutcome(options)
-    outcome.decoded, outcome.drifted = folded.row["decoded"], folded.row["drifted"]
-    outcome.undecodable = folded.row["undecodable"]
-    error = _arrow_error(folded.row, schema) or ValueError("the row of the group cannot be written")
-    if folded.before:
-        return outcome.set_aside(*folded.before, error)
-    for row in folded.records:
-        outcome.refuse(row, error)
-    return outcome.without_group()
+        pa.RecordBatch.from_pylist([folded.row], schema)
+    except _REFUSED as error:
+        if folded.set_aside:  # what the batch counted and put into quarantine stays
+            return {**folded.set_aside(error).row, **{name: folded.row[name] for name in OF_RECORDS}}
+    return folded.row

@@ -45,6 +45,8 @@ def group_of_key(key: bytes | None) -> str | None:
         return None
 
 
+OF_RECORDS = ("undecodable", "quarantined", "decoded", "drifted")
+"""The columns of a folded row that say of records what became of them, whatever becomes of the group."""
 _REASON = 500  # characters of why a group is set aside
 
 
@@ -112,10 +114,10 @@ class GroupOutcome:
 
     def with_group(self, fold: Fold) -> dict[str, Any]:
         """Return the folded row of the group."""
-        partition = fold.group_state.source_partition
+        partition = fold.group.source_partition
         return {
-            **to_row(self._options.cluster, fold.group_state),
-            "log_epoch": self._options.log_epoch(partition, fold.group_state.last_offset),
+            **to_row(self._options.cluster, fold.group),
+            "log_epoch": self._options.log_epoch(partition, fold.group.last_offset),
             "events": [{"void": False, **self._nested(event, partition)} for event in fold.events],
             RETRACTED: [{"void": False, **self._nested(event, partition)} for event in fold.retracted],
             TOPOLOGIES.column: [self._nested(one, partition) for one in fold.topologies],
@@ -166,11 +168,7 @@ class GroupOutcome:
         )
 
     def _take(self) -> dict[str, Any]:
-        taken = {
-            "undecodable": self.undecodable,
-            "quarantined": len(self.undecodable),
-            "decoded": self.decoded,
-            "drifted": self.drifted,
-        }
+        values = (self.undecodable, len(self.undecodable), self.decoded, self.drifted)
+        taken = dict(zip(OF_RECORDS, values, strict=True))
         self.undecodable, self.decoded, self.drifted, self.undecodable_bytes = [], 0, 0, 0
         return taken

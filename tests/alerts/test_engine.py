@@ -272,7 +272,7 @@ def test_the_verdict_of_a_group_that_is_gone_is_removed_and_no_other_one() -> No
     rig = Rig()
     rig.cycle(0, group(), group(group_id="other"))
     assert rig.verdicts.keys() == {"payments", "other"}
-    rig.cycle(5, replace(group(), deleted_at=at(5), state="Dead"), group(group_id="other"))
+    rig.cycle(5, replace(group(), state="Dead"), group(group_id="other"))
     rig.cycle(9e6, group(group_id="other"))
     assert rig.verdicts.keys() == rig.engine.verdicts.keys() == {"other"}
 

@@ -73,7 +73,7 @@ def folded(records: list[Recorded]) -> Fold:
 @pytest.fixture(scope="module")
 def row(folded: Fold) -> dict[str, Any]:
     """The row of `groups`, with times as the commands print them."""
-    text: str = as_json(to_row("default", folded.group_state))
+    text: str = as_json(to_row("default", folded.group))
     printed: dict[str, Any] = json.loads(text)
     return printed
 
@@ -112,7 +112,7 @@ def test_the_events_are_those_that_the_page_shows(folded: Fold) -> None:
 
 
 def test_the_rule_and_the_message_are_those_that_the_page_shows(folded: Fold) -> None:
-    group = group_snapshot(to_row("default", folded.group_state))
+    group = group_snapshot(to_row("default", folded.group))
     at = (group.state_since or NOW) + timedelta(minutes=5)
     (change,) = Board(lambda _group_id: DEFAULTS).step(Known({GROUP: group}), at)
     problems = Problems("default", AlertSettings().rule_settings_of())

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from streaming_app.groups.fold import Fold
-from streaming_app.groups.group import GroupState, LogRecord
+from streaming_app.groups.group import Group, LogRecord
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 NO_TASKS: dict[str, Any] = {
@@ -100,7 +100,7 @@ def log(*steps: tuple[Any, int, Any, Any], first: int = 0) -> list[LogRecord]:
     return [LogRecord(first + i, when, kind, key, value) for i, (when, kind, key, value) in enumerate(steps)]
 
 
-def fold(records: list[LogRecord], stored: GroupState | None = None) -> Fold:
+def fold(records: list[LogRecord], stored: Group | None = None) -> Fold:
     result = Fold.of("g", 3, stored)
     result.add(records)
     result.close()

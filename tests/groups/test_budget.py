@@ -35,7 +35,7 @@ def row_of(steps: Sequence[Step], budget: Budget, batches: int = 1) -> dict[str,
         fold = Fold.of("g", 3, state, budget)
         fold.add(replace_size(records[start : start + size]))
         fold.close()
-        row = to_row("c", fold.group_state)
+        row = to_row("c", fold.group)
         state = from_row(row)
     return row
 
@@ -144,7 +144,7 @@ def test_any_number_of_operations_that_are_small_by_themselves_is_folded() -> No
     fold = Fold.of("g", 3, None, replace(DEFAULT, bytes=1_333))
     fold.add(replace_size(log(*((at(n), 19, key(n % 3), member()) for n in range(100)))))
     fold.close()
-    assert len(fold.group_state.group.members) == 3
+    assert len(fold.group.members) == 3
 
 
 def test_a_group_of_exactly_its_budget_is_folded() -> None:
@@ -157,8 +157,10 @@ def test_a_group_of_exactly_its_budget_is_folded() -> None:
             row_of(steps, replace(DEFAULT, **less))
 
 
-def test_an_operation_without_end_is_refused() -> None:
-    fold = Fold.of("g", 3, None, replace(DEFAULT, bytes=1_333))
-    records = [one._replace(size=1_000) for one in log(*((at(1), 19, key(n), member()) for n in range(100)))]
-    with pytest.raises(OverBudgetError, match="one operation"):
-        fold.add(records)
+@pytest.mark.parametrize(
+    ("values", "reason"), [([member()], "it has 5 members"), ([member(), None], "one operation concerns 9 members")]
+)
+def test_an_operation_without_end_is_refused(values: list[Any], reason: str) -> None:
+    fold = Fold.of("g", 3, None, replace(DEFAULT, bytes=1_333, members=4))
+    with pytest.raises(OverBudgetError, match=reason):
+        fold.add(replace_size(log(*((at(1), 19, key(n), value) for n in range(100) for value in values))))

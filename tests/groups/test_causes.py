@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streaming_app.groups.group import GroupState
+from streaming_app.groups.group import Group
 from streaming_app.groups.row import from_row, to_row
 from tests.groups.records import (
     CONFIGS,
@@ -147,19 +147,19 @@ def causes(events: list[Any]) -> Causes:
     return [(event.kind, event.new, event.cause) for event in events if event.kind in kinds and event.old is not None]
 
 
-def through_table(state: GroupState) -> GroupState:
+def through_table(state: Group) -> Group:
     return from_row(to_row("c", state))
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_new_epoch_and_a_new_assignment_say_why_where_the_records_prove_it(name: str) -> None:
     operation, expected = OPERATIONS[name]
-    stable = fold(log(*FIRST_JOIN)).group_state
+    stable = fold(log(*FIRST_JOIN)).group
     assert causes(fold(log(*operation, first=len(FIRST_JOIN)), stable).events) == expected
 
 
 def test_another_configuration_is_an_event_with_the_old_and_the_new_one() -> None:
-    stable = fold(log(*FIRST_JOIN)).group_state
+    stable = fold(log(*FIRST_JOIN)).group
     operation, _ = OPERATIONS["the assignment configs change"]
     changed = [event for event in fold(log(*operation, first=7), stable).events if event.kind == "config_changed"]
     assert [(one.old, one.new) for one in changed] == [("num.standby.replicas=0", "num.standby.replicas=1")]
@@ -168,22 +168,22 @@ def test_another_configuration_is_an_event_with_the_old_and_the_new_one() -> Non
 
 @pytest.mark.parametrize("epoch", [3, None])
 def test_a_static_member_that_comes_back_under_another_id_is_replaced(epoch: int | None) -> None:
-    stable = fold(log(*STATIC_JOIN)).group_state
+    stable = fold(log(*STATIC_JOIN)).group
     folded = fold(log(*replace(10, epoch), first=7), stable)
     expected = [("group_epoch", "3", "member_replaced"), ("assignment_epoch", "3", "member_replaced")]
     assert causes(folded.events) == (expected if epoch else [])
-    assert folded.group_state.causes_since_assignment is None
+    assert folded.group.causes_since_assignment is None
 
 
 def test_two_static_members_that_come_back_are_not_members_that_joined_or_left() -> None:
-    stable = fold(log(*STATIC_JOIN)).group_state
+    stable = fold(log(*STATIC_JOIN)).group
     away = [(at(9), 22, M1, current(-2, active=[0, 1]))]
     folded = fold(log(*away, *replace(44, None), *join(60, 3, {**M1, "member_id": "m3"}), first=7), stable)
     assert causes(folded.events) == [("group_epoch", "3", "member_joined")]
 
 
 def test_the_causes_of_an_earlier_life_of_the_group_are_not_those_of_the_next() -> None:
-    waiting = fold(log(*FIRST_JOIN, (at(9), 17, GROUP, metadata(3)))).group_state
+    waiting = fold(log(*FIRST_JOIN, (at(9), 17, GROUP, metadata(3)))).group
     assert waiting.causes_since_assignment == "unknown"
     again = [(at(60), 19, M2, member()), (at(60), 23, GROUP, TOPOLOGY), (at(60), 17, GROUP, metadata(2))]
     deleted = [(at(50), 17, GROUP, None)]
@@ -199,7 +199,7 @@ def test_a_compacted_log_proves_no_cause_of_the_first_epoch_that_it_holds() -> N
 
 
 def test_a_member_that_joins_or_leaves_comes_with_its_host_and_instance() -> None:
-    stable = fold(log(*STATIC_JOIN)).group_state
+    stable = fold(log(*STATIC_JOIN)).group
     folded = fold(log(*replace(10, None), first=7), stable)
     changes = [
         (event.kind, event.member_id, event.client_host, event.instance_id)
@@ -211,7 +211,7 @@ def test_a_member_that_joins_or_leaves_comes_with_its_host_and_instance() -> Non
 
 def test_what_is_kept_of_a_member_to_be_compared_is_short() -> None:
     long = member(rack_id="r" * 5_000, process_id="p" * 5_000, client_tags=[{"key": "k", "value": "v" * 5_000}])
-    state = fold(log(*FIRST_JOIN, (at(10), 19, M1, long), (at(20), 19, M1, member()))).group_state
+    state = fold(log(*FIRST_JOIN, (at(10), 19, M1, long), (at(20), 19, M1, member()))).group
     kept = {change.what: change.old or "" for change in state.last_changes}
     assert {"rack", "tags", "process"} <= kept.keys()
     assert max(map(len, kept.values())) < 200

@@ -19,7 +19,7 @@ CLASSIC, TOMBSTONE = {"protocol_type": "consumer"}, None
 
 
 def row_of(folded: Any) -> dict[str, Any]:
-    return to_row("c", folded.group_state)
+    return to_row("c", folded.group)
 
 
 def events_of(folded: Any, kind: str) -> list[tuple[Any, Any, Any]]:
@@ -98,7 +98,7 @@ def test_what_came_between_the_two_records_17_is_of_the_new_group(cut: int) -> N
         (at(65), 22, m3, current(3)),
         first=20,
     )  # fmt: skip
-    old = fold(log(*FIRST_JOIN, (at(9), 17, GROUP, metadata(7)))).group_state
+    old = fold(log(*FIRST_JOIN, (at(9), 17, GROUP, metadata(7)))).group
     first = fold(records[:cut], old)
     second = fold(records[cut:], from_row(row_of(first)))
     row = row_of(second)
@@ -114,8 +114,8 @@ def test_what_came_between_the_two_records_17_is_of_the_new_group(cut: int) -> N
 def test_a_lower_group_epoch_is_a_new_group_with_the_members_that_joined_now(cut: int) -> None:
     old = fold(log(*FIRST_JOIN, (at(9), 17, GROUP, metadata(7))))
     again = log(*created_again(), first=20)
-    first = fold(again[:cut], old.group_state)
-    folded = fold(again[cut:], first.group_state)
+    first = fold(again[:cut], old.group)
+    folded = fold(again[cut:], first.group)
     row = row_of(folded)
     assert [one["member_id"] for one in row["members"]] == ["m2"]
     assert (row["group_epoch"], row["assignment_epoch"], row["first_seen_at"]) == (2, 1, at(60))
@@ -131,7 +131,7 @@ def test_a_member_that_joins_the_new_group_under_its_old_id_keeps_nothing() -> N
         (when, kind, {**key, "member_id": "m1"} if "member_id" in key else key, value)
         for when, kind, key, value in created_again()
     ]
-    row = row_of(fold(log(*again, first=20), old.group_state))
+    row = row_of(fold(log(*again, first=20), old.group))
     (one,) = row["members"]
     assert (one["member_id"], one["member_epoch"]) == ("m1", 1)
     assert row["assignments"] == []
@@ -142,7 +142,7 @@ def test_the_brokers_own_conversion_to_a_classic_group_is_one_operation() -> Non
     conversion = log(
         (at(20), 20, GROUP, None), (at(20), 17, GROUP, None), (at(20), 23, GROUP, None), (at(20), 2, {}, {}), first=30
     )  # fmt: skip
-    whole = fold(conversion, empty.group_state)
+    whole = fold(conversion, empty.group)
     assert (row_of(whole)["group_type"], row_of(whole)["state"], row_of(whole)["last_offset"]) == (
         "classic",
         "Dead",
@@ -153,12 +153,12 @@ def test_the_brokers_own_conversion_to_a_classic_group_is_one_operation() -> Non
 
 def test_a_classic_group_that_takes_the_id_later_changes_the_type_once() -> None:
     dead = fold(log(*FIRST_JOIN, (at(20), 17, GROUP, None)))
-    later = fold(log((at(500), 2, {}, {}), first=40), dead.group_state)
+    later = fold(log((at(500), 2, {}, {}), first=40), dead.group)
     assert (row_of(later)["group_type"], row_of(later)["updated_at"]) == ("classic", at(20))
     assert later.events == []
-    again = fold(log((at(600), 2, {}, {}), first=41), later.group_state)
+    again = fold(log((at(600), 2, {}, {}), first=41), later.group)
     assert not again.touched
-    back = fold(log(*((at(700), *record[1:]) for record in FIRST_JOIN[:4]), first=50), later.group_state)
+    back = fold(log(*((at(700), *record[1:]) for record in FIRST_JOIN[:4]), first=50), later.group)
     assert row_of(back)["group_type"] == "streams"
 
 
@@ -166,6 +166,6 @@ def test_a_member_whose_record_is_of_the_operation_that_creates_the_group_again_
     """Its tombstone, and those of the group, are compacted away."""
     before = log(*FIRST_JOIN, (at(5), 17, GROUP, metadata(5)))
     again = log((at(900), 19, M1, member()), (at(900), 17, GROUP, metadata(2)), first=len(before))
-    row = to_row("c", fold([*before, *again]).group_state)
+    row = to_row("c", fold([*before, *again]).group)
     assert [(one["member_id"], one["member_epoch"]) for one in row["members"]] == [("m1", None)]
     assert row["assignments"] == []

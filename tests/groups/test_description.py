@@ -29,7 +29,7 @@ AGAIN = [(-2, 0), (0, 0)]
 def test_unsolicited_pushes_are_counted(epochs: list[tuple[int, int]], unsolicited: int) -> None:
     pushes = [(at(10 + n), 17, GROUP, metadata(stored=one, failed=other)) for n, (one, other) in enumerate(epochs)]
     result = fold(log(*FIRST_JOIN, *pushes))
-    assert result.group_state.unsolicited_pushes == unsolicited
+    assert result.group.unsolicited_pushes == unsolicited
     assert sum(event.kind == "unsolicited_push" for event in result.events) == unsolicited
 
 
@@ -39,7 +39,7 @@ def test_deleting_the_description_of_an_empty_group_is_not_a_push() -> None:
         (at(0), 17, GROUP, metadata(stored=0)),
         (at(9), 17, GROUP, metadata(stored=-2)),
     ]
-    assert fold(log(*empty)).group_state.unsolicited_pushes == 0
+    assert fold(log(*empty)).group.unsolicited_pushes == 0
 
 
 @pytest.mark.parametrize(
@@ -55,13 +55,13 @@ def test_deleting_the_description_of_an_empty_group_is_not_a_push() -> None:
 def test_the_status_of_the_description_is_derived_from_the_epochs(
     stored: int, failed: int, status: str, solicitable: bool
 ) -> None:
-    row = to_row("c", fold(log(*FIRST_JOIN, (at(9), 17, GROUP, metadata(stored=stored, failed=failed)))).group_state)
+    row = to_row("c", fold(log(*FIRST_JOIN, (at(9), 17, GROUP, metadata(stored=stored, failed=failed)))).group)
     assert (row["description_status"], row["solicitable"]) == (status, solicitable)
 
 
 def test_no_description_is_solicited_when_every_member_is_stale() -> None:
     newer = (at(9), 23, GROUP, TOPOLOGY | {"epoch": 1})
-    row = to_row("c", fold(log(*FIRST_JOIN, newer)).group_state)
+    row = to_row("c", fold(log(*FIRST_JOIN, newer)).group)
     assert (row["stale_member_count"], row["solicitable"]) == (1, False)
 
 
@@ -79,15 +79,15 @@ def test_no_description_is_solicited_when_every_member_is_stale() -> None:
 def test_a_description_is_stale_for_as_long_as_its_epoch_has_been_without_one(
     records: list[tuple[Any, Any]], since: Any
 ) -> None:
-    group_state = fold(log(*FIRST_JOIN, *((when, 17, GROUP, value) for when, value in records))).group_state
+    group_state = fold(log(*FIRST_JOIN, *((when, 17, GROUP, value) for when, value in records))).group
     assert to_row("c", group_state)["description_stale_since"] == since
 
 
 def test_members_since_is_when_the_first_member_joined_and_rebalances_do_not_change_it() -> None:
     second = (at(7), 19, {**GROUP, "member_id": "later"}, member())
     rebalanced = (at(8), 17, GROUP, metadata(epoch=9))
-    assert to_row("c", fold(log(*FIRST_JOIN, second, rebalanced)).group_state)["members_since"] == at(0)
-    assert to_row("c", fold(log((at(0), 17, GROUP, metadata()))).group_state)["members_since"] is None
+    assert to_row("c", fold(log(*FIRST_JOIN, second, rebalanced)).group)["members_since"] == at(0)
+    assert to_row("c", fold(log((at(0), 17, GROUP, metadata()))).group)["members_since"] is None
 
 
 def test_members_are_stale_since_the_newer_topology_or_since_they_joined_if_that_was_later() -> None:
@@ -96,7 +96,7 @@ def test_members_are_stale_since_the_newer_topology_or_since_they_joined_if_that
     upgraded = (at(6), 19, {**GROUP, "member_id": "m1"}, member(topology_epoch=1))
 
     def since(*records: Any) -> Any:
-        return to_row("c", fold(log(*FIRST_JOIN, *records)).group_state)["stale_members_since"]
+        return to_row("c", fold(log(*FIRST_JOIN, *records)).group)["stale_members_since"]
 
     assert since() is None
     assert since(newer) == at(5)

@@ -29,13 +29,13 @@ def kinds(events: list[Event]) -> list[tuple[str, str | None, str | None]]:
 
 
 def test_the_first_record_of_a_group_is_not_lost() -> None:
-    row = to_row("c", fold(log(*FIRST_JOIN)).group_state)
+    row = to_row("c", fold(log(*FIRST_JOIN)).group)
     assert row["members"][0]["process_id"] == "process"
     assert row["members"][0]["user_endpoint"] == "h:80"
 
 
 def test_a_change_that_its_operation_reverts_is_not_an_event() -> None:
-    stable = fold(log(*FIRST_JOIN)).group_state
+    stable = fold(log(*FIRST_JOIN)).group
     rejoin = log(
         (at(9), 22, M1, None), (at(9), 21, M1, None), (at(9), 19, M1, None),
         (at(9), 19, M1, member()), (at(9), 21, M1, TARGET), (at(9), 22, M1, current(2, active=[0, 1])),
@@ -45,30 +45,30 @@ def test_a_change_that_its_operation_reverts_is_not_an_event() -> None:
 
 
 def test_a_deleted_group_keeps_its_row_and_a_new_group_with_its_id_starts_empty() -> None:
-    stable = fold(log(*FIRST_JOIN)).group_state
+    stable = fold(log(*FIRST_JOIN)).group
     deleted = fold(
         log((at(9), 20, GROUP, None), (at(9), 17, GROUP, None), (at(9), 23, GROUP, None), first=7), stable
-    ).group_state
+    ).group
     assert (deleted.state, deleted.deleted_at) == ("Dead", at(9))
     records = log(*[(at(20 + (w - START).seconds), t, k, v) for w, t, k, v in FIRST_JOIN], first=10)
     recreated = fold(records, deleted)
-    group_state = recreated.group_state
+    group_state = recreated.group
     assert (group_state.state, group_state.deleted_at, group_state.first_seen_at) == ("Stable", None, at(20))
     assert ("created", None, "streams") in kinds(recreated.events)
 
 
 @pytest.mark.parametrize("value", [None, {}], ids=["tombstone", "classic group"])
 def test_a_record_of_a_classic_group_deletes_the_streams_group(value: dict[str, Any] | None) -> None:
-    stable = fold(log(*FIRST_JOIN)).group_state
-    deleted = fold(log((at(9), 2, {}, value), first=7), stable).group_state
-    assert (deleted.state, deleted.group.group_type) == ("Dead", "streams" if value is None else "classic")
+    stable = fold(log(*FIRST_JOIN)).group
+    deleted = fold(log((at(9), 2, {}, value), first=7), stable).group
+    assert (deleted.state, deleted.group_type) == ("Dead", "streams" if value is None else "classic")
 
 
 @pytest.mark.parametrize("record_type", [17, 19, 20, 21, 22, 23])
 def test_a_tombstone_for_an_unknown_group_creates_no_row(record_type: int) -> None:
     result = fold(log((at(0), record_type, M1, None)))
     assert not result.touched
-    assert not result.exists
+    assert not result.group.is_known
 
 
 @pytest.mark.parametrize(
@@ -83,12 +83,12 @@ def test_a_tombstone_for_an_unknown_group_creates_no_row(record_type: int) -> No
 )
 def test_whether_a_group_is_ready_is_in_the_records_since_4_2(values: dict[int, Any], state: str) -> None:
     records = [(when, kind, key, values.get(kind, value)) for when, kind, key, value in FIRST_JOIN]
-    assert fold(log(*records)).group_state.state == state
+    assert fold(log(*records)).group.state == state
 
 
 def test_any_order_of_the_records_gives_the_same_row() -> None:
     def row_without_times(records: list[LogRecord]) -> dict[str, Any]:
-        row = to_row("c", fold(records).group_state)
+        row = to_row("c", fold(records).group)
         times = ("state_since", "description_since", "first_seen_at", "updated_at", "last_changes", "assigned_at")
         return {name: value for name, value in row.items() if name not in times}
 
@@ -99,33 +99,33 @@ def test_any_order_of_the_records_gives_the_same_row() -> None:
 
 
 def test_copartition_groups_contain_topic_names_and_an_index_out_of_range_is_shown() -> None:
-    row = to_row("c", fold(log(*FIRST_JOIN)).group_state)
+    row = to_row("c", fold(log(*FIRST_JOIN)).group)
     assert row["subtopologies"][0]["copartition_groups"] == [["b", "c.*", "r", "repartition_source_topics[9]"]]
 
 
 def test_tasks_pending_revocation_are_not_current_tasks() -> None:
     revoking = (at(9), 22, M1, current(2, state=2, active=[0], pending=[1]))
-    rows = to_row("c", fold(log(*FIRST_JOIN, revoking)).group_state)["assignments"]
+    rows = to_row("c", fold(log(*FIRST_JOIN, revoking)).group)["assignments"]
     flags = {row["partition"]: (row["current"], row["target"], row["pending_revocation"]) for row in rows}
     assert flags == {0: (True, True, False), 1: (False, True, True)}
 
 
 def test_a_row_that_another_program_changed_still_takes_records() -> None:
-    row = to_row("c", fold(log(*FIRST_JOIN)).group_state)
+    row = to_row("c", fold(log(*FIRST_JOIN)).group)
     assert any(task["current"] for task in row["assignments"])
     second = fold(log((at(9), 17, GROUP, metadata(3)), first=9), from_row({**row, "members": []}))
-    assert second.group_state.group.group_epoch == 3
+    assert second.group.group_epoch == 3
 
 
 def test_a_field_that_an_older_release_did_not_write_keeps_its_default() -> None:
-    row = to_row("c", fold(log(*FIRST_JOIN)).group_state)
+    row = to_row("c", fold(log(*FIRST_JOIN)).group)
     older = from_row(row | {"unsolicited_pushes": None, "stored_description_epoch": None})
-    assert (older.unsolicited_pushes, older.group.stored_description_epoch) == (0, -1)
+    assert (older.unsolicited_pushes, older.stored_description_epoch) == (0, -1)
 
 
 def test_a_member_that_left_temporarily_has_no_tasks_and_its_newest_record_is_its_departure() -> None:
     folded = fold(log(*FIRST_JOIN, (at(9), 22, M1, None)))
-    row = to_row("c", folded.group_state)
+    row = to_row("c", folded.group)
     (left,) = row["members"]
     assert (left["member_epoch"], left["previous_member_epoch"], left["updated_at"]) == (-1, -1, at(9))
     assert [task["target"] for task in row["assignments"]] == [True, True]
@@ -137,7 +137,7 @@ def test_a_topology_epoch_has_the_times_of_what_was_recorded_of_it_also_before_i
         (at(5), 17, GROUP, metadata(3, validated=4, stored=4, failed=5)),
         (at(7), 23, GROUP, {**TOPOLOGY, "epoch": 4}),
     ]
-    row = to_row("c", fold(log(*FIRST_JOIN, *steps)).group_state)
+    row = to_row("c", fold(log(*FIRST_JOIN, *steps)).group)
     times = {epoch["topology_epoch"]: epoch for epoch in row["topology_epochs"]}
     assert times[4]["first_seen_at"] == times[4]["validated_at"] == times[4]["description_stored_at"] == at(5)
     assert (times[5]["description_failed_at"], times[5]["description_stored_at"]) == (at(5), None)
@@ -145,28 +145,28 @@ def test_a_topology_epoch_has_the_times_of_what_was_recorded_of_it_also_before_i
 
 
 def test_a_row_of_a_deleted_group_is_that_of_a_deleted_group_also_if_the_time_is_not_known() -> None:
-    row = to_row("c", fold(log(*FIRST_JOIN, (None, 17, GROUP, None))).group_state)
+    row = to_row("c", fold(log(*FIRST_JOIN, (None, 17, GROUP, None))).group)
     assert (row["state"], row["deleted_at"]) == ("Dead", None)
-    assert from_row(row).group.deleted
-    assert from_row({**row, "state": "Stable", "deleted_at": at(9)}).group.deleted
+    assert from_row(row).is_deleted
+    assert from_row({**row, "state": "Stable", "deleted_at": at(9)}).is_deleted
 
 
 def test_only_what_changes_a_row_touches_it() -> None:
-    stored = fold(log(*FIRST_JOIN)).group_state
+    stored = fold(log(*FIRST_JOIN)).group
     again = fold(log(*FIRST_JOIN), stored)
     assert not again.touched
     again.set_not_ready_reason("MISSING_SOURCE_TOPICS: a")
     assert again.touched
-    deleted = fold(log((at(9), 17, GROUP, None), first=20), stored).group_state
+    deleted = fold(log((at(9), 17, GROUP, None), first=20), stored).group
     as_classic = fold(log((at(12), 2, {"group": "g"}, {}), first=30), deleted)
-    assert (as_classic.touched, as_classic.group_state.group.group_type) == (True, "classic")
+    assert (as_classic.touched, as_classic.group.group_type) == (True, "classic")
 
 
 def test_a_topology_that_is_deleted_leaves_nothing_of_it() -> None:
-    group = fold(log(*FIRST_JOIN, (at(9), 23, GROUP, None))).group_state.group
+    group = fold(log(*FIRST_JOIN, (at(9), 23, GROUP, None))).group
     assert (group.topology_epoch, group.subtopologies, group.state) == (None, [], "NotReady")
 
 
 def test_a_state_of_a_member_that_no_release_has_is_unknown() -> None:
-    group = fold(log(*FIRST_JOIN, (at(9), 22, M1, current(2, state=9)))).group_state.group
+    group = fold(log(*FIRST_JOIN, (at(9), 22, M1, current(2, state=9)))).group
     assert (group.members["m1"].member_state, group.state) == ("UNKNOWN", "Reconciling")

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streaming_app.groups.fold import Fold
-from streaming_app.groups.group import Event, GroupState, LogRecord
+from streaming_app.groups.group import SINCE, Event, Group, LogRecord
 from streaming_app.groups.row import from_row, to_row
 from tests.groups.records import GROUP, M1, M2, TARGET, TOPOLOGY, at, current, fold, member, metadata
 
@@ -71,9 +71,9 @@ def key(event: Event) -> tuple[Any, ...]:
     return event.kind, event.member_id, event.offset
 
 
-def stored(folded: Fold, before: GroupState | None = None) -> GroupState | None:
+def stored(folded: Fold, before: Group | None = None) -> Group | None:
     """Return the state that the next batch reads: a row is written only if it may have changed."""
-    return from_row(to_row("c", folded.group_state)) if folded.touched else before
+    return from_row(to_row("c", folded.group)) if folded.touched else before
 
 
 @given(logs(), st.integers(0, 24))
@@ -95,20 +95,20 @@ def test_a_copy_stays_as_it_was_while_the_fold_goes_on(log: list[LogRecord], cut
     whole = Fold.of("g", 3, None)
     whole.add(log[:cut])
     copied = whole.copy()
-    before = to_row("c", copied.group_state)
-    assert before == to_row("c", whole.group_state)
+    before = to_row("c", copied.group)
+    assert before == to_row("c", whole.group)
     whole.add(log[cut:])
     whole.close()
-    assert to_row("c", copied.group_state) == before
+    assert to_row("c", copied.group) == before
     copied.add(log[cut:])
     copied.close()
-    assert to_row("c", copied.group_state) == to_row("c", whole.group_state)
+    assert to_row("c", copied.group) == to_row("c", whole.group)
     assert copied.events == whole.events
 
 
 @given(logs())
 def test_a_row_marks_the_members_with_an_older_topology(log: list[LogRecord]) -> None:
-    row = to_row("c", fold(log).group_state)
+    row = to_row("c", fold(log).group)
     epochs = {one["member_id"]: one["topology_epoch"] for one in row["members"]}
     older = {name for name, epoch in epochs.items() if None not in (epoch, row["topology_epoch"])}
     older = {name for name in older if epochs[name] < row["topology_epoch"]}
@@ -135,11 +135,12 @@ _UNSETTLED = [(1, (kind, M2, value)) for kind, value in ((19, member()), (22, cu
 @given(logs())
 def test_a_row_holds_all_that_the_next_batch_needs(log: list[LogRecord]) -> None:
     folded = fold(log)
-    row = to_row("c", folded.group_state)
+    row = to_row("c", folded.group)
     again = from_row(row)
     assert to_row("c", again) == row
-    assert again.group.state == folded.group_state.group.state == (row["state"] or "Unknown")
-    assert again.group.client_host == folded.group_state.group.client_host
+    assert again.derive() == folded.group.derive()
+    assert not folded.touched or again.derive() == {name: row[name] for name in SINCE}
+    assert again.client_host == folded.group.client_host
 
 
 _ASSIGNED = (20, GROUP, {"assignment_epoch": 2, "assignment_timestamp": 0})
@@ -179,7 +180,7 @@ _JOINS = (19, M1, member())
 def test_where_batches_end_makes_no_difference(log: list[LogRecord], cuts: list[int]) -> None:
     """The row is the same, and so are the events that are left when retracted ones are taken away."""
     whole = fold(log)
-    state: GroupState | None = None
+    state: Group | None = None
     events: dict[tuple[Any, ...], Event] = {}
     ends = sorted({min(cut, len(log)) for cut in cuts} | {len(log)})
     for begin, end in pairwise([0, *ends]):

@@ -72,7 +72,7 @@ def test_nothing_is_kept_in_the_row_of_a_deleted_group_but_what_it_was() -> None
 
 @pytest.mark.parametrize("group_type", [None, {"protocol_type": "consumer"}], ids=["tombstone", "classic group"])
 def test_a_classic_group_that_takes_the_id_of_one_with_members_ends_their_membership(group_type: Any) -> None:
-    stable = fold(log(*FIRST_JOIN)).group_state
+    stable = fold(log(*FIRST_JOIN)).group
     taken = fold(log((at(20), 2, CLASSIC_KEY, group_type), first=40), from_row(to_row("c", stable)))
     assert said(taken.events) == [
         (20, "deleted", None, "streams", None, None),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from streaming_app.groups.group import Event, GroupState
+from streaming_app.groups.group import Event, Group
 from streaming_app.groups.not_ready import TopicLookup, set_reasons
 from streaming_app.groups.row import from_row, to_row
 from tests.groups.records import FIRST_JOIN, GROUP, M1, at, fold, log, metadata
@@ -14,7 +14,7 @@ from tests.groups.records import FIRST_JOIN, GROUP, M1, at, fold, log, metadata
 NOT_READY = [*FIRST_JOIN[:2], (at(0), 17, GROUP, metadata(validated=-1)), FIRST_JOIN[3]]
 
 
-def store(group_state: GroupState) -> GroupState:
+def store(group_state: Group) -> Group:
     """Write and read the state as a row, as between two batches."""
     return from_row(to_row("c", group_state))
 
@@ -27,10 +27,10 @@ def test_a_changed_reason_is_an_event() -> None:
     first = fold(log(*NOT_READY))
     first.set_not_ready_reason("no topic")
     assert reason_events(first.events) == [(None, "no topic", 3)]
-    second = fold(log((at(5), 17, GROUP, metadata(epoch=3, validated=-1)), first=4), store(first.group_state))
+    second = fold(log((at(5), 17, GROUP, metadata(epoch=3, validated=-1)), first=4), store(first.group))
     second.set_not_ready_reason("no topic")
     assert reason_events(second.events) == []
-    third = fold(log((at(6), 17, GROUP, metadata(epoch=4, validated=-1)), first=5), store(second.group_state))
+    third = fold(log((at(6), 17, GROUP, metadata(epoch=4, validated=-1)), first=5), store(second.group))
     third.set_not_ready_reason("another topic")
     assert reason_events(third.events) == [("no topic", "another topic", 5)]
 
@@ -38,9 +38,9 @@ def test_a_changed_reason_is_an_event() -> None:
 def test_a_reason_that_changes_without_a_record_updates_the_row_and_adds_no_second_event_at_the_offset() -> None:
     first = fold(log(*NOT_READY))
     first.set_not_ready_reason("no topic")
-    later = fold([], store(first.group_state))
+    later = fold([], store(first.group))
     later.set_not_ready_reason("another topic")
-    assert (later.touched, later.events, later.group_state.not_ready_reason) == (True, [], "another topic")
+    assert (later.touched, later.events, later.group.not_ready_reason) == (True, [], "another topic")
 
 
 GIVES_UP = [(at(5), 22, M1, None), (at(5), 21, M1, None), (at(5), 19, M1, None), (at(5), 17, GROUP, metadata(epoch=3))]
@@ -50,7 +50,7 @@ MISSING = "MISSING_SOURCE_TOPICS: Source topics a, b are missing."
 def test_a_reason_is_kept_although_the_group_was_not_ready_and_empty_within_one_batch() -> None:
     one = fold(log(*NOT_READY, *GIVES_UP))
     set_reasons(one, lambda _names: {"other": 1})
-    assert (one.group_state.state, one.group_state.not_ready_reason) == ("Empty", None)
+    assert (one.group.state, one.group.not_ready_reason) == ("Empty", None)
     (event,) = [event for event in one.events if event.kind == "not_ready_reason"]
     assert (event.at, event.new, event.offset) == (at(0), MISSING, 3)
 
@@ -63,7 +63,7 @@ def test_a_reason_is_one_event_wherever_the_batch_of_a_worker_or_of_the_driver_e
     records = log(*NOT_READY, *GIVES_UP)
     first = fold(records[:cut])
     set_reasons(first, topics)
-    second = fold(records[cut:], store(first.group_state))
+    second = fold(records[cut:], store(first.group))
     set_reasons(second, topics)
     retracted = {(event.kind, event.offset) for event in second.retracted}
     kept = [event for event in first.events if (event.kind, event.offset) not in retracted]
@@ -76,7 +76,7 @@ def test_each_time_that_a_group_was_not_ready_has_its_reason_and_the_last_one_is
     one = fold(log(*NOT_READY, ready, again))
     set_reasons(one, lambda _names: {})
     assert [(reason, offset) for _, reason, offset in reason_events(one.events)] == [(MISSING, 3), (MISSING, 5)]
-    assert one.group_state.not_ready_reason == MISSING
+    assert one.group.not_ready_reason == MISSING
 
 
 def test_the_reason_of_the_row_ends_when_the_group_is_ready_and_is_said_once() -> None:
@@ -86,19 +86,19 @@ def test_the_reason_of_the_row_ends_when_the_group_is_ready_and_is_said_once() -
         assert [reason for _, reason, _ in reason_events(one.events)] == [MISSING]
     first = fold(log(*NOT_READY))
     set_reasons(first, lambda _names: {})
-    second = fold(log((at(6), 17, GROUP, metadata(epoch=4)), first=4), store(first.group_state))
+    second = fold(log((at(6), 17, GROUP, metadata(epoch=4)), first=4), store(first.group))
     set_reasons(second, lambda _names: {})
-    assert (first.group_state.not_ready_reason, second.group_state.not_ready_reason) == (MISSING, None)
+    assert (first.group.not_ready_reason, second.group.not_ready_reason) == (MISSING, None)
     assert reason_events(second.events) == []
 
 
 def test_while_the_topics_cannot_be_known_a_reason_that_was_found_in_them_stays() -> None:
     first = fold(log(*NOT_READY))
     set_reasons(first, lambda _names: None)
-    assert (first.group_state.not_ready_reason or "").startswith("TOPICS_NOT_VALIDATED: ")
+    assert (first.group.not_ready_reason or "").startswith("TOPICS_NOT_VALIDATED: ")
     set_reasons(first, lambda _names: {})
     set_reasons(first, lambda _names: None)
-    assert first.group_state.not_ready_reason == MISSING
+    assert first.group.not_ready_reason == MISSING
 
 
 def test_topics_are_asked_for_by_name_and_not_for_a_pattern() -> None:

@@ -1,16 +1,26 @@
-"""What is known of the members that keep a group from being Stable."""
+"""What the rules see of a group: who keeps it from being Stable, times without a wrong clock, places in a flood."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from typing import Any
+
+import pytest
 
 from streaming_app.groups.row import to_row
 from streaming_app.groups.snapshot import (
+    GroupSnapshot,
+    WrittenBetween,
     awaited_members,
+    correct_snapshot,
     describe_obligation,
     group_snapshot,
+    ranks,
+    select,
 )
 from tests.groups.records import FIRST_JOIN, GROUP, M1, M2, at, current, fold, log, member
+from tests.support.healthy_group import healthy_group
 
 _UNREVOKED, _UNRELEASED = 2, 3
 _BEHIND = [(at(5), 19, M2, member()), (at(5), 20, GROUP, {"assignment_epoch": 3, "assignment_timestamp": 0})]
@@ -19,7 +29,7 @@ _BEHIND = [(at(5), 19, M2, member()), (at(5), 20, GROUP, {"assignment_epoch": 3,
 def row_of(*steps: tuple[Any, int, Any, Any]) -> dict[str, Any]:
     """Return the row of a group with two members after a new assignment and `steps`."""
     records = log(*FIRST_JOIN, *_BEHIND, *steps)
-    return to_row("c", fold(records).group_state) | {"state": "Reconciling"}
+    return to_row("c", fold(records).group) | {"state": "Reconciling"}
 
 
 def test_members_are_named_with_the_tasks_that_others_wait_for() -> None:
@@ -65,3 +75,73 @@ def test_members_that_are_waited_for_come_by_what_they_owe_by_time_and_by_id() -
         (at(5), 22, {**GROUP, "member_id": "m0"}, current(3, _UNRELEASED)),
     )
     assert [one.member_id for one in group_snapshot(row).unsettled] == ["m3", "m4", "m1", "m2", "m0"]
+
+
+NOW = datetime(2026, 11, 21, 3, tzinfo=timezone.utc)
+BOUNDS = WrittenBetween(NOW - timedelta(seconds=5), NOW)
+HOUR = timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("written", "corrected"),
+    [
+        (NOW - HOUR, NOW - timedelta(seconds=5)),
+        (NOW + HOUR, NOW),
+        (NOW - timedelta(seconds=3), NOW - timedelta(seconds=3)),
+        (NOW - timedelta(seconds=100), NOW - timedelta(seconds=100)),  # a slow batch, not a wrong clock
+        (NOW + timedelta(seconds=100), NOW + timedelta(seconds=100)),
+    ],
+)
+def test_a_time_at_which_nothing_can_have_been_written_is_moved_to_the_nearest_one(
+    written: datetime, corrected: datetime
+) -> None:
+    assert BOUNDS.correct(written) == corrected
+
+
+def test_without_an_earliest_time_only_times_ahead_are_corrected() -> None:
+    unbounded = WrittenBetween(None, NOW)
+    assert unbounded.correct(NOW - 999 * HOUR) == NOW - 999 * HOUR
+    assert unbounded.correct(NOW + HOUR) == NOW
+
+
+def test_a_time_keeps_its_correction_until_the_broker_writes_another_one() -> None:
+    before = healthy_group(NOW - 30 * HOUR)
+    emptied = replace(before, state="Empty", state_since=NOW - HOUR, updated_at=NOW - HOUR)
+    first = correct_snapshot(emptied, before, BOUNDS)
+    assert first.state_since == NOW - timedelta(seconds=5)
+    assert first.description_since == NOW - 30 * HOUR  # not written now, so not corrected
+    later = WrittenBetween(NOW + HOUR, NOW + HOUR)
+    again = correct_snapshot(replace(emptied, updated_at=NOW), first, later)
+    assert (again.state_since, again.updated_at) == (NOW - timedelta(seconds=5), NOW + HOUR)
+
+
+def group(group_id: str, *, hours: float) -> GroupSnapshot:
+    return replace(healthy_group(NOW - timedelta(hours=hours)), group_id=group_id)
+
+
+KNOWN = [group(f"payments-{number}", hours=48 + number) for number in range(20)]
+FLOOD = [group(f"!{number:04}", hours=1 - number / 10_000) for number in range(1_000)]
+NEW = [group(f"new-{number}", hours=0.1) for number in range(3)]
+
+
+def test_where_there_is_room_all_are_taken() -> None:
+    assert select([*KNOWN, *NEW], 23) == [*KNOWN, *NEW]
+
+
+def test_groups_known_before_a_flood_keep_their_places_whatever_their_ids_are() -> None:
+    chosen = [one.group_id for one in select([*FLOOD, *NEW, *KNOWN], 30)]
+    assert set(chosen[:20]) == {one.group_id for one in KNOWN}
+    assert chosen[20:] == [f"!{number:04}" for number in range(10)]
+
+
+def test_groups_are_taken_by_age_and_those_without_a_time_are_the_oldest() -> None:
+    undated = replace(group("z", hours=1), first_seen_at=None)
+    old = [group(f"old-{number}", hours=100 - number) for number in range(5)]
+    assert [one.group_id for one in select([*old, undated], 3)] == ["z", "old-0", "old-1"]
+
+
+def test_only_newcomers_have_a_rank_the_oldest_the_first() -> None:
+    groups = {one.group_id: one for one in (*NEW, *KNOWN, *FLOOD)}
+    found = ranks(groups, groups, NOW)
+    assert "payments-0" not in found
+    assert [found[one] for one in ("!0000", "!0999", "new-0", "new-2")] == [1, 1_000, 1_001, 1_003]

@@ -35,7 +35,7 @@ def test_an_assignment_of_which_an_older_release_kept_no_cause_has_an_unknown_on
 def test_tasks_of_a_member_that_another_program_took_out_of_the_row_are_left_out() -> None:
     revoking = (at(9), 22, M1, current(2, state=2, active=[0], pending=[1]))
     row = row_of(fold(log(*FIRST_JOIN, revoking)))
-    group = from_row({**row, "members": []}).group
+    group = from_row({**row, "members": []})
     assert (group.members, set(group.targets)) == ({}, {"m1"})
     assert copies_of_row({**row, "members": None}) == []
 

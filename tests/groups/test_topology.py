@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.groups.row import from_row, to_row
+from streaming_app.groups.row import to_row
 from streaming_app.groups.topology import changes_between, is_internal_topic, topology_hash
 from tests.groups.records import FIRST_JOIN, GROUP, M1, TOPOLOGY, at, fold, log, member, metadata
 
@@ -151,12 +151,12 @@ def test_a_group_created_again_with_another_topology_is_an_event_even_at_epoch_0
         (hash_of(TOPOLOGY), 0, at(0), 1),
         (hash_of(OTHER), 0, at(200), 11),
     ]
-    assert to_row("c", folded.group_state)["topology_hash"] == hash_of(OTHER)
+    assert to_row("c", folded.group)["topology_hash"] == hash_of(OTHER)
 
 
 def test_a_group_created_again_without_tombstones_and_with_a_lower_epoch_has_the_event_too() -> None:
     first = fold(log(*FIRST_JOIN, (at(50), 17, GROUP, metadata(9))))
-    folded = fold(log(*recreated(OTHER), first=20), first.group_state)
+    folded = fold(log(*recreated(OTHER), first=20), first.group)
     assert topology_events(folded) == [(at(200), hash_of(TOPOLOGY), hash_of(OTHER), 21)]
 
 
@@ -164,18 +164,6 @@ def test_a_group_created_again_with_the_same_topology_has_no_event() -> None:
     folded = fold(log(*FIRST_JOIN, *DELETED, *recreated(TOPOLOGY)))
     assert topology_events(folded) == []
     assert len(folded.topologies) == 1
-
-
-def test_the_topology_of_a_row_that_an_older_release_wrote_is_kept_once_the_group_has_a_record() -> None:
-    row = to_row("c", fold(log(*FIRST_JOIN)).group_state) | {"topology_hash": None}
-    stored = from_row(row)
-    assert fold([], stored).topologies == []
-    folded = fold(log((at(90), 23, GROUP, OTHER), first=30), from_row(row))
-    assert [(one.topology_hash, one.first_seen_at, one.offset) for one in folded.topologies] == [
-        (hash_of(TOPOLOGY), at(0), 6),
-        (hash_of(OTHER), at(90), 30),
-    ]
-    assert topology_events(folded) == [(at(90), hash_of(TOPOLOGY), hash_of(OTHER), 30)]
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,11 @@ from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.config.running_hours import GroupTimesSettings, NamedIntervals, make_times_of
 from streaming_app.groups.budget import OverBudgetError
-from streaming_app.groups.clock import WrittenBetween, correct_snapshot
 from streaming_app.groups.fold import Fold
-from streaming_app.groups.group import Event, Group, GroupState, LogRecord
+from streaming_app.groups.group import Event, Group, LogRecord
 from streaming_app.groups.not_ready import set_reasons
 from streaming_app.groups.row import to_row
-from streaming_app.groups.snapshot import GroupSnapshot, group_snapshot
+from streaming_app.groups.snapshot import GroupSnapshot, WrittenBetween, correct_snapshot, group_snapshot
 from streaming_app.groups.state_rules import STABLE_MEMBER
 from streaming_app.groups.task_copies import GroupCopies, next_status
 from streaming_app.health.board import NOT_JUDGED, Change
@@ -81,7 +80,7 @@ class Outcome:
 class _Tables:
     """What survives a restart of the job."""
 
-    states: dict[str, GroupState] = field(default_factory=dict)
+    states: dict[str, Group] = field(default_factory=dict)
     events: dict[str, list[Event]] = field(default_factory=dict)
     problems: dict[str, Problem] = field(default_factory=dict)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
@@ -186,7 +185,7 @@ class _Job:
                 fold.close()
             except OverBudgetError as error:  # as `stream.fold_stage` does
                 tables.states[group_id] = replace(
-                    state or GroupState(Group(group_id), 0, state="Unknown"),
+                    state or Group(group_id, state="Unknown"),
                     set_aside_at=_time(at),
                     set_aside_reason=str(error),
                 )
@@ -195,7 +194,7 @@ class _Job:
             if not fold.touched:
                 continue
             set_reasons(fold, lambda _names: self._topics(at))
-            tables.states[group_id] = fold.group_state
+            tables.states[group_id] = fold.group
             retracted = {(one.kind, one.member_id, one.offset) for one in fold.retracted}
             stored = tables.events.setdefault(group_id, [])
             stored[:] = [one for one in stored if (one.kind, one.member_id, one.offset) not in retracted]
@@ -354,11 +353,10 @@ def _next_step(at: float, known: Iterable[float], answers: Iterable[float], due:
     return -(-min(time for time in candidates if time > at) // STEP) * STEP
 
 
-def _row(state: GroupState) -> dict[str, Any]:
+def _row(group: Group) -> dict[str, Any]:
     """Return the row of a group; of a large group with the unsettled members only, as the group cache reads it."""
-    group = state.group
     if len(group.members) <= _READ:
-        return to_row("default", state)
+        return to_row("default", group)
     epoch = group.assignment_epoch_or_first
     unsettled = [one for one in group.members.values() if one.state_and_epoch != (STABLE_MEMBER, epoch)]
     chosen = sorted(unsettled, key=lambda one: one.updated_at or START)[:_READ]
@@ -370,7 +368,7 @@ def _row(state: GroupState) -> dict[str, Any]:
     )
     joined = min(one.joined_at for one in group.members.values() if one.joined_at)
     counts = {"member_count": len(group.members), "members_since": joined, "unsettled_count": len(unsettled)}
-    return to_row("default", replace(state, group=few)) | counts
+    return to_row("default", few) | counts
 
 
 def _fired(tables: _Tables) -> Iterator[Fired]:

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 
-from streaming_app.groups.group import GroupState
+from streaming_app.groups.group import Group
 from streaming_app.groups.row import to_row
 from streaming_app.lag.ends import NO_ENDS, LogEnds, TopicPartition
 from streaming_app.lag.model import Commit, CommitKey, GroupTasks, LagRow, group_tasks
@@ -24,7 +24,7 @@ class LagPasses:
     def __init__(
         self,
         seen: Sequence[Seen],
-        states: Mapping[str, GroupState],
+        states: Mapping[str, Group],
         before: LagPasses | None,
         patience: Callable[[str], float],
     ) -> None:

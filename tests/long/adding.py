@@ -149,7 +149,7 @@ ADDITIONS = {
         + """
 from streaming_app.stream.source import WANTED_RECORDS
 pair = encode(40, {"group_id": "g"}, {"note": "four"})
-assert to_row("c", fold(metadata, pair).group_state)["metadata_hash"] == 4
+assert to_row("c", fold(metadata, pair).group)["metadata_hash"] == 4
 assert "X'0028'" not in WANTED_RECORDS
 """,
     ),
@@ -179,9 +179,9 @@ assert "X'0028'" not in WANTED_RECORDS
         _FOLD_ONE
         + """
 from streaming_app.stream.outputs import FOLDED_DDL
-row = to_row("c", fold(metadata).group_state)
+row = to_row("c", fold(metadata).group)
 assert row["trial"] == 14
-assert from_row(row).group.trial == 14
+assert from_row(row).trial == 14
 assert "trial int" in FOLDED_DDL
 """,
     ),

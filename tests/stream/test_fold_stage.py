@@ -185,21 +185,10 @@ def let_rows_be_too_large(monkeypatch: pytest.MonkeyPatch, *group_ids: str) -> N
     monkeypatch.setattr(GroupOutcome, "with_group", too_large)
 
 
-def test_a_row_that_arrow_cannot_hold_puts_its_records_into_quarantine(monkeypatch: pytest.MonkeyPatch) -> None:
-    let_rows_be_too_large(monkeypatch, "bad")
-    folded = fold(records([*group("bad"), *group("good")]))
-    assert set(by_id(folded)) == {"good"}
-    (alone,) = [row for row in folded if row["group_id"] is None]
-    assert [one["offset"] for one in alone["undecodable"]] == [0, 1, 2]
-    assert {one["error_kind"] for one in alone["undecodable"]} == {"UnfoldableRecord"}
-
-
-def test_a_row_that_arrow_cannot_hold_loses_no_record_of_a_group_that_has_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The records before a snapshot are no longer held: such a group is set aside, and a release reads all of them."""
-
+def test_a_group_whose_row_arrow_cannot_hold_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its row as it was, of which a release reads all records again."""
     before = fold(records([*group("bad"), *group("good")]))
     let_rows_be_too_large(monkeypatch, "bad", "new")
-    monkeypatch.setattr(fold_stage, "_SNAPSHOT_EVERY", 2)
     many = [one for epoch in (3, 4, 5) for name in ("bad", "good", "new") for one in group(name, epoch)]
     folded = fold(records([*many, assigned("bad", 5, TOO_LATE)], first=50), stored_rows(before))
     rows, alone = by_id(folded), [one["offset"] for row in folded for one in row["undecodable"]]

@@ -8,9 +8,19 @@ from typing import Any
 
 import pytest
 
+from offsets_decoder import encode
 from streaming_app.groups.budget import DEFAULT
 from streaming_app.groups.group import READ_AGAIN
-from tests.stream.test_fold_stage import OPTIONS, START, by_id, fold, group, records, stored_rows
+from tests.stream.test_fold_stage import (
+    OPTIONS,
+    START,
+    by_id,
+    fold,
+    group,
+    let_rows_be_too_large,
+    records,
+    stored_rows,
+)
 from tests.support.encoded import metadata_record
 
 KNOWN = {"unsolicited_pushes": 3, "last_unsolicited_push_at": START + timedelta(seconds=2)}
@@ -71,6 +81,41 @@ def test_a_row_that_proves_nothing_of_this_group_is_forgotten(
 
 def test_pushes_whose_records_are_still_to_be_read_are_not_counted_before() -> None:
     assert read_again(compacted(), last_unsolicited_push_at=START + timedelta(days=1))["unsolicited_pushes"] == 0
+
+
+TWICE = [
+    *records([AS_COMPACTED[1]]),
+    *records([metadata_record({"group_id": "g"}, 4, validated_topology_epoch=0), AS_COMPACTED[0]], first=1, second=2),
+    *records(NEWEST, first=3, second=3),
+    *records([encode(22, {"group_id": "g", "member_id": "m"}, {"member_epoch": 1})], first=4, second=4),
+]
+"""With another record 17, which is older than the row."""
+
+
+@pytest.mark.parametrize("cut", range(1, 5))
+@pytest.mark.parametrize("rows", [compacted(), TWICE], ids=["compacted", "two records 17"])
+def test_what_the_row_proves_is_kept_wherever_batches_end(rows: list[dict[str, Any]], cut: int) -> None:
+    times = {"validated_at": OLD, "description_stored_at": None, "description_failed_at": OLD}
+    step = {"topology_epoch": 0, "first_seen_at": OLD, **times, "description_stored": False}
+    row = {"topology_epochs": [step], "state": "Assigning", "metadata_at": START + timedelta(seconds=3)}
+    whole = read_again(rows, **row)
+    (first,) = fold(rows[:cut], stored_rows([marked(**row)]))
+    (second,) = fold(rows[cut:], stored_rows([first])) or [first]
+    if first["known_before"]:  # the reading begins again
+        (again,) = fold(rows, stored_rows([{**first, "last_offset": READ_AGAIN}]))
+        assert again == {**whole, "known_before": None}
+    names = {"first_seen_at", "state_since", "description_since", "topology_epochs", *KNOWN, "state", "known_before"}
+    assert {name: second[name] for name in names} == {name: whole[name] for name in names}
+    assert (second["known_before"], second["first_seen_at"], second["unsolicited_pushes"]) == (None, OLD, 3)
+    assert (second["topology_epochs"][0]["description_failed_at"], whole["state_since"]) == (OLD, OLD)
+
+
+def test_a_marked_row_stays_where_arrow_cannot_hold_the_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = stored_rows([marked()])
+    let_rows_be_too_large(monkeypatch, "g")
+    (row,) = fold(compacted(), before)
+    assert (row["group_epoch"], row["last_offset"], row["first_seen_at"]) == (5, 7, OLD)
+    assert row["set_aside_reason"].startswith("ArrowInvalid: ")
 
 
 def test_a_group_that_was_set_aside_is_folded_again_and_set_aside_for_good_if_that_fails() -> None:

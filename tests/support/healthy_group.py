@@ -34,6 +34,5 @@ def healthy_group(since: datetime) -> GroupSnapshot:
         stale_member_count=0,
         first_seen_at=since,
         updated_at=since,
-        deleted_at=None,
         last_offset=1234,
     )

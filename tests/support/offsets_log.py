@@ -115,7 +115,7 @@ class FoldedLog:
         for group_id, fold in folds.items():
             if fold.touched:
                 fold.close()
-                self.rows[group_id] = to_row("default", fold.group_state)
+                self.rows[group_id] = to_row("default", fold.group)
                 retracted = set(map(event_key, fold.retracted))
                 kept = [event for event in self.events.get(group_id, []) if event_key(event) not in retracted]
                 self.events[group_id] = kept + fold.events

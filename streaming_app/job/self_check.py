@@ -59,7 +59,7 @@ class SelfCheck(Service):
         report: ReportLine,
         describe_error: Callable[[Exception], str] | None = None,
     ) -> None:
-        """Continue from the results in `health`, which one before it has left there: each query has its own.
+        """Continue from the results in `health`.
 
         `connect` opens a connection to the brokers for one check; `report` gets lines for the operator; `read_again`
         has groups read again, and returns which: the query ends for that.
@@ -86,7 +86,7 @@ class SelfCheck(Service):
 
     def is_ready(self) -> bool:
         """Return whether a comparison is due; `tick` makes it."""
-        self._start = self._job.totals.restarts
+        self._start = self._job.totals.starts
         self._due = self._schedule.next_step(self.now(), start=self._start, is_ready=is_ready(self._job.status))
         return self._due is not Step.WAIT
 

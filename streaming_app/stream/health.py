@@ -36,6 +36,8 @@ class Totals:
     """Offsets still to be read, by partition of the topic; empty before the first batch."""
     restarts: int = 0
     """How often a failed stream was started again."""
+    starts: int = 0
+    """How often the stream was started, for whatever reason."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,7 @@ class Health:
         """
         with self._lock:
             self._tombstone_retention, self._was_away_too_long = tombstone_retention, False
+            self._totals = replace(self._totals, starts=self._totals.starts + 1)
             if from_beginning:
                 self._status = replace(self._status, caught_up=False, read_from_beginning_at=_now(), behind_since=None)
             elif is_incomplete:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -124,6 +125,7 @@ def test_each_start_of_the_stream_is_followed_by_a_check_once_the_job_has_caught
     harness.health.failed("the cause")
     harness.turn()
     assert harness.status.runs == 1
+    harness.health.started_reading(from_beginning=False, tombstone_retention=timedelta(hours=1))
     harness.health.nothing_new()
     harness.turn()
     assert harness.status.runs == 2
@@ -146,9 +148,8 @@ def test_a_group_that_differs_twice_is_reported_read_again_and_compared_after_th
     (group,) = harness.health.differing_groups
     assert (group.group_id, group.fields) == ("b", (("group_epoch", "7 in the tables, 1 on the broker"),))
     assert (harness.status.differing, harness.status.repaired, group.agreed_at) == (1, 1, None)
-    harness.check.close()
     harness.rows_by_id["b"] = 1
-    harness.start()
+    harness.health.started_reading(from_beginning=False, tombstone_retention=timedelta(hours=1))
     harness.turn()
     assert harness.health.differing_groups[0].agreed_at is not None
     assert (harness.status.differing, harness.status.repaired, harness.status.runs) == (0, 1, 2)
@@ -219,7 +220,7 @@ def test_a_check_ends_with_the_job_even_while_it_waits_and_reports_nothing(
 ) -> None:
     harness.checkpoint_offsets = lambda: CheckpointOffsets("topic", 0, {0: 4})
     harness.health.nothing_new()
-    monkeypatch.setattr(harness.check, "on_sleep", harness.check.stop)
+    monkeypatch.setattr(harness.check, "on_sleep", harness.check.stopping.set)
     harness.turn()
     assert harness.described != []
     assert harness.check.seconds < CONFIRM

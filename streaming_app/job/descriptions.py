@@ -15,7 +15,7 @@ replaced, and of groups that are gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -81,7 +81,8 @@ class DescriptionsService(Poller):
         }
         for group_id in asked.keys() - groups.keys():
             del asked[group_id]
-        due = sorted((one for one in groups.values() if _is_due(one, asked.get(one.group_id), now)), key=_order(asked))
+        due = [group for group in groups.values() if _is_due(group, asked.get(group.group_id), now)]
+        due.sort(key=lambda one: _order(one, asked.get(one.group_id)))
         found, failure = self._fetch(due[:_MOST], now) if due else ({}, None)
         self._write(found)
         self._lost = tuple(
@@ -162,14 +163,9 @@ def _is_due(group: GroupSnapshot, asked: _Asked | None, now: datetime) -> bool:
     return now - asked.asked_at >= (_CONFIRMED if asked.status == _AVAILABLE else _RETRIED)
 
 
-def _order(asked: Mapping[str, _Asked]) -> Callable[[GroupSnapshot], tuple[bool, datetime, str]]:
-    """Return the key of the order in which groups are asked for: new ones first, then those asked for longest ago."""
-
-    def key(group: GroupSnapshot) -> tuple[bool, datetime, str]:
-        known = asked.get(group.group_id)
-        return known is not None, known.asked_at if known else group.first_seen_at or EPOCH, group.group_id
-
-    return key
+def _order(group: GroupSnapshot, asked: _Asked | None) -> tuple[bool, datetime, str]:
+    """Return the place of a group among those to ask for: new ones come first, then those asked for longest ago."""
+    return asked is not None, asked.asked_at if asked else group.first_seen_at or EPOCH, group.group_id
 
 
 def _row(group: GroupSnapshot, answer: Fields, now: datetime) -> dict[str, Any] | None:

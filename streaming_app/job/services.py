@@ -27,7 +27,7 @@ from streaming_app.job.heartbeat import Heartbeat
 from streaming_app.job.lag_service import LagService, make_lag_service
 from streaming_app.job.read_again import GroupsToReadAgain
 from streaming_app.job.self_check import make_self_check
-from streaming_app.job.service import PolledBy, Service, Services
+from streaming_app.job.service import PolledBy, Services
 from streaming_app.job.task_copies import TaskCopies
 from streaming_app.job.watchdog import Disks, Watchdog, make_watchdogs
 from streaming_app.kafka.properties import client_properties
@@ -52,21 +52,19 @@ _SEND_SECONDS = 10.0  # for notifications that are due when `--once` is done
 _CLOSE_SECONDS = 3.0
 _LATE_SECONDS = 120.0  # groups are judged by records that are read until then, and two triggers
 
-LAG, COPIES, FACTS, DESCRIPTIONS = "lag", "task copies", "broker facts", "descriptions"
-WATCHDOG, SELF_CHECK = "watchdog", "self-check"
+LAG, COPIES, FACTS, DESCRIPTIONS, SELF_CHECK = "lag", "task copies", "broker facts", "descriptions", "self-check"
 _SERVICES: Mapping[str, Callable[[JobConfig], bool]] = {  # of those jobs that do not end by themselves
     LAG: lambda config: config.lag.enabled,  # with `once` there is one pass at the end
     COPIES: lambda config: config.task_copies.enabled,
     FACTS: lambda config: config.broker_facts.enabled and config.topic == TOPIC,
     DESCRIPTIONS: lambda config: config.descriptions.enabled and config.topic == TOPIC,
-    WATCHDOG: lambda config: bool(config.sinks),  # with `once` there is one heartbeat at the end
     # The groups of a topic that is a copy are those of other brokers.
     SELF_CHECK: lambda config: config.self_check.enabled and config.topic == TOPIC,
 }
 
 
 def wanted_services(config: JobConfig) -> frozenset[str]:
-    """Return the names of the services that run beside the stream of a job."""
+    """Return the names of the services that a job has beside those that each has."""
     return frozenset(name for name, is_enabled in _SERVICES.items() if is_enabled(config) and not config.once)
 
 
@@ -181,17 +179,11 @@ def background_services(
         at_exit.callback(running.close)
         running.start(heartbeat)
         check = make_self_check(config, properties, read_again.ask, health=health, report=report)
-        by_name: Mapping[str, Sequence[Service | None]] = {
-            LAG: [lag],
-            COPIES: [copies],
-            FACTS: [facts],
-            DESCRIPTIONS: [stored],
-            WATCHDOG: watchdogs,
-            SELF_CHECK: [check],
-        }
-        for name in wanted:
-            for service in filter(None, by_name[name]):
+        for service in filter(None, (lag, copies, facts, stored, check)):
+            if service.name in wanted:
                 running.start(service)
+        for watchdog in () if config.once else watchdogs:  # with `once` there is one heartbeat at the end
+            running.start(watchdog)
         yield BackgroundServices(group_cache, read_again, alerts, descriptions, watchdogs, lag)
 
 

@@ -194,7 +194,7 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
     if reason is None:
         record[_STARTING] = _starting(log, before, topic, read_again)
         record[_UNTIL] = {**_until(before, topic), **until}  # what an earlier reading has not reached yet
-    writer.check_owner()  # no commit of a table keeps a job that was paused from removing the checkpoint of the next one
+    writer.check_owner()  # no commit to a table keeps a job that was paused from removing the next one's checkpoint
     _write(files, file, {**record, _ROWS: _NO_ROWS})
     tables.versions.forget()
     files.remove(checkpoint)

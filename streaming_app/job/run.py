@@ -25,7 +25,6 @@ from streaming_app.tables.writer import TableWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.listener import StreamingQueryListener
 
     from streaming_app.tables.fence import Fence
 
@@ -124,15 +123,6 @@ class _Lines:
             self._report(line)
 
 
-@contextmanager
-def _listening(spark: SparkSession, listener: StreamingQueryListener) -> Iterator[None]:
-    spark.streams.addListener(listener)
-    try:
-        yield
-    finally:
-        spark.streams.removeListener(listener)
-
-
 def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     spark: SparkSession,
     config: JobConfig,
@@ -174,7 +164,8 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
             streams.append(CommitsStream(replace(parts, health=health.offsets, report=say_offsets)))
         for stream in streams:
             at_exit.enter_context(closing(stream))
-            at_exit.enter_context(_listening(spark, stream.progress))
+            spark.streams.addListener(stream.progress)
+            at_exit.callback(spark.streams.removeListener, stream.progress)
         running = at_exit.enter_context(closing(Services()))
         running.start(SparkProgress(spark, streams[0].query.is_own, health, report))
         supervisors = [Supervisor(stream, log_file) for stream in streams]

@@ -27,9 +27,9 @@ from streaming_app.job.heartbeat import Heartbeat
 from streaming_app.job.lag_service import LagService, make_lag_service
 from streaming_app.job.read_again import GroupsToReadAgain
 from streaming_app.job.self_check import make_self_check
-from streaming_app.job.service import PolledBy, Services
+from streaming_app.job.service import PolledBy, Service, Services
 from streaming_app.job.task_copies import TaskCopies
-from streaming_app.job.watchdog import Disks, Watchdog, make_watchdogs
+from streaming_app.job.watchdog import Disks, make_watchdogs
 from streaming_app.kafka.properties import client_properties
 from streaming_app.metrics.collector import MetricSources, make_registry
 from streaming_app.notify.mutes import Mutes
@@ -76,7 +76,7 @@ class BackgroundServices:
     read_again: GroupsToReadAgain
     _alerts: AlertService
     _descriptions: DescriptionSupport
-    _watchdogs: Sequence[Watchdog]
+    _watchdogs: Sequence[Service]
     _lag: LagService | None = None
 
     def description_plugin(self, *, exists: bool | None) -> None:

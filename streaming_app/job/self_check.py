@@ -86,17 +86,23 @@ class SelfCheck(Service):
 
     def is_ready(self) -> bool:
         """Return whether a comparison is due; `tick` makes it."""
-        self._start = self._job.totals.starts
-        self._due = self._schedule.next_step(self.now(), start=self._start, is_ready=is_ready(self._job.status))
+        reading = self._job.reading
+        self._start = reading or 0
+        can_begin = reading is not None and is_ready(self._job.status)
+        self._due = self._schedule.next_step(self.now(), start=self._start, is_ready=can_begin)
         return self._due is not Step.WAIT
 
     def tick(self) -> None:
-        """Make the comparison that is due."""
-        with self._connect() as brokers:
-            if self._due is Step.COMPARE_ALL:
-                self._compare_all(brokers)
-            else:
-                self._confirm(brokers)
+        """Make the comparison that is due. One during which the stream starts again counts for nothing."""
+        try:
+            with self._connect() as brokers:
+                if self._due is Step.COMPARE_ALL:
+                    self._compare_all(brokers)
+                else:
+                    self._confirm(brokers)
+        except Exception:
+            if self._job.reading == self._start:
+                raise
 
     def failed(self, text: str) -> str:
         """Publish that a comparison could not be completed, and return the line about it."""
@@ -148,7 +154,10 @@ class SelfCheck(Service):
         self._differing.difference_update(group_ids)
 
     def _verify(self, brokers: Brokers, group_ids: Iterable[str] | None = None) -> Report:
-        return verify(brokers, self._tables, self, _TIMEOUT_SECONDS, lambda _line: self.sleep(0), group_ids=group_ids)
+        found = verify(brokers, self._tables, self, _TIMEOUT_SECONDS, lambda _line: self.sleep(0), group_ids=group_ids)
+        if self._job.reading != self._start:
+            raise VerifyError("the stream was started again")
+        return found
 
     def _publish(self, **changes: Any) -> None:  # noqa: ANN401 - fields of `SelfCheckStatus`
         self._status = replace(self._status, differing=len(self._differing), **changes)

@@ -138,6 +138,7 @@ class TopicStream(ABC):
         Raises UnreachableError or MissingTopicError when there is nothing to read yet, another JobError when the topic
         may not be read, StopRequestedError when the job ends, and the errors of Spark and delta-rs.
         """
+        self.health.reading = None
         self.query.wait_for_batch()
         self.progress.forget_runs()
         self._writer.check_owner()

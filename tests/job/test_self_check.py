@@ -47,6 +47,7 @@ class SelfCheckHarness:
         self.read: list[list[str]] = []
         self.described: list[list[str]] = []
         self.health = Health()
+        self.stream_starts()
         self.lines: list[str] = []
         self.check: SteppedCheck
         self.start()
@@ -60,6 +61,9 @@ class SelfCheckHarness:
             health=self.health,
             report=self.lines.append,
         )
+
+    def stream_starts(self) -> None:
+        self.health.started_reading(from_beginning=False, tombstone_retention=timedelta(hours=1))
 
     def turn(self, seconds: float = 0.0) -> None:
         """Let the check look what is due after so many seconds."""
@@ -125,7 +129,7 @@ def test_each_start_of_the_stream_is_followed_by_a_check_once_the_job_has_caught
     harness.health.failed("the cause")
     harness.turn()
     assert harness.status.runs == 1
-    harness.health.started_reading(from_beginning=False, tombstone_retention=timedelta(hours=1))
+    harness.stream_starts()
     harness.health.nothing_new()
     harness.turn()
     assert harness.status.runs == 2
@@ -149,7 +153,7 @@ def test_a_group_that_differs_twice_is_reported_read_again_and_compared_after_th
     assert (group.group_id, group.fields) == ("b", (("group_epoch", "7 in the tables, 1 on the broker"),))
     assert (harness.status.differing, harness.status.repaired, group.agreed_at) == (1, 1, None)
     harness.rows_by_id["b"] = 1
-    harness.health.started_reading(from_beginning=False, tombstone_retention=timedelta(hours=1))
+    harness.stream_starts()
     harness.turn()
     assert harness.health.differing_groups[0].agreed_at is not None
     assert (harness.status.differing, harness.status.repaired, harness.status.runs) == (0, 1, 2)
@@ -213,6 +217,33 @@ def test_a_missing_acl_of_every_group_is_a_failure_and_of_some_a_line(harness: S
         harness.turn(INTERVAL)
     assert harness.status.failures == 2
     assert harness.lines[1:] == ["self-check: no group can be compared: the broker returned error 29: no message"]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_comparison_during_which_the_stream_starts_again_counts_for_nothing(
+    harness: SelfCheckHarness, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    describe = harness.describe
+
+    def start_again(group_ids: Iterable[str]) -> list[Any]:
+        harness.health.reading = None  # the stream prepares its start
+        if fails:
+            raise OSError("the checkpoint is gone")
+        return describe(group_ids)
+
+    harness.rows_by_id["b"] = 7
+    harness.health.nothing_new()
+    with monkeypatch.context() as patched:
+        patched.setattr(harness, "describe", start_again)
+        harness.turn()
+    assert (harness.lines, harness.status.failures, harness.status.compared) == ([], 0, 0)
+    harness.described.clear()
+    harness.turn(INTERVAL)
+    assert harness.described == []
+    harness.rows_by_id["b"] = 1
+    harness.stream_starts()
+    harness.turn()
+    assert (harness.status.differing, harness.status.compared) == (0, 2)
 
 
 def test_a_check_ends_with_the_job_even_while_it_waits_and_reports_nothing(

@@ -55,6 +55,8 @@ class StreamQuery:
         self._query: StreamingQuery | None = None
         self._no_batch = threading.Event()
         self._no_batch.set()
+        self.lock = threading.Lock()
+        """Held by each batch; by whoever else writes the tables of the query, too."""
 
     @property
     def is_writing(self) -> bool:
@@ -94,7 +96,8 @@ class StreamQuery:
                 raise StopRequestedError
             self._no_batch.clear()
             try:
-                write_batch(batch, batch_id)
+                with self.lock:
+                    write_batch(batch, batch_id)
             finally:
                 self._no_batch.set()
 

@@ -105,13 +105,13 @@ class TopicStream(ABC):
     ) -> None:
         self.stopping = threading.Event()
         """No batch begins once it is set."""
-        self._lock = threading.Lock()  # held by each batch, and by each task of the maintenance
+        self.query = StreamQuery(checkpoint, self.stopping, self.name)
         self._maintenance = maintenance(
             retention_days=parts.config.retention_days,
             report=parts.report,
             on_failure=parts.health.maintenance_failed,
             is_stopping=self.stopping.is_set,
-            between_batches=self._lock,
+            between_batches=self.query.lock,
         )
         self.config, self.health, self.report = parts.config, parts.health, parts.report
         self._spark, self._properties, self._writer = parts.spark, parts.properties, parts.writer
@@ -128,7 +128,6 @@ class TopicStream(ABC):
             self.stopping,
             on_cut=parts.health.log_cut,
         )
-        self.query = StreamQuery(checkpoint, self.stopping, self.name)
         self._known_tables = KnownTables(parts.config.warehouse, self.watched)
         self.progress = Progress(parts.report, parts.health, self.name)
 
@@ -147,7 +146,7 @@ class TopicStream(ABC):
         if self.name:  # the threads of a query inherit it: in the default pool its tasks would delay the other stream's
             context.setLocalProperty("spark.scheduler.pool", self.name)
         topic = self._describe_topic()
-        with self._lock:  # a maintenance that runs would find tables that come and go
+        with self.query.lock:  # a maintenance that runs would find tables that come and go
             self._before_start()
             self._writer.prepare(self.report)
             log = self._positions.open(topic, newest_batch_ends(self._checkpoint))
@@ -185,7 +184,10 @@ class TopicStream(ABC):
             self._writer.check_owner()
             write_batch(batch, batch_id)
             if position.until:
-                self._finish_reading(position, batch_id)
+                ends = read_batch_ends(self._checkpoint, batch_id)
+                if finish_reading(self._writer, self._checkpoint, position, ends):
+                    position.until.clear()
+                    self._rows_changed()
 
         return self.query.start(records, write, None if once else self._trigger)
 
@@ -250,12 +252,6 @@ class TopicStream(ABC):
 
     def _describe_topic(self, *, to_read: bool = True) -> OffsetsTopic:
         return describe_offsets_topic(self._spark, self._properties, self.config.topic, to_read=to_read)
-
-    def _finish_reading(self, position: StartPosition, batch_id: int) -> None:
-        with self._lock:
-            if finish_reading(self._writer, self._checkpoint, position, read_batch_ends(self._checkpoint, batch_id)):
-                position.until.clear()
-                self._rows_changed()
 
     # What a stream may do otherwise.
 
@@ -342,7 +338,6 @@ class GroupsStream(TopicStream):
             maintenance=self._maintenance,
             listener=self._services.group_cache,
             dialect=self.config.dialect,
-            lock=self._lock,
             budget=self.config.group_budget.budget(),
             free_heap=self._free_heap,
         )
@@ -399,5 +394,4 @@ class CommitsStream(TopicStream):
             maintenance=self._maintenance,
             check_topic=self._topic_identity.check,
             positions=self._positions,
-            lock=self._lock,
         )

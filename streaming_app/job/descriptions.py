@@ -15,8 +15,7 @@ replaced, and of groups that are gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -24,12 +23,11 @@ from streaming_app.alerts.survey import LostDescription
 from streaming_app.groups.description import AVAILABLE, STATUSES, describe_topology, graph_of
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD
-from streaming_app.job.service import PolledBy, Poller, Polling
+from streaming_app.job.service import PolledBy, Poller
 from streaming_app.kafka import AUTHORIZATION_CODES
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import Fields, GroupError
 from streaming_app.report import ReportOnce
-from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.tables.rust_table import RustTable, older_than
 from streaming_app.text import EPOCH, count
@@ -57,23 +55,14 @@ class _Asked(NamedTuple):
 class DescriptionsService(Poller):
     """Fetches from `start` to `close`."""
 
-    def __init__(  # noqa: PLR0913 - each is one thing it needs
-        self,
-        polling: Polling,
-        connect: Callable[[], AbstractContextManager[StreamsGroupClient]],
-        groups: Callable[[], Mapping[str, GroupSnapshot]],
-        table: RustTable,
-        warehouse: Location,
-        *,
-        retention_days: float,
-    ) -> None:
-        """Prepare it for the groups of a cluster, whose rows of `table` it keeps."""
-        super().__init__(NAME, polling)
-        self._connect, self._groups, self._table, self._warehouse = connect, groups, table, warehouse
-        self._retention_days = retention_days
+    def __init__(self, job: PolledBy) -> None:
+        """Prepare it for the groups of a job."""
+        super().__init__(NAME, job.polling(_NEEDS))
+        self._job = job
+        self._table = RustTable(job.config.warehouse / NAME, job.config.cluster, job.fence)
         self._asked: dict[str, _Asked] | None = None
         self._lost: tuple[LostDescription, ...] | None = None
-        self._report_denial = ReportOnce(polling.report)
+        self._report_denial = ReportOnce(job.report)
 
     def lost(self) -> Sequence[LostDescription] | None:
         """Return what the log says is stored and the plugin did not return, as of the last pass; None before one."""
@@ -86,12 +75,13 @@ class DescriptionsService(Poller):
         asked, now = self._asked, self._now()
         groups = {
             group.group_id: group
-            for group in self._groups().values()
+            for group in self._job.groups().values()
             if group.description_status == _STORED and group.state != DEAD
         }
         for group_id in asked.keys() - groups.keys():
             del asked[group_id]
-        due = sorted((one for one in groups.values() if _is_due(one, asked.get(one.group_id), now)), key=_order(asked))
+        due = [group for group in groups.values() if _is_due(group, asked.get(group.group_id), now)]
+        due.sort(key=lambda one: _order(one, asked.get(one.group_id)))
         found, failure = self._fetch(due[:_MOST], now) if due else ({}, None)
         self._write(found)
         self._lost = tuple(
@@ -101,13 +91,13 @@ class DescriptionsService(Poller):
         )
         if failure:
             raise failure
-        self._table.maintain(older_than("asked_at", self._retention_days))
+        self._table.maintain(older_than("asked_at", self._job.config.retention_days))
 
     def _fetch(self, due: list[GroupSnapshot], now: datetime) -> tuple[dict[str, dict[str, Any]], Exception | None]:
         """Return what is new of each group, and the error if a broker did not answer; note what was asked."""
         found: dict[str, dict[str, Any]] = {}
         denied, characters = 0, 0
-        with self._connect() as client:
+        with StreamsGroupClient.of(self._job.properties) as client:
             for group in due:
                 if self.stopping.is_set() or characters > _MOST_CHARACTERS:
                     break
@@ -157,7 +147,7 @@ class DescriptionsService(Poller):
 
     def _rows(self, columns: str, condition: str) -> list[dict[str, Any]]:
         query = f"SELECT {columns} FROM {NAME} WHERE {self._table.own_rows} AND {condition}"  # noqa: S608 - quoted
-        return WarehouseReader(self._warehouse).rows(query)
+        return WarehouseReader(self._job.config.warehouse).rows(query)
 
 
 def _stored_at(group: GroupSnapshot) -> datetime | None:
@@ -172,14 +162,9 @@ def _is_due(group: GroupSnapshot, asked: _Asked | None, now: datetime) -> bool:
     return now - asked.asked_at >= (_CONFIRMED if asked.status == AVAILABLE else _RETRIED)
 
 
-def _order(asked: Mapping[str, _Asked]) -> Callable[[GroupSnapshot], tuple[bool, datetime, str]]:
-    """Return the key of the order in which groups are asked for: new ones first, then those asked for longest ago."""
-
-    def key(group: GroupSnapshot) -> tuple[bool, datetime, str]:
-        known = asked.get(group.group_id)
-        return known is not None, known.asked_at if known else group.first_seen_at or EPOCH, group.group_id
-
-    return key
+def _order(group: GroupSnapshot, asked: _Asked | None) -> tuple[bool, datetime, str]:
+    """Return the place of a group among those to ask for: new ones come first, then those asked for longest ago."""
+    return asked is not None, asked.asked_at if asked else group.first_seen_at or EPOCH, group.group_id
 
 
 def _row(group: GroupSnapshot, answer: Fields, now: datetime) -> dict[str, Any] | None:
@@ -221,16 +206,3 @@ def _merged(stored: list[dict[str, Any]], new: Mapping[str, Any]) -> Iterator[Ma
     for row in stored:
         if row["content_hash"] is not None and (row["topology_epoch"], row["content_hash"]) != same:
             yield {**row, "is_newest": False}
-
-
-def make_descriptions(job: PolledBy) -> DescriptionsService:
-    """Return the poller of a job."""
-    config = job.config
-    return DescriptionsService(
-        job.polling(_NEEDS),
-        lambda: StreamsGroupClient.of(job.properties),
-        job.groups,
-        RustTable(config.warehouse / NAME, config.cluster, job.fence),
-        config.warehouse,
-        retention_days=config.retention_days,
-    )

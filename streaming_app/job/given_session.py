@@ -155,7 +155,12 @@ def _derive(spark: SparkSession, config: JobConfig) -> SparkSession:
         if inherited.get(name) != value:
             with suppress(PySparkException):  # a setting of the whole application, which the new session has, too
                 session.conf.set(name, value)
-    for name, value in {**SESSION_CONF, **_fitting(spark, config)}.items():
+    own = dict(SESSION_CONF)
+    if spark.conf.get(_SHUFFLE_PARTITIONS) == _DEFAULT_SHUFFLE_PARTITIONS:  # too many for small batches
+        own[_SHUFFLE_PARTITIONS] = str(spark.sparkContext.defaultParallelism)
+    if config.warehouse.is_local:  # a path without a scheme is one of this machine for delta-rs, and so for Spark
+        own[_DEFAULT_FS] = "file:///"
+    for name, value in own.items():
         session.conf.set(name, value)
     for name, value in config.conf.items():
         try:
@@ -165,16 +170,6 @@ def _derive(spark: SparkSession, config: JobConfig) -> SparkSession:
                 f"{NAME}(): conf.{name} cannot be set in a running session: {java_error_message(error)}"
             ) from None
     return session
-
-
-def _fitting(spark: SparkSession, config: JobConfig) -> dict[str, str]:
-    """Return settings that depend on the given session and the warehouse."""
-    fitting = {}
-    if spark.conf.get(_SHUFFLE_PARTITIONS) == _DEFAULT_SHUFFLE_PARTITIONS:  # too many for small batches
-        fitting[_SHUFFLE_PARTITIONS] = str(spark.sparkContext.defaultParallelism)
-    if config.warehouse.is_local:  # a path without a scheme is one of this machine for delta-rs, and so for Spark
-        fitting[_DEFAULT_FS] = "file:///"
-    return fitting
 
 
 def _stop_queries(session: SparkSession) -> None:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -53,15 +53,8 @@ _TASK_FIELDS = ("member_id", "subtopology_id", "partition", "current", "target",
 _EVENT_COLUMNS = ", ".join(f'"{name}"' for name in history.COLUMNS)
 
 
-class _Batch(NamedTuple):
-    """Rows that the stream passed along, and when their records were written."""
-
-    rows: pa.Table
-    bounds: WrittenBetween
-
-
-def _unknown() -> None:
-    return None
+_Batch = tuple[pa.Table, WrittenBetween]
+"""Rows that the stream passed along, and when their records were written."""
 
 
 class GroupCache:
@@ -78,11 +71,9 @@ class GroupCache:
         cluster: str,
         window: timedelta,
         now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
-        read_all_at: Callable[[], datetime | None] = _unknown,
+        read_all_at: Callable[[], datetime | None] = lambda: None,
     ) -> None:
-        self._warehouse = warehouse
-        self._cluster = cluster
-        self._now, self._read_all_at = now, read_all_at
+        self._warehouse, self._cluster, self._now, self._read_all_at = warehouse, cluster, now, read_all_at
         self._lock = threading.Lock()  # guards the two that the stream's thread writes
         self._queue: list[_Batch] = []
         self._reload = True
@@ -99,8 +90,8 @@ class GroupCache:
         bounds = WrittenBetween(self._read_all_at(), self._now())
         with self._lock:
             columns = [*COLUMNS, "members", "assignments", EVENTS.column, RETRACTED]
-            self._queue.append(_Batch(folded.select(columns), bounds))
-            if sum(batch.rows.num_rows for batch in self._queue) > _QUEUED_ROWS:
+            self._queue.append((folded.select(columns), bounds))
+            if sum(rows.num_rows for rows, _ in self._queue) > _QUEUED_ROWS:
                 self._queue, self._reload = [], True
 
     def on_bulk_change(self) -> None:

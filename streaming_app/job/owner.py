@@ -113,34 +113,23 @@ class Owner(Fence):
 
     def check_owner(self) -> None:
         """Raise OtherOwnerError if another job has taken over, which it can only after this one gave no sign."""
-        if self._monotonic() - self._signed_at >= 2 * SIGN_SECONDS:  # it was paused, or cut off
+        if not self.is_lost and self._monotonic() - self._signed_at >= 2 * SIGN_SECONDS:  # it was paused, or cut off
             with suppress(JobError):  # e.g. a store that is away
                 self.sign()
         super().check_owner()
 
     def end(self) -> None:
-        """Record that this job has ended, unless another one has taken over."""
+        """Record that this job has ended, unless another one has taken over. What still runs of it does no more."""
         self.record = self.record._replace(has_ended="true")
         with suppress(JobError):  # e.g. a store that is away: what ended the job matters more
             self.sign()
+        self.is_lost = True
 
     def _successor(self) -> str:
         with suppress(JobError), _opened(self._place) as kept:
             if (record := _record_in(kept)) and record.text:
                 return f": {record.text}"
         return ""
-
-
-class _Signs(Service):
-    """Gives the signs of life until the job ends."""
-
-    def __init__(self, owner: Owner, report: Report) -> None:
-        super().__init__("owner", report, interval=SIGN_SECONDS, after=SIGN_SECONDS)
-        self._owner = owner
-
-    def tick(self) -> None:
-        """Give one."""
-        self._owner.sign()
 
 
 @contextmanager
@@ -163,7 +152,7 @@ def owning(  # noqa: PLR0913 - each is one thing it needs
     waiting = _Waiting(warehouse, cluster, directory, monotonic, once=once)
     try:
         owner = waiting.take(report, stop, on_wait)
-        signs = _Signs(owner, report)
+        signs = Service("owner", report, interval=SIGN_SECONDS, after=SIGN_SECONDS, do=owner.sign)
         signs.start()
         try:
             yield owner

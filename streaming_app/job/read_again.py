@@ -25,7 +25,7 @@ class GroupsToReadAgain:
         self._warehouse, self._cluster, self._monotonic = warehouse, cluster, monotonic
         self._requests = ReleaseRequests(warehouse, cluster)
         self._lock = Lock()
-        self._differing: dict[str, float] = {}  # when each was last asked for
+        self._differing: dict[str, float] = {}  # when each was asked for, within the last hour
         self._released = set[str]()
         self._waiting = set[str]()
         self._has_tried_others = False
@@ -34,7 +34,8 @@ class GroupsToReadAgain:
         """Have groups read again whose rows differ, unless they were less than an hour ago; return those that are."""
         now = self._monotonic()
         with self._lock:
-            chosen = {one for one in group_ids if now - self._differing.get(one, -_PAUSE_SECONDS) >= _PAUSE_SECONDS}
+            self._differing = {one: at for one, at in self._differing.items() if now - at < _PAUSE_SECONDS}
+            chosen = set(group_ids) - self._differing.keys()
             self._differing |= dict.fromkeys(chosen, now)
             self._waiting |= chosen
         return chosen

@@ -25,7 +25,6 @@ from streaming_app.tables.writer import TableWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.listener import StreamingQueryListener
 
     from streaming_app.tables.fence import Fence
 
@@ -62,8 +61,15 @@ def owned(
     health, probes = Health(), ExitStack()
 
     def wait_for(owner: str) -> None:
-        if not health.status.waits_for and config.metrics.listen:
-            probes.enter_context(_probes(config, config.metrics.listen, health, report))
+        if not health.status.waits_for:
+            from prometheus_client import CollectorRegistry  # noqa: PLC0415 - few jobs wait
+
+            from streaming_app.job.services import serve  # noqa: PLC0415 - as above
+
+            try:
+                serve(config, CollectorRegistry(), health, report, probes)
+            except SetupError as error:  # the other job does so on this host
+                report(str(error))
         health.waits_for(owner)
 
     owning_it = owning(config.warehouse, config.cluster, directory, report, stop, once=config.once, on_wait=wait_for)
@@ -74,30 +80,6 @@ def owned(
         yield owner, probes.close
 
 
-@contextmanager
-def _probes(config: JobConfig, listen: str, health: Health, report: Callable[[str], None]) -> Iterator[None]:
-    """Serve `/health` and `/ready` where the job will serve metrics, unless the other job does so on this host."""
-    from prometheus_client import CollectorRegistry  # noqa: PLC0415 - few jobs wait
-
-    from streaming_app.web.monitoring import monitoring_server  # noqa: PLC0415 - as above
-
-    try:
-        server = monitoring_server(listen, CollectorRegistry(), health, config.cluster, config.metrics.allowed_hosts)
-    except SetupError as error:
-        report(str(error))
-        yield
-        return
-    with closing(server):
-        server.start()
-        report(f"Serving {server.url}/metrics, /health and /ready")
-        yield
-
-
-def spark_log(config: JobConfig) -> Path:
-    """Return the log of Spark, and of the Python libraries."""
-    return state_directory(config.warehouse, config.state_dir) / f"{config.cluster}.spark.log"
-
-
 def _run_owned(config: JobConfig, report: Callable[[str], None], stop: threading.Event, jvm: SparkJvm) -> None:
     """Run the job once it owns the cluster."""
 
@@ -105,17 +87,14 @@ def _run_owned(config: JobConfig, report: Callable[[str], None], stop: threading
         if stop.is_set():  # a download takes minutes
             raise StopRequestedError
 
-    def progress(line: str) -> None:
-        poll()
-        report(line)
-
     try:
         with owned(config, report, stop) as (owner, end_probes):
-            progress("Starting Spark ...")
-            log_file = spark_log(config)
+            poll()
+            report("Starting Spark ...")
+            log_file = state_directory(config.warehouse, config.state_dir) / f"{config.cluster}.spark.log"
             with (
                 library_logs(log_file),
-                spark_session(log_file, conf=config.conf, progress=progress, poll=poll, jvm=jvm) as spark,
+                spark_session(log_file, conf=config.conf, progress=report, poll=poll, jvm=jvm) as spark,
             ):
                 end_probes()
                 run_with(spark, config, report, stop, log_file, owner)
@@ -144,15 +123,6 @@ class _Lines:
             self._report(line)
 
 
-@contextmanager
-def _listening(spark: SparkSession, listener: StreamingQueryListener) -> Iterator[None]:
-    spark.streams.addListener(listener)
-    try:
-        yield
-    finally:
-        spark.streams.removeListener(listener)
-
-
 def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     spark: SparkSession,
     config: JobConfig,
@@ -168,11 +138,10 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     lines = _Lines(report)
     report = lines.report
     # Imported here: these load Spark, and a job that cannot start should report that sooner.
-    from streaming_app.job.background_stream import BackgroundStream  # noqa: PLC0415
-    from streaming_app.job.service import LinkedEvent, Services  # noqa: PLC0415
+    from streaming_app.job.service import Services  # noqa: PLC0415
     from streaming_app.job.services import background_services  # noqa: PLC0415
     from streaming_app.job.stream_query import SparkProgress, wait_for_listeners  # noqa: PLC0415
-    from streaming_app.job.streams import CommitsStream, GroupsStream, StreamParts  # noqa: PLC0415
+    from streaming_app.job.streams import CommitsStream, GroupsStream, StreamParts, TopicStream  # noqa: PLC0415
     from streaming_app.job.supervisor import Supervisor  # noqa: PLC0415
     from streaming_app.kafka.topic_metadata import TopicMetadata  # noqa: PLC0415
 
@@ -181,50 +150,36 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     writer.prepare(report)  # what follows reads the tables
     health = Health(Health() if config.offsets.enabled else None)
 
-    parts = StreamParts(spark, config, properties, writer, health, report, stop)
-
     def say_offsets(line: str) -> None:
         report(f"offsets: {line}")
 
     with (
         closing(TopicMetadata(properties, report)) as topics,
         background_services(config, writer.files, health, report, fence) as services,
-        closing(GroupsStream(parts, topics, services)) as stream,
-        _listening(spark, stream.progress),
-        ExitStack() as more,
+        ExitStack() as at_exit,
     ):
-        offsets = None
-        maintenance = Services()
-        more.callback(maintenance.close)
-        if not config.once:
-            maintenance.start(stream.make_maintenance_service())
+        parts = StreamParts(spark, config, properties, writer, health, report)
+        streams: list[TopicStream] = [GroupsStream(parts, topics, services)]
         if health.offsets:
-            stop_offsets = LinkedEvent(stop)
-            commits = CommitsStream(replace(parts, health=health.offsets, report=say_offsets, stop=stop_offsets))
-            more.enter_context(closing(commits))
-            more.enter_context(_listening(spark, commits.progress))
-            progress = SparkProgress(spark, commits.is_own)
-            offsets = BackgroundStream(
-                Supervisor(commits, stop_offsets, say_offsets, log_file, health.offsets, progress, config.once)
-            )
-            more.enter_context(closing(offsets))
-            offsets.start()
-            if not config.once:
-                maintenance.start(commits.make_maintenance_service())
-        Supervisor(stream, stop, report, log_file, health, SparkProgress(spark, stream.is_own), config.once).run()
-        if not stop.is_set():
-            wait_for_listeners(spark)
-
+            streams.append(CommitsStream(replace(parts, health=health.offsets, report=say_offsets)))
+        for stream in streams:
+            at_exit.enter_context(closing(stream))
+            spark.streams.addListener(stream.progress)
+            at_exit.callback(spark.streams.removeListener, stream.progress)
+        running = at_exit.enter_context(closing(Services()))
+        running.start(SparkProgress(spark, streams[0].query.is_own, health, report))
+        supervisors = [Supervisor(stream, log_file) for stream in streams]
+        for supervisor in supervisors:
+            running.start(supervisor)
+        if not config.once:
+            for stream in streams:
+                running.start(stream.maintenance_service())
+        for supervisor, stream in zip(supervisors, streams, strict=True):
+            supervisor.wait(stop)
+            if not stop.is_set():
+                wait_for_listeners(spark)
+                stream.finish()
         # After a complete run, evaluate the alert rules once more. Errors end it with the exception.
         if not stop.is_set():
-            stream.require_records()
-            health.nothing_new(stream.progress.end_known_at)
-            stream.maintain()
-            if offsets:
-                offsets.finish()
-                wait_for_listeners(spark)
-                commits.require_records()
-                commits.finish()
-                commits.maintain()
             services.finish()
     lines.end_with(STOPPED if stop.is_set() else "Done: all available records are processed.")

@@ -60,7 +60,7 @@ class SelfCheck(Service):
         report: ReportLine,
         describe_error: Callable[[Exception], str] | None = None,
     ) -> None:
-        """Continue from the results in `health`, which one before it has left there: each query has its own.
+        """Continue from the results in `health`.
 
         `connect` opens a connection to the brokers for one check; `report` gets lines for the operator; `read_again`
         has groups read again, and returns which: the query ends for that.
@@ -89,19 +89,24 @@ class SelfCheck(Service):
 
     def is_ready(self) -> bool:
         """Return whether a comparison is due, and the job at the end of the topic; `tick` makes it."""
-        job, self._start = self._job.status, self._job.totals.restarts
-        if not job.caught_up or job.behind or job.failing_since or job.brokers_away_since:
+        job, reading = self._job.status, self._job.reading
+        self._start = reading or 0
+        if reading is None or not job.caught_up or job.behind or job.failing_since or job.brokers_away_since:
             return False
         has_started = self._checked_start != self._start and not self._unconfirmed
         return has_started or self.now() >= self._due_at
 
     def tick(self) -> None:
-        """Make the comparison that is due."""
-        with self._connect() as brokers:
-            if self._unconfirmed:
-                self._confirm(brokers)
-            else:
-                self._compare_all(brokers)
+        """Make the comparison that is due. One during which the stream starts again counts for nothing."""
+        try:
+            with self._connect() as brokers:
+                if self._unconfirmed:
+                    self._confirm(brokers)
+                else:
+                    self._compare_all(brokers)
+        except Exception:
+            if self._job.reading == self._start:
+                raise
 
     def failed(self, text: str) -> str:
         """Publish that a comparison could not be completed, and return the line about it."""
@@ -157,7 +162,10 @@ class SelfCheck(Service):
             self.sleep(0)
 
         check = Verification(brokers, self._tables, _TIMEOUT_SECONDS, stop_if_asked, self.now, self.sleep)
-        return check.run(group_ids)
+        found = check.run(group_ids)
+        if self._job.reading != self._start:
+            raise VerifyError("the stream was started again")
+        return found
 
     def _publish(self, **changes: Any) -> None:  # noqa: ANN401 - fields of `SelfCheckStatus`
         self._status = replace(self._status, differing=len(self._differing), **changes)

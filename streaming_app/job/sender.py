@@ -69,7 +69,7 @@ class Sender:
             one.join(ends_at - time.monotonic())
         with self._lock:
             for one in self._sinks:
-                one.stop()
+                one.stopping.set()
 
 
 class _SinkService(Service):
@@ -80,6 +80,7 @@ class _SinkService(Service):
         name = f"alerts-{outbox.sink.name}"
         super().__init__(name, report, interval=None, describe_error=self._describe, stopping=self.wakeable)
         self.outbox, self.ends_at, self._lock, self._on_answer = outbox, math.inf, lock, on_answer
+        self._has_failed = False  # at its last tick, by what nobody expected
 
     def tick(self) -> None:
         """Send what is due, if anything is."""
@@ -105,19 +106,25 @@ class _SinkService(Service):
     def pause(self, seconds: float) -> float | None:
         """Return the seconds until something is due; None when nothing more comes in time."""
         del seconds
-        if self.health.failure:
+        if self._has_failed:
             return _PAUSE_SECONDS if math.isinf(self.ends_at) else None
         wakes_at = self.outbox.wakes_at
         return None if wakes_at > self.ends_at else max(0.0, min(wakes_at - time.monotonic(), _LONGEST_PAUSE))
 
     def failed(self, text: str) -> str:
         """Return the line about what nobody expected."""
+        self._has_failed = True
         return f"Alerts cannot be sent to {self.outbox.sink.name}: {text}. Retrying."
+
+    def succeeded(self) -> None:
+        """Note that a tick has succeeded."""
+        self._has_failed = False
+        super().succeeded()
 
     def _describe(self, error: Exception) -> str:
         """Log where it happened, once, but not the error's message: it may contain a secret."""
         kind = type(error).__name__
-        if not self.health.failure:
+        if not self._has_failed:
             where = "".join(traceback.format_tb(error.__traceback__))
             _log.error("%s: unexpected %s\n%s", self.name, kind, where)
         return f"unexpected {kind}, see the log"

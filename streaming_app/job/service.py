@@ -1,12 +1,11 @@
-"""What runs in the background of the job: how a service is started, watched and ended, and what a failure does.
+"""What runs in the background of the job: how a service is started and ended, and what a failure does.
 
 Theory of operation
 -------------------
-A service is a thread that calls `tick` until the job ends. A tick does what is due and returns; or it blocks, such as a
-server, and `interrupt` lets it return. Whatever a tick raises is a failure of the service and of nothing else: it is
-reported in one line, not again until a tick has succeeded, and the next tick comes after the same pause. So no error
-ends the thread or the job, but one: where another job has taken over, each service ends, and the stream ends the job.
-A failure that comes while the job ends is none: it is not reported.
+A service is a thread that calls `tick` until the job ends. A tick does what is due and returns. Whatever it raises is a
+failure of the service and of nothing else: it is reported in one line, not again until a tick has succeeded, and the
+next tick comes after the same pause. So no error ends the thread or the job, but one: where another job has taken over,
+each service ends, and the stream ends the job. A failure that comes while the job ends is none: it is not reported.
 
 All services are asked to end before the first of them is waited for, and each is waited for only so long: a request
 that no broker answers, or a store, is left to its thread, which is a daemon and ends with the process. What a service
@@ -17,13 +16,11 @@ This module holds what all services have in common, and nothing of a single one.
 
 from __future__ import annotations
 
-import math
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from socket import gaierror
 from ssl import SSLError
@@ -43,25 +40,10 @@ if TYPE_CHECKING:
 CLOSE_SECONDS = 2.0
 """How long the end of a service is waited for, once it was asked to end."""
 _POLL_SECONDS = 60.0  # between two passes over the groups: clients report their offsets once a minute by default
-_LINK_SECONDS = 0.1
 
 
-@dataclass(frozen=True)
-class ServiceHealth:
-    """How a service does; a snapshot."""
-
-    is_running: bool = False
-    """Its thread is alive."""
-    failures: int = 0
-    """Ticks that have failed since the start."""
-    failing_since: datetime | None = None
-    """Since when no tick has succeeded; None after one that has, and before the first one."""
-    failure: str | None = None
-    """What the last tick failed with, in one line; None after one that has succeeded."""
-
-
-class Service(ABC):
-    """One service of the job. A subclass gives `tick`, and overrides what is otherwise with it.
+class Service:
+    """One service of the job: it calls a function at intervals. A subclass overrides what is otherwise with it.
 
     It is started once, and not again after `close`.
     """
@@ -81,22 +63,25 @@ class Service(ABC):
         describe_error: Callable[[Exception], str] | None = None,
         stopping: threading.Event | None = None,
         may_tick: Callable[[], bool] = lambda: True,
+        do: Callable[[], object] = lambda: None,
     ) -> None:
         """Prepare. `name` is that of the thread, and begins the lines about failures, which `report` gets.
 
         `interval` is between two ticks, in seconds, None for a single tick; `after` before the first one. `stopping` is
-        set when the service has to end, by default by `close` alone. No tick begins unless `may_tick`.
+        set when the service has to end, by default by `close` alone. No tick begins unless `may_tick`. Each does `do`.
         """
         self.name, self.report, self.interval = name, report, interval
         self.stopping = stopping or threading.Event()
         self.report_failure = ReportOnce(report)
-        self._after, self._describe_error, self._may_tick = after, describe_error or error_text, may_tick
-        self._health = ServiceHealth()
+        self.failures = 0
+        """Ticks that have failed since the start."""
+        self._after, self._describe_error = after, describe_error or error_text
+        self._may_tick, self._do = may_tick, do
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
-    @abstractmethod
     def tick(self) -> None:
-        """Do what is due; or run until `interrupt`. Called in the thread of the service."""
+        """Do what is due. Called in the thread of the service."""
+        self._do()
 
     def is_ready(self) -> bool:
         """Return whether a tick may begin that is due."""
@@ -112,40 +97,30 @@ class Service(ABC):
         return f"{self.name}: {text}"
 
     def succeeded(self) -> None:
-        """Note that a tick has succeeded; a tick that blocks calls it itself."""
+        """Note that a tick has succeeded."""
         self.report_failure.clear()
-        self._health = replace(self._health, failing_since=None, failure=None)
 
-    def interrupt(self) -> None:  # noqa: B027 - few ticks block
-        """Let a tick return that blocks; called when the service has to end, in the thread that ends it."""
-
-    def leave(self) -> None:  # noqa: B027 - few leave anything
+    def leave(self) -> None:
         """Do what is left after the last tick, within a fraction of `close_seconds`. In the thread of the service."""
 
     @property
-    def health(self) -> ServiceHealth:
-        """How the service does now."""
-        return replace(self._health, is_running=self._thread.is_alive())
+    def is_running(self) -> bool:
+        """Whether its thread is alive."""
+        return self._thread.is_alive()
 
     def start(self) -> None:
         """Start the thread; returns at once."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """Ask the service to end; returns at once."""
-        self.stopping.set()
-        with suppress(Exception):  # the others have to end, too
-            self.interrupt()
-
     def join(self, seconds: float) -> bool:
         """Wait for the end of the thread for so many seconds; return whether it has ended, or was never started."""
         if self._thread.ident is not None:
             self._thread.join(max(0.0, seconds))
-        return not self._thread.is_alive()
+        return not self.is_running
 
     def close(self) -> bool:
         """End the service; return whether it has ended within `close_seconds`."""
-        self.stop()
+        self.stopping.set()
         return self.join(self.close_seconds)
 
     def attempt(self) -> None:
@@ -183,9 +158,8 @@ class Service(ABC):
             self.stopping.set()
         if self.stopping.is_set():
             return
+        self.failures += 1
         text = self._describe_error(error) if isinstance(error, Exception) else _with_type(error)
-        since = self._health.failing_since or datetime.now(timezone.utc)
-        self._health = replace(self._health, failures=self._health.failures + 1, failing_since=since, failure=text)
         with suppress(OSError):  # nobody reads the output any more
             self.report_failure(self.failed(text))
 
@@ -232,10 +206,12 @@ class PolledBy:
     report: Report
     fence: Fence | None = None
     """That of the job's term."""
+    now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
 
     def polling(self, needs: str) -> Polling:
         """Return how one of them asks; `needs` is as for `describes_requests`."""
-        return Polling(_POLL_SECONDS, self.may_ask, self.report, describes_requests(self.properties, needs))
+        describe_error = describes_requests(self.properties, needs)
+        return Polling(_POLL_SECONDS, self.may_ask, self.report, describe_error, self.now)
 
 
 class Services:
@@ -254,28 +230,9 @@ class Services:
         ending = self._services[::-1]
         self._services = []
         for service in ending:
-            service.stop()
+            service.stopping.set()
         asked_at = time.monotonic()
         return [one.name for one in ending if not one.join(asked_at + one.close_seconds - time.monotonic())]
-
-
-class LinkedEvent(threading.Event):
-    """An event that is also set while its parent is."""
-
-    def __init__(self, parent: threading.Event) -> None:
-        super().__init__()
-        self._parent = parent
-
-    def is_set(self) -> bool:
-        """Return whether it or its parent is set."""
-        return super().is_set() or self._parent.is_set()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it or its parent is set; return whether that is so."""
-        deadline = math.inf if timeout is None else time.monotonic() + timeout
-        while not self.is_set() and (left := deadline - time.monotonic()) > 0:
-            super().wait(min(left, _LINK_SECONDS))
-        return self.is_set()
 
 
 class WakeableEvent(threading.Event):

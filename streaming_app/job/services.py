@@ -1,14 +1,14 @@
 """What runs in the background of the stream: alerts, lag, metrics, the page, the heartbeat and the self-check.
 
 The services start before the topic is described: a job that waits for brokers serves metrics and probes, sends alerts
-and writes heartbeats. The self-check belongs to a query: it begins and ends with each start of one.
+and writes heartbeats.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -21,14 +21,15 @@ from streaming_app.errors import WarehouseError
 from streaming_app.health.history import WINDOW
 from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
 from streaming_app.job.broker_facts import make_broker_facts
-from streaming_app.job.descriptions import make_descriptions
+from streaming_app.job.descriptions import DescriptionsService
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.heartbeat import Heartbeat
 from streaming_app.job.lag_service import LagService, make_lag_service
+from streaming_app.job.read_again import GroupsToReadAgain
+from streaming_app.job.self_check import make_self_check
 from streaming_app.job.service import PolledBy, Service, Services
-from streaming_app.job.stream_query import OFFSETS
-from streaming_app.job.task_copies import make_task_copies
-from streaming_app.job.watchdog import Disks, Watchdog, make_watchdogs
+from streaming_app.job.task_copies import TaskCopies
+from streaming_app.job.watchdog import Disks, make_watchdogs
 from streaming_app.kafka.properties import client_properties
 from streaming_app.metrics.collector import MetricSources, make_registry
 from streaming_app.notify.mutes import Mutes
@@ -40,38 +41,30 @@ from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.web.monitoring import monitoring_server
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from prometheus_client import CollectorRegistry
 
     from streaming_app.config.settings import JobConfig
     from streaming_app.stream.health import Health
     from streaming_app.tables.fence import Fence
     from streaming_app.tables.files import Files
-    from streaming_app.tables.maintenance import Maintenance
 
 _SEND_SECONDS = 10.0  # for notifications that are due when `--once` is done
 _CLOSE_SECONDS = 3.0
 _LATE_SECONDS = 120.0  # groups are judged by records that are read until then, and two triggers
-_MAINTENANCE_SECONDS = 1.0  # it looks at what is due; that takes no time
 
-
-LAG, COPIES, FACTS, WATCHDOG = "lag", "task copies", "broker facts", "watchdog"
-DESCRIPTIONS = "descriptions"
-SELF_CHECK = "self-check"
-
-
+LAG, COPIES, FACTS, DESCRIPTIONS, SELF_CHECK = "lag", "task copies", "broker facts", "descriptions", "self-check"
 _SERVICES: Mapping[str, Callable[[JobConfig], bool]] = {  # of those jobs that do not end by themselves
     LAG: lambda config: config.lag.enabled,  # with `once` there is one pass at the end
     COPIES: lambda config: config.task_copies.enabled,
     FACTS: lambda config: config.broker_facts.enabled and config.topic == TOPIC,
     DESCRIPTIONS: lambda config: config.descriptions.enabled and config.topic == TOPIC,
-    WATCHDOG: lambda config: bool(config.sinks),  # with `once` there is one heartbeat at the end
     # The groups of a topic that is a copy are those of other brokers.
     SELF_CHECK: lambda config: config.self_check.enabled and config.topic == TOPIC,
 }
 
 
 def wanted_services(config: JobConfig) -> frozenset[str]:
-    """Return the names of the services that run beside the stream of a job."""
+    """Return the names of the services that a job has beside those that each has."""
     return frozenset(name for name, is_enabled in _SERVICES.items() if is_enabled(config) and not config.once)
 
 
@@ -80,24 +73,11 @@ class BackgroundServices:
     """The running services: `group_cache` listens to the batches, `finish` ends a complete run."""
 
     group_cache: GroupCache
+    read_again: GroupsToReadAgain
     _alerts: AlertService
     _descriptions: DescriptionSupport
-    _wanted: Collection[str]
-    _watchdogs: Sequence[Watchdog]
+    _watchdogs: Sequence[Service]
     _lag: LagService | None = None
-    _of_query: list[Service] = field(default_factory=list)
-
-    def start_of_query(self, make: Mapping[str, Callable[[], Service]]) -> None:
-        """Start those services of a query that this job has."""
-        self._of_query = [service() for name, service in make.items() if name in self._wanted]
-        for service in self._of_query:
-            service.start()
-
-    def stop_of_query(self) -> None:
-        """Stop the services of the query, if there is one: they write nothing after that."""
-        for service in self._of_query:
-            service.close()
-        self._of_query = []
 
     def description_plugin(self, *, exists: bool | None) -> None:
         """Record whether the brokers' configuration names a plugin for topology descriptions; None: not known."""
@@ -135,17 +115,12 @@ def background_services(
         return health.status.caught_up and group_cache.is_complete()
 
     polled_by = PolledBy(config, properties, group_cache.groups, may_ask, report, fence)
-    copies = make_task_copies(polled_by) if COPIES in wanted else None
-    if copies:
-        copies.on_described = health.described
+    copies = TaskCopies(polled_by, health.described) if COPIES in wanted else None
     facts = make_broker_facts(polled_by) if FACTS in wanted else None
-    stored = make_descriptions(polled_by) if DESCRIPTIONS in wanted else None
+    stored = DescriptionsService(polled_by) if DESCRIPTIONS in wanted else None
 
     lag = make_lag_service(config, properties, health, report, fence) if config.lag.enabled else None
-    store = AlertsTable(config.warehouse, config.cluster, fence)
-    watchdogs, disks = make_watchdogs(config, health, report), Disks(config)
-
-    labels_of = make_labels(config.labels)
+    watchdogs, labels_of = make_watchdogs(config, health, report), make_labels(config.labels)
     alerts = AlertService(
         AlertConfig(
             EngineSettings(
@@ -165,14 +140,14 @@ def background_services(
             lambda: health.status,
             mutes,
             copies.statuses if copies else tuple,
-            disks.now,
+            Disks(config).now,
             lag.work if lag else dict,
             facts.retention if facts else dict,
             lag.away if lag else dict,
             stored.lost if stored else tuple,
             facts.topic_differences if facts else tuple,
         ),
-        store,
+        AlertsTable(config.warehouse, config.cluster, fence),
         HealthTables(config.warehouse, config.cluster, fence),
         EndedProblems(config.warehouse, config.cluster),
         [sink for sink in config.sinks if sink.gets_alerts],
@@ -182,92 +157,67 @@ def background_services(
         fence,
     )
     with ExitStack() as at_exit:
-        if config.metrics.listen:
-            newest_lag = lag.rows if lag else lambda: None
-            sources = MetricSources(
-                config.cluster,
-                group_cache,
-                health,
-                alerts.problems,
-                alerts.sinks,
-                newest_lag,
-                copies.sums if copies else dict,
-                alerts.verdicts,
-                lag.types if lag else dict,
-                alerts.newcomers_left_out,
-                labels_of,
-            )
-            registry = make_registry(sources, config.metrics)
-            server = monitoring_server(
-                config.metrics.listen, registry, health, config.cluster, config.metrics.allowed_hosts
-            )
-            server.start()
-            at_exit.callback(server.close)
-            report(f"Serving {server.url}/metrics, /health and /ready")
+        sources = MetricSources(
+            config.cluster,
+            group_cache,
+            health,
+            alerts.problems,
+            alerts.sinks,
+            lag.rows if lag else lambda: None,
+            copies.sums if copies else dict,
+            alerts.verdicts,
+            lag.types if lag else dict,
+            alerts.newcomers_left_out,
+            labels_of,
+        )
+        serve(config, make_registry(sources, config.metrics), health, report, at_exit)
         alerts.start()
         at_exit.callback(lambda: heartbeat.ended(alerts.sinks()))
         at_exit.callback(alerts.end, _CLOSE_SECONDS)
+        read_again = GroupsToReadAgain(config.warehouse, config.cluster)
         running = Services()
         at_exit.callback(running.close)
-        pollers = (
-            heartbeat,
-            lag if LAG in wanted else None,
-            copies,
-            facts,
-            stored,
-            *(watchdogs if WATCHDOG in wanted else ()),
+        running.start(heartbeat)
+        check = make_self_check(config, properties, read_again.ask, health=health, report=report)
+        for service in filter(None, (lag, copies, facts, stored, check)):
+            if service.name in wanted:
+                running.start(service)
+        for watchdog in () if config.once else watchdogs:  # with `once` there is one heartbeat at the end
+            running.start(watchdog)
+        yield BackgroundServices(group_cache, read_again, alerts, descriptions, watchdogs, lag)
+
+
+def serve(config: JobConfig, registry: CollectorRegistry, health: Health, report: Report, at_exit: ExitStack) -> None:
+    """Serve metrics and probes until `at_exit` ends, if the job is to. Raises SetupError."""
+    if config.metrics.listen:
+        server = monitoring_server(
+            config.metrics.listen, registry, health, config.cluster, config.metrics.allowed_hosts
         )
-        for service in filter(None, pollers):
-            running.start(service)
-        services = BackgroundServices(group_cache, alerts, descriptions, wanted, watchdogs, lag)
-        at_exit.callback(services.stop_of_query)  # before the others end
-        yield services
+        server.start()
+        at_exit.callback(server.close)
+        report(f"Serving {server.url}/metrics, /health and /ready")
 
 
 def _restore(config: JobConfig, health: Health) -> HeartbeatRecord | None:
     """Let `health` know what an earlier run knew; return the last heartbeat of that."""
-    earlier = _last_heartbeat(config)
-    if earlier:
-        health.restore(earlier.facts)
-        if health.offsets and earlier.facts.offsets:
-            health.offsets.restore(earlier.facts.offsets)
-    _restore_quarantine_count(config, health)
-    return earlier
-
-
-def _last_heartbeat(config: JobConfig) -> HeartbeatRecord | None:
-    try:
-        return read_heartbeat(config.warehouse, config.cluster)
-    except WarehouseError:  # written by another release
-        return None
-
-
-def _read_all_at(health: Health) -> datetime | None:
-    """Return when this run had last read everything; None if it has not yet."""
-    status = health.status
-    return status.caught_up_at if status.caught_up else None
-
-
-def _restore_quarantine_count(config: JobConfig, health: Health) -> None:
-    """Restore the number of records that were quarantined in the 24 hours before the job started."""
     (row,) = WarehouseReader(config.warehouse).rows(
         f"SELECT count(*) AS n, max(timestamp) AS at FROM quarantine WHERE cluster = {quote(config.cluster)} "  # noqa: S608 - quoted
         "AND void IS NOT TRUE AND timestamp > now() - INTERVAL '24 hours'"
     )
     if row["n"]:
         health.quarantined_before(row["n"], row["at"])
+    try:
+        earlier = read_heartbeat(config.warehouse, config.cluster)
+    except WarehouseError:  # written by another release
+        return None
+    if earlier:
+        health.restore(earlier.facts)
+        if health.offsets and earlier.facts.offsets:
+            health.offsets.restore(earlier.facts.offsets)
+    return earlier
 
 
-class MaintenanceService(Service):
-    """Runs what is due of the maintenance of the tables of one stream, see `tables.maintenance`."""
-
-    def __init__(self, maintenance: Maintenance, spark: SparkSession, report: Report) -> None:
-        """Prepare; `report` gets lines about failures of the service, not about those of a task."""
-        super().__init__("maintenance", report, interval=_MAINTENANCE_SECONDS)
-        self._maintenance, self._spark = maintenance, spark
-
-    def tick(self) -> None:
-        """Run the tasks that are due."""
-        # In the pool of the second stream: the batches of the streams groups go before.
-        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", OFFSETS)
-        self._maintenance.run()
+def _read_all_at(health: Health) -> datetime | None:
+    """Return when this run had last read everything; None if it has not yet."""
+    status = health.status
+    return status.caught_up_at if status.caught_up else None

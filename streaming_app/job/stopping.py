@@ -11,37 +11,29 @@ import queue
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from contextlib import contextmanager, suppress
-from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from types import FrameType
+    from streaming_app.jvm.spark_jvm import SparkJvm
 
 STOP_SECONDS = 9.0
 """After a signal, the job has ended within this time, whatever it was doing."""
 _SAY_SECONDS = 0.5
 _LOOK_SECONDS = 1.0
 _TERMINATE_SECONDS = 7.0  # the JVM may then have 2 s to remove its temporary files
+_SIGNAL, _END = "a signal arrived", "the job has ended"
+
+_Events = queue.SimpleQueue[str]  # its put() may be called by a signal handler
 
 
 class StopRequestedError(Exception):
     """The job was asked to stop, and does not finish what it was doing."""
 
 
-class Killable(Protocol):
-    """The JVM, as far as this module needs it."""
-
-    def terminate(self) -> None:
-        """Ask it to exit."""
-
-    def kill(self) -> None:
-        """Kill it."""
-
-
 def run_until_signal(
-    job: Callable[[], None], stop: threading.Event, report: Callable[[str], None], jvm: Killable
+    job: Callable[[], None], stop: threading.Event, report: Callable[[str], None], jvm: SparkJvm
 ) -> None:
     """Run `job`; on SIGTERM or SIGINT report that, set `stop`, and return when the job has ended.
 
@@ -53,18 +45,19 @@ def run_until_signal(
         return
     with _signals() as events:
         result = in_thread(job)
-        result.add_done_callback(lambda _: events.put(_Event.END))
+        result.add_done_callback(lambda _: events.put(_END))
         # The kernel may give a signal to another thread, which does not wake this one: it looks by itself, too.
         while (event := _next(events, _LOOK_SECONDS)) is None:
             pass
-        if event is _Event.SIGNAL:
-            _say("Stopping ...", report)  # first, so that it is the first of the lines about the end
+        if event is _SIGNAL:
+            # First, so that it is the first of the lines about the end. Nobody may read the output, or it is blocked.
+            wait([in_thread(lambda: report("Stopping ..."))], _SAY_SECONDS)
             stop.set()
             event = _next(events, _TERMINATE_SECONDS)
             if event is None:
                 jvm.terminate()
                 event = _next(events, STOP_SECONDS - _TERMINATE_SECONDS)
-            if event is not _Event.END:
+            if event is not _END:
                 jvm.kill()
                 raise SystemExit(0)
     result.result()
@@ -86,27 +79,7 @@ def in_thread(job: Callable[[], None]) -> Future[None]:
     return result
 
 
-def _say(line: str, report: Callable[[str], None]) -> None:
-    """Report a line; go on without it if nobody reads the output, or the output is blocked."""
-
-    def say() -> None:
-        with suppress(OSError):
-            report(line)
-
-    thread = threading.Thread(target=say, name="stopping", daemon=True)
-    thread.start()
-    thread.join(_SAY_SECONDS)
-
-
-class _Event(Enum):
-    SIGNAL = "a signal arrived"
-    END = "the job has ended"
-
-
-_Events = queue.SimpleQueue[_Event]  # its put() may be called by a signal handler
-
-
-def _next(events: _Events, seconds: float) -> _Event | None:
+def _next(events: _Events, seconds: float) -> str | None:
     """Return the next event; None if there is none within this time."""
     try:
         return events.get(timeout=seconds)
@@ -118,11 +91,8 @@ def _next(events: _Events, seconds: float) -> _Event | None:
 def _signals() -> Iterator[_Events]:
     """Put an event for each SIGTERM and SIGINT that arrives in the block."""
     events: _Events = queue.SimpleQueue()
-
-    def handle(_number: int, _frame: FrameType | None) -> None:
-        events.put(_Event.SIGNAL)
-
-    previous = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    previous = {number: signal.signal(number, lambda *_: events.put(_SIGNAL)) for number in numbers}
     try:
         yield events
     finally:

@@ -9,12 +9,15 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from streaming_app.errors import java_error_message
+from streaming_app.job.service import Service
 from streaming_app.job.stopping import StopRequestedError
+from streaming_app.report import Report
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from streaming_app.stream.health import Health
     from streaming_app.tables.location import Location
 
 
@@ -22,6 +25,7 @@ OFFSETS = "offsets"
 """The name of the stream of committed offsets; that of the groups has none."""
 _ASKING = "Getting offsets"  # how Spark describes a query that asks the brokers up to where it may read
 _NEWEST = 40  # queries that are looked at: a batch runs few at a time, and there may be two streams
+_PROGRESS_SECONDS = 15.0  # between two looks at Spark's progress: executors report every 10 s
 _LISTENERS_MS = 60_000  # for listeners to receive the events of a query that has ended, on a loaded machine, too
 _MAX_CAUSE = 500  # characters of a line about a failure
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
@@ -48,10 +52,11 @@ class StreamQuery:
     def __init__(self, checkpoint: Location, stop: threading.Event, name: str | None = None) -> None:
         """Prepare; no batch begins once `stop` is set. Two active queries of a session need different names."""
         self._checkpoint, self._stop, self._name = checkpoint, stop, name
-        self._id: str | None = None  # that Spark gives to the query of this checkpoint
         self._query: StreamingQuery | None = None
         self._no_batch = threading.Event()
         self._no_batch.set()
+        self.lock = threading.Lock()
+        """Held by each batch; by whoever else writes the tables of the query, too."""
 
     @property
     def is_writing(self) -> bool:
@@ -91,7 +96,8 @@ class StreamQuery:
                 raise StopRequestedError
             self._no_batch.clear()
             try:
-                write_batch(batch, batch_id)
+                with self.lock:
+                    write_batch(batch, batch_id)
             finally:
                 self._no_batch.set()
 
@@ -107,7 +113,6 @@ class StreamQuery:
         if self._stop.is_set():
             raise StopRequestedError
         query = self._query = stream.start()
-        self._id = query.id
         if self._stop.is_set():  # and nobody waits for the query any more
             query.stop()
         return query
@@ -137,19 +142,25 @@ def _wake_consumers(query: StreamingQuery) -> None:
             consumer.wakeup()
 
 
-class SparkProgress:
-    """Whether Spark makes progress with what it is doing, for a batch that takes longer than any time limit.
+class SparkProgress(Service):
+    """Tells `health` while Spark makes progress with what a stream runs, for a batch that takes longer than any limit.
 
     The measure is what Spark's own page of SQL queries shows: the metrics of the running queries, such as rows and
     bytes read and written. Executors report those of running tasks every 10 s, so a task of an hour shows progress,
     too. They do not change while tasks hang.
     """
 
-    def __init__(self, spark: SparkSession, is_own: Callable[[str], bool]) -> None:
+    def __init__(self, spark: SparkSession, is_own: Callable[[str], bool], health: Health, report: Report) -> None:
         """Look at the queries that `is_own`, by their description: others may run in the session, such as a user's."""
-        self._is_own = is_own
+        super().__init__("progress of Spark", report, interval=_PROGRESS_SECONDS, after=_PROGRESS_SECONDS)
+        self._is_own, self._health = is_own, health
         self._queries: Any = spark._jsparkSession.sharedState().statusStore()  # noqa: SLF001 - the JVM has no public name
         self._last = ""
+
+    def tick(self) -> None:
+        """Look at the queries."""
+        if self.has_changed():
+            self._health.progressed()
 
     def has_changed(self) -> bool:
         """Return whether a query began, ended, or read or wrote anything since the last call."""

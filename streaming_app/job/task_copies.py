@@ -14,11 +14,9 @@ described for another reason keeps what was known of it. The job's first pass wa
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from streaming_app.chunks import chunks
 from streaming_app.groups.snapshot import REBALANCING, GroupSnapshot
@@ -32,13 +30,12 @@ from streaming_app.groups.task_copies import (
     next_status,
     sum_copies,
 )
-from streaming_app.job.service import PolledBy, Poller, Polling
+from streaming_app.job.service import PolledBy, Poller
 from streaming_app.kafka import AUTHORIZATION_CODES
 from streaming_app.kafka.broker_facts import acceptable_lags
-from streaming_app.kafka.client import Descriptions, StreamsGroupClient, describe_each
+from streaming_app.kafka.client import StreamsGroupClient, describe_each
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.report import ReportOnce
-from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, of_groups
 from streaming_app.tables.task_copies_table import TaskCopiesTable
 from streaming_app.text import count
@@ -51,19 +48,6 @@ _RUNS = frozenset({*REBALANCING, STABLE})
 
 _Version = tuple[int | None, int | None, int | None, int]
 """What changes when a group's tasks may have moved."""
-
-
-class Brokers(NamedTuple):
-    """What the poller asks the brokers. Both raise one of the errors of `StreamsGroupClient` if they get no answer."""
-
-    describe: Callable[[Sequence[str]], Descriptions]
-    """Describes groups."""
-    acceptable_lags: Callable[[Sequence[str]], Mapping[str, int]]
-    """Returns the acceptable recovery lag of those groups whose configs may be read."""
-
-
-ReadRows = Callable[[Sequence[str]], Iterable[Mapping[str, Any]]]
-"""Returns the rows of these groups in the table `groups`, with the columns that `copies_of_row` reads."""
 
 
 @dataclass
@@ -82,23 +66,14 @@ class _Group:
 class TaskCopies(Poller):
     """Polls from `start` to `close`; `statuses` is for the alerts."""
 
-    def __init__(
-        self,
-        polling: Polling,
-        connect: Callable[[], AbstractContextManager[Brokers]],
-        groups: Callable[[], Mapping[str, GroupSnapshot]],
-        rows: ReadRows,
-        table: TaskCopiesTable,
-    ) -> None:
-        """Prepare it for these groups, whose rows it reads, and keeps in `table`."""
-        super().__init__("task copies", polling)
-        self._interval, self._connect, self._snapshots = polling.interval, connect, groups
-        self._rows, self._table = rows, table
-        self.on_described: Callable[[datetime], None] = lambda _at: None
-        """Called when brokers have described groups."""
+    def __init__(self, job: PolledBy, on_described: Callable[[datetime], None]) -> None:
+        """Prepare it for the groups of a job; `on_described` is called when brokers have described groups."""
+        super().__init__("task copies", job.polling(_NEEDS))
+        self._job, self._on_described = job, on_described
+        self._table = TaskCopiesTable(job.config.warehouse, job.config.cluster, job.fence)
         self._known: dict[str, _Group] = {}
         self._stored: list[TaskCopy] | None = None
-        self._report_denial = ReportOnce(polling.report)
+        self._report_denial = ReportOnce(job.report)
         self._statuses: tuple[GroupCopies, ...] | None = None
         self._sums: Mapping[str, Mapping[str, CopiesSum]] = {}
 
@@ -112,7 +87,7 @@ class TaskCopies(Poller):
 
     def pause(self, seconds: float) -> float:
         """Return the time until the next pass."""
-        return max(self._interval, _PAUSE_FACTOR * seconds)
+        return max(super().pause(seconds) or 0.0, _PAUSE_FACTOR * seconds)
 
     def tick(self) -> None:
         """Make one pass. Raises the errors of brokers and tables."""
@@ -123,7 +98,7 @@ class TaskCopies(Poller):
         now = self._now()
         running = {
             group_id: group
-            for group_id, group in self._snapshots().items()
+            for group_id, group in self._job.groups().items()
             if group.state in _RUNS
             and group.group_type == "streams"
             and group.member_count
@@ -134,9 +109,9 @@ class TaskCopies(Poller):
             del self._known[group_id]
         wanted = [group_id for group_id, snapshot in running.items() if self._is_wanted(group_id, snapshot)]
         if wanted:
-            with self._connect() as brokers:
-                self._ask(brokers, wanted, running, now)
-            self.on_described(now)
+            with StreamsGroupClient.of(self._job.properties) as client:
+                self._ask(client, wanted, running, now)
+            self._on_described(now)
         self._statuses = tuple(group.status for group in self._known.values() if group.status)
         self._sums = {group_id: sum_copies(group.copies) for group_id, group in self._known.items() if group.copies}
         self._write()
@@ -146,11 +121,11 @@ class TaskCopies(Poller):
         return known is None or not known.is_stateless or known.version != _version(snapshot)
 
     def _ask(
-        self, brokers: Brokers, wanted: Sequence[str], running: Mapping[str, GroupSnapshot], now: datetime
+        self, client: StreamsGroupClient, wanted: Sequence[str], running: Mapping[str, GroupSnapshot], now: datetime
     ) -> None:
-        described = brokers.describe(wanted)
+        described = describe_each(client, wanted)
         denied = {g: error for g, error in described.failures.items() if error.code in AUTHORIZATION_CODES}
-        self._read_configs(brokers, [group["group_id"] for group in described.groups], running, now)
+        self._read_configs(client, [group["group_id"] for group in described.groups], running, now)
         for group in described.groups:
             group_id = group["group_id"]
             known = self._known[group_id]
@@ -168,7 +143,7 @@ class TaskCopies(Poller):
             known.copies = _with_estimates(copies, known.status)
 
     def _read_configs(
-        self, brokers: Brokers, group_ids: Iterable[str], running: Mapping[str, GroupSnapshot], now: datetime
+        self, client: StreamsGroupClient, group_ids: Iterable[str], running: Mapping[str, GroupSnapshot], now: datetime
     ) -> None:
         """Read what is asked of groups: standbys, of which the log has the number, and the acceptable lag."""
         new, old = [], []
@@ -181,7 +156,7 @@ class TaskCopies(Poller):
         for row in self._rows(new):
             replicas = dict(row["assignment_configs"] or {}).get("num.standby.replicas", "")
             self._known[row["group_id"]].standby_replicas = int(replicas) if replicas.isdecimal() else None
-        lags = brokers.acceptable_lags(old) if old else {}
+        lags = acceptable_lags(client, old)
         for group_id in old:
             known = self._known[group_id]
             known.configs_read_at, known.acceptable_lag = now, lags.get(group_id)
@@ -203,6 +178,14 @@ class TaskCopies(Poller):
         else:
             self._report_denial.clear()
 
+    def _rows(self, group_ids: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+        """Yield what the log says of these groups. Raises WarehouseError when the table cannot be read."""
+        for ids in chunks(group_ids, _GROUPS_PER_QUERY):
+            yield from WarehouseReader(self._job.config.warehouse).rows(
+                "SELECT group_id, assignment_configs, members, assignments, subtopologies FROM groups "  # noqa: S608 - quoted
+                f"WHERE {of_groups(self._job.config.cluster, ids)}"
+            )
+
     def _write(self) -> None:
         copies = sorted((copy for group in self._known.values() for copy in group.copies), key=lambda one: one.key)
         if not self.stopping.is_set() and copies != sorted(self._stored or (), key=lambda one: one.key):
@@ -218,30 +201,3 @@ def _with_estimates(copies: Iterable[TaskCopy], status: GroupCopies) -> list[Tas
 
 def _version(snapshot: GroupSnapshot) -> _Version:
     return snapshot.group_epoch, snapshot.assignment_epoch, snapshot.topology_epoch, snapshot.last_offset
-
-
-def read_rows(warehouse: Location, cluster: str, group_ids: Sequence[str]) -> Iterator[Mapping[str, Any]]:
-    """Yield what `ReadRows` returns. Raises WarehouseError when the table cannot be read."""
-    for ids in chunks(group_ids, _GROUPS_PER_QUERY):
-        yield from WarehouseReader(warehouse).rows(
-            "SELECT group_id, assignment_configs, members, assignments, subtopologies FROM groups "  # noqa: S608 - quoted
-            f"WHERE {of_groups(cluster, ids)}"
-        )
-
-
-def make_task_copies(job: PolledBy) -> TaskCopies:
-    """Return the poller of a job."""
-    config = job.config
-
-    @contextmanager
-    def connect() -> Iterator[Brokers]:
-        with StreamsGroupClient.of(job.properties) as client:
-            yield Brokers(partial(describe_each, client), partial(acceptable_lags, client))
-
-    return TaskCopies(
-        job.polling(_NEEDS),
-        connect,
-        job.groups,
-        partial(read_rows, config.warehouse, config.cluster),
-        TaskCopiesTable(config.warehouse, config.cluster, job.fence),
-    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,45 +30,42 @@ _LOW = 10  # a part of so many
 _SHORTEST_SECONDS = 60.0  # an evaluation of many groups, or a table on a slow store, may take long
 
 
-class Watchdog(Service):
-    """The heartbeats of one sink, until it is closed."""
+def watchdog(  # noqa: PLR0913 - each is one thing it needs
+    sink: Sink,
+    cluster: str,
+    status: Callable[[], JobStatus],
+    report: Report,
+    *,
+    patience: float,
+    now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+) -> Service:
+    """Return the service that sends the heartbeats of a sink, from the first evaluation of the alerts on.
 
-    def __init__(  # noqa: PLR0913 - each is one thing it needs
-        self,
-        sink: Sink,
-        cluster: str,
-        status: Callable[[], JobStatus],
-        report: Report,
-        *,
-        patience: float,
-        now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
-    ) -> None:
-        """Prepare; a heartbeat follows an evaluation that is not older than `patience`, in seconds."""
-        super().__init__(f"watchdog {sink.name}", report, interval=sink.beat_seconds)
-        self._sink, self._cluster, self._status, self._now = sink, cluster, status, now
-        self._patience = timedelta(seconds=patience)
+    `patience` is in seconds: the age of the last evaluation. No other thread uses the sink.
+    """
 
-    def is_ready(self) -> bool:
-        """Return whether anything has been evaluated yet."""
-        return self._status().evaluated_at is not None
-
-    def tick(self) -> None:
-        """Send a heartbeat. Raises UserError if there is none to send, or it is not accepted."""
-        status, now = self._status(), self._now()
-        silent = now - (status.evaluated_at or status.started_at)
-        if silent > self._patience:
-            raise UserError(f"no heartbeat is sent: alerts were last evaluated {silent.total_seconds():.0f} s ago")
+    def beat() -> None:
+        job, at = status(), now()
+        silent = (at - (job.evaluated_at or job.started_at)).total_seconds()
+        if silent > patience:
+            raise UserError(f"no heartbeat is sent: alerts were last evaluated {silent:.0f} s ago")
         try:
-            self._sink.beat(self._cluster, check_readiness(status, now).reason)
+            sink.beat(cluster, check_readiness(job, at).reason)
         except SinkError as error:
             raise UserError(str(error)) from None
 
+    def has_evaluated() -> bool:
+        return status().evaluated_at is not None
 
-def make_watchdogs(config: JobConfig, health: Health, report: Report) -> list[Watchdog]:
+    name, interval = f"watchdog {sink.name}", sink.beat_seconds
+    return Service(name, report, interval=interval, may_tick=has_evaluated, do=beat)
+
+
+def make_watchdogs(config: JobConfig, health: Health, report: Report) -> list[Service]:
     """Return those of a job."""
     patience = max(_MISSED_EVALUATIONS * config.alerts.interval, _SHORTEST_SECONDS)
     return [
-        Watchdog(sink, config.cluster, lambda: health.status, report, patience=patience)
+        watchdog(sink, config.cluster, lambda: health.status, report, patience=patience)
         for sink in config.sinks
         if sink.beat_seconds
     ]

@@ -140,12 +140,6 @@ class LagRow(NamedTuple):
     known_until: float | None = None
 
     @property
-    def is_unknown(self) -> bool:
-        """Whether the lag is not known, and may not be 0: it is of a log without records."""
-        is_empty = self.committed_offset is None and self.log_end_offset is not None
-        return self.lag is None and not (is_empty and self.log_end_offset == self.log_start_offset)
-
-    @property
     def is_unowned(self) -> bool:
         """Whether it belongs to a task that no member has as active."""
         return self.task_id is not None and self.member_id is None

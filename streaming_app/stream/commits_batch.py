@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -93,10 +92,8 @@ class CommitsBatchWriter:
         maintenance: Maintenance | None = None,
         check_topic: Callable[[], None] = lambda: None,
         positions: LogPositions | None = None,
-        lock: Lock | None = None,
     ) -> None:
         """Prepare for batches of the topic of `options`; the rest is as in `GroupsBatchWriter`."""
-        self._lock = lock or Lock()
         self._tables, self._options = tables, options
         self._on_done, self._maintenance, self._check_topic = on_done, maintenance, check_topic
         self._make_rows = partial(make_rows, options=options)
@@ -107,10 +104,6 @@ class CommitsBatchWriter:
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Write one micro-batch of the Kafka source into the tables."""
-        with self._lock:
-            self._process(batch, batch_id)
-
-    def _process(self, batch: DataFrame, batch_id: int) -> None:
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._options.cluster
         written_by = (batch_writers(self._options.cluster, query)[0], batch_id)
         with self._newest(batch, self._offsets.most_records(batch_id)) as newest:

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -94,7 +93,6 @@ class GroupsBatchWriter:
         maintenance: Maintenance | None = None,
         listener: GroupListener | None = None,
         dialect: str = SHIPPED,
-        lock: Lock | None = None,
         budget: Budget = DEFAULT,
         free_heap: Callable[[], None] = lambda: None,
     ) -> None:
@@ -103,8 +101,8 @@ class GroupsBatchWriter:
         `history_offsets` is what the history tables hold already, by table and partition, see `start`; `topics`
         finds the reasons of NotReady; `open_log` gives what reads large records, or None if only Spark can;
         `check_topic` is called once the records of a batch are read, and raises if they may be of another topic;
-        `positions` are asked before and after that; `lock` is held by each batch; `free_heap` is called after one that
-        Spark kept; the rest is as in `FoldOptions`.
+        `positions` are asked before and after that; `free_heap` is called after one that Spark kept; the rest is as in
+        `FoldOptions`.
         """
         self._writer = writer
         self._group_rows = GroupRows(writer)
@@ -129,14 +127,9 @@ class GroupsBatchWriter:
         self._free_heap = free_heap
         self._times = BatchTimes()  # of the batch that is written
         self._is_running = False  # a batch was written
-        self._lock = lock or Lock()  # held while the tables are read, folded and written
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Write one micro-batch of the Kafka source into the tables."""
-        with self._lock:
-            self._process(batch, batch_id)
-
-    def _process(self, batch: DataFrame, batch_id: int) -> None:
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._cluster
         writers = batch_writers(self._cluster, query)
         self._plans.begin(writers[0], batch_id)

@@ -72,6 +72,9 @@ class Health:
         self._cuts: dict[str, datetime] = {}  # when each was found
         self._tombstone_retention: timedelta | None = None
         self._was_away_too_long = False
+        self._starts = 0
+        self.reading: int | None = None
+        """Which start of the stream reads, counted from 1; None while a start is prepared, which may change tables."""
 
     @property
     def status(self) -> JobStatus:
@@ -132,6 +135,8 @@ class Health:
         """
         with self._lock:
             self._tombstone_retention, self._was_away_too_long = tombstone_retention, False
+            self._starts += 1
+            self.reading = self._starts
             if from_beginning:
                 self._status = replace(self._status, caught_up=False, read_from_beginning_at=_now(), behind_since=None)
             elif is_incomplete:

@@ -173,6 +173,7 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
         grown = f"the topic now has {topic.partitions} partitions, {_STAYS}" if grew else None
         reason = grown or _mismatch(tables.versions, restored, checkpoint) or _too_long(away, topic)
     if reason is None and log.is_whole and not groups:
+        writer.check_owner()
         record |= {_ROWS: identity, _UNTIL: _until(known, topic)}
         return _resume(files, file, checkpoint, {**known, **record}, tables)
 
@@ -193,6 +194,7 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
     if reason is None:
         record[_STARTING] = _starting(log, before, topic, read_again)
         record[_UNTIL] = {**_until(before, topic), **until}  # what an earlier reading has not reached yet
+    writer.check_owner()  # no commit to a table keeps a job that was paused from removing the next one's checkpoint
     _write(files, file, {**record, _ROWS: _NO_ROWS})
     tables.versions.forget()
     files.remove(checkpoint)

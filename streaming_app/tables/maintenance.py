@@ -1,7 +1,7 @@
 """Keeps the tables small: compacts files, deletes expired rows, and removes files and log entries no longer needed.
 
 No task runs while a batch writes: it would only conflict with the batch's commits. Nor is it a part of a batch, which
-would take as much longer, and whose records would be late: the service of `job.services` runs each task between two
+would take as much longer, and whose records would be late: a service of `job.streams` runs each task between two
 batches. Nothing of it is needed for the next batch. So a task that fails is reported in one line and tried again later,
 with pauses that grow, and neither the stream nor the other tables wait for it.
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from streaming_app.config.settings import JobConfig
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.job import descriptions
 from streaming_app.job.descriptions import DescriptionsService
-from streaming_app.job.service import Polling
+from streaming_app.job.service import PolledBy
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, build_description, settle, subtopology, topology
-from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.rust_table import RustTable
 from tests.support.healthy_group import healthy_group
 from tests.support.warehouses import make_warehouse
 
@@ -39,18 +40,13 @@ class Rig:
         self.restart()
 
     def restart(self) -> None:
-        warehouse = Location.of(self.warehouse)
-        self.service = DescriptionsService(
-            Polling(60, lambda: True, self.lines.append, now=lambda: self.now),
-            self._connect,
-            lambda: self.groups,
-            RustTable(warehouse / "descriptions", "default"),
-            warehouse,
-            retention_days=30,
-        )
+        config = JobConfig.model_validate({"bootstrap_server": self.server, "warehouse": self.warehouse})
+        properties = {"bootstrap.servers": self.server}
+        job = PolledBy(config, properties, lambda: self.groups, lambda: True, self.lines.append, now=lambda: self.now)
+        self.service = DescriptionsService(job)
 
-    def _connect(self) -> StreamsGroupClient:
-        client = StreamsGroupClient(self.server)
+    def _connect(self, properties: Mapping[str, str]) -> StreamsGroupClient:
+        client = StreamsGroupClient(properties["bootstrap.servers"])
         describe = client.describe
 
         def counted(group_ids: list[str], **named: Any) -> list[dict[str, Any]]:
@@ -69,8 +65,10 @@ class Rig:
 
 
 @pytest.fixture
-def rig(broker: Broker, tmp_path: Path) -> Rig:
-    return Rig(tmp_path, broker.bootstrap_server)
+def rig(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
+    made = Rig(tmp_path, broker.bootstrap_server)
+    monkeypatch.setattr(descriptions, "StreamsGroupClient", Mock(of=made._connect))
+    return made
 
 
 @pytest.fixture

@@ -184,7 +184,7 @@ def test_a_service_that_never_reached_a_broker_ends_at_once_and_keeps_what_was_k
 
     service = passes.start(LagSettings(interval=0.01), connect)
     service.start()
-    assert wait_until(lambda: service.health.failures > 2)
+    assert wait_until(lambda: service.failures > 2)
     service.close()
 
     assert len(passes.lines) == 1

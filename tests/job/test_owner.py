@@ -97,6 +97,8 @@ def test_each_owner_has_the_next_term_and_says_who_it_is_and_that_it_ended(job: 
             sign = last_sign(tmp_path)
             assert (sign["host"], sign["run_id"], sign["has_ended"]) == (HERE, mine.record.run_id, "")
         assert last_sign(tmp_path)["has_ended"]
+        with pytest.raises(OtherOwnerError):
+            mine.check_owner()  # by a thread that nobody has waited for
     with job("one").owns() as mine:
         shutil.rmtree(owner_location(Location.of(tmp_path), CLUSTER).path)
         mine.sign()  # no other owner is known

@@ -46,3 +46,7 @@ def test_a_group_that_differs_again_within_an_hour_is_not_read_again(warehouse: 
     now[0] = 3601.0
     assert groups.ask(["good"]) == {"good"}
     assert groups.due() == {"good", "bad"}
+    for hour in range(2, 100):
+        now[0] = hour * 3601.0
+        groups.ask([f"group-{hour}"])
+    assert len(groups._differing) == 1

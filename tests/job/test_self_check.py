@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -49,6 +49,7 @@ class SelfCheckHarness:
         self.read: list[list[str]] = []
         self.described: list[list[str]] = []
         self.health = Health()
+        self.stream_starts()
         self.lines: list[str] = []
         self.check: SteppedCheck
         self.start()
@@ -63,6 +64,9 @@ class SelfCheckHarness:
             health=self.health,
             report=self.lines.append,
         )
+
+    def stream_starts(self) -> None:
+        self.health.started_reading(from_beginning=False, tombstone_retention=timedelta(hours=1))
 
     def turn(self, seconds: float = 0.0) -> None:
         """Let the check look what is due after so many seconds."""
@@ -131,6 +135,7 @@ def test_each_start_of_the_stream_is_followed_by_a_check_once_the_job_has_caught
     harness.health.failed("the cause")
     harness.turn()
     assert harness.status.runs == 1
+    harness.stream_starts()
     harness.health.nothing_new()
     harness.turn()
     assert harness.status.runs == 2
@@ -172,7 +177,7 @@ def test_a_group_that_differs_twice_is_reported_read_again_and_compared_after_th
     assert (harness.status.differing, harness.status.repaired) == (1, 1)
     harness.check.close()
     harness.rows_by_id["b"] = 1
-    harness.start()
+    harness.stream_starts()
     harness.turn()
     assert (harness.status.differing, harness.status.repaired, harness.status.runs) == (0, 1, 2)
 
@@ -247,12 +252,39 @@ def test_a_missing_acl_of_every_group_is_a_failure_and_of_some_a_line(harness: S
     assert harness.lines[1:] == ["self-check: no group can be compared: the broker returned error 29: no message"]
 
 
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_comparison_during_which_the_stream_starts_again_counts_for_nothing(
+    harness: SelfCheckHarness, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    describe = harness.describe
+
+    def start_again(group_ids: Iterable[str]) -> list[Any]:
+        harness.health.reading = None  # the stream prepares its start
+        if fails:
+            raise OSError("the checkpoint is gone")
+        return describe(group_ids)
+
+    harness.rows_by_id["b"] = 7
+    harness.health.nothing_new()
+    with monkeypatch.context() as patched:
+        patched.setattr(harness, "describe", start_again)
+        harness.turn()
+    assert (harness.lines, harness.status.failures, harness.status.compared) == ([], 0, 0)
+    harness.described.clear()
+    harness.turn(INTERVAL)
+    assert harness.described == []
+    harness.rows_by_id["b"] = 1
+    harness.stream_starts()
+    harness.turn()
+    assert (harness.status.differing, harness.status.compared) == (0, 2)
+
+
 def test_a_check_ends_with_the_job_even_while_it_waits_and_reports_nothing(
     harness: SelfCheckHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness.checkpoint_offsets = lambda: CheckpointOffsets("topic", 0, {0: 4})
     harness.health.nothing_new()
-    monkeypatch.setattr(harness.check, "on_sleep", harness.check.stop)
+    monkeypatch.setattr(harness.check, "on_sleep", harness.check.stopping.set)
     harness.turn()
     assert harness.described != []
     assert harness.check.seconds < CONFIRM

@@ -22,7 +22,6 @@ class Ticks(Service):
         self.lines: list[str] = []
         super().__init__("ticks", self.lines.append, **{"interval": 0.01, **settings})
         self.do, self.count, self.ready, self.left = do, 0, True, False
-        self.interrupted = threading.Event()
 
     def tick(self) -> None:
         self.count += 1
@@ -30,9 +29,6 @@ class Ticks(Service):
 
     def is_ready(self) -> bool:
         return self.ready
-
-    def interrupt(self) -> None:
-        self.interrupted.set()
 
     def leave(self) -> None:
         self.left = True
@@ -69,10 +65,10 @@ Start = Callable[[Ticks], Ticks]
 def test_ticks_follow_each_other_until_the_service_is_closed(running: Start) -> None:
     service = running(Ticks())
     assert service.next_ticks(3)
-    assert service.health.is_running
+    assert service.is_running
     assert service.close()
     assert service.left
-    assert not service.health.is_running  # no thread is left that would tick
+    assert not service.is_running  # no thread is left that would tick
     assert service.lines == []
 
 
@@ -85,17 +81,12 @@ def test_whatever_a_tick_raises_is_one_line_until_one_succeeds_or_fails_otherwis
     (line,) = service.lines
     assert line.startswith("ticks: ")
     assert line.endswith("broken")
-    health = service.health
-    assert (health.is_running, health.failure) == (True, line.removeprefix("ticks: "))
-    assert health.failures >= 2
-    since = health.failing_since
-    assert since is not None
+    assert service.is_running
+    assert service.failures >= 2
     service.do = failing(OSError("otherwise"))
     assert wait_until(lambda: len(service.lines) == 2)
-    assert (service.health.failing_since, service.health.failure) == (since, "otherwise")
     service.do = lambda: None
-    assert wait_until(lambda: service.health.failure is None)
-    assert service.health.failing_since is None
+    assert service.next_ticks()
     service.do = failing(error("broken"))
     assert wait_until(lambda: len(service.lines) == 3)
     assert service.lines == [line, "ticks: otherwise", line]
@@ -114,13 +105,13 @@ def test_no_tick_begins_before_the_service_is_ready_and_that_question_may_fail_t
     service.ready = True
     assert service.next_ticks()
     service.is_ready = failing(OSError("broken"))
-    assert wait_until(lambda: service.health.failures > 1)
+    assert wait_until(lambda: service.failures > 1)
     assert service.lines == ["ticks: broken"]
 
 
 def test_a_service_without_an_interval_makes_one_tick_and_ends_by_itself(running: Start) -> None:
     service = running(Ticks(failing(OSError("broken")), interval=None))
-    assert wait_until(lambda: not service.health.is_running)
+    assert wait_until(lambda: not service.is_running)
     assert (service.count, service.lines, service.left) == (1, ["ticks: broken"], True)
 
 
@@ -128,37 +119,35 @@ def test_a_thread_that_ends_by_a_defect_is_noticed(running: Start) -> None:
     service = Ticks()
     service.pause = failing(TypeError("a defect"))
     running(service)
-    assert wait_until(lambda: bool(service.lines) and not service.health.is_running)
+    assert wait_until(lambda: bool(service.lines) and not service.is_running)
     assert service.lines == ["ticks: TypeError: a defect"]
-    assert service.health.failing_since is not None
 
 
-def test_a_tick_that_blocks_is_interrupted_and_the_error_of_a_job_that_ends_is_none(running: Start) -> None:
+def test_the_error_of_a_job_that_ends_is_none(running: Start) -> None:
     service = Ticks()
 
     def fail_at_the_end() -> None:
-        service.interrupted.wait(600)
+        service.stopping.wait(600)
         raise OSError("the connection was closed")
 
     service.do = fail_at_the_end
     running(service)
     assert wait_until(lambda: service.count == 1)
     assert service.close()
-    assert (service.lines, service.health.failures) == ([], 0)
+    assert (service.lines, service.failures) == ([], 0)
 
 
 def test_all_are_asked_to_end_before_one_is_waited_for_and_a_tick_that_hangs_is_left_behind() -> None:
     services, release = Services(), threading.Event()
     first, second, third = Ticks(), Ticks(release.wait), Ticks()
     second.close_seconds = 0.1
-    third.interrupt = failing(OSError("cannot be interrupted"))
     first.name, second.name, third.name = "first", "second", "third"
     try:
         for service in (first, second, third):
             services.start(service)
         assert wait_until(lambda: second.count == 1)
         assert services.close() == ["second"]
-        assert [one.health.is_running for one in (first, second, third)] == [False, True, False]
+        assert [one.is_running for one in (first, second, third)] == [False, True, False]
         assert services.close() == []
     finally:
         release.set()

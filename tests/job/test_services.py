@@ -13,8 +13,7 @@ import pytest
 
 from streaming_app.config.settings import JobConfig
 from streaming_app.job.alert_service import AlertService
-from streaming_app.job.service import Service
-from streaming_app.job.services import SELF_CHECK, BackgroundServices, background_services, wanted_services
+from streaming_app.job.services import BackgroundServices, background_services, wanted_services
 from streaming_app.stream.health import Health
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from tests.support.waiting import wait_until
@@ -53,13 +52,6 @@ def test_a_job_has_the_services_that_it_asks_for_and_with_once_none_that_would_b
     assert wanted_services(config(tmp_path, **settings)) == wanted
 
 
-class Check(Service):
-    """A self-check that waits."""
-
-    def tick(self) -> None:
-        self.stopping.wait()
-
-
 @contextmanager
 def running(
     warehouse: Path, health: Health | None = None, **settings: Any
@@ -89,22 +81,17 @@ def test_heartbeats_go_on_while_the_evaluation_of_alerts_hangs(tmp_path: Path, m
             going_on.set()
 
 
-def test_the_services_of_a_job_whose_brokers_are_away_run_and_end_with_it_and_a_self_check_with_its_query(
-    tmp_path: Path,
-) -> None:
-    first, second = (Check("check", print, interval=None) for _ in range(2))
-    with running(tmp_path / "w") as (started, lines):
+def test_the_services_of_a_job_whose_brokers_are_away_run_and_end_with_it(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+
+    def names() -> set[str]:
+        return {one.name for one in set(threading.enumerate()) - before}
+
+    with running(tmp_path / "w") as (_, lines):
         assert wait_until(lambda: read_heartbeat(tmp_path / "w", "default") is not None)
-        started.start_of_query({SELF_CHECK: lambda: first})
-        assert first.health.is_running
-        started.stop_of_query()
-        assert not first.health.is_running
-        started.start_of_query({SELF_CHECK: lambda: second})
-        assert second.health.is_running
-    assert not second.health.is_running
+        assert names() >= {*ALL, "heartbeat", "alerts"}
+    assert not names() & {*ALL, "heartbeat", "alerts"}
     heartbeat = read_heartbeat(tmp_path / "w", "default")
     assert heartbeat is not None
     assert heartbeat.stopped
     assert lines == []
-    with running(tmp_path / "without", topic="copy-of-another-cluster") as (started, _):
-        started.start_of_query({SELF_CHECK: lambda: pytest.fail("this job has none")})

@@ -13,6 +13,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from streaming_app.job.stream_query import SparkProgress, StreamQuery, cause_of
+from streaming_app.stream.health import Health
 from streaming_app.tables.location import Location
 from tests.support.waiting import wait_until
 
@@ -80,7 +81,7 @@ def count_rows(spark: SparkSession, call: Callable[[Callable[[], Any]], Any] = l
 
 def test_progress_is_what_runs_to_start_the_query_and_in_its_batches_alone(spark: SparkSession, tmp_path: Path) -> None:
     batch, others = HeldBatch(spark, tmp_path / "batch"), HeldBatch(spark, tmp_path / "others")
-    progress = SparkProgress(spark, batch.query.is_own)
+    progress = SparkProgress(spark, batch.query.is_own, Health(), print)
 
     def start() -> None:
         spark.sparkContext.setJobDescription(batch.query.start_description)

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from datetime import datetime, timedelta, timezone
 from itertools import repeat
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from streaming_app.errors import JobError, MissingTopicError, NotAuthorizedError, OtherTopicError, UnreachableError
 from streaming_app.job import supervisor
-from streaming_app.job.background_stream import BackgroundStream
-from streaming_app.job.service import LinkedEvent
 from streaming_app.job.stream_query import LogTruncatedError, StreamChangedError
 from streaming_app.job.supervisor import Supervisor
 from streaming_app.job_status import OffsetsStatus
@@ -56,18 +53,20 @@ class SupervisorHarness:
         self.queries: list[Query] = []
         self.lines: list[str] = []
         self.health = Health()
-        self.stop = threading.Event()
+        self.stopping = threading.Event()
         self.batch: Iterator[bool] = iter(())
         """Whether a batch is being written, each time that this is asked; then not."""
         self.away: JobError | None = None
         """What each start raises, as long as it is set."""
-        self.error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._once = False
+        self.query = self.progress = self
+        self.supervisor: Supervisor
 
     @property
     def is_writing(self) -> bool:
         return next(self.batch, False)
+
+    def report(self, line: str) -> None:
+        self.lines.append(line)
 
     def start(self) -> Query:
         if self.away:
@@ -87,43 +86,35 @@ class SupervisorHarness:
 
     def look_at(self, _query: Query) -> None: ...
 
-    def has_changed(self) -> bool:
-        return True
-
-    def begin(self, *, once: bool = False) -> None:
-        self._once = once
-        self._thread.start()
+    def begin(self, *, once: bool = False, is_second: bool = False) -> None:
+        self.config, self.name = SimpleNamespace(once=once), "offsets" if is_second else None
+        self.supervisor = Supervisor(self, "spark.log")
+        self.supervisor.start()
 
     def end(self) -> None:
-        self.stop.set()
-        assert self.has_ended()
+        self.stopping.set()
+        assert self.supervisor.join(300)
+
+    def ends_with(self) -> Exception | None:
+        """Wait for the end of the stream; return why it was given up."""
+        try:
+            self.supervisor.wait(threading.Event())
+        except Exception as error:  # noqa: BLE001 - the test looks at it
+            return error
+        return None
 
     def runs(self, number: int = 1) -> bool:
         """Wait until so many queries were started, and the last one runs."""
         return wait_until(lambda: len(self.queries) >= number and self.queries[number - 1].isActive)
-
-    def has_ended(self) -> bool:
-        self._thread.join(300)
-        return not self._thread.is_alive()
-
-    def supervisor(self, stop: threading.Event, *, once: bool) -> Supervisor:
-        return Supervisor(self, stop, self.lines.append, Path("spark.log"), self.health, self, once)
-
-    def _run(self) -> None:
-        try:
-            self.supervisor(self.stop, once=self._once).run()
-        except Exception as error:  # noqa: BLE001 - the test looks at it
-            self.error = error
 
 
 @pytest.fixture
 def job(monkeypatch: pytest.MonkeyPatch) -> Iterator[SupervisorHarness]:
     for name in ("_PAUSE_SECONDS", "_POLL_SECONDS", "_TOPIC_SECONDS", "_CONFIRM_SECONDS", "_WAIT_SECONDS"):
         monkeypatch.setattr(supervisor, name, 0.01)
-    monkeypatch.setattr(supervisor, "_PROGRESS_SECONDS", 0.05)
     harness = SupervisorHarness()
     yield harness
-    harness.stop.set()
+    harness.stopping.set()
 
 
 def test_what_is_away_at_the_start_is_waited_for_and_said_once_in_a_line_and_in_the_status(
@@ -140,7 +131,7 @@ def test_what_is_away_at_the_start_is_waited_for_and_said_once_in_a_line_and_in_
     assert wait_until(lambda: job.health.status.topic_missing_since is None)
     assert job.lines == ["No broker. Waiting for a broker.", "No topic. Waiting for it."]
     job.end()
-    assert job.error is None
+    assert job.ends_with() is None
 
 
 @pytest.mark.parametrize(
@@ -158,8 +149,7 @@ def test_what_waiting_does_not_solve_ends_the_first_start_and_with_once_whatever
 ) -> None:
     job.starts = [error]
     job.begin(once=once)
-    assert job.has_ended()
-    assert job.error is error
+    assert job.ends_with() is error
 
 
 @pytest.mark.parametrize("error", [ValueError("odd"), UnreachableError("odd")])
@@ -190,8 +180,7 @@ def test_a_check_that_finds_what_waiting_does_not_solve_ends_the_job(
     assert wait_until(lambda: not job.checks)
     assert job.runs()
     job.checks = list(steps)
-    assert job.has_ended()
-    assert job.error is steps[0]
+    assert job.ends_with() is steps[0]
     assert not job.queries[0].isActive
 
 
@@ -211,9 +200,8 @@ def test_a_start_that_fails_after_the_log_was_cut_says_why_and_is_not_repeated_f
     cut = LogTruncatedError("Records are gone")
     job.starts, job.checks = [RuntimeError("No space left")] * 9, [cut] * 9
     job.begin()
-    assert job.has_ended(), job.lines
+    assert "No space left" in str(job.ends_with()), job.lines
     assert job.lines[0] == "Records are gone: the stream failed (No space left), and starts again"
-    assert "No space left" in str(job.error)
 
 
 def test_a_gap_that_is_too_long_starts_the_stream_again(job: SupervisorHarness) -> None:
@@ -229,8 +217,7 @@ def test_a_gap_that_is_too_long_starts_the_stream_again(job: SupervisorHarness) 
 def test_a_stream_that_fails_four_times_in_a_row_ends_the_job(job: SupervisorHarness) -> None:
     job.starts = [ValueError("disk full")] * 9
     job.begin()
-    assert job.has_ended()
-    assert str(job.error) == "The stream failed: disk full (see spark.log)"
+    assert str(job.ends_with()) == "The stream failed: disk full (see spark.log)"
     assert len(job.lines) == 3
     assert len(job.starts) == 5
 
@@ -253,18 +240,23 @@ def test_failures_after_a_batch_and_while_no_broker_answers_do_not_end_the_job(
         before(job)
         job.queries[-1].fail("a worker was killed")
     assert job.runs(8)
-    assert job.error is None
 
 
-def test_the_job_stops_while_it_waits_for_a_broker_and_while_a_start_hangs(job: SupervisorHarness) -> None:
+def test_the_end_waits_neither_for_a_broker_to_come_nor_for_its_answer(
+    job: SupervisorHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "_ANSWER_SECONDS", 0.01)
+    monkeypatch.setattr(Supervisor, "close_seconds", 600.0)
     hangs = threading.Event()
     job.starts = [UnreachableError("No broker."), lambda: bool(hangs.wait()) and None]
     job.begin()
     assert wait_until(lambda: not job.starts)
     assert job.lines == ["No broker. Waiting for a broker."]
-    job.end()  # which does not wait for the start
-    assert (job.error, job.queries) == (None, [])
+    assert not job.supervisor.close()
+    assert job.queries == []
     hangs.set()
+    assert job.supervisor.join(600)
+    assert not any(query.isActive for query in job.queries)  # one that was started late
 
 
 @pytest.mark.parametrize("looks", [5, None], ids=["that ends", "that does not end in time"])
@@ -282,51 +274,19 @@ def test_the_end_waits_for_a_running_batch(
     assert not job.queries[0].isActive
 
 
-def test_progress_of_a_long_batch_is_recorded(job: SupervisorHarness) -> None:
-    job.begin()
-    assert job.runs()
-    assert wait_until(lambda: job.health.status.progress_at is not None)
-
-
-@pytest.fixture
-def background(job: SupervisorHarness, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., BackgroundStream]]:
-    """Begins to supervise a second stream of a job; what happens to it concerns only itself."""
-    monkeypatch.setattr(BackgroundStream, "retry_seconds", 0.05)
-    with ExitStack() as ends:
-
-        def begin() -> BackgroundStream:
-            stream = BackgroundStream(job.supervisor(LinkedEvent(job.stop), once=False))
-            ends.callback(stream.close)
-            ends.callback(job.stop.set)
-            stream.start()
-            return stream
-
-        yield begin
-
-
-Begin = Callable[..., BackgroundStream]
-
-
 def test_a_second_stream_that_is_given_up_is_tried_again_and_its_failure_is_in_the_health(
-    job: SupervisorHarness, background: Begin
+    job: SupervisorHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job.starts = [*[OSError("no space left")] * 4, NotAuthorizedError("no ACL.")]
-    background()
+    monkeypatch.setattr(supervisor, "_RETRY_SECONDS", 0.05)
+    job.starts = [*[OSError("no space left")] * 4, *[NotAuthorizedError("no ACL.")] * 2]
+    job.begin(is_second=True)
     assert job.runs()
     assert any("The stream failed: no space left" in line and "Trying again" in line for line in job.lines)
-    assert any("no ACL. Trying again" in line for line in job.lines)
+    assert sum("no ACL. Trying again" in line for line in job.lines) == 2
     status = Health(job.health).status
     assert isinstance(status.offsets, OffsetsStatus)
     assert status.offsets.failure
     assert status.offsets.failing_since is not None
     assert (status.failure, status.failing_since) == (None, None)
-
-
-@pytest.mark.parametrize("signal", [True, False], ids=["by a signal", "since the first stream ended"])
-def test_a_second_stream_ends_with_the_job(job: SupervisorHarness, background: Begin, *, signal: bool) -> None:
-    stream = background()
-    assert job.runs()
-    if signal:
-        job.stop.set()
-    assert stream.close()
-    assert wait_until(lambda: not job.queries[0].isActive)
+    assert job.supervisor.close()
+    assert not job.queries[0].isActive

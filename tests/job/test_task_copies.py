@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from streaming_app.config.settings import JobConfig
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import CopiesSum, TaskCopy
-from streaming_app.job.service import Polling
-from streaming_app.job.task_copies import Brokers, TaskCopies
-from streaming_app.kafka.client import Descriptions
+from streaming_app.job import task_copies
+from streaming_app.job.service import PolledBy
+from streaming_app.job.task_copies import TaskCopies
+from streaming_app.kafka.client import Descriptions, StreamsGroupClient
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.tables.task_copies_table import TaskCopiesTable
 from tests.support.healthy_group import healthy_group
@@ -71,8 +76,8 @@ class FakeBrokers:
 
 
 class FakeTable(TaskCopiesTable):
-    def __init__(self, *rows: TaskCopy) -> None:
-        self.rows = list(rows)
+    def __init__(self) -> None:
+        self.rows: list[TaskCopy] = []
         self.writes = 0
 
     def read(self) -> list[TaskCopy]:
@@ -94,31 +99,30 @@ def rows(group_ids: Sequence[str]) -> list[dict[str, Any]]:
 
 
 class Harness:
-    def __init__(self, *stored: TaskCopy, interval: float = 60) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = NOW
-        self.brokers, self.table, self.lines = FakeBrokers(), FakeTable(*stored), []
+        self.brokers, self.table, self.lines = FakeBrokers(), FakeTable(), list[str]()
         self.groups: dict[str, GroupSnapshot] = {"g": replace(healthy_group(NOW), group_id="g")}
-        self.may_ask = True
-        self.lines: list[str]
-        self.poller = TaskCopies(
-            Polling(interval, lambda: self.may_ask, self.lines.append, now=lambda: self.now),
-            self._connect,
-            lambda: self.groups,
-            rows,
-            self.table,
-        )
-
-    @contextmanager
-    def _connect(self) -> Iterator[Brokers]:
-        yield Brokers(self.brokers.describe, self.brokers.acceptable_lags)
+        monkeypatch.setattr(StreamsGroupClient, "of", lambda _: nullcontext(self.brokers))
+        monkeypatch.setattr(task_copies, "describe_each", FakeBrokers.describe)
+        monkeypatch.setattr(task_copies, "acceptable_lags", FakeBrokers.acceptable_lags)
+        config = JobConfig.model_validate({"bootstrap_server": "b:1", "warehouse": Path("/w")})
+        job = PolledBy(config, {}, lambda: self.groups, lambda: True, self.lines.append, now=lambda: self.now)
+        self.poller = TaskCopies(job, lambda _: None)
+        monkeypatch.setattr(self.poller, "_rows", rows)
+        monkeypatch.setattr(self.poller, "_table", self.table)
 
     def poll(self, minutes: float = 1) -> None:
         self.now += timedelta(minutes=minutes)
         self.poller.tick()
 
 
-def test_a_copy_that_comes_on_has_the_time_at_which_it_is_done_from_its_second_report_on() -> None:
-    harness = Harness()
+@pytest.fixture
+def harness(monkeypatch: pytest.MonkeyPatch) -> Harness:
+    return Harness(monkeypatch)
+
+
+def test_a_copy_that_comes_on_has_the_time_at_which_it_is_done_from_its_second_report_on(harness: Harness) -> None:
     harness.poll()
     assert [(one.lag, one.ready_at) for one in harness.table.rows] == [(None, None), (60, None)]
     harness.brokers.standby_offset += 5
@@ -126,8 +130,9 @@ def test_a_copy_that_comes_on_has_the_time_at_which_it_is_done_from_its_second_r
     assert [(one.lag, one.ready_at) for one in harness.table.rows] == [(None, None), (55, NOW + timedelta(minutes=13))]
 
 
-def test_the_table_is_written_only_when_something_has_changed_and_sums_are_those_of_the_newest_copies() -> None:
-    harness = Harness()
+def test_the_table_is_written_only_when_something_has_changed_and_sums_are_those_of_the_newest_copies(
+    harness: Harness,
+) -> None:
     assert (harness.poller.statuses(), harness.poller.sums()) == (None, {})
     harness.poll()
     harness.poll()
@@ -142,8 +147,7 @@ def test_the_table_is_written_only_when_something_has_changed_and_sums_are_those
     assert harness.poller.sums()["g"]["standby"] == CopiesSum(1, 10)
 
 
-def test_groups_that_do_not_run_are_not_asked_for_and_their_rows_and_sums_are_removed() -> None:
-    harness = Harness()
+def test_groups_that_do_not_run_are_not_asked_for_and_their_rows_and_sums_are_removed(harness: Harness) -> None:
     harness.poll()
     harness.groups["g"] = replace(harness.groups["g"], state="Empty", member_count=0)
     harness.groups["n"] = replace(harness.groups["g"], group_id="n", state="NotReady", member_count=1)
@@ -151,8 +155,7 @@ def test_groups_that_do_not_run_are_not_asked_for_and_their_rows_and_sums_are_re
     assert (harness.brokers.asked, harness.table.rows, harness.poller.sums()) == ([["g"]], [], {})
 
 
-def test_a_stateless_group_is_asked_for_again_only_when_it_has_changed() -> None:
-    harness = Harness()
+def test_a_stateless_group_is_asked_for_again_only_when_it_has_changed(harness: Harness) -> None:
     harness.groups["s"] = replace(harness.groups["g"], group_id="s")
     harness.brokers.stateless = {"s"}
     harness.poll()
@@ -163,8 +166,7 @@ def test_a_stateless_group_is_asked_for_again_only_when_it_has_changed() -> None
     assert len(harness.table.rows) == 4
 
 
-def test_a_group_that_may_not_be_described_has_its_copies_from_the_log_and_one_line_says_so() -> None:
-    harness = Harness()
+def test_a_group_that_may_not_be_described_has_its_copies_from_the_log_and_one_line_says_so(harness: Harness) -> None:
     harness.brokers.failures = {"g": GroupError(30, "not authorized")}
     harness.poll()
     harness.poll()
@@ -174,16 +176,14 @@ def test_a_group_that_may_not_be_described_has_its_copies_from_the_log_and_one_l
     assert "'g': GROUP_AUTHORIZATION_FAILED: not authorized; the job's principal needs Describe" in line
 
 
-def test_what_is_known_of_a_group_stays_while_its_coordinator_does_not_answer() -> None:
-    harness = Harness()
+def test_what_is_known_of_a_group_stays_while_its_coordinator_does_not_answer(harness: Harness) -> None:
     harness.poll()
     harness.brokers.failures = {"g": GroupError(15)}
     harness.poll()
     assert (harness.table.writes, len(harness.table.rows), harness.lines) == (1, 2, [])
 
 
-def test_what_is_behind_lasts_while_the_group_rebalances() -> None:
-    harness = Harness()
+def test_what_is_behind_lasts_while_the_group_rebalances(harness: Harness) -> None:
     harness.poll()
     (status,) = harness.poller.statuses()
     assert (status.standby_replicas, status.behind[0].since) == (1, NOW + timedelta(minutes=1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
-from streaming_app.job.watchdog import Watchdog
+from streaming_app.job.watchdog import watchdog
 from streaming_app.job_status import JobStatus
 from tests.support.receivers import HttpReceiver, Response, make_sink
 
@@ -25,7 +25,7 @@ def test_heartbeats_come_while_alerts_are_evaluated_and_one_that_is_missing_or_r
     job, lines = Job(), list[str]()
     with HttpReceiver() as receiver:
         sink = make_sink(type="watchdog", url=f"{receiver.url}/ping/5e")
-        service = Watchdog(sink, "prod", job.status, lines.append, patience=120, now=lambda: job.now)
+        service = watchdog(sink, "prod", job.status, lines.append, patience=120, now=lambda: job.now)
         assert (service.turn(), receiver.requests) == (service.poll_seconds, [])  # nothing has been evaluated
         job.evaluated_at = job.now
         for _ in range(3):

@@ -17,7 +17,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from streaming_app.errors import OtherTopicError
+from streaming_app.errors import OtherOwnerError, OtherTopicError
 from streaming_app.groups.group import READ_AGAIN
 from streaming_app.groups.partition import partition_of
 from streaming_app.kafka.offsets_topic import OffsetsTopic
@@ -28,6 +28,7 @@ from streaming_app.stream.source import EARLIEST
 from streaming_app.stream.start import QueryTables, StartPosition, finish_reading, prepare_start
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.tables.checkpoint_offsets import checkpoint_location, commits_checkpoint_location
+from streaming_app.tables.fence import Fence
 from streaming_app.tables.group_files import group_files
 from streaming_app.tables.newest_tables import COMMITS, NAMES, NewestTables
 from streaming_app.tables.reader import WarehouseReader
@@ -472,3 +473,16 @@ def test_no_commit_stays_of_a_partition_that_was_cut_as_all_of_them_are_appended
     position = stopped.start(tables=tables, log=LogCheck((CUT,), committed={0: 30}))
     assert position.read_again == {0}
     assert commits.select("source_partition").column(0).to_pylist() == [1]
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["to read again", "to resume"])
+def test_a_job_that_was_replaced_while_it_was_paused_leaves_checkpoint_and_record_to_the_other_one(
+    stopped: Stopped, *, again: bool
+) -> None:
+    before = stopped.record()
+    stopped.writer.fence = Fence("default", 1)
+    stopped.writer.fence.is_lost = True
+    with pytest.raises(OtherOwnerError):
+        stopped.start(reset=again)
+    assert stopped.record() == before
+    assert (stopped.checkpoint / "commits" / "2").path.exists()

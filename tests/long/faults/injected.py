@@ -11,7 +11,6 @@ from random import Random
 from typing import Any
 
 from streaming_app.job import supervisor
-from streaming_app.job.background_stream import BackgroundStream
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.newest_tables import NewestTables
 from streaming_app.tables.rust_table import RustTable
@@ -65,7 +64,7 @@ def retry_soon() -> None:
     """Let the streams start again at once after a failure, and never give up: failures can then follow each other."""
     supervisor._PAUSE_SECONDS = 0.0
     supervisor._MAX_FAILURES = 1_000
-    BackgroundStream.retry_seconds = 1.0
+    supervisor._RETRY_SECONDS = 1.0
 
 
 def _intercept(intercept: Callable[..., Any]) -> None:

@@ -154,16 +154,7 @@ class Board:
             known_before = (before.group, before.history, before.work)
             if all(map(is_, known_before, (snapshot, history, work))):
                 return before
-        return Facts(
-            snapshot,
-            now,
-            history=history,
-            work=work,
-            restores=restores,
-            retention=known.retention,
-            away=known.away,
-            watched_since=self._began,
-        )
+        return Facts(snapshot, now, history, work, restores, known.retention, known.away, self._began)
 
     def _judge_newcomers(self, newcomers: Iterable[GroupSnapshot], now: datetime) -> Iterator[Change]:
         """Judge newcomers until they have taken their steps; put off the others."""

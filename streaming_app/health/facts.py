@@ -56,24 +56,24 @@ class Facts:
 
     group: GroupSnapshot
     now: datetime
-    settings: HealthSettings = DEFAULTS
-    previous: Verdict | None = None
-    """The verdict before; None for the first one."""
     history: GroupHistory = NO_HISTORY
     work: GroupWork | None = None
     """None: nothing is known of it."""
-    is_deleted: bool = False
-    """The group was deleted: the other facts are those before that."""
+    restores: Restores = field(default_factory=dict)
+    """By task, such as `0_3`: what its owner reports of its restore."""
     retention: Mapping[str, float] = field(default_factory=dict)
     """Seconds for which a topic keeps records, of those that do not keep them for ever."""
     away: Away = field(default_factory=dict)
     """The partitions without a leader, such as `orders-3`, by the broker that led them."""
-    restores: Restores = field(default_factory=dict)
-    """By task, such as `0_3`: what its owner reports of its restore."""
     watched_since: datetime | None = None
     """Since when this run of the job has judged."""
+    is_deleted: bool = False
+    """The group was deleted: the other facts are those before that."""
     successor: str | None = None
     """The group that has taken over."""
+    settings: HealthSettings = DEFAULTS
+    previous: Verdict | None = None
+    """The verdict before; None for the first one."""
 
     @property
     def was(self) -> str | None:

@@ -59,14 +59,14 @@ _GOOD_FOR = timedelta(minutes=15)  # after that what was known says nothing of n
 def judge(facts: Facts) -> Verdict:
     """Return the verdict on a group."""
     now, previous = facts.now, facts.previous
-    if previous and _is_retired(facts, previous):
+    if previous and previous.evidence.get(RETIRED) and facts.group.state == EMPTY and facts.state_since <= previous.at:
         return replace(previous, facts_at=facts.known_at, recheck_at=None)
     wakes: list[datetime | None] = []
     for condition in CONDITIONS:
         found = condition(facts)
         if found and found.at <= now:
             wakes.append(found.recheck_at)
-            result = _go_on(found, previous, _broker(facts))
+            result = _go_on(replace(found, evidence={**found.evidence, **_broker(facts)}), previous)
             break
         wakes.append(found.at if found else None)
     else:
@@ -74,7 +74,7 @@ def judge(facts: Facts) -> Verdict:
         if previous and missing:
             result = replace(previous, evidence={**previous.evidence, "not_over": missing})
         else:
-            result = _good(facts)
+            result = _go_on(_good(facts), previous)
         if not facts.is_deleted:  # of one that was, nothing will be known
             hours = facts.settings.running_hours
             wakes += [
@@ -92,20 +92,14 @@ def judge(facts: Facts) -> Verdict:
     )
 
 
-def _is_retired(facts: Facts, verdict: Verdict) -> bool:
-    is_so = verdict.verdict == OFF and bool(verdict.evidence.get(RETIRED))
-    return is_so and facts.group.state == EMPTY and facts.state_since <= verdict.at
-
-
-def _go_on(found: Verdict, previous: Verdict | None, broker: Mapping[str, str]) -> Verdict:
-    """Return a bad verdict; one that is the same as before goes on, and what was planned stays that."""
-    evidence = {**found.evidence, **broker}
+def _go_on(found: Verdict, previous: Verdict | None) -> Verdict:
+    """Return a verdict; one that is the same as before goes on, and what was planned stays that."""
     if previous is None or previous.verdict != found.verdict:
-        return replace(found, evidence=evidence)
-    since, at = min(previous.since, found.since), previous.at
-    if previous.evidence.get(PLANNED):
-        return replace(found, since=since, at=at, severity=None, evidence={**evidence, PLANNED: True})
-    return replace(found, since=since, at=at, evidence=evidence)
+        return found
+    found = replace(found, since=min(previous.since, found.since), at=previous.at)
+    if previous.evidence.get(PLANNED) and found.verdict in _ENDS_BY_PROOF:
+        return replace(found, severity=None, evidence={**found.evidence, PLANNED: True})
+    return found
 
 
 def _broker(facts: Facts) -> Mapping[str, str]:
@@ -160,9 +154,9 @@ def _has_no_commit_yet(facts: Facts, verdict: Verdict) -> bool:
 
 def _good(facts: Facts) -> Verdict:
     """Return how well a group is with which nothing is wrong."""
-    previous, work, now = facts.previous, facts.work, facts.now
+    previous, work = facts.previous, facts.work
     if previous and facts.was == OFF and facts.is_not_read_yet and facts.group.state == EMPTY:
-        return replace(previous, severity=None)
+        return previous
     verdict, why = _good_one(facts)
     if facts.was in _ENDS_BY_PROOF and verdict == UNKNOWN and facts.runs and facts.waits is None:
         verdict, why = OK, "It has members again; its lag is not known."
@@ -171,9 +165,7 @@ def _good(facts: Facts) -> Verdict:
         evidence["unknown_partitions"] = work.unknown
     if work and facts.successor:
         evidence[SUCCESSOR] = facts.successor
-    if previous and previous.verdict == verdict:
-        return replace(previous, why=why, evidence=evidence, severity=None)
-    return Verdict(verdict, now, now, why, evidence=evidence)
+    return Verdict(verdict, facts.now, facts.now, why, evidence=evidence)
 
 
 def _good_one(  # noqa: PLR0911 - a list of cases

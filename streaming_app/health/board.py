@@ -27,12 +27,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from streaming_app.groups.snapshot import GroupSnapshot, age, changed, is_newcomer
-from streaming_app.groups.state_rules import DEAD
+from streaming_app.groups.state_rules import DEAD, EMPTY
 from streaming_app.health.facts import Away, Facts, HealthSettings, Restores
 from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.health.judge import judge
 from streaming_app.health.successors import Successors
-from streaming_app.health.verdict import OFF, UNKNOWN, Verdict, ended_by_person, is_bad
+from streaming_app.health.verdict import OFF, PLANNED, RETIRED, UNKNOWN, Verdict, is_bad
 from streaming_app.lag.work import GroupWork
 from streaming_app.text import EPOCH
 
@@ -102,12 +102,20 @@ class Board:
         return group_id in self._verdicts
 
     def end(self, groups: Iterable[str], reason: str, now: datetime) -> list[Change]:
-        """Take in that a person ended the problems of these groups; return the changes."""
+        """Take in that a person ended the problems of these groups; return the changes.
+
+        A group that is retired is Off until it runs again. What was planned keeps its verdict, without a severity, and
+        is a problem again once it has another bad verdict.
+        """
         changes = []
         for group_id in filter(self.knows, groups):
-            seen = self._seen.get(group_id)
-            verdict = ended_by_person(self._verdicts[group_id], seen.group if seen else None, reason, now)
-            self._verdicts[group_id] = replace(verdict, recheck_at=now + _AFTER)  # if it was deleted, it goes then
+            before, seen = self._verdicts[group_id], self._seen.get(group_id)
+            if reason == RETIRED and (seen is None or seen.group.state == EMPTY):
+                verdict = Verdict(OFF, now, now, "It is retired, as somebody said.", evidence={RETIRED: True})
+                verdict = replace(verdict, recheck_at=now + _AFTER)  # one that was deleted is forgotten then
+            else:
+                verdict = replace(before, severity=None, evidence={**before.evidence, PLANNED: True})
+            self._verdicts[group_id] = verdict
             changes.append(Change(group_id, verdict, now))
         return changes
 
@@ -154,7 +162,7 @@ class Board:
             known_before = (before.group, before.history, before.work)
             if all(map(is_, known_before, (snapshot, history, work))):
                 return before
-        return Facts(snapshot, now, history, work, restores, known.retention, known.away, self._began)
+        return Facts(snapshot, now, history, work, restores)
 
     def _judge_newcomers(self, newcomers: Iterable[GroupSnapshot], now: datetime) -> Iterator[Change]:
         """Judge newcomers until they have taken their steps; put off the others."""
@@ -174,8 +182,8 @@ class Board:
             until = now if facts is before else self.put_off.get(group_id, now)
             while (at := self._verdicts[group_id].recheck_at) and at <= until:
                 yield from self._set(before, at)
-        successor = self._successors.of(self._at(facts, now))
-        self._seen[group_id] = facts = replace(facts, successor=successor)
+        facts = replace(facts, retention=self._known.retention, away=self._known.away, watched_since=self._began)
+        self._seen[group_id] = facts = replace(facts, successor=self._successors.of(self._at(facts, now)))
         changes = list(self._set(facts, now))
         verdict = self._verdicts[group_id]
         if facts.is_deleted and verdict.recheck_at is None and not is_bad(verdict):

@@ -22,17 +22,7 @@ from streaming_app.groups.snapshot import (
 from streaming_app.groups.state_rules import ASSIGNING, EMPTY, NOT_READY
 from streaming_app.health.facts import Facts, to_time
 from streaming_app.health.spells import LOOP, SHARE, STAY_UP, Outage, current_outage, unstable
-from streaming_app.health.verdict import (
-    BEHIND,
-    CRITICAL,
-    DOWN,
-    LOSING,
-    RESTORING,
-    STALLED,
-    UNSTABLE,
-    WARNING,
-    Verdict,
-)
+from streaming_app.health.verdict import BEHIND, CRITICAL, DOWN, LOSING, RESTORING, STALLED, UNSTABLE, WARNING, Verdict
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.progress import RESTORE_SECONDS
 from streaming_app.lag.status import AHEAD

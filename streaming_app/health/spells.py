@@ -87,19 +87,17 @@ def current_outage(facts: Facts) -> Outage | None:
             chain.append(spell)
     if not chain:
         return None
-    since = chain[0].since
     starts = [
-        after.since
-        for before, one, after in zip([None, *chain], chain, chain[1:], strict=False)
+        number
+        for number, (before, one, after) in enumerate(zip([None, *chain], chain, chain[1:], strict=False), 1)
         if one.kind == EMPTY or (one.kind == NOT_READY and after.kind == _UP and (not before or before.kind == _UP))
     ]
-    until = starts[-1] if starts else since
+    since, until = chain[0].since, chain[starts[-1] if starts else 0].since
     times: dict[str, timedelta] = {}
-    for spell in chain:
-        if spell.until <= until:
-            times[spell.kind] = times.get(spell.kind, _NOTHING) + spell.until - spell.since
+    for spell in chain[: starts[-1] if starts else 0]:
+        times[spell.kind] = times.get(spell.kind, _NOTHING) + spell.until - spell.since
     down = {state: times[state] for state in (EMPTY, NOT_READY) if state in times}
-    return Outage(since, starts, times.get(_UP, _NOTHING), until - since, down)
+    return Outage(since, [chain[number].since for number in starts], times.get(_UP, _NOTHING), until - since, down)
 
 
 def _spells(changes: Sequence[Event], now: datetime) -> list[_Spell]:

@@ -104,6 +104,21 @@ def test_what_was_planned_stays_down_and_says_so_until_it_is_worse() -> None:
     assert "planned" not in worse.verdict.evidence
 
 
+def test_what_became_due_before_a_person_ended_a_problem_is_judged_all_the_same() -> None:
+    one = board()
+    one.step(known(replace(ENDED, state_since=ago(minutes=2)), waiting(ago(minutes=2), ago(minutes=-9))), NOW)
+    one.end([GROUP], "planned", NOW + timedelta(minutes=9))
+    assert brief(one.step(known(replace(ENDED, state_since=NOW)), NOW + timedelta(minutes=9)))[0] == (DOWN, -3)
+
+
+def test_which_broker_is_away_is_known_at_each_judgment() -> None:
+    one, of_work = board(), waiting(ago(minutes=2), ago(minutes=-9), progress={("orders", 0): None})
+    now = known(replace(ENDED, state_since=ago(minutes=2)), of_work)
+    for each in (now, replace(now, away={"b1": ["orders-0"]})):
+        one.step(each, NOW + timedelta(minutes=4 if each.away else 0))
+    assert one.verdicts()[GROUP].evidence["broker_away"] == "b1"
+
+
 def test_a_deleted_group_stays_down_and_one_that_had_nothing_to_do_is_forgotten() -> None:
     for of_work, expected in ((waiting(ago(minutes=60)), DOWN), (work(), None)):
         one = board()

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import chain
 from operator import is_
 from types import MappingProxyType
@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from streaming_app.groups.snapshot import GroupSnapshot, age, changed, is_newcomer
 from streaming_app.groups.state_rules import DEAD, EMPTY
-from streaming_app.health.facts import Away, Facts, HealthSettings, Restores
+from streaming_app.health.facts import MOMENT, Away, Facts, HealthSettings, Restores
 from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.health.judge import judge
 from streaming_app.health.successors import Successors
@@ -39,7 +39,6 @@ from streaming_app.text import EPOCH
 STREAMS = "streams"
 NEWCOMER_STEPS = 5_000
 """So many judgments of a group to which nothing happened take less than a second."""
-_AFTER = timedelta(microseconds=1)
 _EVENTS_PER_STEP = 10  # measured: 500 changes of its state make it take 50 times as long
 
 NONE: Mapping[str, GroupWork] = MappingProxyType({})
@@ -112,7 +111,7 @@ class Board:
             before, seen = self._verdicts[group_id], self._seen.get(group_id)
             if reason == RETIRED and (seen is None or seen.group.state == EMPTY):
                 verdict = Verdict(OFF, now, now, "It is retired, as somebody said.", evidence={RETIRED: True})
-                verdict = replace(verdict, recheck_at=now + _AFTER)  # one that was deleted is forgotten then
+                verdict = replace(verdict, recheck_at=now + MOMENT)  # one that was deleted is forgotten then
             else:
                 verdict = replace(before, severity=None, evidence={**before.evidence, PLANNED: True})
             self._verdicts[group_id] = verdict
@@ -128,10 +127,11 @@ class Board:
         self._known = replace(known, histories=dict(known.histories))  # the caller goes on to change them
         self._successors = Successors(known.groups, known.work or NONE)
         new = (changed(getattr(before, name) or NONE, getattr(self._known, name) or NONE) for name in _BY_GROUP)
-        due = (group_id for group_id, one in self._verdicts.items() if group_id not in self._seen or _is_due(one, now))
+        due = (group_id for group_id, one in self._verdicts.items() if _is_due(one, now))
+        unseen = self._verdicts.keys() - self._seen.keys() if len(self._seen) < len(self._verdicts) else ()
         changes: list[Change] = []
         newcomers: list[GroupSnapshot] = []  # their facts would take memory until they are judged
-        for group_id in dict.fromkeys(chain(*new, due, self.put_off)):
+        for group_id in dict.fromkeys(chain(*new, due, sorted(unseen), self.put_off)):
             facts = self._see(group_id, now)
             if facts is None:
                 changes += self._forget_unseen(group_id, now)

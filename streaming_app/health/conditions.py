@@ -21,7 +21,7 @@ from streaming_app.groups.snapshot import (
 )
 from streaming_app.groups.state_rules import ASSIGNING, EMPTY, NOT_READY
 from streaming_app.health.facts import Facts, to_time
-from streaming_app.health.spells import LOOP, SHARE, STAY_UP, Outage, current_outage, unstable
+from streaming_app.health.spells import LOOP, STAY_UP, Outage, current_outage, unstable
 from streaming_app.health.verdict import BEHIND, CRITICAL, DOWN, LOSING, RESTORING, STALLED, UNSTABLE, WARNING, Verdict
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.progress import RESTORE_SECONDS
@@ -117,8 +117,7 @@ def started_again_and_again(facts: Facts) -> Verdict | None:
     if outage is None:
         return None
     starts = len(outage.starts)
-    is_mostly_down = outage.processed_share < SHARE
-    is_loop = starts >= _STARTS and (is_mostly_down or starts >= 2 * _STARTS)
+    is_loop = starts >= _STARTS and (outage.is_mostly_down or starts >= 2 * _STARTS)
     is_idle = _has_done_nothing(facts, outage)
     if not (is_loop or is_idle) or _ends_with_nothing_left(facts):
         return None
@@ -138,7 +137,7 @@ def started_again_and_again(facts: Facts) -> Verdict | None:
         **({"reason": reason} if reason else {}),
         **_work_numbers(facts),
     }
-    verdict, severity = (DOWN, CRITICAL) if is_idle or is_mostly_down else (UNSTABLE, WARNING)
+    verdict, severity = (DOWN, CRITICAL) if is_idle or outage.is_mostly_down else (UNSTABLE, WARNING)
     ends_at = facts.runs_since + STAY_UP if facts.runs else None
     return Verdict(verdict, outage.since, min(idle_due + loop_due), why, severity, evidence, recheck_at=ends_at)
 

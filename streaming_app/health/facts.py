@@ -15,6 +15,8 @@ from streaming_app.lag.work import GroupWork
 from streaming_app.time_intervals import TimeInterval
 
 MINUTE = 60.0
+MOMENT = timedelta(microseconds=1)
+"""After a time by so much it is over."""
 WORK_OLD = timedelta(minutes=3)
 _RUNS = frozenset({"Stable", "Reconciling", "Assigning", "Unknown"})
 _RECENTLY = 10 * MINUTE

@@ -22,7 +22,7 @@ from typing import Any
 from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.groups.state_rules import ASSIGNING, EMPTY, NOT_READY
 from streaming_app.health.conditions import CONDITIONS
-from streaming_app.health.facts import WORK_OLD, Facts, to_time
+from streaming_app.health.facts import MOMENT, WORK_OLD, Facts, to_time
 from streaming_app.health.spells import STAY_UP
 from streaming_app.health.verdict import (
     BAD,
@@ -52,7 +52,6 @@ _ASSIGNS_LATER = (
 )
 _SOME_UNKNOWN = " Of some of its partitions it is not known whether work waits."
 _JUST_CAME = timedelta(minutes=1)
-_AFTER = timedelta(microseconds=1)  # then a time is over
 _GOOD_FOR = timedelta(minutes=15)  # after that what was known says nothing of now
 
 
@@ -80,8 +79,8 @@ def judge(facts: Facts) -> Verdict:
             wakes += [
                 facts.runs_since + STAY_UP if missing else None,
                 next_change(hours, now) if hours and facts.group.state == EMPTY else None,
-                facts.work_at and facts.work_at + WORK_OLD + _AFTER,
-                (good_until := _good_until(facts)) and good_until + _AFTER,
+                facts.work_at and facts.work_at + WORK_OLD + MOMENT,
+                (good_until := _good_until(facts)) and good_until + MOMENT,
             ]
     return replace(
         result,

@@ -31,15 +31,16 @@ from typing import NamedTuple
 
 from streaming_app.groups.events import NO_TASK_MOVED, OF_MEMBERS, split_causes
 from streaming_app.groups.state_rules import ASSIGNING, DEAD, EMPTY, NOT_READY, STABLE
-from streaming_app.health.facts import Facts
+from streaming_app.health.facts import MOMENT, Facts
 from streaming_app.health.history import JOINED, LEFT, Event
 from streaming_app.health.verdict import BAD, UNSTABLE, WARNING, Verdict
 from streaming_app.text import first_of
 
 STAY_UP = timedelta(minutes=10)
 """An application that was started again and again is up after so long without interruption."""
-LOOP, SHARE = timedelta(minutes=5), 0.5
-"""How long an outage of many spells has to go on, and below which share of its time nothing is taken as processed."""
+LOOP = timedelta(minutes=5)
+"""How long an outage of many spells has to go on."""
+_SHARE = 0.5
 _GAP = timedelta(minutes=10)  # after being Empty for longer, nothing starts it any more
 _UP, _NOTHING = "up", timedelta(0)
 _KINDS = {STABLE: _UP, "Reconciling": _UP, EMPTY: EMPTY, DEAD: EMPTY, NOT_READY: NOT_READY}
@@ -47,7 +48,6 @@ _ASSIGNMENTS, _ASSIGNED_WITHIN = 10, timedelta(minutes=10)
 _QUIET_CAUSES = {*OF_MEMBERS, NO_TASK_MOVED}
 _SHORT, _TIMES, _WITHIN = timedelta(minutes=20), 3, timedelta(minutes=75)
 _QUIET = timedelta(minutes=25)
-_AFTER = timedelta(microseconds=1)  # then something is outside of the time over which it is counted
 _SESSION = timedelta(minutes=1)  # a member that is killed leaves only when its session ends: the next one is there
 _IN_TEXT, _PLACES = 3, 20
 
@@ -71,9 +71,9 @@ class Outage(NamedTuple):
     """How long the group was in each state in which it does not process."""
 
     @property
-    def processed_share(self) -> float:
-        """The share of the time in which the group processed, from 0 to 1."""
-        return self.processed / self.lasted if self.lasted else 0.0
+    def is_mostly_down(self) -> bool:
+        """Whether it processed for less than half of the time."""
+        return not self.lasted or self.processed / self.lasted < _SHARE
 
 
 def current_outage(facts: Facts) -> Outage | None:
@@ -121,7 +121,7 @@ def unstable(facts: Facts) -> Verdict | None:
     outage = current_outage(facts)
     if outage and any(one.new == NOT_READY and one.at >= outage.since for one in facts.history.states):
         return None  # it does not process for a reason that is known, or that is about to be Down
-    if outage and outage.processed_share < SHARE and facts.was not in BAD and facts.now < outage.since + LOOP:
+    if outage and outage.is_mostly_down and facts.was not in BAD and facts.now < outage.since + LOOP:
         return None  # it is about to be Down, or up
     return found
 
@@ -170,7 +170,7 @@ def _flapping(facts: Facts) -> Verdict | None:
     why = f"{number} times one after the other, members left after less than {_minutes(_SHORT)}{where}"
     evidence = {"stays": number, "places": places, "members": facts.group.member_count}
     begin = min(since for _, since, _ in stays)
-    ends_at = min(newest + _QUIET, min(end for end, *_ in stays) + _WITHIN + _AFTER)
+    ends_at = min(newest + _QUIET, min(end for end, *_ in stays) + _WITHIN + MOMENT)
     return Verdict(UNSTABLE, begin, newest, why, WARNING, evidence, recheck_at=ends_at)
 
 

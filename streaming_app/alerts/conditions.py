@@ -303,7 +303,7 @@ def _rewound(group_id: str, facts: Facts) -> Truth:
 def _was_reset(history: GroupHistory, at: datetime) -> bool:
     """Tell whether the group had no members shortly before: only then Kafka's tools let somebody reset offsets."""
     changes = history.states
-    if changes and changes[-1].state == EMPTY:
+    if changes and changes[-1].new == EMPTY:
         return True
     return any(change.old == EMPTY and at - change.at <= _RESET_MINUTES for change in changes)
 

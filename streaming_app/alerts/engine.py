@@ -38,7 +38,7 @@ from streaming_app.time_intervals import TimeInterval
 
 __all__ = ["AlertEngine", "EngineSettings", "Observed", "UnsavedHealth"]
 
-_FIELDS = {LOSING: ("lost_after",), DOWN: ("down_after", "not_ready_after"), BEHIND: ("behind_for",)}
+_FIELDS = {LOSING: "lost_after", DOWN: "down_after", BEHIND: "behind_for"}
 """By verdict: what the `for` of its rule sets."""
 
 
@@ -232,9 +232,7 @@ def health_settings(settings: Mapping[str, RuleSettings]) -> HealthSettings:
     """Return the settings of the verdicts from those of the rules; of a rule that is disabled, the defaults."""
     seconds: dict[str, Any] = {
         field: settings[rule].for_seconds
-        for verdict, fields in _FIELDS.items()
+        for verdict, field in _FIELDS.items()
         if (rule := RULE_OF_VERDICT[verdict]) in settings
-        for field in fields
     }
-    known = HealthSettings(**seconds)
-    return replace(known, down_unknown_after=max(known.down_unknown_after, known.down_after))
+    return HealthSettings(**seconds)

@@ -16,7 +16,7 @@ from streaming_app.alerts.survey import LostDescription
 from streaming_app.config.removed import REMOVED
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import TaskCopy, next_status
-from streaming_app.health.history import Assignment, GroupHistory
+from streaming_app.health.history import ASSIGNED, Event, GroupHistory
 from streaming_app.health.verdict import GOOD
 from streaming_app.job_status import JobStatus
 from streaming_app.lag.work import GroupWork
@@ -51,7 +51,9 @@ LOST = LostDescription("payments", "NOT_STORED", 0, OLD)
 
 def storm(cause: str) -> dict[str, GroupHistory]:
     return {
-        "payments": GroupHistory(assignments=[Assignment(at(number - 500), number, cause) for number in range(500)])
+        "payments": GroupHistory(
+            assignments=[Event(at(number - 500), number, ASSIGNED, cause=cause) for number in range(500)]
+        )
     }
 
 

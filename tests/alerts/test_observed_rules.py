@@ -14,7 +14,7 @@ from streaming_app.alerts.conditions import UNKNOWN
 from streaming_app.alerts.problem import Finding, ProblemKey
 from streaming_app.alerts.survey import TopicDifference
 from streaming_app.groups.task_copies import GroupCopies, TaskCopy, next_status
-from streaming_app.health.history import GroupHistory, StateChange
+from streaming_app.health.history import STATE, Event, GroupHistory
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.work import GroupWork
 from tests.alerts.engine_rig import Rig, group
@@ -265,7 +265,7 @@ def test_offsets_that_go_back_are_found_unless_somebody_reset_them(
     states: list[tuple[str, float]], *, found: bool
 ) -> None:
     history = GroupHistory(
-        [StateChange(at(minute), int(minute), old, state) for (old, _), (state, minute) in pairwise(states)]
+        [Event(at(minute), int(minute), STATE, old, state) for (old, _), (state, minute) in pairwise(states)]
     )
     known = after([owned("REWOUND", 57, rewound_from=1_000, committed_offset=90)])
     one = find(REWOUND, GROUP, work=known, histories={GROUP: history})

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from streaming_app.alerts.catalog import REPLACED
+from streaming_app.alerts.catalog import replaced
 
 _RULES = {
-    **{old: f"`{new}`, which it is part of" for old, new in REPLACED.items()},
+    **{old: f"`{new}`, which it is part of" for old, new in replaced().items()},
     "StreamsGroupDescriptionNotCleanedUp": "`stored_description_epoch` of the Empty groups in the table `groups`",
     "StreamsGroupOverBudget": "`StreamsGroupSetAside`, which fires for such a group",
     "StreamsGroupTaskSkew": "`streams-groups describe --copies`, or the table `task_copies`",

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.alerts.engine import UnsavedHealth
+from streaming_app.alerts.facts import LostDescription
 from streaming_app.alerts.problem import FIRING, PENDING, RESOLVED, Delivery, Problem
-from streaming_app.alerts.survey import LostDescription
 from streaming_app.config.removed import REMOVED
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import TaskCopy, next_status
@@ -91,11 +90,11 @@ def test_lag_of_groups_of_other_types_counts_where_the_settings_say_so() -> None
 def test_what_is_not_known_leaves_alerts_as_they_are() -> None:
     rig = Rig()
     rig.step(0, group(), work=lag("REWOUND", **TASK), copies=(uncopied(),))
-    before = rig.engine.problems
+    before = rig.problems
     rig.step(60, group(), work=None, copies=None)
-    assert rig.engine.problems == before != ()
+    assert rig.problems == before != ()
     rig.step(120, group())
-    assert rig.engine.problems == ()
+    assert rig.problems == ()
 
 
 def test_open_alerts_of_rules_of_0_2_0_that_went_are_resolved_and_pending_ones_are_removed() -> None:
@@ -104,11 +103,7 @@ def test_open_alerts_of_rules_of_0_2_0_that_went_are_resolved_and_pending_ones_a
     fired = make_alert(severity="warning", since=OLD, opened_at=OLD, deliveries=sent)
     pending = replace(fired, group_id="other", opened_at=None, deliveries=())
     rig = Rig()
-    alerts = [
-        replace(one, rule=rule, subject=rule, alert_id=f"{rule} {one.group_id}")
-        for one in (fired, pending)
-        for rule in rules
-    ]
+    alerts = [replace(one, rule=rule, alert_id=f"{rule} {one.group_id}") for one in (fired, pending) for rule in rules]
     rig.table = {one.alert_id: one for one in alerts}
     rig.restart()
     rig.cycle(0, group(since=-90))
@@ -116,7 +111,7 @@ def test_open_alerts_of_rules_of_0_2_0_that_went_are_resolved_and_pending_ones_a
         (rule, RESOLVED, "payments") for rule in rules
     ]
     assert set(rig.sent) == {(RESOLVED, "payments")}
-    assert rig.engine.problems == ()
+    assert rig.problems == ()
 
 
 def test_a_failed_attempt_is_stored_and_repeated_after_a_pause() -> None:
@@ -251,9 +246,9 @@ def test_the_row_of_an_alert_that_never_fired_is_removed_once_its_cause_is_gone(
 def test_groups_are_judged_by_records_that_are_read_up_to_now(job: JobStatus | None, is_judged: bool) -> None:
     rig = Rig()
     rig.step(0, group(), job=job, work=lost("payments"))
-    verdicts = {name: one.verdict for name, one in rig.engine.verdicts.items()}
+    verdicts = {name: one.verdict for name, one in rig.engine.board.verdicts().items()}
     assert verdicts == ({"payments": "Losing"} if is_judged else {})
-    assert [one.group_id for one in rig.engine.unsaved_health.changes] == ["payments"] * is_judged
+    assert [one.group_id for one in rig.engine.unsaved_changes] == ["payments"] * is_judged
     assert (rig.engine.problem_with("payments") is not None) == is_judged
 
 
@@ -265,7 +260,7 @@ def test_a_problem_stays_as_it_is_while_records_are_read_late() -> None:
     well = work_of([row(lag=0)], at(9_000).timestamp())
     rig.cycle(9_000, group(), job=READ, work=well)
     assert rig.engine.problem_with("payments") == before
-    assert rig.engine.verdicts["payments"].verdict == "Losing"
+    assert rig.engine.board.verdicts()["payments"].verdict == "Losing"
 
 
 def test_the_verdict_of_a_group_that_is_gone_is_removed_and_no_other_one() -> None:
@@ -274,7 +269,7 @@ def test_the_verdict_of_a_group_that_is_gone_is_removed_and_no_other_one() -> No
     assert rig.verdicts.keys() == {"payments", "other"}
     rig.cycle(5, replace(group(), deleted_at=at(5), state="Dead"), group(group_id="other"))
     rig.cycle(9e6, group(group_id="other"))
-    assert rig.verdicts.keys() == rig.engine.verdicts.keys() == {"other"}
+    assert rig.verdicts.keys() == rig.engine.board.verdicts().keys() == {"other"}
 
 
 def down(seconds: float, offsets: int) -> dict[str, GroupWork]:
@@ -328,7 +323,7 @@ def test_a_problem_that_was_stored_when_its_verdict_could_not_be_does_not_end_by
     rig.restart()
     rig.cycle(460, group(), work=None)
     assert rig.verdicts == before
-    assert [one.state for one in rig.engine.problems] == [FIRING]
+    assert [one.state for one in rig.problems] == [FIRING]
 
 
 def test_a_problem_with_health_that_an_older_release_left_pending_opens_at_the_start() -> None:
@@ -342,20 +337,6 @@ def test_a_problem_with_health_that_an_older_release_left_pending_opens_at_the_s
     (one,) = rig.table.values()
     assert (rig.sent, one.opened_at) == ([(FIRING, "payments")], at(500))
     assert one.alert_id != fired.alert_id  # the older release may have given it the id of one that had ended
-
-
-def test_what_changed_of_health_while_it_was_stored_is_still_unsaved() -> None:
-    rig = Rig()
-    rig.step(0, group(), work=lost("payments"))
-    storing = rig.engine.unsaved_health
-    (problem,) = rig.engine.problems
-    rig.step(5, group(), work=lost("payments"), ended={problem.alert_id: "retired"})
-    rig.engine.saved_health(storing)
-    unsaved = rig.engine.unsaved_health
-    assert [one.ended_by for one in rig.engine.lifecycle.unsaved] == ["retired"]
-    assert list(unsaved.verdicts) == [one.group_id for one in unsaved.changes] == ["payments"]
-    rig.engine.saved_health(unsaved)
-    assert rig.engine.unsaved_health == UnsavedHealth()
 
 
 def test_what_is_about_new_groups_with_alerts_is_sent_after_everything_else() -> None:
@@ -395,7 +376,7 @@ def test_three_topics_deleted_under_six_groups_of_two_teams_reach_each_owner_abo
         topic = str(alert.group_id).removeprefix("pay-")
         assert alert.cause == f"missing_topic:{topic}"
         assert f"Source topics {topic} are missing" in alert.summary
-    assert len(rig.engine.problems) == 6
+    assert len(rig.problems) == 6
 
 
 def test_a_group_that_is_mended_is_resolved_for_its_owner_though_others_with_its_cause_are_not() -> None:

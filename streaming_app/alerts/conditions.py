@@ -258,13 +258,16 @@ class Condition(NamedTuple):
     by_records: Callable[[GroupSnapshot, Facts], Finding | None] = lambda _group, _facts: None
     about: Callable[[GroupSnapshot], object] = lambda _group: False
     """Whether it may hold by the records of a group at some time, whatever else there is."""
+    statuses: frozenset[str] | None = None
+    """The statuses of descriptions that it is about; None: any."""
     by_others: Callable[[str, Facts], Truth] = lambda _group_id, _facts: OVER
     others: Callable[[Facts], Iterable[str]] = lambda _facts: ()
     """The groups for which it may hold by what else is observed."""
 
     def is_about(self, group: GroupSnapshot) -> bool:
         """Tell whether it may hold by the records of a group."""
-        return group.group_type == "streams" and group.state != DEAD and bool(self.about(group))
+        is_status = self.statuses is None or group.description_status in self.statuses
+        return is_status and group.group_type == "streams" and group.state != DEAD and bool(self.about(group))
 
     def truth(self, group_id: str, group: GroupSnapshot | None, facts: Facts) -> Truth:
         """Return whether it holds for a group, whose records may be gone."""
@@ -277,13 +280,15 @@ CONDITIONS: dict[str, Condition] = {
     "StreamsGroupUnsolicitedDescription": Condition(_unsolicited, attrgetter("last_unsolicited_push_at")),
     DESCRIPTION_FAILED: Condition(
         partial(_not_stored, DESCRIPTION_FAILED),
-        lambda group: group.description_status in {"FAILED", "UNCERTAIN"},
+        attrgetter("description_status"),
+        frozenset({"FAILED", "UNCERTAIN"}),
         _lost,
         attrgetter("lost"),
     ),
     DESCRIPTION_MISSING: Condition(
         partial(_not_stored, DESCRIPTION_MISSING),
-        lambda group: group.member_count and group.description_status in {"NEVER_STORED", "STALE", "UNCERTAIN"},
+        attrgetter("member_count"),
+        frozenset({"NEVER_STORED", "STALE", "UNCERTAIN"}),
     ),
     "StreamsGroupMembersStale": Condition(_stale_members, attrgetter("stale_member_count")),
     "StreamsGroupInternalTopicMisconfigured": Condition(

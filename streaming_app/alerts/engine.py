@@ -26,8 +26,7 @@ from streaming_app.alerts.evaluate import Watched, evaluate
 from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Facts, Observed
 from streaming_app.alerts.problem import HEALTH, Finding, Over, Problem, ProblemKey, Truth
 from streaming_app.alerts.problems import Problems
-from streaming_app.groups.not_ready import missing_sources
-from streaming_app.groups.snapshot import ranks
+from streaming_app.groups.snapshot import GroupSnapshot, ranks
 from streaming_app.groups.task_copies import format_task
 from streaming_app.health.board import Board, Change, Known
 from streaming_app.health.facts import HealthSettings
@@ -91,7 +90,7 @@ class AlertEngine:
         changes = self.board.step(Known(*known, restores, others), now)
         self.unsaved_changes += changes
         for group_id, verdict, _ in (*self._not_followed(changes, now), *changes):
-            if truth := truth_of(group_id, verdict):
+            if truth := truth_of(group_id, verdict, observed.groups.get(group_id)):
                 self.lifecycle.take(ProblemKey(HEALTH, group_id), truth, verdict.at)
         self.lifecycle.end_calm(now)
         self._has_judged = True
@@ -139,7 +138,7 @@ class AlertEngine:
         )
 
 
-def truth_of(group_id: str, verdict: Verdict) -> Truth:
+def truth_of(group_id: str, verdict: Verdict, group: GroupSnapshot | None) -> Truth:
     """Return what a verdict says of the health of a group. One that says nothing for sure leaves it as it is."""
     if verdict.verdict in GOOD:
         return Over(verdict.verdict, verdict.why)
@@ -147,11 +146,11 @@ def truth_of(group_id: str, verdict: Verdict) -> Truth:
         return None
     summary = f"{group_id} is {verdict.verdict}: {verdict.why}"
     evidence = {"verdict": verdict.verdict, **verdict.evidence}
-    return Finding(verdict.since, summary, evidence, verdict.severity, verdict.verdict, _causes_of(verdict))
+    return Finding(verdict.since, summary, evidence, verdict.severity, verdict.verdict, _causes_of(verdict, group))
 
 
-def _causes_of(verdict: Verdict) -> Sequence[str]:
-    if missing := missing_sources(str(verdict.evidence.get("reason", ""))):
-        return [f"missing_topic:{topic}" for topic in missing]
+def _causes_of(verdict: Verdict, group: GroupSnapshot | None) -> Sequence[str]:
+    if "reason" in verdict.evidence and group and group.missing_topics:  # why the group was not ready
+        return [f"missing_topic:{topic}" for topic in group.missing_topics]
     broker = verdict.evidence.get(BROKER_AWAY)
     return [f"{BROKER_AWAY}:{broker}"] if broker else []

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 from streaming_app.groups.fold import Fold
 from streaming_app.groups.group import Group
-from streaming_app.groups.state_rules import NONE, NOT_READY
+from streaming_app.groups.state_rules import EMPTY, NONE, NOT_READY
 from streaming_app.groups.topology import INTERNAL_TOPICS
 
 Subtopology = Mapping[str, Any]
@@ -45,7 +45,6 @@ INVALID_TOPOLOGY = "STREAMS_INVALID_TOPOLOGY"  # Kafka's error, not a status: su
 NOT_VALIDATED = "TOPICS_NOT_VALIDATED"  # ours: a check failed, and the log does not show which
 
 _MAX_NAMED_TOPICS = 3  # in one message of the broker
-_MISSING_SOURCES = "Source topics ", " are missing."  # what is before and after their names
 _NAMED = ("source_topics", "repartition_sink_topics", *INTERNAL_TOPICS)
 
 
@@ -59,24 +58,34 @@ class Reason(NamedTuple):
     def __str__(self) -> str:
         return f"{self.status}: {self.detail}"
 
+    @property
+    def missing_sources(self) -> list[str] | None:
+        """The source topics that are missing; None if it is another reason."""
+        return list(self.topics) if self.status == MISSING_SOURCE_TOPICS else None
+
 
 def set_reasons(fold: Fold, topics: TopicLookup | None) -> None:
     """Let the row and the events of a fold that is closed say why the group is, and was, NotReady.
 
     Without `topics`, as in a worker, which cannot ask the brokers, the row stays as it is.
     """
+    state = fold.group_state
     for passed in fold.passed_not_ready:
         parts, counts = passed.group.subtopologies, _counts_of(passed.group, topics)
-        found = reason_from_topics(parts, counts) if counts is not None else None
-        fold.add_passed_reason(passed, str(found or not_ready_reason(passed.group)))
+        found = (reason_from_topics(parts, counts) if counts is not None else None) or not_ready_reason(passed.group)
+        fold.add_passed_reason(passed, str(found))
+        state.missing_topics = found.missing_sources
     fold.passed_not_ready.clear()
-    state = fold.group_state
     if state.state != NOT_READY:
         fold.set_not_ready_reason(None)
+        if state.state != EMPTY:
+            state.missing_topics = None
     elif topics is not None:
         counts = _counts_of(state.group, topics)
         if counts is not None or not state.not_ready_reason:  # one that was found in the topics says more than the log
-            fold.set_not_ready_reason(str(not_ready_reason(state.group, counts)))
+            found = not_ready_reason(state.group, counts)
+            fold.set_not_ready_reason(str(found))
+            state.missing_topics = found.missing_sources
 
 
 def _counts_of(group: Group, topics: TopicLookup | None) -> PartitionCounts | None:
@@ -187,20 +196,7 @@ def _counts_read(part: Subtopology, internal: PartitionCounts, topics: Partition
 
 def _missing_sources(missing: Iterable[str]) -> Reason:
     names = sorted(set(missing))
-    begin, end = _MISSING_SOURCES
-    return Reason(MISSING_SOURCE_TOPICS, f"{begin}{_summary(names)}{end}", tuple(names))
-
-
-def missing_sources(reason: str) -> tuple[str, ...]:
-    """Return the source topics that a `not_ready_reason` says are missing, as far as it names them.
-
-    No name of a topic has a comma or a space.
-    """
-    status, _, detail = reason.partition(": ")
-    begin, end = _MISSING_SOURCES
-    if status != MISSING_SOURCE_TOPICS or not (detail.startswith(begin) and detail.endswith(end)):
-        return ()
-    return tuple(detail[len(begin) : -len(end)].partition(" and ")[0].split(", "))
+    return Reason(MISSING_SOURCE_TOPICS, f"Source topics {_summary(names)} are missing.", tuple(names))
 
 
 def _wrong(detail: str, *topics: str) -> Reason:

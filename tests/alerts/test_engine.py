@@ -348,7 +348,8 @@ def test_what_is_about_new_groups_with_alerts_is_sent_after_everything_else() ->
 
 def not_ready(group_id: str, *topics: str) -> GroupSnapshot:
     reason = f"MISSING_SOURCE_TOPICS: Source topics {', '.join(topics)} are missing."
-    return replace(group(group_id=group_id), state="NotReady", state_since=at(-900), not_ready_reason=reason)
+    known = replace(group(group_id=group_id), not_ready_reason=reason, missing_topics=topics)
+    return replace(known, state="NotReady", state_since=at(-900))
 
 
 def alerts(rig: Rig, team: str, event: str = FIRING) -> list[Problem]:
@@ -377,6 +378,12 @@ def test_three_topics_deleted_under_six_groups_of_two_teams_reach_each_owner_abo
         assert alert.cause == f"missing_topic:{topic}"
         assert f"Source topics {topic} are missing" in alert.summary
     assert len(rig.problems) == 6
+
+
+def test_groups_that_miss_one_topic_have_one_cause_however_many_others_they_miss() -> None:
+    rig = Rig()
+    rig.cycle(0, not_ready("first", "e"), not_ready("second", "a", "b", "c", "d", "e"), work={})
+    assert [alert.cause for alert in rig.problems] == ["missing_topic:e"] * 2
 
 
 def test_a_group_that_is_mended_is_resolved_for_its_owner_though_others_with_its_cause_are_not() -> None:

@@ -116,7 +116,7 @@ def test_the_rule_and_the_message_are_those_that_the_page_shows(folded: Fold) ->
     at = (group.state_since or NOW) + timedelta(minutes=5)
     (change,) = Board(lambda _group_id: DEFAULTS).step(Known({GROUP: group}), at)
     problems = Problems(EngineSettings("default", AlertSettings().rule_settings_of()))
-    found = truth_of(GROUP, change.verdict)
+    found = truth_of(GROUP, change.verdict, group)
     assert found
     problems.take(ProblemKey(HEALTH, GROUP), found, change.verdict.at)
     (alert,) = problems.open.values()

@@ -172,8 +172,8 @@ class Problems:
             evidence=finding.evidence,
         )
         if before.state == FIRING:
-            severity = min(before.severity, one.severity, key=severity_rank)
-            one = replace(one, rule=min(before.rule, rule, key=_badness), severity=severity)
+            worst = min(before.rule, rule, key=lambda one: rank(one, HEALTH_RULES))
+            one = replace(one, rule=worst, severity=min(before.severity, one.severity, key=severity_rank))
         else:
             since = min(finding.since or before.since, at)
             patience = timedelta(seconds=0 if key.subject == HEALTH else settings.for_seconds)
@@ -249,18 +249,18 @@ class Problems:
 
     def _put(self, one: Problem) -> None:
         """Let a problem be as it is now: whatever is remembered of it follows from that."""
-        key, before = one.key, self.open.get(one.key)
+        before = self.open.get(one.key)
         if before and before.alert_id == one.alert_id:
             self._causes[before.cause] -= 1
             if not self._causes[before.cause]:
                 del self._causes[before.cause]
             if one.ended_at:
-                del self.open[key]
+                del self.open[one.key]
         if one.ended_at is None:
-            self.open[key] = one
+            self.open[one.key] = one
             self._causes[one.cause] += 1
         elif not one.is_forgotten:
-            self._note_end(key, one.ended_at)
+            self._note_end(one.key, one.ended_at)
             if one.ended_by == BY_EVIDENCE:
                 self._note_end(_kind(one), one.ended_at)
         if any(delivery.sent_at is None for delivery in one.deliveries):
@@ -289,10 +289,6 @@ def calm_until(one: Problem) -> datetime | None:
 
 def _kind(one: Problem) -> _Kind:
     return one.key, one.rule, one.cause
-
-
-def _badness(rule: str) -> int:
-    return rank(rule, HEALTH_RULES)
 
 
 def _capped(severity: str, settings: RuleSettings) -> str:

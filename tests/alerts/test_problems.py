@@ -98,13 +98,15 @@ def test_a_condition_fires_once_it_has_held_for_long_enough_and_ends_when_it_is_
     assert due_of(ended)[2:] == [("pager", RESOLVED, 0), ("chat", RESOLVED, 0)]
 
 
-def test_a_condition_that_is_over_before_it_fires_is_forgotten() -> None:
+def test_a_condition_that_is_over_before_it_fires_is_forgotten_also_after_a_restart() -> None:
     problems = make()
     problems.take(OF_RULE, found(), at(0.5))
-    changes(problems)
-    problems.take(OF_RULE, Over(), at(0.7))
-    changed, removed = changes(problems)
-    assert (changed, len(removed), problems.open) == ([], 1, {})
+    (pending,), _ = changes(problems)
+    for one in (problems, make((pending,))):
+        assert one.unsaved == ()
+        one.take(OF_RULE, Over(), at(0.7))
+        changed, removed = changes(one)
+        assert (changed, len(removed), one.open) == ([], 1, {})
 
 
 def test_without_a_time_a_condition_counts_from_when_it_was_first_found_also_after_a_restart() -> None:

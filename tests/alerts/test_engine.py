@@ -114,20 +114,6 @@ def test_open_alerts_of_rules_of_0_2_0_that_went_are_resolved_and_pending_ones_a
     assert rig.problems == ()
 
 
-def test_a_failed_attempt_is_stored_and_repeated_after_a_pause() -> None:
-    rig = Rig()
-    rig.step(0, group("FAILED", -3600))
-    rig.engine.lifecycle.publish()
-    rig.send(0, SinkError("down", retry=True))
-    rig.save()
-    (alert,) = rig.table.values()
-    assert [(one.attempts, one.error, one.sent_at) for one in alert.deliveries] == [(1, "down", None)]
-    rig.send(0.5)
-    assert rig.sent == []
-    rig.send(1)
-    assert rig.sent == [(FIRING, "payments")]
-
-
 def test_a_row_that_changed_while_it_was_stored_is_still_unsaved() -> None:
     rig = Rig()
     rig.step(0, group("FAILED", -3600))

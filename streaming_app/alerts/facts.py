@@ -158,7 +158,7 @@ class DescriptionSupport:
 
     def plugin_found(self, at: datetime) -> None:
         """Record that the brokers' configuration named a plugin at this time."""
-        self.known_since, self._removed_at = self.known_since or at, None
+        self.known_since, self._removed_at = min(self.known_since or at, at), None
 
     def plugin_absent(self, at: datetime) -> None:
         """Record that the brokers' configuration was read at this time and named no plugin."""

@@ -22,7 +22,7 @@ from streaming_app.alerts.problem import (
     ProblemKey,
     end_of,
 )
-from streaming_app.alerts.problems import AGAIN, CALM, Problems, calm_until
+from streaming_app.alerts.problems import CALM, Problems
 from tests.alerts.examples import make_alert
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=timezone.utc)
@@ -208,26 +208,32 @@ def test_a_group_that_stands_still_again_within_an_hour_has_one_more_problem_tha
         assert one.open == {}
 
 
+GONE = replace(found("gone", CRITICAL, "Down"), causes=["missing_topic:a"])
+WELL = Over("Ok", "Offsets advance.")
+
+
 @pytest.mark.parametrize(
-    ("other", "cause"),
+    ("second", "begins", "over", "is_again"),
     [
-        pytest.param(("slow", WARNING, "Behind"), None, id="another rule"),
-        pytest.param(("gone", CRITICAL, "Down"), "missing_topic:b", id="another cause"),
+        pytest.param(GONE, 65, WELL, True, id="an hour after the end"),
+        pytest.param(GONE, 66, WELL, False, id="later"),
+        pytest.param(replace(GONE, verdict="Behind"), 20, WELL, False, id="another rule"),
+        pytest.param(replace(GONE, causes=["missing_topic:b"]), 20, WELL, False, id="another cause"),
+        pytest.param(GONE, 20, Over("Off", "nothing waits"), False, id="it is off"),
     ],
 )
-def test_a_problem_of_another_kind_ends_at_once_although_the_group_had_one_shortly_before(
-    other: tuple[str, str, str], cause: str | None
+def test_a_problem_ends_at_once_unless_another_one_of_its_kind_has_ended_within_an_hour(
+    second: Finding, begins: float, over: Over, *, is_again: bool
 ) -> None:
     problems = make()
-    wrong = replace(found("gone", CRITICAL, "Down"), causes=["missing_topic:a"])
-    problems.take(OF_HEALTH, wrong, at(0))
-    problems.take(OF_HEALTH, Over("Ok", "Offsets advance."), at(5))
-    problems.take(OF_HEALTH, replace(found(*other), causes=[cause] if cause else []), at(20))
-    problems.take(OF_HEALTH, Over("Ok", "Offsets advance."), at(25))
-    assert problems.open == {}
-    problems.take(OF_HEALTH, wrong, at(30))
-    problems.take(OF_HEALTH, Over("Ok", "Offsets advance."), at(35))
-    assert calm_until(open_one(problems)) == at(35) + CALM  # the first one ended half an hour ago
+    for finding, at_minute, ends in ((GONE, 0.0, WELL), (second, begins, over)):
+        problems.take(OF_HEALTH, finding, at(at_minute))
+        problems.take(OF_HEALTH, ends, at(at_minute + 5))
+    assert bool(problems.open) == is_again
+    problems.take(OF_HEALTH, Over("Idle"), at(begins + 20))  # which is as well
+    problems.take(OF_HEALTH, GONE, at(begins + 40))
+    stored, _ = changes(problems)
+    assert [one.ended_at for one in stored] == [at(5), at(begins + (35 if is_again else 5)), None]
 
 
 def test_a_problem_ends_at_once_if_a_person_ended_the_last_one() -> None:
@@ -237,15 +243,6 @@ def test_a_problem_ends_at_once_if_a_person_ended_the_last_one() -> None:
     problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(20))
     problems.take(OF_HEALTH, Over("Ok", "Offsets advance."), at(25))
     assert problems.open == {}
-
-
-def test_an_application_that_is_off_ends_its_problem_at_once_also_if_it_had_one_shortly_before() -> None:
-    problems = make()
-    for begin in (0.0, 20.0):
-        problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(begin))
-        problems.take(OF_HEALTH, Over("Off", "nothing waits"), at(begin + 5))
-    assert problems.open == {}
-    assert timedelta(minutes=25) < AGAIN
 
 
 def test_a_person_ends_the_problem_with_the_health_of_a_group_and_no_other() -> None:
@@ -310,11 +307,20 @@ def test_what_is_resolved_in_a_mute_is_resolved_where_it_is_known(
     assert [(one.sink, one.event) for one in ended.deliveries] == [("chat", event) for event in left]
 
 
+def test_what_gets_worse_before_it_is_sent_is_sent_once() -> None:
+    problems = make(sinks=("pager",))
+    problems.take(OF_HEALTH, found("slow", WARNING, "Behind"), at(0))
+    problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(5))
+    assert due_of(open_one(problems)) == [("pager", FIRING, 0)]
+
+
 def test_what_gets_worse_while_it_is_sent_is_sent_once_more() -> None:
     problems = make(sinks=("pager",))
     problems.take(OF_HEALTH, found("slow", WARNING, "Behind"), at(0))
+    assert list(problems.unsent()) == []
     problems.publish()
-    (delivery,), one = open_one(problems).deliveries, open_one(problems)
+    (one,) = problems.unsent()
+    (delivery,) = one.deliveries
     problems.note([(one, replace(delivery, attempts=1))], is_over=False)
     problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(5))
     problems.note([(one, replace(delivery, attempts=1, sent_at=at(6)))], is_over=True)

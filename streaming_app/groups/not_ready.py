@@ -58,11 +58,6 @@ class Reason(NamedTuple):
     def __str__(self) -> str:
         return f"{self.status}: {self.detail}"
 
-    @property
-    def missing_sources(self) -> list[str] | None:
-        """The source topics that are missing; None if it is another reason."""
-        return list(self.topics) if self.status == MISSING_SOURCE_TOPICS else None
-
 
 def set_reasons(fold: Fold, topics: TopicLookup | None) -> None:
     """Let the row and the events of a fold that is closed say why the group is, and was, NotReady.
@@ -72,9 +67,9 @@ def set_reasons(fold: Fold, topics: TopicLookup | None) -> None:
     state = fold.group_state
     for passed in fold.passed_not_ready:
         parts, counts = passed.group.subtopologies, _counts_of(passed.group, topics)
-        found = (reason_from_topics(parts, counts) if counts is not None else None) or not_ready_reason(passed.group)
-        fold.add_passed_reason(passed, str(found))
-        state.missing_topics = found.missing_sources
+        found = reason_from_topics(parts, counts) if counts is not None else None
+        fold.add_passed_reason(passed, str(found or not_ready_reason(passed.group)))
+        state.missing_topics = _missing_topics(passed.group, counts if found else None)
     fold.passed_not_ready.clear()
     if state.state != NOT_READY:
         fold.set_not_ready_reason(None)
@@ -83,9 +78,16 @@ def set_reasons(fold: Fold, topics: TopicLookup | None) -> None:
     elif topics is not None:
         counts = _counts_of(state.group, topics)
         if counts is not None or not state.not_ready_reason:  # one that was found in the topics says more than the log
-            found = not_ready_reason(state.group, counts)
-            fold.set_not_ready_reason(str(found))
-            state.missing_topics = found.missing_sources
+            fold.set_not_ready_reason(str(not_ready_reason(state.group, counts)))
+            state.missing_topics = _missing_topics(state.group, counts)
+
+
+def _missing_topics(group: Group, topics: PartitionCounts | None) -> list[str] | None:
+    """Return the source topics of a group that are missing; without `topics` the log shows only if all are."""
+    sources = sorted(set(_names(group.subtopologies, "source_topics")))
+    if topics is None and group.metadata_hash != 0:
+        return None
+    return [one for one in sources if topics is None or one not in topics] or None
 
 
 def _counts_of(group: Group, topics: TopicLookup | None) -> PartitionCounts | None:

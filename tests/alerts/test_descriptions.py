@@ -148,6 +148,15 @@ def test_a_cluster_keeps_descriptions_since_the_earliest_evidence_of_a_plugin_th
     assert support.since == since
 
 
+def test_a_push_after_the_plugin_was_removed_stays_evidence_when_the_configuration_is_read_again() -> None:
+    support = DescriptionSupport("auto")
+    for old, new, since in ((None, HEALTHY, None), (HEALTHY, PUSHED_LAST, LAST)):
+        support.group_changed(old, new)
+        for at in (LATER, NOW):
+            support.plugin_absent(at)
+            assert support.since == since
+
+
 @pytest.mark.parametrize(("mode", "since"), [("always", EPOCH), ("never", None)])
 def test_an_explicit_setting_takes_precedence(mode: DescriptionMode, since: datetime | None) -> None:
     support = DescriptionSupport(mode)

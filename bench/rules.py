@@ -13,8 +13,8 @@ from datetime import datetime, timedelta, timezone
 from itertools import islice
 
 from bench.rounds import print_table
-from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
-from streaming_app.alerts.survey import DescriptionSupport
+from streaming_app.alerts.engine import AlertEngine
+from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Observed
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import NOT_REVOKING, GroupSnapshot, UnsettledMember
 from streaming_app.health.history import ASSIGNED, JOINED, LEFT, STATE, Event, GroupHistory
@@ -75,10 +75,10 @@ def run(groups: int = 100_000) -> None:
             everything = {**everything, **changes}
         job = JobStatus(started_at=AGO, caught_up=True, caught_up_at=now, last_success_at=now)
         start = time.process_time()
-        changed = engine.step(Observed(everything, histories, job), now)
-        rows.append((label, f"{time.process_time() - start:.3f}", f"{len(changed):,}"))
+        engine.step(Observed(everything, histories, job), now)
+        rows.append((label, f"{time.process_time() - start:.3f}", f"{len(engine.lifecycle.unsaved):,}"))
         engine.lifecycle.saved(engine.lifecycle.unsaved)
         engine.lifecycle.publish()
-        engine.saved_health(engine.unsaved_health)
+        engine.unsaved_changes.clear()
     title = f"One evaluation of {groups:,} groups, {groups // WRONG_EVERY:,} with a problem"
     print_table(title, ("seconds", "alerts written"), rows)

@@ -39,8 +39,12 @@ from streaming_app.text import check_name, split_address
 
 
 def _check_addresses(text: str) -> str:
-    for address in text.split(","):
-        split_address(address)
+    try:
+        is_valid = all(split_address(address)[1] for address in text.split(","))
+    except ValueError:
+        is_valid = False
+    if not is_valid:
+        raise ValueError(f'must be HOST:PORT, or several separated by commas, not "{text}"')
     return text
 
 

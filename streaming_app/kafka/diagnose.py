@@ -205,8 +205,9 @@ def _find_failure(server: str, uses_tls: bool, settings: Mapping[str, Any] | Non
         return UNKNOWN_HOST, ""
     except (OSError, ValueError, OverflowError):
         return NO_LISTENER, ""
-    if not uses_tls and failure != (NO_ANSWER, ""):
-        failure = None if failure and failure[0] == LISTENER_WITHOUT_TLS else (LISTENER_WITH_TLS, "")
+    if not uses_tls:  # where a broker takes messages of this size, it waits for the rest of one
+        plain = failure and failure[0] in {LISTENER_WITHOUT_TLS, NO_ANSWER}
+        failure = None if plain else (LISTENER_WITH_TLS, "")
     return failure if failure or settings is None else _log_in(server, settings)
 
 

@@ -48,7 +48,8 @@ def verify(demo_client: StreamsGroupClient) -> Callable[..., subprocess.Complete
 
 
 def server(client: StreamsGroupClient) -> str:
-    return str(client.admin.config["bootstrap_servers"])
+    (address,) = client.admin.config["bootstrap_servers"]
+    return str(address)
 
 
 @pytest.mark.broker

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
 import ssl
 import tempfile
 import time
@@ -12,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from streaming_app.kafka import security
+from streaming_app.kafka import diagnose, security
 from streaming_app.kafka.properties import SecurityError, read_properties
 from streaming_app.kafka.security import TokenProvider, security_settings
 from tests.support.certificates import (
@@ -269,3 +270,11 @@ def test_the_example_properties_are_valid(example: Path, tmp_path: Path, monkeyp
     assert settings["security_protocol"] == properties["security.protocol"]
     assert settings["ssl_context"].verify_mode == ssl.CERT_REQUIRED
     assert settings["ssl_context"].check_hostname
+
+
+def test_a_listener_that_waits_for_the_rest_of_a_message_is_asked_without_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To Kafka a ClientHello begins a message of 369 MB, which `socket.request.max.bytes` may allow."""
+    monkeypatch.setattr(diagnose, "_CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(diagnose, "_log_in", lambda *_: None)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert diagnose.find_cause(f"127.0.0.1:{listener.getsockname()[1]}", {}) is None

@@ -39,7 +39,7 @@ ANSWER_MS = 20_000
 """How long brokers may take to answer a request about many partitions or groups."""
 _READS = (MetadataRequest, FindCoordinatorRequest, DescribeClusterRequest, DescribeConfigsRequest)  # of any broker
 _NEXT_SECONDS = 1.0  # without an answer, until the next broker is asked, too
-_LOGIN_SECONDS = 2.0  # of one of several servers, until the next one is tried: more in the next round
+_LOGIN_SECONDS = 3.0  # of one of several servers, until the next one is tried: more in the next round
 _PAUSE_SECONDS = 0.1  # between two attempts to connect
 _LOOK_SECONDS = 1.5  # without an answer, until the other brokers are asked whether the broker is still there
 _REQUESTS_AT_A_TIME = 10_000  # of a broker: kafka-python fails what is more than five, and does not let it wait

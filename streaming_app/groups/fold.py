@@ -293,6 +293,7 @@ class Fold:
         if len(self.topologies) < _TOPOLOGIES:
             version = TopologyVersion(new, group.topology_epoch or 0, at, group.subtopologies, offset)
             self.topologies.append(version)
+            self._check_size()  # it is written also if the next record replaces it
         else:
             self._events_left_out += 1
 

@@ -235,11 +235,14 @@ class Fold:
         """
         group = self.group
         self.retracted += retract(group.updated_at, group.last_changes)
-        for what, member_id, old, *_ in group.last_changes:
+        for what, member_id, old, _, since in group.last_changes:
             if member_id is not None:
                 self._save(member_id)
             if what in (before := self._before[member_id]):
                 before[what] = old
+            if since is not None:
+                before[SINCE[what]] = str(since)
+                setattr(group, SINCE[what], since)
             if what in SINCE or what in OF_OPERATION:
                 setattr(group, what, datetime.fromisoformat(old) if old and what in SINCE.values() else old)
         if group.first_seen_at == group.updated_at:  # it was created in the first part
@@ -290,6 +293,7 @@ class Fold:
         if len(self.topologies) < _TOPOLOGIES:
             version = TopologyVersion(new, group.topology_epoch or 0, at, group.subtopologies, offset)
             self.topologies.append(version)
+            self._check_size()  # it is written also if the next record replaces it
         else:
             self._events_left_out += 1
 

@@ -28,9 +28,12 @@ _PROVEN = (
 
 
 def known_before(row: Mapping[str, Any]) -> str | None:
-    """Return what a row of `groups` proves, for `Group.known_before`; None for nothing."""
-    if row.get("known_before") or row["deleted_at"] is not None:  # it is read again for the second time, or gone
-        return row.get("known_before")
+    """Return what a row of `groups` proves, for `Group.known_before`; None for nothing.
+
+    Without record 17 its times are only those of the last operation, or of when it was set aside.
+    """
+    if row.get("known_before") or row["deleted_at"] is not None or row["group_epoch"] is None:
+        return row.get("known_before")  # it is read again for the second time, or gone
     return json.dumps({name: row[name] for name in _PROVEN}, default=datetime.isoformat)
 
 

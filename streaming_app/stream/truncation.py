@@ -59,7 +59,7 @@ def delete_topologies(writer: TableWriter, cuts: Iterable[Cut]) -> None:
 
 def affected_groups(writer: TableWriter, tables: Collection[str], cut: Cut) -> set[str]:
     """Return the groups whose rows in these tables came from records of the cut, or may lack something of them."""
-    found = (writer.table(name).select("DISTINCT group_id", rows_of(cut)) for name in tables)
+    found = (writer.table(name).select("DISTINCT group_id", rows_of(cut, name)) for name in tables)
     return {group_id for rows in found for group_id in rows["group_id"].to_pylist()}
 
 
@@ -75,14 +75,16 @@ def add_truncation_events(writer: TableWriter, cut: Cut, group_ids: Collection[s
             events.append(events.to_table(rows))
 
 
-def rows_of(cut: Cut) -> str:
+def rows_of(cut: Cut, table: str = "groups") -> str:
     """Return the condition for rows that came from records of the cut, or may lack something of them.
 
-    A row that is to be read again does not say any more from which records it came.
+    A row that is read again does not say from which records it came, or what it keeps of the one before.
     """
     if cut.unread:
         return of_partition(cut)
-    return f"({_is_of(cut, 'source_partition', 'last_offset')} OR ({of_partition(cut)} AND last_offset = {READ_AGAIN}))"
+    lost = _is_of(cut, "source_partition", "last_offset")
+    again = f"{of_partition(cut)} AND (last_offset = {READ_AGAIN} OR known_before IS NOT NULL)"
+    return f"({lost} OR ({again}))" if table == "groups" else lost
 
 
 def of_partition(cut: Cut) -> str:

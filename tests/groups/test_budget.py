@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -164,3 +165,17 @@ def test_an_operation_without_end_is_refused(values: list[Any], reason: str) -> 
     fold = Fold.of("g", 3, None, replace(DEFAULT, bytes=1_333, members=4))
     with pytest.raises(OverBudgetError, match=reason):
         fold.add(replace_size(log(*((at(1), 19, key(n), value) for n in range(100) for value in values))))
+
+
+@pytest.mark.parametrize("then", [[], [(at(2), 23, GROUP, TOPOLOGY)]], ids=["alone", "replaced at once"])
+def test_a_topology_that_names_one_topic_any_number_of_times_is_refused_before_its_text_is_made(then: Any) -> None:
+    groups = {"source_topics": [0] * 20_000, "source_topic_regex": [], "repartition_source_topics": []}
+    part = {**TOPOLOGY["subtopologies"][0], "source_topics": ["t" * 10_000], "copartition_groups": [groups]}
+    huge = (at(1), 23, GROUP, {"epoch": 0, "subtopologies": [part]})
+    tracemalloc.start()
+    try:
+        with pytest.raises(OverBudgetError, match=r"a topology of 200,\d{3},\d{3} bytes"):
+            row_of([huge, *then], DEFAULT)
+        assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    finally:
+        tracemalloc.stop()

@@ -71,6 +71,7 @@ def test_since_when_a_state_holds_is_kept_if_it_is_the_same() -> None:
         pytest.param(records(group("g", 5), second=4), {}, id="its creation is in the log"),
         pytest.param(compacted(), {"group_epoch": 77}, id="another group had the id"),
         pytest.param(compacted(), {"deleted_at": START}, id="it was deleted"),
+        pytest.param(compacted(), {"group_epoch": None, "metadata_at": None}, id="its record 17 had not been read"),
     ],
 )
 def test_a_row_that_proves_nothing_of_this_group_is_forgotten(

@@ -81,10 +81,10 @@ def test_topologies_that_only_lost_records_told_of_are_deleted(tmp_path: Path) -
 def test_each_group_is_told_once_of_a_cut_and_again_of_the_next_one(tmp_path: Path) -> None:
     warehouse = make_warehouse(tmp_path)
     writer = TableWriter(Mock(), warehouse, "default")
-    for group_id, offset in (("kept", 99), ("b", 150), ("a", 100)):
+    for group_id, offset, known in (("kept", 99, None), ("b", 150, None), ("a", 100, None), ("half-read", 99, "{}")):
         row = {"group_id": group_id, "source_partition": 3, "last_offset": offset, "log_epoch": 7}
-        append(warehouse, "groups", row)
-    assert affected_groups(writer, ("groups",), CUT) == {"a", "b"}
+        append(warehouse, "groups", {**row, "known_before": known})
+    assert affected_groups(writer, ("groups",), CUT) == {"a", "b", "half-read"}
     add_truncation_events(writer, CUT, ["a"])
     add_truncation_events(writer, replace(CUT, new_epoch=10), ["a", "b"])  # the start was not completed
     add_truncation_events(writer, replace(CUT, epoch=11, new_epoch=12), ["b"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
+from types import MappingProxyType
 from typing import Any
 
 from tests.histories.simulation import Operation
@@ -97,6 +98,11 @@ def start(instances: Iterable[str], at: float = 0.0, every: float = 0.5, **setti
 def steady(number: int, **settings: Any) -> Operations:
     """Start so many instances at the beginning."""
     return start(names(number), **settings)
+
+
+def working(number: int, settings: Mapping[str, Any] = MappingProxyType({}), **reads: Any) -> Operations:
+    """Start so many instances at the beginning, and let them process records."""
+    return steady(number, **settings) + do(TRAFFIC, "read", **reads)
 
 
 def stop(instances: Iterable[str], at: float, every: float = 0.2, action: str = "stop") -> Operations:

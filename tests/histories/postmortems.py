@@ -27,8 +27,8 @@ from tests.histories.history import (
     names,
     restarts,
     start,
-    steady,
     stop,
+    working,
 )
 
 _APPS = ("orders", "prices", "users")
@@ -38,24 +38,21 @@ POSTMORTEM_INCIDENTS = (
     incident(
         "A record that cannot be deserialized ends every instance that gets its partition, again and again",
         DOWN,
-        steady(3),
-        do(TRAFFIC, "read"),
+        working(3),
         *(crash_loop(name, BEGINS + n * 30, 15, END) for n, name in enumerate(names(3))),
     ),
     # kedacore/keda#4098: while a broker was replaced the lag could not be read, and the application was scaled to zero
     incident(
         "An autoscaler scales to zero while records wait, as it cannot read the lag",
         DOWN,
-        steady(4),
-        do(TRAFFIC, "read"),
+        working(4),
         do(BEGINS - 300, "change", rate=80.0),
         stop(names(4), BEGINS),
     ),
     incident(
         "Records come to an application that is scaled to zero, and nothing starts it",
         DOWN,
-        steady(2),
-        do(TRAFFIC, "read"),
+        working(2),
         do(HOUR, "change", rate=0.0),
         stop(names(2), HOUR + 600),
         do(BEGINS, "change", rate=10.0),
@@ -63,15 +60,13 @@ POSTMORTEM_INCIDENTS = (
     incident(
         "The only instance ends with an exception, and nothing starts it again",
         DOWN,
-        steady(1),
-        do(TRAFFIC, "read"),
+        working(1),
         stop(names(1), BEGINS, action="crash"),
     ),
     incident(
         "A release has a migration of eight minutes, as the two before, of an application that may be away for five",
         DOWN,
-        steady(2),
-        do(TRAFFIC, "read", rate=0.2),
+        working(2, rate=0.2),
         *(stop(names(2), BEGINS + n * 4 * HOUR) + start(names(2), BEGINS + n * 4 * HOUR + 480) for n in range(3)),
         hours=12,
         begins=BEGINS + 8 * HOUR,
@@ -96,15 +91,13 @@ POSTMORTEM_INCIDENTS = (
     incident(
         "A StatefulSet is deleted: all static members go",
         DOWN,
-        steady(4, **STATIC),
-        do(TRAFFIC, "read"),
+        working(4, STATIC),
         stop(names(4), BEGINS),
     ),
     incident(
         "A release names a source topic that does not exist, and the old instances are gone",
         DOWN,
-        steady(2),
-        do(TRAFFIC, "read"),
+        working(2),
         stop(names(2), BEGINS),
         do(BEGINS + 20, "delete"),
         *(restarts(name, BEGINS + 40, END, up=12, sources=("typo",)) for name in names(2)),
@@ -112,8 +105,7 @@ POSTMORTEM_INCIDENTS = (
     incident(
         "A tool that removes unused topics deletes a changelog",
         DOWN,
-        steady(3, **STATE),
-        do(TRAFFIC, "read"),
+        working(3, STATE),
         do(BEGINS, "set_topic", topic="log", partitions=None),
         topics=TOPICS,
     ),
@@ -127,16 +119,14 @@ POSTMORTEM_INCIDENTS = (
     incident(
         "An application dies, and the clock of its broker is two hours ahead",
         DOWN,
-        steady(2),
-        do(TRAFFIC, "read"),
+        working(2),
         do(HOUR, "fail_over", clock=2 * HOUR),
         stop(names(2), BEGINS, action="kill"),
     ),
     incident(
         "An application dies and is deleted with Kafka's tools by somebody who tries to help",
         DOWN,
-        steady(2),
-        do(TRAFFIC, "read"),
+        working(2),
         stop(names(2), BEGINS),
         do(BEGINS + 20 * MINUTE, "delete"),
     ),
@@ -145,15 +135,13 @@ POSTMORTEM_INCIDENTS = (
     incident(
         "A transaction that nobody ends holds all partitions of the topic",
         STALLED,
-        steady(3),
-        do(TRAFFIC, "read", transactional=True),
+        working(3, transactional=True),
         do(BEGINS, "stick"),
     ),
     incident(
         "A record takes longer than max.poll.interval.ms: its member is removed every five minutes, and reads it again",
         f"{STALLED} {UNSTABLE}",
-        steady(3),
-        do(TRAFFIC, "read"),
+        working(3),
         hang(["i0"], BEGINS),
         *(
             do(BEGINS + n * 330 + 300, "expire", name="i0") + do(BEGINS + n * 330 + 330, "rejoin", name="i0")
@@ -180,8 +168,7 @@ POSTMORTEM_INCIDENTS = (
     incident(
         "An instance restores for half an hour, is killed for its memory, and begins again",
         f"{STALLED} {UNSTABLE} {DOWN}",
-        steady(1, **STATE),
-        do(TRAFFIC, "read", restore_seconds=1800.0),
+        working(1, STATE, restore_seconds=1800.0),
         *(
             stop([f"i{n}"], BEGINS + n * 1500, action="kill") + start([f"i{n + 1}"], BEGINS + n * 1500 + 30, **STATE)
             for n in range(6)
@@ -191,8 +178,7 @@ POSTMORTEM_INCIDENTS = (
     incident(
         "A restore takes three hours, and the topic keeps records for one",
         f"GroupLosing {STALLED} GroupLosing",
-        steady(2, **STATE),
-        do(TRAFFIC, "read", restore_seconds=3 * HOUR, keeps_seconds=HOUR),
+        working(2, STATE, restore_seconds=3 * HOUR, keeps_seconds=HOUR),
         start(["i2"], BEGINS, **STATE),
         *(
             do(BEGINS + 60 + n * 60, "report_copies", restores={"i2": 18_000_000 - n * 100_000}, has_standbys=False)
@@ -203,8 +189,7 @@ POSTMORTEM_INCIDENTS = (
     incident(
         "A restore makes no progress, as reports of the instance show",
         f"{STALLED} GroupLosing",
-        steady(2, **STATE),
-        do(TRAFFIC, "read", restore_seconds=DAY),
+        working(2, STATE, restore_seconds=DAY),
         start(["i2"], BEGINS, **STATE),
         *(
             do(BEGINS + 60 + n * 60, "report_copies", restores={"i2": 9_000_000}, has_standbys=False)
@@ -216,23 +201,20 @@ POSTMORTEM_INCIDENTS = (
     incident(
         "A slow application is overtaken by a retention of an hour",
         f"{BEHIND} GroupLosing",
-        steady(3),
-        do(TRAFFIC, "read", keeps_seconds=HOUR),
+        working(3, keeps_seconds=HOUR),
         do(BEGINS, "change", rate=200.0),
     ),
     incident(
         "A warehouse is down for three hours, and the topic keeps records for one",
         f"{STALLED} GroupLosing",
-        steady(2),
-        do(TRAFFIC, "read", keeps_seconds=HOUR),
+        working(2, keeps_seconds=HOUR),
         hang(names(2), BEGINS, 3 * HOUR),
         hours=8,
     ),
     incident(
         "Offsets are reset to the beginning by mistake, and the application needs a day for what it has done before",
         f"{BEHIND} GroupOffsetsRewound",
-        steady(3),
-        do(TRAFFIC, "read", capacity=11.0),
+        working(3, capacity=11.0),
         stop(names(3), BEGINS),
         do(BEGINS + 30, "go_back", by=1e9),
         start(names(3), BEGINS + 60),
@@ -242,23 +224,20 @@ POSTMORTEM_INCIDENTS = (
     incident(
         "A canary with a defect crashes next to six good pods",
         UNSTABLE,
-        steady(6),
-        do(TRAFFIC, "read"),
+        working(6),
         start(["canary"], BEGINS),
         crash_loop("canary", BEGINS + 20, 20, END),
     ),
     incident(
         "A bad version is rolled out to all six pods, each of which crashes after a minute",
         f"{UNSTABLE} {DOWN}",
-        steady(6),
-        do(TRAFFIC, "read"),
+        working(6),
         *(crash_loop(name, BEGINS + n * 60, 60, END) for n, name in enumerate(names(6))),
     ),
     incident(
         "A node is out of order every half hour for eight minutes, and the only instance with it",
         f"{DOWN} {UNSTABLE}",
-        steady(1),
-        do(TRAFFIC, "read"),
+        working(1),
         *(
             stop(names(1), BEGINS + n * 1800, action="kill") + start(names(1), BEGINS + n * 1800 + 480)
             for n in range(4)

@@ -32,16 +32,15 @@ from tests.histories.history import (
     ordinary,
     replace_pods,
     start,
-    steady,
     stop,
+    working,
 )
 
 
 def _commits_rarely() -> Operations:
     """Start an application that commits every ten minutes, and release it."""
     return [
-        *steady(2),
-        *do(TRAFFIC, "read", commit_interval=600.0),
+        *working(2, commit_interval=600.0),
         *replace_pods(names(2), names(2, "new"), BEGINS, 60),
     ]
 
@@ -69,8 +68,7 @@ REPORTED_ORDINARY = (
     # chaoskube, on purpose and in working hours
     ordinary(
         "A tool that tests resilience kills one of six pods every hour, which is back after 30 s",
-        steady(6),
-        do(TRAFFIC, "read"),
+        working(6),
         *(
             stop([f"i{n}"], BEGINS + n * HOUR, action="kill") + start([f"i{n}"], BEGINS + n * HOUR + 30)
             for n in range(4)
@@ -101,8 +99,7 @@ REPORTED_ORDINARY = (
     ),
     ordinary(
         "Nothing comes at the weekend, and records come again on Monday morning",
-        steady(2),
-        do(TRAFFIC, "read", rate=5.0),
+        working(2, rate=5.0),
         do(BEGINS, "change", rate=0.0),
         do(BEGINS + 60 * HOUR, "change", rate=5.0),
         hours=66,
@@ -110,8 +107,7 @@ REPORTED_ORDINARY = (
     ),
     ordinary(
         "With exactly-once, one batch of records comes every two hours, and a release is between two of them",
-        steady(2),
-        do(TRAFFIC, "read", rate=0.0, transactional=True),
+        working(2, rate=0.0, transactional=True),
         *(do(n * 7200.0, "change", rate=20.0) + do(n * 7200.0 + 60, "change", rate=0.0) for n in range(1, 6)),
         replace_pods(names(2), names(2, "new"), 5 * HOUR, 60),
         hours=12,
@@ -120,8 +116,7 @@ REPORTED_ORDINARY = (
     # KIP-441: while warm-up copies catch up, tasks are assigned anew every ten minutes
     ordinary(
         "After a scale-out tasks move to the new instances in steps, ten minutes apart, for an hour",
-        steady(2, **STATE),
-        do(TRAFFIC, "read", restore_seconds=20.0),
+        working(2, STATE, restore_seconds=20.0),
         *(start([f"x{n}"], BEGINS + n, **STATE) for n in range(2)),
         *(do(BEGINS + n * 600, "rebalance_without_cause") for n in range(1, 7)),
         topics=TOPICS,
@@ -135,8 +130,7 @@ REPORTED_ORDINARY = (
     ),
     ordinary(
         "An application moves to another cluster: producers first, then it is drained and stopped for good",
-        steady(3),
-        do(TRAFFIC, "read"),
+        working(3),
         do(BEGINS, "change", rate=0.0),
         stop(names(3), BEGINS + 10 * MINUTE, every=30),
         hours=24 * 9,
@@ -166,8 +160,7 @@ REPORTED_INCIDENTS = (
     incident(
         "A record that fails always: its thread is replaced again and again, each time after a session of 45 s",
         f"{STALLED} {UNSTABLE} {DOWN}",
-        steady(3),
-        do(TRAFFIC, "read"),
+        working(3),
         do(BEGINS, "stick", partitions=[0, 3]),
         _thread_replaced("i0", BEGINS + 5, 60, 90),
     ),
@@ -175,16 +168,14 @@ REPORTED_INCIDENTS = (
     incident(
         "A sink is away: each instance gives up after five minutes without progress, and is started again",
         f"{STALLED} {UNSTABLE} {DOWN}",
-        steady(3),
-        do(TRAFFIC, "read"),
+        working(3),
         do(BEGINS, "stick"),
         *(crash_loop(name, BEGINS + 310 + n * 5, 310, END, pauses=(10.0,) * 50) for n, name in enumerate(names(3))),
     ),
     incident(
         "A tool deletes the source topic and creates it again; the application ended, and nothing starts it",
         DOWN,
-        steady(2),
-        do(TRAFFIC, "read"),
+        working(2),
         do(BEGINS, "set_topic", topic="in", partitions=None),
         do(BEGINS + 60, "recreate_topics"),
         do(BEGINS + 60, "set_topic", topic="in", partitions=12),
@@ -192,8 +183,7 @@ REPORTED_INCIDENTS = (
     incident(
         "Threads hang over a weekend without records, and nothing is processed on Monday",
         STALLED,
-        steady(2),
-        do(TRAFFIC, "read"),
+        working(2),
         do(HOUR, "change", rate=0.0),
         hang(names(2), 1.5 * HOUR),
         do(60 * HOUR, "change", rate=10.0),
@@ -204,15 +194,13 @@ REPORTED_INCIDENTS = (
     incident(
         "Each record waits half a minute for a service that times out",
         f"{BEHIND} {STALLED}",
-        steady(3),
-        do(TRAFFIC, "read"),
+        working(3),
         do(BEGINS, "change", capacity=0.034),
     ),
     incident(
         "Retention by size deletes records that came in a burst, in the three minutes of a deployment",
         "GroupLosing",
-        steady(2),
-        do(TRAFFIC, "read"),
+        working(2),
         stop(names(2), BEGINS),
         do(BEGINS + 5, "change", rate=500.0),
         do(BEGINS + 150, "delete_records"),
@@ -224,8 +212,7 @@ REPORTED_INCIDENTS = (
     incident(
         "The only instance is removed, and joins every twenty minutes for ten seconds without processing anything",
         f"{DOWN} {UNSTABLE}",
-        steady(1),
-        do(TRAFFIC, "read"),
+        working(1),
         hang(["i0"], BEGINS),
         *(
             do(BEGINS + n * 1200, "expire", name="i0") + do(BEGINS + n * 1200 + 1190, "rejoin", name="i0")
@@ -235,8 +222,7 @@ REPORTED_INCIDENTS = (
     incident(
         "The threads of an application end one after the other, one an hour, until none is left",
         f"{DOWN} {UNSTABLE}",
-        steady(4, **STATIC),
-        do(TRAFFIC, "read"),
+        working(4, STATIC),
         *(stop([f"i{n}"], BEGINS + n * HOUR, action="kill") for n in range(4)),
         hours=7,
         begins=BEGINS + 3 * HOUR,

@@ -21,6 +21,7 @@ from tests.histories.history import (
     start,
     steady,
     stop,
+    working,
 )
 
 _OTHER = {"group": "audit", "sources": ("in",), "changelogs": ("log",)}
@@ -41,8 +42,7 @@ def _killed_for_memory(every: float, times: int) -> Operations:
 VERDICT_ORDINARY = (
     ordinary(
         "An autoscaler scales to zero when nothing waits, and nothing comes for hours",
-        steady(3),
-        do(TRAFFIC, "read"),
+        working(3),
         do(BEGINS - 600, "change", rate=0.0),
         stop(names(3), BEGINS),
         start(names(3), BEGINS + 3 * HOUR),
@@ -71,8 +71,7 @@ VERDICT_INCIDENTS = (
     incident(
         "All instances are lost, and the same application starts under another id at the end of the topics",
         DOWN,
-        steady(3, **STATE),
-        do(TRAFFIC, "read"),
+        working(3, STATE),
         stop(names(3), BEGINS),
         start(names(3, "n"), BEGINS + 20 * MINUTE, group="app-2", **STATE),
         do(BEGINS + 20 * MINUTE, "read", group="app-2", log_of="app", begins="latest"),
@@ -96,22 +95,19 @@ VERDICT_INCIDENTS = (
     incident(
         "Retention of half an hour overtakes an application whose threads hang",
         f"{STALLED} GroupLosing",
-        steady(2),
-        do(TRAFFIC, "read", keeps_seconds=1800.0),
+        working(2, keeps_seconds=1800.0),
         hang(names(2), BEGINS),
     ),
     incident(
         "An application is scaled to zero, and records come",
         DOWN,
-        steady(2),
-        do(TRAFFIC, "read"),
+        working(2),
         stop(names(2), BEGINS),
     ),
     incident(
         "An application is retired on purpose while records come, which somebody says once they are paged",
         DOWN,
-        steady(2),
-        do(TRAFFIC, "read", rate=1.0),
+        working(2, rate=1.0),
         stop(names(2), BEGINS),
         do(BEGINS + 20 * MINUTE, "end_incidents", reason="retired"),
         hours=12,
@@ -133,8 +129,7 @@ VERDICT_INCIDENTS = (
     incident(
         "All instances are lost, the job dies meanwhile, and the application comes back after two hours",
         DOWN,
-        steady(2),
-        do(TRAFFIC, "read"),
+        working(2),
         stop(names(2), BEGINS, action="kill"),
         do(BEGINS + 30 * MINUTE, "job_down", seconds=1200.0),
         start(names(2), BEGINS + 2 * HOUR),

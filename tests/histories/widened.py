@@ -18,9 +18,9 @@ from tests.histories.history import (
     names,
     ordinary,
     start,
-    steady,
     stop,
     windows,
+    working,
 )
 from tests.histories.operated import TEN_TRIALS
 
@@ -53,8 +53,7 @@ ONE_MORE, MENDED = BEGINS + 2 * HOUR, BEGINS + 3 * HOUR
 def _at_the_end(denied: bool, offsets: int) -> tuple[Operations, ...]:
     """Let a transaction that left no record be the last thing that is written."""
     return (
-        steady(2),
-        do(TRAFFIC, "read"),
+        working(2),
         do(BEGINS, "change", rate=0.0),
         do(BEGINS + MINUTE, "end_transaction", offsets=offsets, denied=denied),
         do(BEGINS + 2 * HOUR, "expire_all"),
@@ -79,8 +78,7 @@ def _spring(day: float, location: str) -> tuple[Operations, dict[str, object]]:
 WIDENED_ORDINARY = (
     ordinary(
         "Three instances are scaled to zero within two minutes of the last record",
-        steady(3),
-        do(TRAFFIC, "read"),
+        working(3),
         do(BEGINS, "change", rate=0.0),
         stop(names(3), BEGINS + 90, every=10),
     ),
@@ -109,8 +107,7 @@ WIDENED_INCIDENTS = (
     incident(
         "The alert of an application that was lost is ignored, the application comes back, and nothing is ignored",
         DOWN,
-        steady(2),
-        do(TRAFFIC, "read"),
+        working(2),
         stop(names(2), BEGINS, action="crash"),
         start(names(2), BEGINS + 40 * MINUTE),
         later_settings=_IGNORED,
@@ -118,8 +115,7 @@ WIDENED_INCIDENTS = (
     incident(
         "The alert of an application that was lost is ignored for a while, and the application does not come back",
         DOWN,
-        steady(2),
-        do(TRAFFIC, "read"),
+        working(2),
         stop(names(2), BEGINS, action="crash"),
         later_settings=_IGNORED,
     ),
@@ -142,8 +138,7 @@ WIDENED_INCIDENTS = (
     incident(
         "An unclean election cuts the log of one partition to below what the application has committed",
         STALLED,
-        steady(2),
-        do(TRAFFIC, "read"),
+        working(2),
         do(BEGINS, "truncate", partitions=[3], to=1_000.0),
         hours=3,
     ),
@@ -157,8 +152,7 @@ WIDENED_INCIDENTS = (
     incident(
         "An application is restarted twice in the morning, and dies at noon while work waits",
         DOWN,
-        steady(2),
-        do(TRAFFIC, "read"),
+        working(2),
         *(stop(names(2), at) + start(names(2), at + 30) for at in (_MORNING, _MORNING + HOUR)),
         stop(names(2), _NOON, action="crash"),
         hours=8,
@@ -167,8 +161,7 @@ WIDENED_INCIDENTS = (
     incident(
         "An application dies at the hour at which it died the day before, and was back after four hours",
         DOWN,
-        steady(2),
-        do(TRAFFIC, "read", rate=1.0),
+        working(2, rate=1.0),
         stop(names(2), BEGINS, action="crash"),
         start(names(2), BEGINS + 4 * HOUR),
         stop(names(2), BEGINS + DAY, action="crash"),

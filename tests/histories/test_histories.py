@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -44,17 +45,17 @@ def test_a_death_pages_after_five_minutes_whatever_happened_before(name: str) ->
         assert (one.opened_at - one.since).total_seconds() <= 6 * MINUTE
 
 
-def test_each_of_three_applications_on_one_host_has_an_alert_of_its_own_death() -> None:
-    fired = {one.group_id: one.at for one in OUTCOMES[CHOSEN["One host, habits and clocks"][0]].fired}
-    assert fired.keys() == DEATHS.keys()
-    assert all(DEATHS[team] < at <= DEATHS[team] + 6 * MINUTE for team, at in fired.items())
-
-
-@pytest.mark.parametrize("name", [one for one in CHOSEN["One application under two ids"] if one.startswith("Three")])
-def test_each_of_three_applications_that_read_one_topic_has_an_alert_of_its_own_death(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "deaths"),
+    [
+        (CHOSEN["One host, habits and clocks"][0], DEATHS),
+        *((one, DEATHS_OF_READERS) for one in CHOSEN["One application under two ids"] if one.startswith("Three")),
+    ],
+)
+def test_each_of_three_applications_has_an_alert_of_its_own_death(name: str, deaths: Mapping[str, float]) -> None:
     fired = {one.group_id: one.at for one in OUTCOMES[name].fired}
-    assert fired.keys() == DEATHS_OF_READERS.keys()
-    assert all(died < fired[group_id] <= died + 6 * MINUTE for group_id, died in DEATHS_OF_READERS.items())
+    assert fired.keys() == deaths.keys()
+    assert all(died < fired[group_id] <= died + 6 * MINUTE for group_id, died in deaths.items())
 
 
 def test_an_ignore_ends_an_alert_and_taking_it_back_opens_only_what_is_not_over() -> None:

@@ -69,15 +69,6 @@ def test_how_the_log_is_split_into_batches_changes_neither_rows_nor_events(versi
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_reading_a_log_again_changes_nothing(version: str) -> None:
-    records, _ = read(_HERE / f"{version}.jsonl.gz")
-    log = fold_log(records)
-    rows, events = dict(log.rows), {group_id: list(listed) for group_id, listed in log.events.items()}
-    log.add(records)
-    assert (log.rows, log.events) == (rows, events)
-
-
-@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_compacted_log_gives_the_same_rows(version: str, seed: int) -> None:
     """Keep only the newest record of every key, and of the tombstones some or none."""

@@ -157,10 +157,10 @@ class LocalCluster(Startable):
             sent = [producer.send(topic, key=key, value=value, partition=partition) for key, value in records]
             return max(int(one.get(MINUTES).offset) for one in sent)
 
-    def delete_records(self, topic: str, before: int, partition: int = 0) -> None:
-        """Delete the records before an offset; the topic's `cleanup.policy` must allow it."""
+    def delete_records(self, topic: str, before: int) -> None:
+        """Delete the records of partition 0 before an offset; the topic's `cleanup.policy` must allow it."""
         with _admin(self.running_server) as admin:
-            admin.delete_records({TopicPartition(topic, partition): before})
+            admin.delete_records({TopicPartition(topic, 0): before})
 
     def cut(
         self,

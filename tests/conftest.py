@@ -140,7 +140,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def client(broker: Broker) -> Iterator[StreamsGroupClient]:
-    """A client of the shared broker."""
     with StreamsGroupClient(broker.bootstrap_server) as connected:
         yield connected
 
@@ -236,7 +235,6 @@ def create_warehouse() -> Callable[[Path], Path]:
 
 @pytest.fixture
 def empty_warehouse(tmp_path: Path) -> Path:
-    """A warehouse without rows."""
     return make_warehouse(tmp_path / "empty_warehouse", as_the_job=True)
 
 

@@ -104,7 +104,6 @@ def _get(path: str) -> Any:
 
 
 def _query(promql: str) -> list[str]:
-    """Return the values of an instant query."""
     return [one["value"][1] for one in _get(f"query?query={urllib.parse.quote(promql)}")["result"]]
 
 

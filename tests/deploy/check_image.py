@@ -59,7 +59,6 @@ def container(engine: Engine) -> Iterator[Callable[..., str]]:
 
 @pytest.fixture
 def volume(engine: Engine) -> Iterator[str]:
-    """An empty volume."""
     name = engine.run("volume", "create")
     yield name
     engine.run("volume", "rm", "--force", name)

@@ -75,7 +75,6 @@ def azure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 
 @pytest.fixture(params=[hdfs, s3])
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    """A warehouse for the job and the commands."""
     monkeypatch.setenv("STREAMS_GROUPS_STATE_DIR", str(tmp_path / "state"))
     with request.param(tmp_path, monkeypatch) as opened:
         yield opened

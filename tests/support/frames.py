@@ -26,7 +26,6 @@ _SESSION_CLASS = "org.apache.spark.sql.classic.SparkSession"
 
 
 def batch(spark: SparkSession, rows: Iterable[Row]) -> DataFrame:
-    """Return these records as a batch."""
     return spark.createDataFrame([(key, value, "topic", 0, offset, at, 0) for offset, at, key, value in rows], _KAFKA)
 
 

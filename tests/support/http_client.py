@@ -10,7 +10,6 @@ from tests.support.waiting import MINUTES
 
 
 def connect(url: str) -> socket.socket:
-    """Connect to the server at a URL."""
     host, _, port = url.removeprefix("http://").rpartition(":")
     return socket.create_connection((host, int(port)), timeout=MINUTES)
 

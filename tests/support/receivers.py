@@ -236,8 +236,6 @@ class _SmtpController(Controller):
 
 
 class SmtpReceiver:
-    """Keeps every message."""
-
     def __init__(self, tls: ssl.SSLContext | None = None, login: tuple[str, str] | None = None) -> None:
         self.envelopes: list[Envelope] = []
         self._login = login
@@ -269,8 +267,6 @@ class SmtpReceiver:
 
 
 class Alertmanager:
-    """A real Alertmanager, on the loopback."""
-
     def __init__(self, directory: Path, settings: Mapping[str, Any]) -> None:
         """Start it with these settings; skip the test if it is not installed."""
         program, working_directory = _alertmanager()
@@ -294,7 +290,6 @@ class Alertmanager:
             raise RuntimeError(f"{program} did not start: {last_line(directory / 'alertmanager.log')}")
 
     def alerts(self) -> list[dict[str, Any]]:
-        """Return the active alerts from its API."""
         return list(urllib3.request("GET", f"{self.url}/api/v2/alerts", timeout=60).json())
 
     def close(self) -> None:

@@ -10,7 +10,6 @@ from tests.support.http_client import request
 
 
 def answers(url: str) -> bool:
-    """Return whether the URL is answered with status 200."""
     with suppress(OSError):  # nothing listens there yet
         server, path = url.rpartition("/")[::2]
         return request(server, f"/{path}")[0] == 200

@@ -58,8 +58,6 @@ class Honest(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of an attack."""
-
     probes: list[Probe]
     memory: Counter[str]
     """The most bytes of the job, in `sum` and by kind of process."""
@@ -101,12 +99,10 @@ class AttackBed(Bed):
             self._metrics = f"{HOST}:{free.getsockname()[1]}"
 
     def stop(self) -> None:
-        """Stop everything."""
         self.ending.set()
         super().stop()
 
     def start_job(self, *options: str, setup: str = "") -> None:
-        """Start the job with its configuration."""
         values = {
             "bootstrap_server": self.server,
             "warehouse": str(self.warehouse),

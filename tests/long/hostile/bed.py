@@ -27,8 +27,8 @@ from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, t
 from streaming_app.sandbox.process import HOST, reserve_port
 from streaming_app.tables.reader import quote
 from tests.long.campaign.bed import CLUSTER, Bed, DidNotRecoverError
-from tests.long.faults.operated_groups import compare_rows
 from tests.support.http_client import request
+from tests.support.offsets_log import compare_rows
 from tests.support.receivers import HttpReceiver
 from tests.support.waiting import MINUTES, await_topics, wait_until
 

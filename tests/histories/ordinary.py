@@ -27,7 +27,6 @@ from tests.histories.lag_histories import LAG_ORDINARY
 from tests.histories.operated import OPERATED_ORDINARY
 from tests.histories.reported import REPORTED_ORDINARY
 from tests.histories.twins import TWIN_ORDINARY
-from tests.histories.verdict_histories import VERDICT_ORDINARY
 from tests.histories.widened import WIDENED_ORDINARY
 
 
@@ -44,7 +43,6 @@ def _upgrades(groups: int) -> Operations:
 ORDINARY = (
     *DEPLOYMENTS,
     *LAG_ORDINARY,
-    *VERDICT_ORDINARY,
     *WIDENED_ORDINARY,
     *OPERATED_ORDINARY,
     *REPORTED_ORDINARY,

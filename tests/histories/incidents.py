@@ -25,7 +25,6 @@ from tests.histories.history import (
     windows,
 )
 from tests.histories.lag_histories import LAG_INCIDENTS
-from tests.histories.postmortems import POSTMORTEM_INCIDENTS
 from tests.histories.reported import REPORTED_INCIDENTS
 from tests.histories.twins import TWIN_INCIDENTS
 from tests.histories.widened import WIDENED_INCIDENTS
@@ -35,7 +34,6 @@ STEADY_LOOP = (300.0,) * 100
 INCIDENTS = (
     *LAG_INCIDENTS,
     *WIDENED_INCIDENTS,
-    *POSTMORTEM_INCIDENTS,
     *REPORTED_INCIDENTS,
     *HELD_BACK_INCIDENTS,
     *TWIN_INCIDENTS,

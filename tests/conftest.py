@@ -46,7 +46,6 @@ with warnings.catch_warnings():
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_UNPERSIST_SECONDS = MINUTES  # streams that were stopped may end later, the more so on a busy machine
 # A machine that does much else takes longer than a user's.
 local_broker.START_SECONDS = member.SETTLE_SECONDS = MINUTES
 

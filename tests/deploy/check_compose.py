@@ -17,7 +17,7 @@ import yaml
 from tests.deploy import base_images
 from tests.deploy.docker_engine import ROOT, Engine
 from tests.deploy.live_group import live_group
-from tests.support.services import answers
+from tests.support.http_client import answers
 from tests.support.waiting import wait_until
 
 FILE = ROOT / "deploy" / "compose.yaml"

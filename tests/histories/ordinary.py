@@ -44,12 +44,6 @@ def _upgrades(groups: int) -> Operations:
     return operations
 
 
-def autoscaler(days: int) -> Operations:
-    extra = names(3, "extra")
-    times = [n * 4 * HOUR + HOUR for n in range(days * 6)]
-    return [one for n, at in enumerate(times) for one in (start(extra, at, 30) if n % 2 == 0 else stop(extra, at, 30))]
-
-
 ORDINARY = (
     # Restarts and deployments
     ordinary("Restart of the only instance", steady(1), roll(names(1), BEGINS, 60, 30)),

@@ -140,7 +140,7 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     # Imported here: these load Spark, and a job that cannot start should report that sooner.
     from streaming_app.job.service import Services  # noqa: PLC0415
     from streaming_app.job.services import background_services  # noqa: PLC0415
-    from streaming_app.job.stream_query import SparkProgress, wait_for_listeners  # noqa: PLC0415
+    from streaming_app.job.stream_query import SparkProgress  # noqa: PLC0415
     from streaming_app.job.streams import CommitsStream, GroupsStream, StreamParts, TopicStream  # noqa: PLC0415
     from streaming_app.job.supervisor import Supervisor  # noqa: PLC0415
     from streaming_app.kafka.topic_metadata import TopicMetadata  # noqa: PLC0415
@@ -164,8 +164,6 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
             streams.append(CommitsStream(replace(parts, health=health.offsets, report=say_offsets)))
         for stream in streams:
             at_exit.enter_context(closing(stream))
-            spark.streams.addListener(stream.progress)
-            at_exit.callback(spark.streams.removeListener, stream.progress)
         running = at_exit.enter_context(closing(Services()))
         running.start(SparkProgress(spark, streams[0].query.is_own, health, report))
         supervisors = [Supervisor(stream, log_file) for stream in streams]
@@ -177,7 +175,6 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
         for supervisor, stream in zip(supervisors, streams, strict=True):
             supervisor.wait(stop)
             if not stop.is_set():
-                wait_for_listeners(spark)
                 stream.finish()
         # After a complete run, evaluate the alert rules once more. Errors end it with the exception.
         if not stop.is_set():

@@ -129,7 +129,7 @@ class TopicStream(ABC):
             on_cut=parts.health.log_cut,
         )
         self._known_tables = KnownTables(parts.config.warehouse, self.watched)
-        self.progress = Progress(parts.report, parts.health, self.name)
+        self.progress = Progress(parts.report, parts.health)
 
     def start(self) -> StreamingQuery:
         """Describe the topic, make checkpoint and tables fit it, and start the query.
@@ -139,7 +139,6 @@ class TopicStream(ABC):
         """
         self.health.reading = None
         self.query.wait_for_batch()
-        self.progress.forget_runs()
         self._writer.check_owner()
         context = self._spark.sparkContext
         context.setJobDescription(self.query.start_description)  # of this thread's queries
@@ -189,6 +188,7 @@ class TopicStream(ABC):
                     position.until.clear()
                     self._rows_changed()
 
+        self.progress.starting()
         return self.query.start(records, write, None if once else self._trigger)
 
     def check(self) -> None:

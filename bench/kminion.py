@@ -28,7 +28,7 @@ from bench.offsets import write_commits
 from bench.rounds import print_rounds
 from streaming_app.sandbox.process import reserve_port
 from streaming_app.tables.reader import WarehouseReader
-from tests.support.services import answers
+from tests.support.http_client import answers
 from tests.support.waiting import wait_until
 
 ROUNDS = 5

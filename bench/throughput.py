@@ -17,7 +17,7 @@ from bench.rounds import print_rounds
 from streaming_app.kafka.offsets_topic import describe_offsets_topic
 from streaming_app.kafka.properties import client_properties
 from streaming_app.tables.writer import TableWriter
-from tests.support.reading import read_once
+from tests.support.frames import read_once
 
 ROUNDS = 5
 TOPIC = "throughput"

@@ -46,7 +46,6 @@ with warnings.catch_warnings():
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_UNPERSIST_SECONDS = MINUTES  # streams that were stopped may end later, the more so on a busy machine
 # A machine that does much else takes longer than a user's.
 local_broker.START_SECONDS = member.SETTLE_SECONDS = MINUTES
 
@@ -140,7 +139,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def client(broker: Broker) -> Iterator[StreamsGroupClient]:
-    """A client of the shared broker."""
     with StreamsGroupClient(broker.bootstrap_server) as connected:
         yield connected
 
@@ -236,7 +234,6 @@ def create_warehouse() -> Callable[[Path], Path]:
 
 @pytest.fixture
 def empty_warehouse(tmp_path: Path) -> Path:
-    """A warehouse without rows."""
     return make_warehouse(tmp_path / "empty_warehouse", as_the_job=True)
 
 

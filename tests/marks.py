@@ -32,7 +32,6 @@ START_JVMS = frozenset({"broker", "spark", "java"})
 
 
 def add_marks(items: list[pytest.Item]) -> None:
-    """Add the marks of the fixtures that each test uses."""
     for item in items:
         for fixture in getattr(item, "fixturenames", ()):
             if mark := NEEDED_BY_FIXTURE.get(fixture):

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from streaming_app import cli
 from streaming_app.cli.main import COMMANDS, main
 from streaming_app.cli.removed import INSTEAD
 from tests.support.heartbeats import write_heartbeat
@@ -45,19 +44,6 @@ def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 2
     assert "Error: " in result.output
-
-
-def test_every_module_of_a_command_is_collected() -> None:
-    modules = {module.stem for module in Path(cli.__file__).parent.glob("*.py")}
-    assert {module for block in COMMANDS.values() for module in block.values()} == modules - {
-        "__init__",
-        "main",
-        "options",
-        "printing",
-        "process",
-        "removed",
-        "warehouse",
-    }
 
 
 @pytest.mark.parametrize("path", INSTEAD)

@@ -33,20 +33,6 @@ INVALID_KEYS = {
     "a trailing byte": ("0011 0001 67 00", "key", 5, "1 trailing bytes"),
     "a truncated partition": ("0001 0001 67 0001 74 0000", "key.partition", 8, "4 bytes expected, 2 remaining"),
 }
-
-
-@BOTH
-@pytest.mark.parametrize(("key", "path", "offset", "reason"), INVALID_KEYS.values(), ids=INVALID_KEYS)
-def test_an_invalid_key_is_malformed_with_its_field_and_offset(
-    decoder: Decoder, key: str, path: str, offset: int, reason: str
-) -> None:
-    with pytest.raises(MalformedRecord) as caught:
-        decoder(bytes.fromhex(key), None)
-
-    assert (caught.value.path, caught.value.offset, caught.value.reason) == (path, offset, reason)
-    assert str(caught.value) == f"{path}: {reason} (byte {offset})"
-
-
 INVALID_VALUES = {
     "the empty value": (GROUP_KEY, "", "value", 0, "2 bytes expected for a version, 0 remaining"),
     "a truncated number": (GROUP_KEY, "0000 000000", "value.epoch", 2, "4 bytes expected, 3 remaining"),
@@ -117,15 +103,22 @@ INVALID_VALUES = {
 }
 
 
+INVALID = {
+    **{f"{name} in a key": (key, None, *expected) for name, (key, *expected) in INVALID_KEYS.items()},
+    **INVALID_VALUES,
+}
+
+
 @BOTH
-@pytest.mark.parametrize(("key", "value", "path", "offset", "reason"), INVALID_VALUES.values(), ids=INVALID_VALUES)
-def test_an_invalid_value_is_malformed_with_its_field_and_offset(
-    decoder: Decoder, key: str, value: str, path: str, offset: int, reason: str
+@pytest.mark.parametrize(("key", "value", "path", "offset", "reason"), INVALID.values(), ids=INVALID)
+def test_invalid_bytes_are_malformed_with_their_field_and_offset(
+    decoder: Decoder, key: str, value: str | None, path: str, offset: int, reason: str
 ) -> None:
     with pytest.raises(MalformedRecord) as caught:
-        decoder(bytes.fromhex(key), bytes.fromhex(value))
+        decoder(bytes.fromhex(key), None if value is None else bytes.fromhex(value))
 
     assert (caught.value.path, caught.value.offset, caught.value.reason) == (path, offset, reason)
+    assert str(caught.value) == f"{path}: {reason} (byte {offset})"
 
 
 HUGE_LENGTHS = [name for name in INVALID_VALUES if "2 GB" in name or "2 billion" in name]
@@ -172,17 +165,16 @@ def test_a_version_that_no_release_has_is_unknown_and_the_known_ones_are_reporte
 
 
 @BOTH
-@pytest.mark.parametrize("key", [None, 17, "0011"])
-def test_a_key_that_is_not_bytes_is_malformed(decoder: Decoder, key: object) -> None:
-    with pytest.raises(MalformedRecord, match="key: "):
-        decoder(key, b"")
-
-
-@BOTH
-@pytest.mark.parametrize("value", [0, "0000", [0, 0]])
-def test_a_value_that_is_not_bytes_is_malformed(decoder: Decoder, value: object) -> None:
-    with pytest.raises(MalformedRecord, match=r"value: .*, not bytes"):
-        decoder(bytes.fromhex(GROUP_KEY), value)
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        *((key, b"", "key: ") for key in (None, 17, "0011")),
+        *((bytes.fromhex(GROUP_KEY), value, "value: .*, not bytes") for value in (0, "0000", [0, 0])),
+    ],
+)
+def test_what_is_not_bytes_is_malformed(decoder: Decoder, key: object, value: object, message: str) -> None:
+    with pytest.raises(MalformedRecord, match=message):
+        decoder(key, value)
 
 
 @BOTH

@@ -69,7 +69,6 @@ def reason_without(engine: Engine, image: str) -> str | None:
 
 
 def is_stand_in(engine: Engine, image: str) -> bool:
-    """Return whether this image was made here from Debian."""
     return bool(engine.run("image", "inspect", "-f", f'{{{{index .Config.Labels "{STAND_IN_LABEL}"}}}}', image))
 
 

@@ -17,7 +17,7 @@ import yaml
 from tests.deploy import base_images
 from tests.deploy.docker_engine import ROOT, Engine
 from tests.deploy.live_group import live_group
-from tests.support.services import answers
+from tests.support.http_client import answers
 from tests.support.waiting import wait_until
 
 FILE = ROOT / "deploy" / "compose.yaml"
@@ -104,7 +104,6 @@ def _get(path: str) -> Any:
 
 
 def _query(promql: str) -> list[str]:
-    """Return the values of an instant query."""
     return [one["value"][1] for one in _get(f"query?query={urllib.parse.quote(promql)}")["result"]]
 
 

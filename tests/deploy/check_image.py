@@ -19,7 +19,7 @@ from streaming_app.sandbox.process import reserve_port
 from tests.deploy import base_images
 from tests.deploy.docker_engine import Engine
 from tests.deploy.live_group import live_group
-from tests.support.services import answers
+from tests.support.http_client import answers
 from tests.support.waiting import wait_until
 
 HEALTH = "http://127.0.0.1:9464/health"
@@ -59,7 +59,6 @@ def container(engine: Engine) -> Iterator[Callable[..., str]]:
 
 @pytest.fixture
 def volume(engine: Engine) -> Iterator[str]:
-    """An empty volume."""
     name = engine.run("volume", "create")
     yield name
     engine.run("volume", "rm", "--force", name)

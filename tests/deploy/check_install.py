@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -12,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from streaming_app.jvm.spark_installation import TESTED
-from tests.deploy.docker_engine import ROOT
+from tests.support.tools import deploy_tool
 
-TOOLS = ROOT / "build" / "deploy-tools" / "bin"
 _DECODE = (
     "001100096e6f742d7265616479\t0000000000023c1d26fdb7cf829801011902156e756d2e7374616e6462792e7265706c69636173023000\n"
 )
@@ -31,14 +29,11 @@ with spark_session(Path(sys.argv[1])) as spark:
 
 @pytest.mark.parametrize("installer", ["pipx", "uv"])
 def test_the_wheel_is_installed_as_a_tool_with_its_extras(installer: str, wheel: Path, tmp_path: Path) -> None:
-    tool = shutil.which(installer, path=f"{TOOLS}{os.pathsep}{os.environ['PATH']}")
-    if not tool:
-        pytest.skip(f"{installer} is not installed")
     home, commands = str(tmp_path / "home"), str(tmp_path / "bin")
     variables = {"PIPX_HOME": home, "PIPX_BIN_DIR": commands, "UV_TOOL_DIR": home, "UV_TOOL_BIN_DIR": commands}
     variables |= {"PIPX_DEFAULT_PYTHON": sys.executable, "UV_PYTHON": sys.executable}
     arguments = {"pipx": ["install"], "uv": ["tool", "install"]}[installer]
-    _run(variables, tool, *arguments, f"streams-groups[web,java] @ {wheel.as_uri()}")
+    _run(variables, deploy_tool(installer), *arguments, f"streams-groups[web,java] @ {wheel.as_uri()}")
 
     command = Path(commands, "streams-groups")
     assert _run({}, command, "--version").startswith("streams-groups, version ")

@@ -6,8 +6,6 @@ Run by `make check-deploy`, not by `make test`: it downloads about 130 MB of Had
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -32,11 +30,11 @@ from streaming_app.tables.rust_table import RustTable
 from tests.support import stores
 from tests.support.job_runner import error_line, run_job, streams_groups
 from tests.support.offsets_topic import appending, epoch_records
+from tests.support.tools import deploy_tool
 from tests.support.waiting import wait_until
 from tests.support.warehouses import arrow_schema
 
 pytestmark = pytest.mark.broker
-TOOLS = Path(__file__).parents[2] / "build" / "deploy-tools" / "bin"
 
 
 class Store(NamedTuple):
@@ -60,7 +58,7 @@ def hdfs(tmp_path: Path, _: pytest.MonkeyPatch) -> Iterator[Store]:
 
 @contextmanager
 def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    with stores.s3(tmp_path, _tool("moto_server")) as endpoint:
+    with stores.s3(tmp_path, deploy_tool("moto_server")) as endpoint:
         for name, value in {**stores.S3_ENVIRONMENT, "AWS_ENDPOINT_URL": endpoint}.items():
             monkeypatch.setenv(name, value)
         yield Store(Location.of(f"s3a://{stores.BUCKET}/a"), stores.s3a_settings(endpoint), "s3a://no-such-bucket/a")
@@ -69,23 +67,14 @@ def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 @contextmanager
 def azure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """For delta-rs alone: Hadoop's client for Azure was never tried."""
-    with stores.azure(tmp_path, _tool("azurite-blob")) as environment:
+    with stores.azure(tmp_path, deploy_tool("azurite-blob")) as environment:
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         yield Store(Location.of(stores.AZURE_WAREHOUSE), {}, "")
 
 
-def _tool(name: str) -> str:
-    places = (TOOLS, TOOLS.parent / "node_modules" / ".bin", os.environ["PATH"])
-    found = shutil.which(name, path=os.pathsep.join(map(str, places)))
-    if not found:
-        pytest.skip(f"{name} is not installed")
-    return found
-
-
 @pytest.fixture(params=[hdfs, s3])
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    """A warehouse for the job and the commands."""
     monkeypatch.setenv("STREAMS_GROUPS_STATE_DIR", str(tmp_path / "state"))
     with request.param(tmp_path, monkeypatch) as opened:
         yield opened

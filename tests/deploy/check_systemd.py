@@ -15,7 +15,7 @@ from streaming_app.sandbox.process import reserve_port
 from tests.deploy.base_images import IMAGES
 from tests.deploy.docker_engine import ROOT, Engine
 from tests.deploy.live_group import live_group
-from tests.support.services import answers
+from tests.support.http_client import answers
 from tests.support.waiting import wait_until
 
 BOOT_SECONDS = 60

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,11 +12,11 @@ import pytest
 import yaml
 
 from tests.support.job_runner import streams_groups
+from tests.support.tools import deploy_tool
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 CHART = DEPLOY / "charts" / "streams-groups"
-TOOLS = ROOT / "build" / "deploy-tools" / "bin"
 KUBERNETES = "1.37.0"
 # The oldest that Chart.yaml allows, and the last three releases for which kubernetes-validate has schemas.
 KUBERNETES_VERSIONS = ("1.25", "1.35", "1.36", "1.37")
@@ -45,13 +44,6 @@ VARIANTS |= {
 }
 
 
-def _find_tool(name: str) -> str:
-    path = shutil.which(name, path=f"{TOOLS}{os.pathsep}{os.environ['PATH']}")
-    if not path:
-        pytest.skip(f"{name} is not installed")
-    return path
-
-
 def _run(*command: object, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, **variables}
     return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, env=environment)
@@ -60,7 +52,7 @@ def _run(*command: object, **variables: str) -> subprocess.CompletedProcess[str]
 def _render(variant: str, home: Path) -> subprocess.CompletedProcess[str]:
     directories = dict.fromkeys(("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"), str(home))
     return _run(
-        _find_tool("helm"),
+        deploy_tool("helm"),
         "template",
         "release",
         CHART,
@@ -72,12 +64,12 @@ def _render(variant: str, home: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_hadolint_finds_no_problem_in_the_dockerfile() -> None:
-    result = _run(_find_tool("hadolint"), DEPLOY / "Dockerfile")
+    result = _run(deploy_tool("hadolint"), DEPLOY / "Dockerfile")
     assert result.returncode == 0, result.stdout
 
 
 def test_helm_lints_the_chart() -> None:
-    result = _run(_find_tool("helm"), "lint", "--strict", CHART, *VARIANTS["everything"])
+    result = _run(deploy_tool("helm"), "lint", "--strict", CHART, *VARIANTS["everything"])
     assert result.returncode == 0, result.stdout + result.stderr
 
 
@@ -92,7 +84,7 @@ def test_the_rendered_chart_is_valid_for_kubernetes_and_for_the_job(
     kubernetes_file = tmp_path / "kubernetes.yaml"
     kubernetes_file.write_text(yaml.safe_dump_all(one for one in documents if one["kind"] not in OPERATORS), "utf-8")
     for version in KUBERNETES_VERSIONS:
-        validation = _run(_find_tool("kubernetes-validate"), "--strict", "-k", version, kubernetes_file)
+        validation = _run(deploy_tool("kubernetes-validate"), "--strict", "-k", version, kubernetes_file)
         assert validation.returncode == 0, validation.stdout + validation.stderr
 
     file = tmp_path / "config.yaml"
@@ -103,7 +95,7 @@ def test_the_rendered_chart_is_valid_for_kubernetes_and_for_the_job(
 
 
 def test_compose_accepts_its_file() -> None:
-    result = _run(_find_tool("compose-spec"), DEPLOY / "compose.yaml")
+    result = _run(deploy_tool("compose-spec"), DEPLOY / "compose.yaml")
     assert result.returncode == 0, result.stderr
 
 
@@ -117,13 +109,13 @@ def unit(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 
 def test_systemd_accepts_the_unit(unit: Path) -> None:
-    result = _run(_find_tool("systemd-analyze"), "verify", "--man=no", unit)
+    result = _run(deploy_tool("systemd-analyze"), "verify", "--man=no", unit)
     assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_the_unit_exposes_no_more_than_the_documents_say(unit: Path) -> None:
     # The threshold is ten times the exposure level, 0.0 (safe) to 10.0.
-    result = _run(_find_tool("systemd-analyze"), "security", "--offline=true", "--no-pager", "--threshold=17", unit)
+    result = _run(deploy_tool("systemd-analyze"), "security", "--offline=true", "--no-pager", "--threshold=17", unit)
     assert result.returncode == 0, result.stdout
     score = re.findall(r"Overall exposure level for \S+: ([0-9.]+) ", result.stdout)
     assert f"`systemd-analyze security`: {score[0]}" in (DEPLOY / "README.md").read_text("utf-8")

@@ -54,7 +54,6 @@ class Engine(NamedTuple):
         self.run("build", "--network", "host", "-t", image, "-f", dockerfile, *options, context, timeout=_BUILD_SECONDS)
 
     def has(self, image: str) -> bool:
-        """Return whether the engine has the image."""
         return self.try_run("image", "inspect", image).returncode == 0
 
 

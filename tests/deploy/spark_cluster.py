@@ -10,7 +10,7 @@ import pyspark
 
 from streaming_app.jvm.spark_installation import spark_java_home
 from streaming_app.sandbox.process import HOST, Process, reserve_port
-from tests.support.services import accepts_connections
+from tests.support.http_client import accepts_connections
 from tests.support.waiting import wait_until
 
 _EXECUTOR_MEMORY = "640m"

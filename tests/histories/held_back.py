@@ -27,6 +27,7 @@ from tests.histories.history import (
     steady,
     stop,
     windows,
+    working,
 )
 
 
@@ -46,15 +47,13 @@ HELD_BACK_ORDINARY = (
     ),
     ordinary(
         "Eight instances for four partitions, half of which have nothing to do, are released",
-        steady(8),
-        do(TRAFFIC, "read"),
+        working(8),
         roll(names(8), BEGINS, 45, 20),
         topics={"in": 4},
     ),
     ordinary(
         "A new application is loaded with what was written in thirty hours, and needs five for it",
-        steady(2),
-        do(TRAFFIC, "read"),
+        working(2),
         start(["l0", "l1"], 30 * HOUR, group="loader"),
         do(30 * HOUR + 10, "read", group="loader", log_of="app", capacity=70.0),
         hours=37,
@@ -62,22 +61,19 @@ HELD_BACK_ORDINARY = (
     ),
     ordinary(
         "The garbage collector lets each of four instances stand still for 40 s every three minutes",
-        steady(4),
-        do(TRAFFIC, "read"),
+        working(4),
         *(hang([f"i{n}"], BEGINS + n * 25 + time, 40) for n in range(4) for time in range(0, 7200, 180)),
     ),
     ordinary(
         "Maintenance: producers are stopped, the application is paused for two hours, and both go on",
-        steady(3),
-        do(TRAFFIC, "read"),
+        working(3),
         do(BEGINS, "change", rate=0.0),
         hang(names(3), BEGINS + 120, 2 * HOUR - 120),
         do(BEGINS + 2 * HOUR + 60, "change", rate=10.0),
     ),
     ordinary(
         "A batch writes the records of a day in ten minutes each night, and the application needs forty for them",
-        steady(2),
-        do(TRAFFIC, "read", rate=0.0),
+        working(2, rate=0.0),
         *(
             do(night * DAY + HOUR, "change", rate=200.0) + do(night * DAY + HOUR + 600, "change", rate=0.0)
             for night in range(3)
@@ -94,15 +90,13 @@ HELD_BACK_ORDINARY = (
     ),
     ordinary(
         "The cluster has no leader for any partition for twelve minutes",
-        steady(3),
-        do(TRAFFIC, "read"),
+        working(3),
         do(BEGINS, "lose_leaders", partitions=range(12), seconds=720),
         do(BEGINS + 725, "fail_over"),
     ),
     ordinary(
         "Somebody runs the application on a laptop under its id for three minutes, and closes it, twice",
-        steady(3),
-        do(TRAFFIC, "read"),
+        working(3),
         *(
             start(["laptop"], BEGINS + n * HOUR) + stop(["laptop"], BEGINS + n * HOUR + 180, action="kill")
             for n in range(2)
@@ -111,8 +105,7 @@ HELD_BACK_ORDINARY = (
     # linkedin/Burrow#38: consumers of slow topics are marked as errors
     ordinary(
         "A topic gets a record three times a day, and the application is released between them",
-        steady(2),
-        do(TRAFFIC, "read", rate=0.0),
+        working(2, rate=0.0),
         *(
             do(hour * HOUR, "change", rate=1 / 30) + do(hour * HOUR + 60, "change", rate=0.0)
             for hour in (7, 13, 21, 31)
@@ -123,8 +116,7 @@ HELD_BACK_ORDINARY = (
     ),
     ordinary(
         "An autoscaler by CPU goes from two instances to six and back each hour, and tasks that move restore for 90 s",
-        steady(2, **STATE),
-        do(TRAFFIC, "read", restore_seconds=90.0),
+        working(2, STATE, restore_seconds=90.0),
         *(
             start(names(4, "x"), BEGINS + n * HOUR, 20, **STATE) + stop(names(4, "x"), BEGINS + n * HOUR + 1500, 20)
             for n in range(4)
@@ -134,21 +126,18 @@ HELD_BACK_ORDINARY = (
     ),
     ordinary(
         "The partitions of a topic are doubled in the middle of a release",
-        steady(6),
-        do(TRAFFIC, "read"),
+        working(6),
         roll(names(6), BEGINS, 60, 30),
         do(BEGINS + 150, "set_topic", topic="in", partitions=24),
     ),
     ordinary(
         "A new application is started an hour before the first record is written to its topics",
-        steady(3),
-        do(TRAFFIC, "read", rate=0.0),
+        working(3, rate=0.0),
         do(HOUR, "change", rate=10.0),
     ),
     ordinary(
         "Eight static pods are moved, 40 s each and overlapping, and two of them are removed for good later",
-        steady(8, **STATIC),
-        do(TRAFFIC, "read"),
+        working(8, STATIC),
         roll(names(8), BEGINS, 20, 40, **STATIC),
         do(BEGINS + HOUR, "remove", name="i6"),
         do(BEGINS + HOUR + 60, "remove", name="i7"),
@@ -159,8 +148,7 @@ HELD_BACK_INCIDENTS = (
     incident(
         "A certificate expires on half of the hosts, and the other instances are too few for what comes",
         BEHIND,
-        steady(6),
-        do(TRAFFIC, "read"),
+        working(6),
         stop(names(3), BEGINS, every=20, action="crash"),
         do(BEGINS + 60, "change", capacity=7.0),
         begins=BEGINS + 60,
@@ -168,15 +156,13 @@ HELD_BACK_INCIDENTS = (
     incident(
         "A rebalance storm: each rebalance lets the liveness probe of the next of five pods fail",
         f"{UNSTABLE} {DOWN}",
-        steady(5),
-        do(TRAFFIC, "read"),
+        working(5),
         *(stop([f"i{n % 5}"], BEGINS + n * 100) + start([f"i{n % 5}"], BEGINS + n * 100 + 40) for n in range(50)),
     ),
     incident(
         "A database is so slow that every batch takes longer than max.poll.interval.ms, in all instances",
         f"{STALLED} {UNSTABLE} {DOWN}",
-        steady(3),
-        do(TRAFFIC, "read"),
+        working(3),
         hang(names(3), BEGINS),
         *(
             do(BEGINS + n * 330 + 300 + k * 10, "expire", name=name)
@@ -188,8 +174,7 @@ HELD_BACK_INCIDENTS = (
     incident(
         "The application runs twice with the same static ids, and the two fence each other once a minute",
         f"{UNSTABLE} {DOWN} {STALLED}",
-        steady(2, **STATIC),
-        do(TRAFFIC, "read"),
+        working(2, STATIC),
         *(start(names(2), BEGINS + n * 60, 10, host=f"10.0.{3 + n % 2}.1", **STATIC) for n in range(80)),
     ),
     incident(
@@ -215,16 +200,14 @@ HELD_BACK_INCIDENTS = (
     incident(
         "A database becomes a little slower than what comes, which shows after hours",
         BEHIND,
-        steady(3),
-        do(TRAFFIC, "read"),
+        working(3),
         do(BEGINS, "change", capacity=9.0),
         hours=8,
     ),
     incident(
         "All instances are stopped by mistake, as the coordinator moves to a broker with a clock three minutes behind",
         DOWN,
-        steady(3),
-        do(TRAFFIC, "read"),
+        working(3),
         do(BEGINS - 5, "fail_over", clock=-180.0),
         stop(names(3), BEGINS),
     ),
@@ -250,8 +233,7 @@ HELD_BACK_INCIDENTS = (
     incident(
         "After a restart one of three instances waits for the lock of its state directory, and processes nothing",
         STALLED,
-        steady(3, **STATE),
-        do(TRAFFIC, "read"),
+        working(3, STATE),
         stop(["i0"], BEGINS),
         hang(["i0"], BEGINS + 1),
         start(["i0"], BEGINS + 30, **STATE),
@@ -271,23 +253,20 @@ HELD_BACK_INCIDENTS = (
     incident(
         "A tool that saves costs stops an application for good, to which a record comes every eight minutes",
         DOWN,
-        steady(2),
-        do(TRAFFIC, "read", rate=1 / 480),
+        working(2, rate=1 / 480),
         stop(names(2), BEGINS),
         topics={"in": 1},
     ),
     incident(
         "The garbage collector lets one of three instances stand still for seven of every ten minutes",
         f"{STALLED} {UNSTABLE} {BEHIND}",
-        steady(3),
-        do(TRAFFIC, "read"),
+        working(3),
         *(hang(["i0"], BEGINS + n * 600, 420) for n in range(12)),
     ),
     incident(
         "An application had died two hours before the job that watches was installed",
         DOWN,
-        steady(2),
-        do(TRAFFIC, "read"),
+        working(2),
         stop(names(2), BEGINS, action="kill"),
         watched_from=BEGINS + 2 * HOUR,
         hours=8,
@@ -295,8 +274,7 @@ HELD_BACK_INCIDENTS = (
     incident(
         "An autoscaler from zero stops its pod after 40 s, of which it needs 30 to start, every four minutes",
         f"{STALLED} {UNSTABLE} {DOWN} {BEHIND}",
-        steady(1),
-        do(TRAFFIC, "read"),
+        working(1),
         *(
             stop(["i0"], BEGINS + n * 240)
             + hang(["i0"], BEGINS + n * 240 + 1)
@@ -308,8 +286,7 @@ HELD_BACK_INCIDENTS = (
     incident(
         "An application dies on Friday evening, its topic keeps records for a day, and somebody looks on Monday",
         f"{DOWN} GroupLosing",
-        steady(2),
-        do(TRAFFIC, "read", rate=1.0, keeps_seconds=DAY),
+        working(2, rate=1.0, keeps_seconds=DAY),
         stop(names(2), BEGINS, action="kill"),
         start(names(2), BEGINS + 60 * HOUR),
         hours=66,

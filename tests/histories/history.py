@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
+from types import MappingProxyType
 from typing import Any
 
 from tests.histories.simulation import Operation
@@ -66,7 +67,6 @@ def _in_order(operations: Iterable[Operations]) -> tuple[Operation, ...]:
 
 
 def do(at: float, action: str, **arguments: Any) -> Operations:
-    """Return one operation."""
     return [Operation(at, action, arguments)]
 
 
@@ -85,12 +85,10 @@ def hang(instances: Iterable[str], at: float, seconds: float | None = None, **gr
 
 
 def names(number: int, prefix: str = "i") -> list[str]:
-    """Return the names of so many instances."""
     return [f"{prefix}{n}" for n in range(number)]
 
 
 def start(instances: Iterable[str], at: float = 0.0, every: float = 0.5, **settings: Any) -> Operations:
-    """Start instances one after the other."""
     return [Operation(at + n * every, "start", {"name": name, **settings}) for n, name in enumerate(instances)]
 
 
@@ -99,8 +97,12 @@ def steady(number: int, **settings: Any) -> Operations:
     return start(names(number), **settings)
 
 
+def working(number: int, settings: Mapping[str, Any] = MappingProxyType({}), **reads: Any) -> Operations:
+    """Start so many instances at the beginning, and let them process records."""
+    return steady(number, **settings) + do(TRAFFIC, "read", **reads)
+
+
 def stop(instances: Iterable[str], at: float, every: float = 0.2, action: str = "stop") -> Operations:
-    """Stop instances one after the other."""
     return [Operation(at + n * every, action, {"name": name}) for n, name in enumerate(instances)]
 
 

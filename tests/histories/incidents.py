@@ -25,19 +25,15 @@ from tests.histories.history import (
     windows,
 )
 from tests.histories.lag_histories import LAG_INCIDENTS
-from tests.histories.postmortems import POSTMORTEM_INCIDENTS
 from tests.histories.reported import REPORTED_INCIDENTS
 from tests.histories.twins import TWIN_INCIDENTS
-from tests.histories.verdict_histories import VERDICT_INCIDENTS
 from tests.histories.widened import WIDENED_INCIDENTS
 
 STEADY_LOOP = (300.0,) * 100
 
 INCIDENTS = (
     *LAG_INCIDENTS,
-    *VERDICT_INCIDENTS,
     *WIDENED_INCIDENTS,
-    *POSTMORTEM_INCIDENTS,
     *REPORTED_INCIDENTS,
     *HELD_BACK_INCIDENTS,
     *TWIN_INCIDENTS,

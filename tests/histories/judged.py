@@ -39,12 +39,10 @@ OUTCOMES = _Outcomes()
 
 
 def name_of(history: History) -> str:
-    """Return the id of a test about the history."""
     return history.name
 
 
 def check_ordinary(history: History) -> None:
-    """Assert that an ordinary operation raised no alert."""
     assert [(one.rule, one.group_id, one.at, one.summary) for one in OUTCOMES[history.name].fired] == []
 
 

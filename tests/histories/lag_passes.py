@@ -85,7 +85,6 @@ class LagPasses:
         return next(known, None)
 
     def next_at(self) -> float | None:
-        """Return when the next pass is."""
         is_done = self._next is None or self._next == len(self._seen)
         return None if is_done else self._seen[self._next or 0].at
 

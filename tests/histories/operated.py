@@ -28,6 +28,7 @@ from tests.histories.history import (
     steady,
     stop,
     windows,
+    working,
 )
 
 
@@ -53,8 +54,7 @@ def _brokers_roll(brokers: int, at: float, every: float, away: float) -> Operati
 
 
 TEN_TRIALS = (
-    steady(2),
-    do(TRAFFIC, "read"),
+    working(2),
     *(
         [
             *start([f"t{n}"], BEGINS + n * 240, group=f"test-{n}"),
@@ -99,16 +99,14 @@ OPERATED_ORDINARY = (
     ),
     ordinary(
         "A release of the only instance, which is away for four minutes, once a day",
-        steady(1),
-        do(TRAFFIC, "read", rate=1.0),
+        working(1, rate=1.0),
         *(roll(names(1), day * DAY + BEGINS, 0, 240) for day in range(2)),
         hours=30,
         topics=FEW,
     ),
     ordinary(
         "A release with a migration of eight minutes, of an application that may be away for ten",
-        steady(2),
-        do(TRAFFIC, "read", rate=0.2),
+        working(2, rate=0.2),
         *(stop(names(2), BEGINS + n * 4 * HOUR) + start(names(2), BEGINS + n * 4 * HOUR + 480) for n in range(3)),
         hours=12,
         topics=FEW,
@@ -117,28 +115,24 @@ OPERATED_ORDINARY = (
     # Nodes
     ordinary(
         "Three of eight spot instances are lost at once, and replaced after four minutes",
-        steady(8),
-        do(TRAFFIC, "read"),
+        working(8),
         stop(names(3), BEGINS, action="kill"),
         start(names(3, "n"), BEGINS + 240),
     ),
     ordinary(
         "Three pods of a StatefulSet with volumes move to other nodes, five minutes each",
-        steady(3, **PROCESS),
-        do(TRAFFIC, "read"),
+        working(3, PROCESS),
         roll(names(3), BEGINS, 10 * MINUTE, 300, **PROCESS),
     ),
     # Brokers
     ordinary(
         "Three brokers restart one after the other, each for two minutes, while records come",
-        steady(3),
-        do(TRAFFIC, "read"),
+        working(3),
         _brokers_roll(3, BEGINS, 5 * MINUTE, 120),
     ),
     ordinary(
         "Brokers restart while the application is deployed",
-        steady(4),
-        do(TRAFFIC, "read"),
+        working(4),
         _brokers_roll(3, BEGINS, 4 * MINUTE, 90),
         roll(names(4), BEGINS + 60, 90, 30),
     ),
@@ -150,8 +144,7 @@ OPERATED_ORDINARY = (
     ),
     ordinary(
         "Producers are down for three hours, and send in twenty minutes what has waited",
-        steady(3),
-        do(TRAFFIC, "read"),
+        working(3),
         do(BEGINS, "change", rate=0.0),
         do(BEGINS + 3 * HOUR, "change", rate=40.0),
         do(BEGINS + 3 * HOUR + 1200, "change", rate=10.0),
@@ -159,8 +152,7 @@ OPERATED_ORDINARY = (
     # Short trouble that ends by itself
     ordinary(
         "A database fails over in four minutes, and all instances wait for it",
-        steady(3),
-        do(TRAFFIC, "read"),
+        working(3),
         hang(names(3), BEGINS, 240),
     ),
     ordinary(
@@ -173,8 +165,7 @@ OPERATED_ORDINARY = (
     # State
     ordinary(
         "A new instance restores for an hour and a half, and reports how far it is",
-        steady(2, **STATE),
-        do(TRAFFIC, "read", restore_seconds=90 * MINUTE),
+        working(2, STATE, restore_seconds=90 * MINUTE),
         start(["i2"], BEGINS, **STATE),
         *(
             do(BEGINS + 60 + n * 60, "report_copies", restores={"i2": 9_000_000 - n * 100_000}, has_standbys=False)
@@ -195,8 +186,7 @@ OPERATED_ORDINARY = (
     ),
     ordinary(
         "The application is reset: stopped, its group deleted, and it reads from the beginning",
-        steady(2),
-        do(TRAFFIC, "read", rate=2.0),
+        working(2, rate=2.0),
         stop(names(2), BEGINS),
         do(BEGINS + 30, "delete"),
         start(names(2), BEGINS + 120),
@@ -239,16 +229,14 @@ OPERATED_ORDINARY = (
     ),
     ordinary(
         "The topic gets a record every quarter of an hour",
-        steady(2),
-        do(TRAFFIC, "read", rate=0.0),
+        working(2, rate=0.0),
         *(do(n * 900, "change", rate=0.1) + do(n * 900 + 40, "change", rate=0.0) for n in range(1, 32)),
         hours=8,
     ),
     # The job
     ordinary(
         "The job that watches is started again six times in an hour",
-        steady(3),
-        do(TRAFFIC, "read"),
+        working(3),
         *(do(BEGINS + n * 600, "job_down", seconds=60.0) for n in range(6)),
     ),
 )

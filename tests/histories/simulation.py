@@ -150,7 +150,6 @@ class Simulation(TrafficActions):
         self._groups[group].clean_up_description()
 
     def delete(self, group: str = "app") -> None:
-        """Delete an empty group."""
         self._groups[group].delete()
 
     def to_classic(self, group: str = "app") -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from streaming_app.alerts.conditions import CONDITIONS
 from streaming_app.health.verdict import VERDICTS
 from tests.histories.bed import run
 from tests.histories.chosen import CHOSEN, PACED
@@ -23,7 +22,6 @@ from tests.histories.judged import (
 )
 from tests.histories.twins import DEATHS_OF_READERS
 from tests.histories.widened import COUNTED_AGAIN_AT, DEATHS, IGNORED_AT, MENDED, ONE_MORE
-from tests.support.failed_rules import FailedRule
 
 pytestmark = pytest.mark.slow
 CHOSEN_HISTORIES = [HISTORIES[name] for names in CHOSEN.values() for name in names]
@@ -47,17 +45,17 @@ def test_a_death_pages_after_five_minutes_whatever_happened_before(name: str) ->
         assert (one.opened_at - one.since).total_seconds() <= 6 * MINUTE
 
 
-def test_each_of_three_applications_on_one_host_has_an_alert_of_its_own_death() -> None:
-    fired = {one.group_id: one.at for one in OUTCOMES[CHOSEN["One host, habits and clocks"][0]].fired}
-    assert fired.keys() == DEATHS.keys()
-    assert all(DEATHS[team] < at <= DEATHS[team] + 6 * MINUTE for team, at in fired.items())
-
-
-@pytest.mark.parametrize("name", [one for one in CHOSEN["One application under two ids"] if one.startswith("Three")])
-def test_each_of_three_applications_that_read_one_topic_has_an_alert_of_its_own_death(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "deaths"),
+    [
+        (CHOSEN["One host, habits and clocks"][0], DEATHS),
+        *((one, DEATHS_OF_READERS) for one in CHOSEN["One application under two ids"] if one.startswith("Three")),
+    ],
+)
+def test_each_of_three_applications_has_an_alert_of_its_own_death(name: str, deaths: Mapping[str, float]) -> None:
     fired = {one.group_id: one.at for one in OUTCOMES[name].fired}
-    assert fired.keys() == DEATHS_OF_READERS.keys()
-    assert all(died < fired[group_id] <= died + 6 * MINUTE for group_id, died in DEATHS_OF_READERS.items())
+    assert fired.keys() == deaths.keys()
+    assert all(died < fired[group_id] <= died + 6 * MINUTE for group_id, died in deaths.items())
 
 
 def test_an_ignore_ends_an_alert_and_taking_it_back_opens_only_what_is_not_over() -> None:
@@ -112,33 +110,6 @@ def test_the_chosen_histories_bring_every_verdict_and_every_rule_that_a_history_
     assert {change.verdict.verdict for outcome in outcomes for change in outcome.changes} == set(VERDICTS)
     expected = {rule for history in HISTORIES.values() for rule in history.rules}
     assert {rule for outcome in outcomes for rule in outcome.rules} == expected
-
-
-def crash(*_: Any) -> Any:
-    raise ZeroDivisionError
-
-
-@pytest.fixture
-def crashing_rule(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A rule that raises an error for every group."""
-    name = "StreamsGroupDescriptionFailed"
-    monkeypatch.setitem(CONDITIONS, name, CONDITIONS[name]._replace(by_records=crash))
-    return name
-
-
-def test_a_rule_that_crashes_is_found_in_a_history(crashing_rule: str, failed_rules: list[FailedRule]) -> None:
-    history = HISTORIES["The plugin rejects the descriptions of thirty applications"]
-    with pytest.raises(AssertionError, match=f"rules failed: .*{crashing_rule}"):
-        run(replace(history, seconds=history.begins + MINUTE))
-    assert {one.rule for one in failed_rules} == {crashing_rule}
-    failed_rules.clear()
-
-
-def test_a_verdict_that_crashes_is_found_in_a_history(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming_app.health.judge.CONDITIONS", (crash,))
-    history = HISTORIES["Restart of the only instance"]
-    with pytest.raises(AssertionError, match="verdicts failed: "):
-        run(replace(history, seconds=history.begins))
 
 
 def test_a_group_whose_records_are_rare_does_not_fill_the_history_of_verdicts() -> None:

@@ -21,6 +21,7 @@ from tests.histories.history import (
     start,
     steady,
     stop,
+    working,
 )
 
 
@@ -61,13 +62,13 @@ def test_a_loop_of_an_application_whose_topic_is_missing_is_not_interrupted_proc
 def test_a_group_of_which_nothing_is_known_any_more_is_not_ok() -> None:
     """Aborted records are the last, of topics that the job may not read."""
     ends = do(BEGINS, "change", rate=0.0), do(BEGINS + 600, "end_transaction", offsets=3, denied=True)
-    found = said(steady(2), do(TRAFFIC, "read"), *ends, hours=5, after=BEGINS + 1800)
+    found = said(working(2), *ends, hours=5, after=BEGINS + 1800)
     assert verdicts(found) == [UNKNOWN]
     assert "not known since" in found[-1].why
 
 
 def test_records_of_a_topic_that_was_created_again_that_nobody_reads_are_no_advance() -> None:
     again = do(BEGINS + 600, "recreate_topics"), do(BEGINS + 600, "stick"), do(BEGINS + 700, "change", rate=0.01)
-    found = said(steady(2), do(TRAFFIC, "read"), do(BEGINS, "change", rate=0.0), *again, after=BEGINS + 880)
+    found = said(working(2), do(BEGINS, "change", rate=0.0), *again, after=BEGINS + 880)
     assert verdicts(found) == [UNKNOWN, STALLED]
     assert "0 offsets" not in found[-1].why

@@ -151,7 +151,6 @@ class Traffic:
             one.committed, one.instance, one.position = None, None, one.start
 
     def recreate(self, now: float) -> None:
-        """Delete the topics and create them again."""
         self.generation, self.recreated_at = self.generation + 1, now
         for one in self.partitions.values():
             one.end = one.start = one.position = 0.0

@@ -1,4 +1,4 @@
-"""What made earlier engines say what is not so: one host, habits, clocks, the configuration, and ends of logs."""
+"""What made earlier engines say what is not so: what waits, one host, habits, clocks, and ends of logs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,13 @@ from tests.histories.history import (
     HOUR,
     MINUTE,
     STALLED,
+    STATE,
+    TOPICS,
     TRAFFIC,
     Operations,
+    blue_then_green,
     do,
+    hang,
     hours_of,
     incident,
     names,
@@ -21,6 +25,7 @@ from tests.histories.history import (
     steady,
     stop,
     windows,
+    working,
 )
 from tests.histories.operated import TEN_TRIALS
 
@@ -53,8 +58,7 @@ ONE_MORE, MENDED = BEGINS + 2 * HOUR, BEGINS + 3 * HOUR
 def _at_the_end(denied: bool, offsets: int) -> tuple[Operations, ...]:
     """Let a transaction that left no record be the last thing that is written."""
     return (
-        steady(2),
-        do(TRAFFIC, "read"),
+        working(2),
         do(BEGINS, "change", rate=0.0),
         do(BEGINS + MINUTE, "end_transaction", offsets=offsets, denied=denied),
         do(BEGINS + 2 * HOUR, "expire_all"),
@@ -76,11 +80,40 @@ def _spring(day: float, location: str) -> tuple[Operations, dict[str, object]]:
     return runs, hours_of(("08:00", "18:00"), location=location)
 
 
+_OTHER = {"group": "audit", "sources": ("in",), "changelogs": ("log",)}
+
+
+def _killed_for_memory(every: float, times: int) -> Operations:
+    """Kill the only instance again and again; the next one starts on another host."""
+    return [
+        one
+        for n in range(times)
+        for one in (
+            *stop([f"i{n}"], BEGINS + n * every, action="kill"),
+            *start([f"i{n + 1}"], BEGINS + n * every + 30, host=f"10.0.1.{n}"),
+        )
+    ]
+
+
 WIDENED_ORDINARY = (
     ordinary(
+        "An autoscaler scales to zero when nothing waits, and nothing comes for hours",
+        working(3),
+        do(BEGINS - 600, "change", rate=0.0),
+        stop(names(3), BEGINS),
+        start(names(3), BEGINS + 3 * HOUR),
+        do(BEGINS + 3 * HOUR - 120, "change", rate=10.0),
+    ),
+    ordinary(
+        "Blue is replaced by green, which reads the topics from the beginning before blue is stopped",
+        blue_then_green(0.0),
+        stop(["a", "b"], BEGINS + HOUR),
+        hours=20,
+        topics=TOPICS,
+    ),
+    ordinary(
         "Three instances are scaled to zero within two minutes of the last record",
-        steady(3),
-        do(TRAFFIC, "read"),
+        working(3),
         do(BEGINS, "change", rate=0.0),
         stop(names(3), BEGINS + 90, every=10),
     ),
@@ -107,10 +140,86 @@ WIDENED_ORDINARY = (
 )
 WIDENED_INCIDENTS = (
     incident(
+        "All instances are lost while another application reads the same topics",
+        DOWN,
+        steady(3, changelogs=("sums",)),
+        do(TRAFFIC, "read"),
+        start(["o0"], HOUR, **_OTHER),
+        do(HOUR + 30, "read", group="audit", log_of="app"),
+        stop(names(3), BEGINS, action="kill"),
+        topics={**TOPICS, "sums": 12},
+    ),
+    incident(
+        "All instances are lost, and the same application starts under another id at the end of the topics",
+        DOWN,
+        working(3, STATE),
+        stop(names(3), BEGINS),
+        start(names(3, "n"), BEGINS + 20 * MINUTE, group="app-2", **STATE),
+        do(BEGINS + 20 * MINUTE, "read", group="app-2", log_of="app", begins="latest"),
+        topics=TOPICS,
+    ),
+    incident(
+        "A source topic is deleted under an application that never committed; brokers clean its group up",
+        DOWN,
+        start(names(2), BEGINS - 90),
+        do(BEGINS - 60, "read", rate=0.0),
+        do(BEGINS, "set_topic", topic="in", partitions=None),
+        hours=3,
+    ),
+    incident(
+        "An application fails at its first record, and never commits",
+        STALLED,
+        start(names(2), BEGINS),
+        do(BEGINS + 30, "read", capacity=0.0),
+        hours=3,
+    ),
+    incident(
+        "Retention of half an hour overtakes an application whose threads hang",
+        f"{STALLED} GroupLosing",
+        working(2, keeps_seconds=1800.0),
+        hang(names(2), BEGINS),
+    ),
+    incident(
+        "An application is scaled to zero, and records come",
+        DOWN,
+        working(2),
+        stop(names(2), BEGINS),
+    ),
+    incident(
+        "An application is retired on purpose while records come, which somebody says once they are paged",
+        DOWN,
+        working(2, rate=1.0),
+        stop(names(2), BEGINS),
+        do(BEGINS + 20 * MINUTE, "end_incidents", reason="retired"),
+        hours=12,
+    ),
+    incident(
+        "An application that ran for ten minutes is stopped with nothing left, records come, and nothing starts it",
+        DOWN,
+        start(names(2), BEGINS - 600),
+        do(BEGINS - 590, "read"),
+        stop(names(2), BEGINS),
+    ),
+    incident(
+        "The only instance is killed for its memory every twelve minutes, on another host each time",
+        "GroupUnstable",
+        start(["i0"]),
+        do(TRAFFIC, "read"),
+        _killed_for_memory(12 * MINUTE, 8),
+    ),
+    incident(
+        "All instances are lost, the job dies meanwhile, and the application comes back after two hours",
+        DOWN,
+        working(2),
+        stop(names(2), BEGINS, action="kill"),
+        do(BEGINS + 30 * MINUTE, "job_down", seconds=1200.0),
+        start(names(2), BEGINS + 2 * HOUR),
+        hours=7,
+    ),
+    incident(
         "The alert of an application that was lost is ignored, the application comes back, and nothing is ignored",
         DOWN,
-        steady(2),
-        do(TRAFFIC, "read"),
+        working(2),
         stop(names(2), BEGINS, action="crash"),
         start(names(2), BEGINS + 40 * MINUTE),
         later_settings=_IGNORED,
@@ -118,8 +227,7 @@ WIDENED_INCIDENTS = (
     incident(
         "The alert of an application that was lost is ignored for a while, and the application does not come back",
         DOWN,
-        steady(2),
-        do(TRAFFIC, "read"),
+        working(2),
         stop(names(2), BEGINS, action="crash"),
         later_settings=_IGNORED,
     ),
@@ -142,8 +250,7 @@ WIDENED_INCIDENTS = (
     incident(
         "An unclean election cuts the log of one partition to below what the application has committed",
         STALLED,
-        steady(2),
-        do(TRAFFIC, "read"),
+        working(2),
         do(BEGINS, "truncate", partitions=[3], to=1_000.0),
         hours=3,
     ),
@@ -157,8 +264,7 @@ WIDENED_INCIDENTS = (
     incident(
         "An application is restarted twice in the morning, and dies at noon while work waits",
         DOWN,
-        steady(2),
-        do(TRAFFIC, "read"),
+        working(2),
         *(stop(names(2), at) + start(names(2), at + 30) for at in (_MORNING, _MORNING + HOUR)),
         stop(names(2), _NOON, action="crash"),
         hours=8,
@@ -167,8 +273,7 @@ WIDENED_INCIDENTS = (
     incident(
         "An application dies at the hour at which it died the day before, and was back after four hours",
         DOWN,
-        steady(2),
-        do(TRAFFIC, "read", rate=1.0),
+        working(2, rate=1.0),
         stop(names(2), BEGINS, action="crash"),
         start(names(2), BEGINS + 4 * HOUR),
         stop(names(2), BEGINS + DAY, action="crash"),

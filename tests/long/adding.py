@@ -33,8 +33,6 @@ class Edit(NamedTuple):
 
 
 class Addition(NamedTuple):
-    """How a thing is added."""
-
     edits: Sequence[Edit]
     generated: Sequence[str]
     """The files that `make generate` then writes."""
@@ -331,7 +329,6 @@ def page() -> str:
 
 
 def table() -> str:
-    """Return the table of what to touch."""
     head = "| I want to add | touch these files | `make generate` then writes | run these tests |"
     rows = (
         f"| {thing} | {_files(one.edits)} | {', '.join(f'`{file}`' for file in one.generated) or '-'} | {one.tests} |"
@@ -377,14 +374,12 @@ def edited(copy: Path, edits: Sequence[Edit]) -> Iterator[dict[str, bytes]]:
 
 
 def contents(copy: Path) -> dict[str, bytes]:
-    """Return what the files of a copy hold."""
     places = [copy / "CONTRIBUTING.md", *(file for name in COPIED for file in (copy / name).rglob("*"))]
     files = (file for file in places if file.is_file() and "__pycache__" not in file.parts)
     return {str(file.relative_to(copy)): file.read_bytes() for file in files}
 
 
 def changes(before: dict[str, bytes], after: dict[str, bytes]) -> set[str]:
-    """Return the files that differ."""
     return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
 
 

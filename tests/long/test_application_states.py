@@ -35,13 +35,8 @@ class World:
     def __init__(
         self, server: str, warehouse: Path, directory: Path, tool: StreamsGroupsTool, stack: ExitStack
     ) -> None:
-        self.server, self.warehouse, self._directory, self._tool, self._stack = (
-            server,
-            warehouse,
-            directory,
-            tool,
-            stack,
-        )
+        self.server, self.warehouse, self._directory = server, warehouse, directory
+        self._tool, self._stack = tool, stack
         self.client = stack.enter_context(StreamsGroupClient(server))
 
     def application(

@@ -19,7 +19,6 @@ _FAILED = 1
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project."""
     return copy_project(tmp_path_factory.mktemp("copy"))
 
 

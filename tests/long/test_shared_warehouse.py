@@ -6,7 +6,6 @@ Minutes are those of each test: SHARED_MINUTES=10 for a release. It needs moto's
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -24,13 +23,13 @@ from streaming_app.tables.reader import WarehouseReader
 from tests.support import stores
 from tests.support.job_runner import STREAMS_GROUPS, run_job
 from tests.support.offsets_topic import appending, epoch_records
+from tests.support.tools import deploy_tool
 from tests.support.waiting import MINUTES
 from tests.support.warehouses import make_warehouse
 
 SECONDS = 60 * float(os.environ.get("SHARED_MINUTES", "1"))
 CLUSTERS, GROUPS = ("eu", "us", "ap"), 5
 WRITERS = 12
-TOOLS = Path(__file__).parents[2] / "build" / "deploy-tools" / "bin"
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(2 * SECONDS + 4 * MINUTES)]
 
 # Appends rows of a cluster of its own, replaces one, and maintains the table, until its time is over. Prints how many
@@ -60,10 +59,7 @@ print(number)
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """An S3 server, which delta-rs finds."""
-    path = os.pathsep.join([str(TOOLS), os.environ["PATH"]])
-    server = shutil.which("moto_server", path=path)
-    if not server:
-        pytest.skip("moto_server is not installed: make check-deploy installs it")
+    server = deploy_tool("moto_server")
     with pytest.MonkeyPatch.context() as patched, stores.s3(tmp_path_factory.mktemp("s3"), server) as url:
         for name, value in {**stores.S3_ENVIRONMENT, "AWS_ENDPOINT_URL": url}.items():
             patched.setenv(name, value)

@@ -31,7 +31,6 @@ class ClientConfig(NamedTuple):
     properties: Mapping[str, str]
 
     def at(self, harness: SecurityHarness) -> dict[str, str]:
-        """The properties with the address of the listener."""
         return {**self.properties, "bootstrap.servers": harness.broker.address(self.listener)}
 
     def with_properties(self, **properties: str) -> ClientConfig:
@@ -57,7 +56,6 @@ def without_acls(secured: SecurityHarness) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def client_configs(secured: SecurityHarness) -> Iterator[Mapping[str, ClientConfig]]:
-    """A client configuration for every mechanism, by name."""
     directory, keys = secured.directory, secured.keys
     trust = {
         "ssl.truststore.type": "PEM",

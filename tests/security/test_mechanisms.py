@@ -26,8 +26,8 @@ from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.reader import WarehouseReader
 from tests.security.conftest import ClientConfig
 from tests.security.security_harness import SECRETS, SecurityHarness
+from tests.support.frames import read_once
 from tests.support.job_runner import run_once
-from tests.support.reading import read_once
 from tests.support.running_job import job_in_thread
 from tests.support.waiting import wait_until
 

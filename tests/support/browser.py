@@ -42,7 +42,6 @@ def find_chromium() -> str | None:
 
 
 def launch(playwright: Playwright) -> Browser:
-    """Start this machine's Chromium."""
     return playwright.chromium.launch(executable_path=find_chromium(), args=_OPTIONS)
 
 
@@ -55,11 +54,9 @@ class View:
     problems: list[str] = field(default_factory=list)
 
     def open(self, path: str) -> None:
-        """Go to a path of the page."""
         self.page.goto(self.origin + path)
 
     def wait_for_picture(self) -> None:
-        """Wait until the picture is drawn."""
         self.page.wait_for_selector("#picture svg .node")
 
     def wait_for_frames(self) -> None:
@@ -67,13 +64,11 @@ class View:
         self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
     def axe(self, *, only_contrast: bool = False) -> list[str]:
-        """Return what axe-core finds."""
         self.page.evaluate(AXE.read_text("utf-8"))
         found: list[str] = self.page.evaluate(_RULES, {"runOnly": ["color-contrast"]} if only_contrast else {})
         return found
 
     def width_overflow(self) -> int:
-        """Return by how many pixels the page is wider than the window."""
         overflow: int = self.page.evaluate(
             "document.documentElement.scrollWidth - document.documentElement.clientWidth"
         )

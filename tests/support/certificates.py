@@ -25,8 +25,6 @@ STORE_PASSWORD, KEY_PASSWORD = "store-s3cret", "key-s3cret"
 
 
 class KeyAndCertificate(NamedTuple):
-    """A key and its certificate."""
-
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
 

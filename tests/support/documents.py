@@ -30,14 +30,11 @@ _SHELL = ("", "sh")
 
 
 class CodeBlock(NamedTuple):
-    """A fenced block of a document."""
-
     language: str
     text: str
 
 
 def name(document: Path) -> str:
-    """Return a document's path in the repository."""
     return document.relative_to(ROOT).as_posix()
 
 
@@ -81,7 +78,6 @@ def program_calls(document: Path) -> Iterator[list[str]]:
 
 
 def links(document: Path) -> list[str]:
-    """Return the targets of the document's links."""
     return _LINK.findall(_INLINE.sub("", prose(document)))
 
 

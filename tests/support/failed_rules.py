@@ -23,7 +23,6 @@ class FailedRule(NamedTuple):
 
 @contextmanager
 def note_failed_rules() -> Iterator[list[FailedRule]]:
-    """Yield the rules that crash from now on."""
     failed: list[FailedRule] = []
     report = evaluation.rule_failed  # type: ignore[attr-defined] # what it imported, or another one that notes
 
@@ -37,7 +36,6 @@ def note_failed_rules() -> Iterator[list[FailedRule]]:
 
 @contextmanager
 def no_rule_fails() -> Iterator[None]:
-    """Raise AssertionError at the end if a rule has crashed."""
     with note_failed_rules() as failed:
         yield
     assert not failed, f"rules failed: {sorted(set(failed))}"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from streaming_app.kafka.offsets_topic import OffsetsTopic
+from streaming_app.stream.source import source_options
 from streaming_app.tables.driver_limits import GROUPS, MOST
 from tests.support.waiting import wait_until
 
@@ -15,8 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _KAFKA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
-
-_MOST_RECORDS = 1_000
+_MOST_RECORDS, _BATCHES = 1_000, 100
 
 Pair = tuple[bytes, bytes | None]
 """Key and value, as `encode` gives them."""
@@ -27,25 +28,28 @@ _SESSION_CLASS = "org.apache.spark.sql.classic.SparkSession"
 
 
 def batch(spark: SparkSession, rows: Iterable[Row]) -> DataFrame:
-    """Return these records as a batch."""
     return spark.createDataFrame([(key, value, "topic", 0, offset, at, 0) for offset, at, key, value in rows], _KAFKA)
 
 
-def write_offset_log(checkpoint: Path, ends: Iterable[int], first_batch: int = 0) -> None:
+def read_once(spark: SparkSession, properties: Mapping[str, str], topic: OffsetsTopic) -> DataFrame:
+    """Return every record that the topic holds now, read with the options of the stream."""
+    return spark.read.format("kafka").options(**source_options(properties, topic)).load()
+
+
+def write_offset_log(checkpoint: Path, ends: Iterable[int]) -> None:
     """Write what Spark writes of each batch before it begins: then the job knows how many records it has at most."""
     (checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
-    for batch_id, end in enumerate(ends, first_batch):
+    for batch_id, end in enumerate(ends):
         (checkpoint / "offsets" / str(batch_id)).write_text(f'v1\n{{}}\n{{"topic":{{"0":{end}}}}}\n', "utf-8")
 
 
-def expect_few_records(warehouse: Path, batches: int = 100) -> None:
+def expect_few_records(warehouse: Path) -> None:
     """Let the job know, as in production, that batches of cluster `default` have few records: the driver writes them.
 
     Without it Spark writes them, as it does those of a catch-up.
     """
-    write_offset_log(
-        warehouse / "_checkpoints" / "default", range(_MOST_RECORDS, batches * _MOST_RECORDS, _MOST_RECORDS)
-    )
+    ends = range(_MOST_RECORDS, _BATCHES * _MOST_RECORDS, _MOST_RECORDS)
+    write_offset_log(warehouse / "_checkpoints" / "default", ends)
 
 
 def limit_driver(monkeypatch: pytest.MonkeyPatch, kind: str = GROUPS, **most: int) -> None:

@@ -1,16 +1,17 @@
-"""Requests to a server over connections of the test."""
+"""Requests to a server over connections of the test, and whether a service that a check started is there yet."""
 
 from __future__ import annotations
 
 import http.client
 import socket
+from contextlib import suppress
 from email.message import Message
 
+from streaming_app.sandbox.process import HOST
 from tests.support.waiting import MINUTES
 
 
 def connect(url: str) -> socket.socket:
-    """Connect to the server at a URL."""
     host, _, port = url.removeprefix("http://").rpartition(":")
     return socket.create_connection((host, int(port)), timeout=MINUTES)
 
@@ -24,3 +25,19 @@ def request(url: str, path: str, method: str = "GET", **headers: str) -> tuple[i
         return response.status, response.headers, response.read().decode()
     finally:
         connection.close()
+
+
+def answers(url: str) -> bool:
+    with suppress(OSError):  # nothing listens there yet
+        server, path = url.rpartition("/")[::2]
+        return request(server, f"/{path}")[0] == 200
+    return False
+
+
+def accepts_connections(port: int) -> bool:
+    """Return whether something listens on this port of this machine."""
+    try:
+        socket.create_connection((HOST, port), timeout=60).close()
+    except OSError:
+        return False
+    return True

@@ -43,7 +43,6 @@ SPARK_EXCLUSIONS = (  # pyspark/jars has these: a second version on the class pa
 
 
 def broker_jars(version: str) -> list[Path]:
-    """Return the jars of a complete broker of this version."""
     if version == KAFKA_VERSION:
         return find_jars(kafka_jars())
     return resolve(f"org.apache.kafka:kafka_{SCALA}:{version}", LOG4J, exclude=NOT_PUBLISHED)

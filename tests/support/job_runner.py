@@ -20,7 +20,6 @@ STREAMS_GROUPS = (sys.executable, "-c", "from streaming_app.cli.main import main
 
 
 def streams_groups(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command and wait for its end."""
     command = [*STREAMS_GROUPS, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS, check=False, cwd=cwd)
 

@@ -33,7 +33,6 @@ def broker_archive() -> Path | None:
 
 
 def make_archives() -> None:
-    """Make the archives unless they exist."""
     DIRECTORY.mkdir(parents=True, exist_ok=True)
     with FileLock(DIRECTORY / "lock"), ThreadPoolExecutor() as pool:
         spark = pool.submit(_make_spark_archive)

@@ -46,7 +46,6 @@ class ClusterNode(LocalBroker):
         self.node_id = node_id
 
     def send(self, number: int) -> None:
-        """Send the process a signal."""
         assert self.pid is not None
         send_signal(number, [self.pid])
 
@@ -106,7 +105,6 @@ class LocalCluster(Startable):
         self.brokers[node_id].send(signal.SIGSTOP)
 
     def resume(self, node_id: int) -> None:
-        """Let a paused process go on."""
         self._paused.discard(node_id)
         self.brokers[node_id].send(signal.SIGCONT)
 
@@ -115,7 +113,6 @@ class LocalCluster(Startable):
         return self.leaders(topic).get(partition, (-1, -1))[0]
 
     def leader_epoch(self, topic: str, partition: int) -> int:
-        """Return the leader epoch."""
         return self.leaders(topic).get(partition, (-1, -1))[1]
 
     def leaders(self, topic: str) -> dict[int, tuple[int, int]]:
@@ -124,7 +121,6 @@ class LocalCluster(Startable):
         return {one["partition_index"]: (int(one["leader_id"]), int(one["leader_epoch"])) for one in found}
 
     def is_in_sync(self, node_id: int, topic: str, partition: int) -> bool:
-        """Return whether a broker is in the ISR."""
         found = self._describe([topic])[0]["partitions"]
         return any(one["partition_index"] == partition and node_id in one["isr_nodes"] for one in found)
 
@@ -157,10 +153,10 @@ class LocalCluster(Startable):
             sent = [producer.send(topic, key=key, value=value, partition=partition) for key, value in records]
             return max(int(one.get(MINUTES).offset) for one in sent)
 
-    def delete_records(self, topic: str, before: int, partition: int = 0) -> None:
-        """Delete the records before an offset; the topic's `cleanup.policy` must allow it."""
+    def delete_records(self, topic: str, before: int) -> None:
+        """Delete the records of partition 0 before an offset; the topic's `cleanup.policy` must allow it."""
         with _admin(self.running_server) as admin:
-            admin.delete_records({TopicPartition(topic, partition): before})
+            admin.delete_records({TopicPartition(topic, 0): before})
 
     def cut(
         self,
@@ -218,7 +214,6 @@ class LocalCluster(Startable):
         assert wait_until(lambda: self.leader(topic, partition) == to, _ELECTION_SECONDS)
 
     def await_all_in_sync(self, *topics: str) -> None:
-        """Return once every replica of these topics is in the ISR."""
 
         def all_are() -> bool:
             described = self._describe(topics)

@@ -28,11 +28,9 @@ class StreamsGroupsTool:
         self._execute.setAccessible(True)
 
     def close(self) -> None:
-        """End the JVM."""
         self._oracle.close()
 
     def rows(self, *arguments: str) -> Rows:
-        """Return the rows that a command prints."""
         jvm = self._gateway.jvm
         output = jvm.java.io.ByteArrayOutputStream()
         jvm.java.lang.System.setOut(jvm.java.io.PrintStream(output))

@@ -44,7 +44,6 @@ class LagCluster:
         self.passes.restore()
 
     def read_until(self) -> ReadUntil:
-        """Return up to when the streams have read."""
         return ReadUntil(self.commits_read_at or self.now, self.now)
 
     def read_log(self, *group_ids: str) -> None:

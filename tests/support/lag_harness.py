@@ -96,8 +96,8 @@ def row(**fields: Any) -> LagRow:
     return LagRow(**{**values, **fields})
 
 
-def at_pass(now: float, tasks: GroupTasks = NO_TASKS) -> GroupPass:
-    return GroupPass(now, ReadUntil(now, now), tasks, 0, 300.0, 60.0)
+def at_pass(now: float) -> GroupPass:
+    return GroupPass(now, ReadUntil(now, now), NO_TASKS, 0, 300.0, 60.0)
 
 
 def work_of(rows: Iterable[LagRow], now: float) -> dict[str, GroupWork]:

@@ -40,8 +40,6 @@ def group(group_id: str, state: str = "Stable", **fields: Any) -> GroupSnapshot:
 
 
 class FixedGroups:
-    """Groups that do not change."""
-
     def __init__(self, *groups: GroupSnapshot, rebalances: Mapping[str, int] | None = None) -> None:
         self._groups = {group.group_id: group for group in groups}
         self._rebalances = rebalances or {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
@@ -10,10 +10,12 @@ from kafka import KafkaConsumer, TopicPartition
 from typing_extensions import Self
 
 from offsets_decoder import decode
+from streaming_app.checks.compare import Difference, Row, differences
 from streaming_app.groups.fold import CLASSIC_GROUP, Fold
 from streaming_app.groups.group import Event, LogRecord
 from streaming_app.groups.replay import RECORD_TYPES
 from streaming_app.groups.row import from_row, to_row
+from streaming_app.kafka.protocol import Fields
 from tests.support.event_chain import event_key
 
 TOPIC = "__consumer_offsets"
@@ -127,3 +129,12 @@ def _decode(raw: RawRecord) -> LogRecord:
         return LogRecord(raw.offset, at, CLASSIC_GROUP, {}, None if raw.value is None else {})
     record = decode(raw.key, raw.value)
     return LogRecord(raw.offset, at, record.record_type, record.key, record.value)
+
+
+def compare_rows(rows: Mapping[str, Row], descriptions: Iterable[Fields]) -> list[Difference]:
+    """Return every difference between these groups' descriptions and their rows."""
+    return [
+        difference
+        for description in descriptions
+        for difference in differences(description["group_id"], rows.get(description["group_id"]), description)
+    ]

@@ -20,7 +20,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import pytest
 import urllib3
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
@@ -34,7 +33,7 @@ from streaming_app.jvm.java import last_line
 from streaming_app.notify.sink import Sink
 from streaming_app.sandbox.process import Process, reserve_port
 from tests.support.certificates import create_authority, create_certificate, write_pem_store
-from tests.support.tools import MissingToolError, debian_tool
+from tests.support.tools import debian_tool
 from tests.support.waiting import wait_until
 
 HOST = "127.0.0.1"
@@ -91,21 +90,16 @@ class HttpReceiver:
     def __init__(
         self,
         tls: ssl.SSLContext | None = None,
-        at: socket.socket | None = None,
         proxy_tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Start it, on a port of its own or `at` a socket that is bound to one."""
+        """Start it, on a port of its own."""
         self._proxy_tls = proxy_tls
         self.requests: list[Request] = []
         self.responses: deque[Response] = deque()
         self.default = Response()
         self._closing = threading.Event()
-        self._server = ThreadingHTTPServer((HOST, 0), self._handler(), bind_and_activate=at is None)
+        self._server = ThreadingHTTPServer((HOST, 0), self._handler())
         self._server.daemon_threads = True
-        if at:
-            self._server.socket.close()
-            self._server.socket, self._server.server_address = at, at.getsockname()
-            self._server.server_activate()
         if tls:
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self.port: int = self._server.server_address[1]
@@ -242,8 +236,6 @@ class _SmtpController(Controller):
 
 
 class SmtpReceiver:
-    """Keeps every message."""
-
     def __init__(self, tls: ssl.SSLContext | None = None, login: tuple[str, str] | None = None) -> None:
         self.envelopes: list[Envelope] = []
         self._login = login
@@ -275,10 +267,8 @@ class SmtpReceiver:
 
 
 class Alertmanager:
-    """A real Alertmanager, on the loopback."""
-
     def __init__(self, directory: Path, settings: Mapping[str, Any]) -> None:
-        """Start it with these settings. Raises MissingToolError if it is not installed."""
+        """Start it with these settings; skip the test if it is not installed."""
         program, working_directory = _alertmanager()
         config = directory / "alertmanager.json"  # YAML holds JSON
         config.write_text(json.dumps(settings))
@@ -300,7 +290,6 @@ class Alertmanager:
             raise RuntimeError(f"{program} did not start: {last_line(directory / 'alertmanager.log')}")
 
     def alerts(self) -> list[dict[str, Any]]:
-        """Return the active alerts from its API."""
         return list(urllib3.request("GET", f"{self.url}/api/v2/alerts", timeout=60).json())
 
     def close(self) -> None:
@@ -328,13 +317,10 @@ def notify_of_all(receiver: str, templates: Sequence[str] = (), **other: Any) ->
 
 
 def start_alertmanager(directory: Path, settings: Mapping[str, Any]) -> Alertmanager:
-    """Start one; skip the test if none is installed. Its port is free for a moment before it has it: then another."""
+    """Start one. Its port is free for a moment before it has it: then another."""
     for attempt in Retrying(retry=retry_if_exception_type(RuntimeError), stop=stop_after_attempt(3), reraise=True):
         with attempt:
-            try:
-                return Alertmanager(directory, settings)
-            except MissingToolError as missing:
-                pytest.skip(str(missing))
+            return Alertmanager(directory, settings)
     raise AssertionError
 
 

@@ -30,7 +30,6 @@ class JobOutput:
         self.lines: list[str] = []
 
     def says(self, text: str, seconds: float = MINUTES) -> bool:
-        """Wait for a line that contains the text."""
         return wait_until(lambda: any(text in line for line in self.lines), seconds)
 
     def get(self, path: str) -> tuple[int, str]:
@@ -42,8 +41,6 @@ class JobOutput:
 
 
 class RunningJob(JobOutput):
-    """The process."""
-
     def __init__(self, process: subprocess.Popen[str]) -> None:
         super().__init__()
         self.process = process
@@ -64,7 +61,6 @@ class RunningJob(JobOutput):
         return code, self.process.stderr.read()
 
     def jvm(self) -> int:
-        """Return the process id of Spark's JVM."""
         return spark_jvms(self.process.pid)[0]
 
 

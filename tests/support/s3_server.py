@@ -43,7 +43,6 @@ class S3Server:
         """With which delta-rs finds it."""
 
     def uri(self, name: str) -> str:
-        """Return the URI of a directory in `root`."""
         return f"s3a://{_BUCKET}/{name}"
 
     def requests(self) -> list[tuple[str, str]]:

@@ -75,7 +75,6 @@ def beat(path: Path, now: datetime, **facts: Any) -> None:
 
 
 def group(group_id: str, state: str, now: datetime, minutes: float, **columns: Any) -> Row:
-    """Return a row of `groups`."""
     since = now - timedelta(minutes=minutes)
     described = {
         "validated_topology_epoch": 0,
@@ -101,7 +100,6 @@ def part(
     changelogs: Iterable[str] = (),
     patterns: Iterable[str] = (),
 ) -> Row:
-    """Return an entry of `subtopologies`."""
     topics = {"source_topics": list(sources), "source_topic_regex": list(patterns)}
     return subtopology_row(
         name, changelogs=changelogs, repartition=repartition, repartition_sink_topics=list(writes), **topics
@@ -131,7 +129,6 @@ def task(
     target: bool = True,
     revoke: bool = False,
 ) -> Row:
-    """Return an entry of `assignments`."""
     held = {"current": current and not revoke, "target": target, "pending_revocation": revoke}
     return task_row(member_id, task_id, role, **held, assignment_epoch=7 if current else None)
 

@@ -65,7 +65,6 @@ def _suffix(scheme: str) -> str:
 
 
 def main() -> None:
-    """Write the pictures of the documentation."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415
 
     from streaming_app.web.access import PageAccess  # noqa: PLC0415

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from streaming_app.jvm.java import find_java
 from streaming_app.sandbox.process import HOST, Process, reserve_port
+from tests.support.http_client import accepts_connections
 from tests.support.ivy import SPARK_EXCLUSIONS, resolve
-from tests.support.services import accepts_connections
 from tests.support.waiting import wait_until
 
 _START_SECONDS = 60.0

@@ -62,7 +62,6 @@ class StreamsApplication(Startable):
 
     @property
     def log_file(self) -> Path:
-        """Everything that it logs."""
         return self.directory / "application.log"
 
     @property

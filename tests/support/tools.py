@@ -1,31 +1,35 @@
-"""External programs that some tests need and that may be missing: from the PATH, else from a Debian package."""
+"""External programs that some tests need, each skipped without its program: on the PATH, or fetched by package."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
 from filelock import FileLock
 
 from streaming_app.jvm.java import cache_directory
 
 _FETCH_SECONDS = 180
+_BUILT = Path(__file__).parents[2] / "build" / "deploy-tools"
+_DEPLOY_TOOLS = (_BUILT / "bin", _BUILT / "node_modules" / ".bin")
 
 
-class MissingToolError(Exception):
-    """The program is not available; the text says why."""
+def deploy_tool(name: str) -> str:
+    """Return the path of a program that `make check-deploy` installs, or that is on the PATH."""
+    if found := shutil.which(name, path=os.pathsep.join([*map(str, _DEPLOY_TOOLS), os.environ["PATH"]])):
+        return found
+    pytest.skip(f"{name} is not installed: make check-deploy installs it")
 
 
 def debian_tool(package: str, binary: str) -> Path:
-    """Return the path of `binary`: on the PATH, else extracted from Debian's `package` into the cache, not installed.
-
-    Raises MissingToolError if neither works.
-    """
+    """Return the path of `binary`: on the PATH, else extracted from Debian's `package` into the cache."""
     if found := shutil.which(binary):
         return Path(found)
     if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
-        raise MissingToolError(f"no {binary} on PATH, and no apt-get to download Debian's {package}")
+        pytest.skip(f"no {binary} on PATH, and no apt-get to download Debian's {package}")
     directory = cache_directory() / "debian" / package
     program = directory / "usr" / "bin" / binary
     directory.mkdir(parents=True, exist_ok=True)
@@ -33,7 +37,7 @@ def debian_tool(package: str, binary: str) -> Path:
         if not program.exists():
             _fetch(package, directory)
     if not program.exists():
-        raise MissingToolError(f"Debian's package {package} has no {binary}")
+        pytest.skip(f"Debian's package {package} has no {binary}")
     return program
 
 
@@ -52,4 +56,4 @@ def _fetch(package: str, directory: Path) -> None:
             subprocess.run(["dpkg-deb", "-x", fetched, directory], check=True, capture_output=True)
             fetched.unlink()
             return
-    raise MissingToolError(f"no program of {package} on PATH, and apt-get does not download it: {error}")
+    pytest.skip(f"no program of {package} on PATH, and apt-get does not download it: {error}")

@@ -26,7 +26,6 @@ def wait_until(condition: Callable[[], bool], seconds: float = MINUTES, *, inter
 
 
 def thread_names() -> list[str]:
-    """Return the names of the threads that run."""
     return [thread.name for thread in threading.enumerate()]
 
 

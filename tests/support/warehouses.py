@@ -75,5 +75,4 @@ def _arrow_table(name: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
 
 
 def arrow_schema(name: str) -> pa.Schema:
-    """Return the Arrow schema of a table."""
     return of_ddl(table(name).ddl)

@@ -15,6 +15,7 @@ from streaming_app.tables.location import Location
 from streaming_app.tables.log_damage import mend_logs
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.warehouses import append, make_warehouse
+from tests.tables.test_checkpoint_offsets import write_batch
 
 NAME = "quarantine"
 HOUR = 3600
@@ -96,13 +97,9 @@ def test_a_command_says_which_table_was_cut_off_and_what_to_do(table: Path) -> N
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
     """A checkpoint as Spark writes it, of which batch 7 is done."""
-    for kind in ("offsets", "commits"):
-        (tmp_path / kind).mkdir()
     for number in (6, 7):
-        settings = '{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}'
-        (tmp_path / "offsets" / str(number)).write_text(f'v1\n{settings}\n{{"t":{{"0":{number}}}}}')
-        (tmp_path / "commits" / str(number)).write_text('v1\n{"nextBatchWatermarkMs":0}')
-    return tmp_path
+        write_batch(tmp_path, number, {"0": number})
+    return tmp_path / "_checkpoints" / "default"
 
 
 @pytest.mark.parametrize("content", CUT_OFF.values(), ids=CUT_OFF)

@@ -41,18 +41,9 @@ def test_every_table_and_view_is_read_by_pandas_polars_and_duckdb(warehouse: Pat
     assert pl.read_delta(str(warehouse / "groups"))["state"].to_list() == ["Stable"]
 
 
-@pytest.mark.parametrize(
-    ("place", "sql", "message"),
-    [
-        ("/no/such/place", "SELECT 1", "No streams-groups warehouse at /no/such/place"),
-        ("ftp://host/x", "SELECT 1", "must be a directory"),
-        (None, "SELECT nothing FROM groups", "The query failed: "),
-    ],
-)
-def test_what_cannot_be_answered_is_one_line(warehouse: Path, place: str | None, sql: str, message: str) -> None:
-    with pytest.raises(WarehouseError, match=message) as raised:
-        streaming_app.query(place or warehouse, sql)
-    assert "\n" not in str(raised.value)
+def test_what_can_be_no_warehouse_is_one_line() -> None:
+    with pytest.raises(WarehouseError, match=r"must be a directory[^\n]*$"):
+        streaming_app.query("ftp://host/x", "SELECT 1")
 
 
 class SessionWithout:

@@ -42,7 +42,6 @@ def read_parts() -> list[list[RawRecord]]:
 
 
 def create_topic(client: StreamsGroupClient, name: str, **configs: str) -> None:
-    """Create a topic for the whole log."""
     partitions = 1 + max(raw.partition for part in read_parts() for raw in part)
     client.create_topic(name, partitions, {**_KEEP_RECORDS, **configs})
 
@@ -73,7 +72,6 @@ spark.stop()
 
 
 def archive_of(release: str) -> Path:
-    """Return the archive of a release."""
     return _HERE / f"{release}.tar.xz"
 
 

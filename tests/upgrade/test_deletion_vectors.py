@@ -99,7 +99,6 @@ def _columns(kind: Any, path: str) -> Iterator[tuple[str, str]]:
 
 
 def vectors(warehouse: Path) -> set[str]:
-    """Return the tables whose readers must know deletion vectors."""
     opened = {name: DeltaTable(warehouse / name).protocol() for name in names(warehouse)}
     return {name for name, protocol in opened.items() if "deletionVectors" in (protocol.reader_features or ())}
 

@@ -19,7 +19,6 @@ OTHER_CLUSTER = "eu-west"
 
 
 def group_records(now: datetime) -> Iterator[Row]:
-    """Yield rows of `group_records`."""
     numbers = iter(range(1_000))
 
     def record(group_id: str, record_type: int, minutes: float, **columns: Any) -> Row:
@@ -45,7 +44,6 @@ def group_records(now: datetime) -> Iterator[Row]:
 
 
 def offset_commits(now: datetime, *, hostile: bool) -> Iterator[Row]:
-    """Yield rows of `offset_commits`."""
     partitions = {CONSUMER: 6, CLASSIC_STREAMS: 4, TOOL: 1, **({HOSTILE_OTHER: 1} if hostile else {})}
     offset = 2_000
     for group_id, number in partitions.items():
@@ -56,7 +54,6 @@ def offset_commits(now: datetime, *, hostile: bool) -> Iterator[Row]:
 
 
 def lag(now: datetime) -> Iterator[Row]:
-    """Yield rows of `lag` of groups of other types."""
     for partition, behind in enumerate((0, 41, 7, 0, 0, 1_902)):
         ends = {"committed_offset": 7_000, "log_end_offset": 7_000 + behind, "lag": behind}
         seconds = {"lag_seconds": behind / 9, "lag_seconds_is_lower_bound": False, "status": "OK"}

@@ -37,7 +37,6 @@ def client(page: Page) -> Iterator[TestClient]:
 
 
 def look(warehouse: Path, cluster: str = "default") -> TestClient:
-    """Return a client of a page on this warehouse."""
     return TestClient(Page(SnapshotSource(warehouse, cluster, clock), PageAccess(), clock).app, base_url=LOCAL)
 
 

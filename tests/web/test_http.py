@@ -53,7 +53,6 @@ def start(health: Health) -> Iterator[Callable[..., HttpServer]]:
 
 
 def request(server: HttpServer, path: str, method: str = "GET", **headers: str) -> tuple[int, Message, str]:
-    """Return status, headers and body."""
     return http_client.request(server.url, path, method, **headers)
 
 

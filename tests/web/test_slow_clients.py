@@ -271,12 +271,10 @@ def is_closed(client: socket.socket) -> bool:
 
 
 def is_unread(connection: Any) -> bool:
-    """Return whether the server waits for the client to read."""
     return connection in connection._unread
 
 
 def count_entries(directory: str) -> int:
-    """Return the number of entries of a directory."""
     return len(list(Path(directory).iterdir()))
 
 

@@ -56,7 +56,6 @@ class Bed(Startable):
         self._stack = ExitStack()
 
     def start(self) -> None:
-        """Start the brokers and the job."""
         try:
             self._stack.enter_context(self.disk)
             self._stack.enter_context(self.broker)
@@ -80,7 +79,6 @@ class Bed(Startable):
         """Start what needs the tables, after its first start."""
 
     def stop(self) -> None:
-        """Stop everything."""
         self._stack.close()
 
     @property
@@ -94,7 +92,6 @@ class Bed(Startable):
         return JobProcess(self.server, self.warehouse, self.directory / f"job-{logs}.log", self._setup)
 
     def start_job(self, *options: str, setup: str = "") -> None:
-        """Start the job with these options in addition."""
         self.job.start(*options, setup=setup)
 
     def _close_job(self) -> None:
@@ -122,12 +119,10 @@ class Bed(Startable):
             self.shown.append(shown)
 
     def take_effects(self) -> list[bool]:
-        """Return the effects since the last call."""
         effects, self._effects = self._effects, []
         return effects
 
     def rows(self, query: str) -> list[dict[str, Any]]:
-        """Query the warehouse."""
         return WarehouseReader(self.warehouse).rows(query)
 
     def settle(self) -> None:

@@ -43,7 +43,6 @@ class Finding(NamedTuple):
 
 
 def check(bed: Bed) -> list[Finding]:
-    """Return what is wrong."""
     findings = [*(Finding(PROMISE, text) for text in bed.broken), *_doubles(bed)]
     if isinstance(bed, FaultBed):
         findings += _check_all(bed)
@@ -98,7 +97,6 @@ def _verify(bed: FaultBed) -> list[Finding]:
 
 
 def _doubles(bed: Bed) -> Iterator[Finding]:
-    """Yield every key that more than one row of a table has."""
     for definition in tables():
         key = ", ".join(f'"{name}"' for name in definition.key)
         sql = f"SELECT {key}, count(*) AS n FROM {definition.name} GROUP BY {key} HAVING count(*) > 1"

@@ -29,7 +29,6 @@ class Disk(Startable):
             self._is_mounted = subprocess.run(command, capture_output=True, check=False).returncode == 0
 
     def stop(self) -> None:
-        """Unmount it."""
         if self._is_mounted:
             self._unmount()
 
@@ -48,9 +47,7 @@ class Disk(Startable):
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing can be written."""
         return self._is_mounted and shutil.disk_usage(self.directory).free == 0
 
     def free(self) -> None:
-        """Make the space available again."""
         self._filler.unlink(missing_ok=True)

@@ -52,11 +52,9 @@ class JobProcess:
         return list(process_tree(self.pid)) if self.pid else []
 
     def jvms(self) -> list[int]:
-        """Return Spark's JVM, if it runs."""
         return spark_jvms(self.pid) if self.pid else []
 
     def workers(self) -> list[int]:
-        """Return Spark's Python workers."""
         return spark_workers(self.pid) if self.pid else []
 
     def start(self, *options: str, setup: str = "", as_large_batches: bool = False) -> None:
@@ -93,7 +91,6 @@ class JobProcess:
         return self._end(0, {1}) if jvms else self.kill()
 
     def close(self) -> None:
-        """Stop it, if it runs."""
         if self._process:
             self._process.stop()
             self._process = None

@@ -97,7 +97,6 @@ def _phase(names: Sequence[str]) -> Phase:
 
 
 def attack_rounds(names: Sequence[str]) -> Iterator[Round]:
-    """Yield a round for each of these attacks."""
     return (Round(0, compacting=False, phases=((name,),)) for name in names)
 
 
@@ -123,7 +122,6 @@ class Results:
         self.injected.update({name: sum(shown) for name, shown in effects.items()})
 
     def table(self) -> str:
-        """Return a line for each kind, and the totals."""
         counts = [("kind", "tried", "effect"), *((name, self.tried[name], self.injected[name]) for name in self.tried)]
         counts.append(("total", self.tried.total(), self.total))
         return "\n".join(f"{name:30} {tried:>6} {injected:>7}" for name, tried, injected in counts)

@@ -111,7 +111,6 @@ class FaultBed(Bed):
         self.random, self.timing = self._draw("what", self._faults, name), self._draw("when", self._faults, name)
 
     def seconds(self, low: float, high: float) -> float:
-        """Return a random number of seconds."""
         return self.timing.uniform(low, high)
 
     def pick(self, among: Sequence[T]) -> T:

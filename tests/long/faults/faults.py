@@ -12,8 +12,6 @@ ANY = ONE | THREE
 
 
 class Fault(NamedTuple):
-    """A kind of fault."""
-
     inject: Callable[[Any], None]
     """Gets the bed, which it tells each effect by `expect`."""
     weight: int

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Any
 
-from streaming_app.checks.compare import Difference, Row, differences, fields_of_description
+from streaming_app.checks.compare import Difference, fields_of_description
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import Fields
 from tests.long.faults.operations import Operations
 from tests.support.event_chain import gaps
-from tests.support.offsets_log import FoldedLog, LogReader, RawRecord
+from tests.support.offsets_log import FoldedLog, LogReader, RawRecord, compare_rows
 from tests.support.waiting import wait_until
 
 
@@ -71,15 +70,6 @@ class OperatedGroups(Operations):
             differing = set(many.events[group_id]) ^ set(events)
             found += [f"{group_id}: in one of both only: {event}" for event in differing]
         return found
-
-
-def compare_rows(rows: Mapping[str, Row], descriptions: Iterable[Fields]) -> list[Difference]:
-    """Return every difference between these groups' descriptions and their rows."""
-    return [
-        difference
-        for description in descriptions
-        for difference in differences(description["group_id"], rows.get(description["group_id"]), description)
-    ]
 
 
 def sort_list(value: Any) -> Any:

@@ -23,10 +23,7 @@ _GROUPS = tuple(f"group-{number}" for number in range(6))
 
 
 class Operations:
-    """Groups, members and topics, and the operations on them."""
-
     def __init__(self, client: StreamsGroupClient, server: str, seed: int, group_ids: Sequence[str] = _GROUPS) -> None:
-        """Create the topics."""
         self.client = client
         self._server = server
         self.random = Random(seed)  # noqa: S311 - no secret
@@ -61,7 +58,6 @@ class Operations:
             client.create_topic(name, partitions)
 
     def step(self) -> None:
-        """Run one operation."""
         (operation,) = self.random.choices(list(self._weights), self._weights.values())
         with suppress(GroupError):
             operation()

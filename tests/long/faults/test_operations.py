@@ -14,8 +14,8 @@ import pytest
 
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
-from tests.long.faults.operated_groups import OperatedGroups, compare_rows
-from tests.support.offsets_log import FoldedLog, read_log
+from tests.long.faults.operated_groups import OperatedGroups
+from tests.support.offsets_log import FoldedLog, compare_rows, read_log
 
 OPERATIONS, SEED = int(os.environ.get("OPERATIONS", "600")), int(os.environ.get("SEED", "1"))
 COMPARE_EVERY, RESTART_EVERY = 10, 200

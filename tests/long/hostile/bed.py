@@ -27,8 +27,8 @@ from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, t
 from streaming_app.sandbox.process import HOST, reserve_port
 from streaming_app.tables.reader import quote
 from tests.long.campaign.bed import CLUSTER, Bed, DidNotRecoverError
-from tests.long.faults.operated_groups import compare_rows
 from tests.support.http_client import request
+from tests.support.offsets_log import compare_rows
 from tests.support.receivers import HttpReceiver
 from tests.support.waiting import MINUTES, await_topics, wait_until
 
@@ -58,8 +58,6 @@ class Honest(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of an attack."""
-
     probes: list[Probe]
     memory: Counter[str]
     """The most bytes of the job, in `sum` and by kind of process."""
@@ -101,12 +99,10 @@ class AttackBed(Bed):
             self._metrics = f"{HOST}:{free.getsockname()[1]}"
 
     def stop(self) -> None:
-        """Stop everything."""
         self.ending.set()
         super().stop()
 
     def start_job(self, *options: str, setup: str = "") -> None:
-        """Start the job with its configuration."""
         values = {
             "bootstrap_server": self.server,
             "warehouse": str(self.warehouse),

@@ -50,7 +50,7 @@ def internal_producer(server: str, *, max_block_ms: int = 60_000) -> Iterator[Ka
         producer.close()
 
 
-def write_internal(server: str, records: Iterable[Pair], *, timestamp_ms: int | None = None) -> None:
+def write_internal(server: str, records: Iterable[Pair]) -> None:
     """Write records into the internal topic, each into its group's partition, and return once the broker has them.
 
     Raises kafka-python's KafkaError if it refused one.
@@ -58,8 +58,7 @@ def write_internal(server: str, records: Iterable[Pair], *, timestamp_ms: int | 
     sent, size = [], 0
     with internal_producer(server) as producer:
         for key, value in records:
-            place = {"partition": _partition(key), "timestamp_ms": timestamp_ms}
-            sent.append(producer.send(OFFSETS_TOPIC, key=key, value=value, **place))
+            sent.append(producer.send(OFFSETS_TOPIC, key=key, value=value, partition=_partition(key)))
             size += len(value or b"")
             if size > _FLUSH_BYTES:
                 producer.flush(MINUTES)
@@ -68,9 +67,9 @@ def write_internal(server: str, records: Iterable[Pair], *, timestamp_ms: int | 
             one.get(MINUTES)
 
 
-def raw_key(record_type: int, group_id: bytes, rest: bytes = b"") -> bytes:
+def raw_key(record_type: int, group_id: bytes) -> bytes:
     """Return a key of any type, of a group whose id may be no text."""
-    return record_type.to_bytes(2, "big") + len(group_id).to_bytes(2, "big") + group_id + rest
+    return record_type.to_bytes(2, "big") + len(group_id).to_bytes(2, "big") + group_id
 
 
 def _partition(key: bytes) -> int:

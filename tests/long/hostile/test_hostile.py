@@ -82,7 +82,6 @@ def reason(bed: AttackBed) -> object:
 
 
 def set_aside(bed: AttackBed) -> list[str]:
-    """Return the groups that `status` shows as set aside."""
     shown = json.loads(streams_groups("status", "--json", "--warehouse", bed.warehouse).stdout)
     return [row["group"] for row in shown["set_aside"]]
 

@@ -101,7 +101,8 @@ class CommittedOffsets:
         for known in (in_log, before):
             if known is not None and known.offset == fetched.offset:  # but the log's metadata may be of another commit
                 return known._replace(partition_time=fetched.partition_time)
-        if in_log and before and group_id in self._changed and not self._is_late:  # the coordinator has what was committed since the log was read
+        # The coordinator has what was committed since the log was read.
+        if in_log and before and group_id in self._changed and not self._is_late:
             has_moved = (before.offset or 0) < (in_log.offset or 0) < (fetched.offset or 0)
             return in_log if has_moved else fetched
         return fetched

@@ -18,9 +18,10 @@ from streaming_app.job.lag_pass import LagPass, PassResult
 from streaming_app.job.lag_service import LagService
 from streaming_app.job_status import inputs
 from streaming_app.kafka.connection import Admin
-from streaming_app.kafka.lag_offsets import UNKNOWN_TOPIC, LogEndsClient, Offset, TopicLeaders
+from streaming_app.kafka.lag_offsets import _READ_BYTES, UNKNOWN_TOPIC, LogEndsClient, Offset, TopicLeaders
 from streaming_app.lag.ends import LogEnds
 from streaming_app.lag.model import Commit, LagRow
+from streaming_app.lag.progress import STALLED_SECONDS
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.stream.health import Health
 from streaming_app.tables.lag_tables import KnownUntil, LagTables
@@ -276,3 +277,8 @@ def test_topics_that_a_pattern_matched_are_not_asked_for_for_ever_once_they_are_
 
     assert days[-1] in asked
     assert days[0] not in asked
+
+
+def test_a_megabyte_of_aborted_records_is_read_before_the_group_would_count_as_stalled() -> None:
+    passes = STALLED_SECONDS / LagSettings().interval - 2  # the first two find that it rests
+    assert passes * _READ_BYTES >= 2**20

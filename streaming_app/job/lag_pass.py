@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.job.lag_ends import LogEndsReader, away_of
 from streaming_app.kafka.connection import Admin
-from streaming_app.kafka.lag_offsets import fetch_committed_offsets, is_denied
+from streaming_app.kafka.lag_offsets import UNKNOWN_TOPIC, fetch_committed_offsets, is_denied
 from streaming_app.lag.committed import CommittedOffsets
 from streaming_app.lag.ends import LogEnds, TopicPartition
 from streaming_app.lag.model import (
@@ -174,7 +174,8 @@ class LagPass:
 
     def _groups(self, committed_topics: set[str]) -> dict[str, GroupTasks]:
         if not committed_topics <= self._matched_topics:
-            self._matched_topics = frozenset(committed_topics | set(self._ends.topics))
+            described = {name for name, one in self._ends.topics.items() if one.error != UNKNOWN_TOPIC}
+            self._matched_topics = frozenset(committed_topics | described)
             self._matches.clear()
             for group_id, known in self._known.items():
                 if known.row is not None:

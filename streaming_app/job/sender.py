@@ -106,10 +106,11 @@ class _SinkService(Service):
     def pause(self, seconds: float) -> float | None:
         """Return the seconds until something is due; None when nothing more comes in time."""
         del seconds
+        with self._lock:  # `close` sets both
+            wakes_at, ends_at = self.outbox.wakes_at, self.ends_at
         if self._has_failed:
-            return _PAUSE_SECONDS if math.isinf(self.ends_at) else None
-        wakes_at = self.outbox.wakes_at
-        return None if wakes_at > self.ends_at else max(0.0, min(wakes_at - time.monotonic(), _LONGEST_PAUSE))
+            return _PAUSE_SECONDS if math.isinf(ends_at) else None
+        return None if wakes_at > ends_at else max(0.0, min(wakes_at - time.monotonic(), _LONGEST_PAUSE))
 
     def failed(self, text: str) -> str:
         """Return the line about what nobody expected."""

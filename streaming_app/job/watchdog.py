@@ -41,7 +41,7 @@ def watchdog(  # noqa: PLR0913 - each is one thing it needs
 ) -> Service:
     """Return the service that sends the heartbeats of a sink, from the first evaluation of the alerts on.
 
-    `patience` is in seconds: the age of the last evaluation. No other thread uses the sink.
+    `patience` is in seconds: the age of the last evaluation. The thread that sends alerts uses the sink, too.
     """
 
     def beat() -> None:

@@ -40,6 +40,8 @@ class CommittedOffsets:
         self._in_log: Mapping[str, Commits] = {}
         self._answers: dict[str, _Answer] = {}
         """The newest of each group."""
+        self._changed: set[str] = set()
+        """Groups of which the log had other commits at this pass than at the one before."""
         self._unanswered: set[str] = set()
         """Groups that were asked for at this pass, and whose coordinators have not answered."""
         self._is_late = False
@@ -62,6 +64,7 @@ class CommittedOffsets:
             if group_id not in chosen and (is_late or answer is None or not is_new or _differ(commits, answer)):
                 chosen.add(group_id)
         self._answers = {one: answer for one, answer in self._answers.items() if one in by_group or one in chosen}
+        self._changed = {group_id for group_id, commits in by_group.items() if self._in_log.get(group_id) != commits}
         self._in_log, self._unanswered, self._is_late = by_group, set(chosen), is_late
         return chosen
 
@@ -88,17 +91,18 @@ class CommittedOffsets:
             in_log = self._in_log.get(group_id, {})
             for key, commit in answer.commits.items():
                 one = (group_id, *key)
-                merged[one] = self._commit(in_log.get(key), self._merged.get(one), commit)
+                merged[one] = self._commit(group_id, in_log.get(key), self._merged.get(one), commit)
         self._merged = merged
         return merged
 
-    def _commit(self, in_log: Commit | None, before: Commit | None, fetched: Commit) -> Commit:
+    def _commit(self, group_id: str, in_log: Commit | None, before: Commit | None, fetched: Commit) -> Commit:
         """Return what is committed, with its time if that is known, where a coordinator has this offset."""
         # If not that in the log, it is that of the pass before: then the one in the log was not committed in the end.
         for known in (in_log, before):
             if known is not None and known.offset == fetched.offset:  # but the log's metadata may be of another commit
                 return known._replace(partition_time=fetched.partition_time)
-        if in_log and before and not self._is_late:  # the coordinator has what was committed since the log was read
+        # The coordinator has what was committed since the log was read.
+        if in_log and before and group_id in self._changed and not self._is_late:
             has_moved = (before.offset or 0) < (in_log.offset or 0) < (fetched.offset or 0)
             return in_log if has_moved else fetched
         return fetched

@@ -84,6 +84,8 @@ class Standing:
     """The newest pass of this run that knew it."""
     offset: int | None = None
     """Committed, also if that commit has expired."""
+    committed_at: float | None = None
+    """The time of that commit; None if it is not known."""
     first: int | None = None
     """The first committed offset that is known: the group did not begin beyond it."""
     baseline: int | None = None
@@ -183,7 +185,7 @@ class Standing:
         subtopology_id = (tasks.subtopology_of or {}).get(topic)
         owner = NOBODY if subtopology_id is None else tasks.owners.get((subtopology_id, partition), NOBODY)
         self._take_owner(owner.member_id, one)
-        committed_at = self._take_commit(commit, now, is_new=is_new)
+        self._take_commit(commit, now, is_new=is_new)
         if commit.offset is None and owner is not NOBODY and self.baseline is None:
             self.baseline = ends.end
         found = self._measure(commit, ends, samples, one, rests=rests)
@@ -198,7 +200,7 @@ class Standing:
             *owner,
             commit.offset,
             commit.leader_epoch,
-            committed_at,
+            None if commit.offset is None else self.committed_at,
             commit.partition_time,
             ends.start,
             ends.end,
@@ -236,12 +238,12 @@ class Standing:
             self.owner_since = one.now
         self.owner = owner or self.owner
 
-    def _take_commit(self, commit: Commit, now: float, *, is_new: bool = True) -> float | None:
-        """Take in the newest commit, and return its time; `is_new`: this run of the job has not seen another one."""
-        offset, at, before, before_at = commit.offset, commit.committed_at, self.offset, self.row.committed_at
+    def _take_commit(self, commit: Commit, now: float, *, is_new: bool = True) -> None:
+        """Take in the newest commit; `is_new`: this run of the job has not seen another one."""
+        offset, at, before, before_at = commit.offset, commit.committed_at, self.offset, self.committed_at
         if offset is None:
             self.moved_at = self.moved_at or now
-            return None
+            return
         is_same = offset == before and (at == before_at or None in {at, before_at})
         if before is None:
             self.first = offset
@@ -262,8 +264,7 @@ class Standing:
             self.moved_at, self.had_record, self.empty_to = self.seen_at, False, 0
         if offset >= (self.rewound_from or 0) or now - self.rewound_at > _REWOUND_SECONDS:
             self.rewound_from = None
-        self.offset = offset
-        return before_at if is_same and at is None else at
+        self.offset, self.committed_at = offset, before_at if is_same and at is None else at
 
     def _measure(
         self, commit: Commit, ends: LogEnds, samples: EndSamples | None, one: GroupPass, *, rests: bool

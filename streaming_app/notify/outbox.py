@@ -104,7 +104,7 @@ class Outbox:
 
     def release(self) -> None:
         """Let nothing wait for others any longer, and send nothing again: it ends soon."""
-        self.wait = self.interval = 0.0
+        self.wait = self.interval = self.wakes_at = 0.0
         self._resend = self._resend_at = math.inf
 
     def take(self, seconds: float) -> Notification | None:

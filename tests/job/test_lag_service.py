@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, cast
@@ -18,15 +18,18 @@ from streaming_app.job.lag_pass import LagPass, PassResult
 from streaming_app.job.lag_service import LagService
 from streaming_app.job_status import inputs
 from streaming_app.kafka.connection import Admin
+from streaming_app.kafka.lag_offsets import _READ_BYTES, UNKNOWN_TOPIC, LogEndsClient, Offset, TopicLeaders
 from streaming_app.lag.ends import LogEnds
 from streaming_app.lag.model import Commit, LagRow
+from streaming_app.lag.progress import STALLED_SECONDS
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.stream.health import Health
 from streaming_app.tables.lag_tables import KnownUntil, LagTables
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.lag_harness import row, work_of
+from tests.support.rows import group_row, subtopology_row
 from tests.support.waiting import wait_until
-from tests.support.warehouses import make_warehouse
+from tests.support.warehouses import make_warehouse, replace_rows
 
 pytestmark = pytest.mark.slow
 
@@ -245,3 +248,37 @@ def test_passes_that_fail_are_reported_once_and_told_to_the_job_until_one_succee
     assert passes.lines == [f"lag: not known at present: {KafkaConnectionError('no broker')}", "lag: known again"]
     answered_at = datetime.fromtimestamp(passes.now, timezone.utc)
     assert {one.name: one.at for one in inputs(health.status)} == {"groups": None, "log ends of broker 2": answered_at}
+
+
+def test_topics_that_a_pattern_matched_are_not_asked_for_for_ever_once_they_are_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, asked, days = make_warehouse(tmp_path / "warehouse"), set[str](), [f"day-{day}" for day in range(6)]
+    subtopology = subtopology_row("0") | {"source_topic_regex": ["day-.*"]}
+    replace_rows(path, "groups", group_row("app", subtopologies=[subtopology]))
+    exists = TopicLeaders(None, {0: 1})
+
+    def describe(_self: object, topics: Collection[str]) -> dict[str, TopicLeaders]:
+        asked.update(topics)
+        return {one: exists if one == today else TopicLeaders(None, {}, UNKNOWN_TOPIC) for one in topics}
+
+    monkeypatch.setattr(LogEndsClient, "describe", describe)
+    monkeypatch.setattr(LogEndsClient, "find_records", lambda *_: {})
+    monkeypatch.setattr(LogEndsClient, "list_offsets", lambda _self, keys, *_, **__: dict.fromkeys(keys, Offset(5, -1)))
+    fetched = lambda *_: ({"app": {(today, 0): Commit(5)}}, {})  # noqa: E731
+    monkeypatch.setattr("streaming_app.job.lag_pass.fetch_committed_offsets", fetched)
+    now = time.time()
+    passes = LagPass(LagTables(path, "default"), LagTracker(), lambda: now)
+
+    for today in days:  # noqa: B007 - which topic exists then
+        asked.clear()
+        now += 400
+        passes.run(Mock())
+
+    assert days[-1] in asked
+    assert days[0] not in asked
+
+
+def test_a_megabyte_of_aborted_records_is_read_before_the_group_would_count_as_stalled() -> None:
+    passes = STALLED_SECONDS / LagSettings().interval - 2  # the first two find that it rests
+    assert passes * _READ_BYTES >= 2**20

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -117,3 +119,24 @@ def test_closing_sends_what_only_waits_for_others() -> None:
     sender.close(PATIENT)
     assert chat.sent == [["a", "b", "c"]]
     assert "alerts-chat" not in thread_names()
+
+
+def test_closing_sends_what_waits_for_others_where_its_thread_has_just_found_that_nothing_is_due(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Waiting(Outbox):
+        wait = interval = 3600.0
+
+    has_looked = threading.Event()
+
+    def succeeded(service: Any) -> None:
+        has_looked.set()
+        assert wait_until(lambda: math.isfinite(service.ends_at))
+
+    monkeypatch.setattr("streaming_app.job.sender._SinkService.succeeded", succeeded)
+    chat, kept = Chat(), KeptProblems()
+    kept.put(make_alert("chat"))
+    sender = Sending(chat, kept=kept, outbox=Waiting)
+    assert has_looked.wait(PATIENT)
+    sender.close(PATIENT)
+    assert chat.sent == [["payments"]]

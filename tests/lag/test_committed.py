@@ -104,6 +104,14 @@ def test_a_coordinator_that_is_further_than_the_log_leaves_the_commit_in_the_log
     assert step(committed, 5, 7, 60.0) == Commit(7, None, None, None)  # it went back: which of them is not known
 
 
+def test_a_commit_of_an_aborted_transaction_is_none_when_the_coordinator_is_further() -> None:
+    committed = CommittedOffsets()
+    step(committed, 10, 10, 0.0)
+    step(committed, 20, 10, 30.0)  # 20 was not committed in the end
+
+    assert step(committed, 20, 25, 60.0) == Commit(25, None, None, None)
+
+
 def test_the_time_of_the_input_is_that_of_the_coordinator_as_the_offset_is() -> None:
     committed = CommittedOffsets()
     in_log = {("app", "t", 0): Commit(5, "id", None, 105.0, partition_time=50.0)}  # of an aborted transaction

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from streaming_app.lag.model import Commit
 from tests.support.lag_harness import TASKS, MiniCluster, keep_up
 
 
@@ -232,3 +233,17 @@ def test_a_task_is_not_unowned_because_members_are_read_late() -> None:
 
     assert {found.status for found in late} == {"OK"}
     assert late[-1].lag is not None
+
+
+def test_an_offset_that_is_committed_again_after_its_commit_expired_is_a_commit() -> None:
+    cluster = MiniCluster(tasks=TASKS)
+    keep_up(cluster)
+    offset = cluster.end or 0
+    cluster.commit_offset(offset - 100)
+    assert [cluster.step(300.0).status for _ in range(2)][-1] == "STOPPED"
+    cluster.commit = Commit(None)
+    cluster.step(300.0)
+
+    cluster.commit_offset(offset - 100, at=cluster.now + 290)
+
+    assert cluster.step(300.0).status != "STOPPED"

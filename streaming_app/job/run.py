@@ -140,7 +140,7 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     # Imported here: these load Spark, and a job that cannot start should report that sooner.
     from streaming_app.job.service import Services  # noqa: PLC0415
     from streaming_app.job.services import background_services  # noqa: PLC0415
-    from streaming_app.job.stream_query import SparkProgress, wait_for_listeners  # noqa: PLC0415
+    from streaming_app.job.stream_query import SparkProgress  # noqa: PLC0415
     from streaming_app.job.streams import CommitsStream, GroupsStream, StreamParts, TopicStream  # noqa: PLC0415
     from streaming_app.job.supervisor import Supervisor  # noqa: PLC0415
     from streaming_app.kafka.topic_metadata import TopicMetadata  # noqa: PLC0415
@@ -174,11 +174,8 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
         if not config.once:
             for stream in streams:
                 running.start(stream.maintenance_service())
-        for supervisor, stream in zip(supervisors, streams, strict=True):
+        for supervisor in supervisors:
             supervisor.wait(stop)
-            if not stop.is_set():
-                wait_for_listeners(spark)
-                stream.finish()
         # After a complete run, evaluate the alert rules once more. Errors end it with the exception.
         if not stop.is_set():
             services.finish()

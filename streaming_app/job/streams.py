@@ -29,6 +29,7 @@ from streaming_app.job.stream_query import (
     LogTruncatedError,
     StreamChangedError,
     StreamQuery,
+    wait_for_listeners,
 )
 from streaming_app.kafka.broker_facts import has_description_plugin
 from streaming_app.kafka.log_reader import LogReaders
@@ -241,6 +242,7 @@ class TopicStream(ABC):
 
     def finish(self) -> None:
         """Note that the stream is done, with `once`, and run the maintenance that is due. Raises NothingReadError."""
+        wait_for_listeners(self._spark)
         self._require_records()
         self.health.nothing_new(self.progress.end_known_at)
         self._maintenance.run()

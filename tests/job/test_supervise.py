@@ -271,7 +271,7 @@ def test_the_end_waits_for_a_running_batch_also_if_it_comes_while_a_broker_answe
         job.stopping.wait()
 
     monkeypatch.setattr(job, "check", answer_late)
-    job.batch = repeat(True)
+    job.batch = repeat(object=True)
     job.begin()
     assert asked.wait(600)
     assert job.supervisor.close()

@@ -13,11 +13,11 @@ from datetime import datetime, timedelta, timezone
 from itertools import islice
 
 from bench.rounds import print_table
-from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
-from streaming_app.alerts.survey import DescriptionSupport
+from streaming_app.alerts.engine import AlertEngine
+from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Observed
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import NOT_REVOKING, GroupSnapshot, UnsettledMember
-from streaming_app.health.history import Assignment, GroupHistory, MemberChange, StateChange
+from streaming_app.health.history import ASSIGNED, JOINED, LEFT, STATE, Event, GroupHistory
 from streaming_app.job_status import JobStatus
 from tests.support.healthy_group import healthy_group
 
@@ -54,10 +54,9 @@ def restarted_lately() -> GroupHistory:
     states, assignments, members = [], [], []
     for n in range(3):
         at = NOW - timedelta(minutes=10 - n)
-        states += [StateChange(at, n, "Stable", "Assigning"), StateChange(at, n, "Assigning", "Stable")]
-        assignments += [Assignment(at, n, "member_left"), Assignment(at, n, "member_joined")]
-        changes = [(at, n, f"m{n}-{joined}", joined, f"10.0.0.{n}") for joined in (False, True)]
-        members += [MemberChange(*change) for change in changes]
+        states += [Event(at, n, STATE, "Stable", "Assigning"), Event(at, n, STATE, "Assigning", "Stable")]
+        assignments += [Event(at, n, ASSIGNED, cause=kind) for kind in (LEFT, JOINED)]
+        members += [Event(at, n, kind, member_id=f"m{n}-{kind}", place=f"10.0.0.{n}") for kind in (LEFT, JOINED)]
     return GroupHistory(states, assignments, members)
 
 
@@ -76,10 +75,10 @@ def run(groups: int = 100_000) -> None:
             everything = {**everything, **changes}
         job = JobStatus(started_at=AGO, caught_up=True, caught_up_at=now, last_success_at=now)
         start = time.process_time()
-        changed = engine.step(Observed(everything, histories, job), now)
-        rows.append((label, f"{time.process_time() - start:.3f}", f"{len(changed):,}"))
+        engine.step(Observed(everything, histories, job), now)
+        rows.append((label, f"{time.process_time() - start:.3f}", f"{len(engine.lifecycle.unsaved):,}"))
         engine.lifecycle.saved(engine.lifecycle.unsaved)
         engine.lifecycle.publish()
-        engine.saved_health(engine.unsaved_health)
+        engine.unsaved_changes.clear()
     title = f"One evaluation of {groups:,} groups, {groups // WRONG_EVERY:,} with a problem"
     print_table(title, ("seconds", "alerts written"), rows)

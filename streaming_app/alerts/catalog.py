@@ -13,7 +13,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from streaming_app.alerts.problem import HEALTH
 from streaming_app.health.verdict import BEHIND, DOWN, LOSING, RESTORING, STALLED, UNSTABLE
 from streaming_app.text import parse_duration
 
@@ -63,13 +62,8 @@ class Rule:
     """What that command printed of a group of the demo; empty if no group of the demo has such an alert."""
     avoid: tuple[str, ...] = ()
     """What not to do, and why."""
-    while_catching_up: bool = False
-    """It may fire before the job has caught up, because it does not read the groups."""
-
-    @property
-    def subject(self) -> str:
-        """The subject of its problems: the rule, or the health of a group."""
-        return HEALTH if self.name in HEALTH_RULES else self.name
+    replaces: tuple[str, ...] = ()
+    """The rules of releases up to 0.2 whose place it has taken."""
 
     def queries_for(self, group_id: str) -> dict[str, str]:
         """Return `queries` for this group."""
@@ -88,37 +82,15 @@ def rules() -> Mapping[str, Rule]:
     return {one.name: one for one in sorted(found, key=lambda one: one.order)}
 
 
-def subject_of(rule: str) -> str:
-    """Return the subject of the problems of a rule; one that only another release has is its own."""
-    known = rules().get(rule)
-    return known.subject if known else rule
+@cache
+def replaced() -> Mapping[str, str]:
+    """Return the rules of releases up to 0.2, and what has taken the place of each."""
+    return {old: one.name for one in rules().values() for old in one.replaces}
 
 
 def _rule(name: str, data: Mapping[str, Any]) -> Rule:
     given = dict(data)
     seconds = parse_duration(given.pop("for"), _MAX_SECONDS)
     queries = {question: sql.strip() for question, sql in given.pop("queries").items()}
-    steps, avoid = tuple(given.pop("steps")), tuple(given.pop("avoid", ()))
-    return Rule(name, for_seconds=seconds, queries=queries, steps=steps, avoid=avoid, **given)
-
-
-REPLACED = {
-    "StreamsGroupNotReady": "StreamsGroupDown",
-    "StreamsGroupUnavailable": "StreamsGroupDown",
-    "StreamsGroupEmpty": "StreamsGroupDown",
-    "StreamsGroupRebalanceStuck": "StreamsGroupStalled",
-    "StreamsGroupRebalanceStorm": "StreamsGroupUnstable",
-    "StreamsGroupNoProgress": "StreamsGroupStalled",
-    "StreamsGroupLagHigh": "StreamsGroupBehind",
-    "StreamsGroupTaskUnowned": "StreamsGroupStalled",
-    "StreamsGroupOffsetsLost": "StreamsGroupLosing",
-    "StreamsGroupRestoring": "StreamsGroupLosing",
-    "StreamsGroupTopicRecreated": "StreamsGroupStalled",
-    "StreamsGroupTaskWithoutCopy": "StreamsGroupStandbyBehind",
-    "StreamsGroupDescriptionNotSolicited": "StreamsGroupDescriptionMissing",
-    "StreamsGroupDescriptionUncertain": "StreamsGroupDescriptionFailed",
-    "StreamsGroupDescriptionLost": "StreamsGroupDescriptionFailed",
-    "StreamsGroupsOffsetsStopped": "StreamsGroupsJobStopped",
-    "StreamsGroupsLogTruncated": "StreamsGroupsUndecodableRecords",
-}
-"""The rules of releases up to 0.2, and what has taken their place."""
+    lists: dict[str, Any] = {key: tuple(given.pop(key, ())) for key in ("steps", "avoid", "replaces")}
+    return Rule(name, for_seconds=seconds, queries=queries, **lists, **given)

@@ -16,54 +16,35 @@ one. `descriptions: always` expects one of every group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import islice
 from operator import attrgetter
-from typing import Final, Literal, NamedTuple
+from typing import NamedTuple
 
-from streaming_app.alerts.problem import INFO, Finding, ProblemKey
-from streaming_app.alerts.rule import Facts
-from streaming_app.alerts.survey import had_description, latest
+from streaming_app.alerts.facts import Facts, latest
+from streaming_app.alerts.problem import INFO, OVER, Finding, ProblemKey, Truth
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD, EMPTY, NONE
-from streaming_app.groups.task_copies import GroupCopies, Progress, TaskCopy, format_task
+from streaming_app.groups.task_copies import GroupCopies, TaskCopy, format_task
 from streaming_app.health.facts import to_time
 from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.lag.model import LagRow
 from streaming_app.text import count, first_of, round_down, shorten, utc
 
-UNKNOWN: Final = "unknown"
-Truth = Finding | Literal["unknown"] | None
-"""A condition holds, or nothing is known of it at present, or it is over."""
 SET_ASIDE, DESCRIPTION_FAILED = "StreamsGroupSetAside", "StreamsGroupDescriptionFailed"
-_STANDBYS, _REWOUND = "StreamsGroupStandbyBehind", "StreamsGroupOffsetsRewound"
+DESCRIPTION_MISSING, _REWOUND = "StreamsGroupDescriptionMissing", "StreamsGroupOffsetsRewound"
 
 _IN_SUMMARY, _IN_DETAILS = 3, 20  # partitions, tasks and copies that are named
 _REASON = 300  # characters
 
 
-def _since(time: datetime | None, group: GroupSnapshot) -> datetime | None:
-    """Return `time`, or if the log has none, the best known time that is not earlier, so that nothing fires early."""
-    return time or group.updated_at or group.first_seen_at
-
-
-def _owner(one: TaskCopy | LagRow) -> dict[str, str]:
-    """Return where the task is."""
-    return {"member_id": one.member_id or "", "process_id": one.process_id or "", "host": one.client_host or ""}
-
-
-# --- A group that is set aside ----------------------------------------------------------------------------------------
-
-
 def _set_aside(group: GroupSnapshot, _facts: Facts) -> Finding:
     """The records of the group are not folded any more."""
     reason = shorten(group.set_aside_reason or "", _REASON)
-    return Finding(
-        _since(group.set_aside_at, group),
-        f"{group.group_id} is set aside, and its row stays as it was: {reason}",
-        {"reason": reason},
-    )
+    text = f"{group.group_id} is set aside, and its row stays as it was: {reason}"
+    return Finding(group.set_aside_at, text, {"reason": reason})
 
 
 def rule_failed(group_id: str, rule: str, error: Exception) -> Finding:
@@ -74,11 +55,10 @@ def rule_failed(group_id: str, rule: str, error: Exception) -> Finding:
 
 # --- Topology descriptions --------------------------------------------------------------------------------------------
 
-_NEARLY_ALL = 0.9  # of the groups
 _PUSH_SHOWN = timedelta(hours=1)  # after an unsolicited push
-_UPGRADED_FOR = timedelta(days=7)  # since a group of the cluster got its first description
 _ASKED_TWICE = timedelta(minutes=70)  # the plugin is asked again once an hour
 _NOT_RETURNED = {"NOT_STORED": "does not have", "ERROR": "fails to return"}
+_SHOWN = ("description_status", "topology_epoch", "stored_description_epoch", "failed_description_epoch")
 
 
 def _unsolicited(group: GroupSnapshot, facts: Facts) -> Finding | None:
@@ -86,71 +66,38 @@ def _unsolicited(group: GroupSnapshot, facts: Facts) -> Finding | None:
     at = group.last_unsolicited_push_at
     if at is None or facts.now - at >= _PUSH_SHOWN:
         return None
-    descriptions = count(group.unsolicited_pushes, "description")
     return Finding(
         at,
         f"{group.group_id}: a member pushed a topology description that the broker did not ask for; "
-        f"{descriptions} in total, the latest at {utc(at)}",
+        f"{count(group.unsolicited_pushes, 'description')} in total, the latest at {utc(at)}",
         {"pushes": group.unsolicited_pushes, "newest": at.isoformat(), "topology_epoch": group.topology_epoch or 0},
     )
 
 
-def _failed(group: GroupSnapshot, facts: Facts) -> Finding | None:
-    """The broker's plugin rejected the description for good, or a call of it was announced and never ended."""
-    epoch = group.topology_epoch
-    if group.description_status == "FAILED":
+def _not_stored(rule: str, group: GroupSnapshot, facts: Facts) -> Finding | None:
+    """The description is not stored, and this rule says why, by the table above."""
+    status, epoch, stored = group.description_status, group.topology_epoch, group.stored_description_epoch
+    says, since = DESCRIPTION_MISSING, _asked_since(group, facts)
+    if status == "FAILED":
+        says, since = DESCRIPTION_FAILED, group.description_since
         what = f"the broker's plugin rejected the topology description of epoch {epoch}"
-        return _about_description(group, group.description_since, what)
-    if group.solicitable and group.member_count and facts.descriptions_since is not None:
-        what = f"storing the topology description of epoch {epoch} does not complete"
-        return _about_description(group, _asked_since(group, facts), what)
-    return None
-
-
-def _missing(group: GroupSnapshot, facts: Facts) -> Finding | None:
-    """The description is expected and not stored: the broker asks a member and gets none, or it asks no member."""
-    if group.stale_member_count or facts.descriptions_since is None or not _is_expected(group, facts):
-        return None  # of stale members StreamsGroupMembersStale says why none is asked
-    if not group.solicitable:
-        # The records have no time for the cause; it has held at least since the newest record.
-        what = "the broker will ask no member for the topology description: every member is offline"
-        return _about_description(group, group.updated_at, what)
-    if group.description_status == "UNCERTAIN":
+    elif not group.member_count or facts.descriptions.since is None:
         return None
-    stored = group.stored_description_epoch
-    has = "none" if stored == NONE else f"only the one of epoch {stored}"
-    what = f"no topology description of epoch {group.topology_epoch} arrives; the broker has {has}"
-    return _about_description(group, _asked_since(group, facts), what)
-
-
-def _about_description(group: GroupSnapshot, since: datetime | None, what: str) -> Finding:
-    details = {
-        "description_status": group.description_status,
-        "topology_epoch": group.topology_epoch,
-        "stored_description_epoch": group.stored_description_epoch,
-        "failed_description_epoch": group.failed_description_epoch,
-        "members": group.member_count,
-        "stale_members": group.stale_member_count,
-    }
-    known = {name: value for name, value in details.items() if value is not None}
-    return Finding(_since(since, group), f"{group.group_id}: {what}", known)
-
-
-def _is_expected(group: GroupSnapshot, facts: Facts) -> bool:
-    """Tell whether the group's clients are known, or can be expected, to send a description when they are asked."""
-    if facts.descriptions_required or had_description(group):
-        return True
-    survey = facts.survey
-    pushed_at, upgraded_at = survey.newest_push_at, survey.newest_first_description_at
-    others = survey.described + survey.undescribed - 1
-    return (
-        pushed_at is not None
-        and upgraded_at is not None
-        and (asked_since := _asked_since(group, facts)) is not None
-        and pushed_at > asked_since
-        and survey.described >= others * _NEARLY_ALL
-        and facts.now - upgraded_at >= _UPGRADED_FOR
-    )
+    elif status == "UNCERTAIN" and group.solicitable:
+        says, what = DESCRIPTION_FAILED, f"storing the topology description of epoch {epoch} does not complete"
+    elif group.stale_member_count or not facts.descriptions.expects_one(group, since, facts.now):
+        return None  # of stale members StreamsGroupMembersStale says why none is asked
+    elif not group.solicitable:
+        since = group.updated_at  # no record has the time of the cause; it has held at least since the newest one
+        what = "the broker will ask no member for the topology description: every member is offline"
+    else:
+        has = "none" if stored == NONE else f"only the one of epoch {stored}"
+        what = f"no topology description of epoch {epoch} arrives; the broker has {has}"
+    if says != rule:
+        return None
+    shown = {name: value for name in _SHOWN if (value := getattr(group, name)) is not None}
+    members = {"members": group.member_count, "stale_members": group.stale_member_count}
+    return Finding(since, f"{group.group_id}: {what}", {**shown, **members})
 
 
 def _asked_since(group: GroupSnapshot, facts: Facts) -> datetime | None:
@@ -158,7 +105,7 @@ def _asked_since(group: GroupSnapshot, facts: Facts) -> datetime | None:
 
     Rebalances do not change it; a group that was empty starts again.
     """
-    return _since(latest(group.description_since, group.members_since, facts.descriptions_since), group)
+    return latest(group.description_since, group.members_since, facts.descriptions.since)
 
 
 def _lost(group_id: str, facts: Facts) -> Truth:
@@ -166,9 +113,9 @@ def _lost(group_id: str, facts: Facts) -> Truth:
     lost, problem = facts.lost.get(group_id), facts.open.get(ProblemKey(DESCRIPTION_FAILED, group_id))
     if lost is None:
         is_asked = facts.observed.lost_descriptions is not None
-        return None if is_asked or not problem or problem.evidence.get("status") not in _NOT_RETURNED else UNKNOWN
+        return OVER if is_asked or not problem or problem.evidence.get("status") not in _NOT_RETURNED else None
     if facts.now - lost.since < _ASKED_TWICE and not problem:  # `since` begins again with another answer
-        return None
+        return OVER
     return Finding(
         lost.since,
         f"{group_id}: the brokers' plugin {_NOT_RETURNED[lost.status]} the topology description of epoch "
@@ -181,27 +128,32 @@ def _stale_members(group: GroupSnapshot, _facts: Facts) -> Finding:
     """Members run a topology that is older than the group's."""
     epoch, stale = group.topology_epoch or 0, group.stale_member_count
     return Finding(
-        _since(group.stale_members_since, group),
+        group.stale_members_since,
         f"{group.group_id}: {count(stale, 'member')} of {group.member_count:,} with a topology older than the group's, "
         f"epoch {epoch}: they get no tasks",
         {"stale_members": stale, "members": group.member_count, "topology_epoch": epoch},
     )
 
 
-# --- Internal topics --------------------------------------------------------------------------------------------------
+# --- Topics, copies of tasks, offsets ---------------------------------------------------------------------------------
 
 _LOSES_STATE = frozenset({"cleanup.policy", "partitions"})
 """A difference of one of these loses state, or keeps the group from starting."""
+_RESET_MINUTES = timedelta(minutes=10)  # from when a group has members again until its first commit
+
+
+def _owner(one: TaskCopy | LagRow) -> dict[str, str]:
+    """Return where the task is."""
+    return {"member_id": one.member_id or "", "process_id": one.process_id or "", "host": one.client_host or ""}
 
 
 def _misconfigured(group_id: str, facts: Facts) -> Truth:
     """Internal topics are not as the topology of the group asks for. Brokers log that, and act on none (KIP-1071)."""
     if facts.observed.topic_differences is None:
-        return UNKNOWN
-    found = facts.topic_differences.get(group_id)
-    if not found:
         return None
-    found = sorted(found, key=lambda one: (one.name not in _LOSES_STATE, one))
+    found = sorted(facts.topic_differences.get(group_id, ()), key=lambda one: (one.name not in _LOSES_STATE, one))
+    if not found:
+        return OVER
     named = [f"{one.topic} has {one.name} {one.value}" for one in islice(found, _IN_SUMMARY)]
     return Finding(
         min(one.since for one in found),
@@ -212,36 +164,31 @@ def _misconfigured(group_id: str, facts: Facts) -> Truth:
     )
 
 
-# --- Copies of tasks --------------------------------------------------------------------------------------------------
-
-
 def _standbys(group_id: str, facts: Facts) -> Truth:
     """Standbys do not catch up, or tasks have no copy in another process although standbys are configured."""
     if facts.observed.copies is None:
-        return UNKNOWN
+        return None
     group = facts.copies.get(group_id)
     if group is None:
-        return None
-    if group.behind:
-        return _standbys_behind(group_id, group.behind)
-    return _without_copy(group) if group.uncopied else None
+        return OVER
+    return _standbys_behind(group) if group.behind else _without_copy(group)
 
 
-def _standbys_behind(group_id: str, copies: Sequence[Progress]) -> Finding:
-    since = copies[0].fell_at
+def _standbys_behind(group: GroupCopies) -> Finding:
+    late, since = group.behind, group.behind[0].fell_at
     places = [
         f"{format_task(one.task)} at {one.client_host or 'unknown host'}, process {one.process_id}"
-        for one, *_ in islice(copies, _IN_SUMMARY)
+        for one, *_ in islice(late, _IN_SUMMARY)
     ]
     named = [
         {"task": format_task(one.copy.task), **_owner(one.copy), "least_lag": one.lag}
-        for one in islice(copies, _IN_DETAILS)
+        for one in islice(late, _IN_DETAILS)
     ]
     return Finding(
         since,
-        f"{group_id}: {count(len(copies), 'standby')} not caught up since {utc(since)}: "
-        f"{first_of(places, _IN_SUMMARY, len(copies), separator='; ')}",
-        {"standbys": named, "acceptable_lag": copies[0].copy.known_acceptable_lag},
+        f"{group.group_id}: {count(len(late), 'standby')} not caught up since {utc(since)}: "
+        f"{first_of(places, _IN_SUMMARY, len(late), separator='; ')}",
+        {"standbys": named, "acceptable_lag": late[0].copy.known_acceptable_lag},
     )
 
 
@@ -259,25 +206,20 @@ def _without_copy(group: GroupCopies) -> Finding:
     )
 
 
-# --- Offsets that went back -------------------------------------------------------------------------------------------
-
-_RESET_MINUTES = timedelta(minutes=10)  # from when a group has members again until its first commit
-
-
 def _rewound(group_id: str, facts: Facts) -> Truth:
     """Offsets went back while the group had members."""
     if facts.observed.work is None:
-        return UNKNOWN
+        return None
     work = facts.observed.work.get(group_id)
     if work is None:
-        return None
+        return OVER
     wrong, history = work.rewound, facts.observed.histories.get(group_id, NO_HISTORY)
     # whether a group of another type was reset is not known
     if wrong is None or wrong.tasks <= {None} or _was_reset(history, to_time(wrong.since)):
         problem = facts.open.get(ProblemKey(_REWOUND, group_id))
         places = problem.evidence.get("partitions", ()) if problem else ()
         is_hidden = any((one["topic"], one["partition"]) in work.without_status for one in places)
-        return UNKNOWN if work.is_held or work.is_blind or is_hidden else None
+        return None if work.is_held or work.is_blind or is_hidden else OVER
     since = to_time(wrong.since)
     offsets = (f"{one.topic}-{one.partition} from {one.rewound_from}" for one in islice(wrong.named, _IN_SUMMARY))
     named = [
@@ -303,41 +245,33 @@ def _rewound(group_id: str, facts: Facts) -> Truth:
 def _was_reset(history: GroupHistory, at: datetime) -> bool:
     """Tell whether the group had no members shortly before: only then Kafka's tools let somebody reset offsets."""
     changes = history.states
-    if changes and changes[-1].state == EMPTY:
-        return True
-    return any(change.old == EMPTY and at - change.at <= _RESET_MINUTES for change in changes)
+    is_empty = bool(changes) and changes[-1].new == EMPTY
+    return is_empty or any(change.old == EMPTY and at - change.at <= _RESET_MINUTES for change in changes)
 
 
 # --- Rules and their conditions ---------------------------------------------------------------------------------------
 
 
-def _nothing(*_: object) -> None:
-    return None
-
-
 class Condition(NamedTuple):
     """When a rule about groups holds: by the records of a group, by what else is observed of it, or by either."""
 
-    by_records: Callable[[GroupSnapshot, Facts], Finding | None] | None = None
-    about: Callable[[GroupSnapshot], object] = _nothing
-    """What of the records it is about: where that is absent, or zero, it does not hold by them, at any time."""
+    by_records: Callable[[GroupSnapshot, Facts], Finding | None] = lambda _group, _facts: None
+    about: Callable[[GroupSnapshot], object] = lambda _group: False
+    """Whether it may hold by the records of a group at some time, whatever else there is."""
     statuses: frozenset[str] | None = None
     """The statuses of descriptions that it is about; None: any."""
-    needs_descriptions: bool = False
-    """It holds only on a cluster that keeps topology descriptions."""
-    by_others: Callable[[str, Facts], Truth] = _nothing
+    by_others: Callable[[str, Facts], Truth] = lambda _group_id, _facts: OVER
     others: Callable[[Facts], Iterable[str]] = lambda _facts: ()
     """The groups for which it may hold by what else is observed."""
 
     def is_about(self, group: GroupSnapshot) -> bool:
         """Tell whether it may hold by the records of a group."""
-        if self.statuses is not None and group.description_status not in self.statuses:
-            return False
-        return bool(self.about(group)) and group.group_type == "streams" and group.state != DEAD
+        is_status = self.statuses is None or group.description_status in self.statuses
+        return is_status and group.group_type == "streams" and group.state != DEAD and bool(self.about(group))
 
     def truth(self, group_id: str, group: GroupSnapshot | None, facts: Facts) -> Truth:
         """Return whether it holds for a group, whose records may be gone."""
-        found = self.by_records(group, facts) if self.by_records and group and self.is_about(group) else None
+        found = self.by_records(group, facts) if group and self.is_about(group) else None
         return found or self.by_others(group_id, facts)
 
 
@@ -345,23 +279,22 @@ CONDITIONS: dict[str, Condition] = {
     SET_ASIDE: Condition(_set_aside, attrgetter("set_aside_reason")),
     "StreamsGroupUnsolicitedDescription": Condition(_unsolicited, attrgetter("last_unsolicited_push_at")),
     DESCRIPTION_FAILED: Condition(
-        _failed,
+        partial(_not_stored, DESCRIPTION_FAILED),
         attrgetter("description_status"),
         frozenset({"FAILED", "UNCERTAIN"}),
-        by_others=_lost,
-        others=attrgetter("lost"),
+        _lost,
+        attrgetter("lost"),
     ),
-    "StreamsGroupDescriptionMissing": Condition(
-        _missing,
+    DESCRIPTION_MISSING: Condition(
+        partial(_not_stored, DESCRIPTION_MISSING),
         attrgetter("member_count"),
         frozenset({"NEVER_STORED", "STALE", "UNCERTAIN"}),
-        needs_descriptions=True,
     ),
     "StreamsGroupMembersStale": Condition(_stale_members, attrgetter("stale_member_count")),
     "StreamsGroupInternalTopicMisconfigured": Condition(
         by_others=_misconfigured, others=attrgetter("topic_differences")
     ),
-    _STANDBYS: Condition(by_others=_standbys, others=attrgetter("copies")),
+    "StreamsGroupStandbyBehind": Condition(by_others=_standbys, others=attrgetter("copies")),
     _REWOUND: Condition(
         by_others=_rewound,
         others=lambda facts: [one for one, work in (facts.observed.work or {}).items() if work.rewound],

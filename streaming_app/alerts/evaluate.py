@@ -17,11 +17,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from streaming_app.alerts.catalog import HEALTH_RULES
-from streaming_app.alerts.conditions import CONDITIONS, SET_ASIDE, UNKNOWN, Truth, rule_failed
+from streaming_app.alerts.conditions import CONDITIONS, DESCRIPTION_MISSING, SET_ASIDE, rule_failed
+from streaming_app.alerts.facts import DescriptionSupport, Facts, RuleSettingsLookup
 from streaming_app.alerts.job_conditions import JOB_CONDITIONS
-from streaming_app.alerts.problem import Finding, ProblemKey
-from streaming_app.alerts.rule import Facts, RuleSettingsLookup
-from streaming_app.alerts.survey import NO_SURVEY, ClusterSurvey, survey_cluster, survey_group
+from streaming_app.alerts.problem import Finding, Over, ProblemKey
 from streaming_app.groups.snapshot import GroupSnapshot, changed, ranks
 
 _MAX_NEW_GROUPS = 100
@@ -31,36 +30,34 @@ _OLD_ROW = "it is set aside: its row is as it was before"
 class Watched:
     """By rule the groups of one cluster that its condition concerns, as of the last `update`."""
 
-    def __init__(self) -> None:
+    def __init__(self, descriptions: DescriptionSupport) -> None:
+        """Begin without groups; `descriptions` learns of each that changes."""
+        self._descriptions = descriptions
         self._groups: Mapping[str, GroupSnapshot] = {}
-        self._concerned: dict[str, dict[str, None]] = {name: {} for name, one in CONDITIONS.items() if one.by_records}
-        self.survey: ClusterSurvey = NO_SURVEY
+        self._concerned: dict[str, dict[str, None]] = {name: {} for name in CONDITIONS}
 
     def update(self, groups: Mapping[str, GroupSnapshot]) -> None:
         """Take in all groups of the cluster. A mapping never changes: the next one is another."""
-        is_same = True
         for group_id in changed(self._groups, groups):
             old, new = self._groups.get(group_id), groups.get(group_id)
-            is_same = is_same and old is not None and new is not None and survey_group(old) == survey_group(new)
+            self._descriptions.group_changed(old, new)
             for name, concerned in self._concerned.items():
                 if new and CONDITIONS[name].is_about(new):
                     concerned[group_id] = None
-                elif old:
+                else:
                     concerned.pop(group_id, None)
-        if not is_same:
-            self.survey = survey_cluster(groups.values())
         self._groups = groups
 
     def candidates(self, facts: Facts) -> Iterator[ProblemKey]:
         """Yield the conditions that may hold."""
         for name, condition in CONDITIONS.items():
-            is_needless = condition.needs_descriptions and facts.descriptions_since is None
-            concerned = () if is_needless else self._concerned.get(name, ())
-            yield from (ProblemKey(name, group_id) for group_id in (*concerned, *condition.others(facts)))
+            if name != DESCRIPTION_MISSING or facts.descriptions.since is not None:
+                yield from (ProblemKey(name, group_id) for group_id in self._concerned[name])
+            yield from (ProblemKey(name, group_id) for group_id in condition.others(facts))
 
 
-Truths = dict[ProblemKey, Truth]
-"""Whether each condition holds that may hold, or has a problem."""
+Truths = dict[ProblemKey, Finding | Over]
+"""What is known of each condition that may hold, or has a problem."""
 
 
 def evaluate(facts: Facts, watched: Watched, settings_of: RuleSettingsLookup) -> tuple[Truths, frozenset[str]]:
@@ -70,14 +67,12 @@ def evaluate(facts: Facts, watched: Watched, settings_of: RuleSettingsLookup) ->
     """
     truths, job = Truths(), facts.observed.job
     for name, job_condition in JOB_CONDITIONS.items():
-        settings = settings_of(None).get(name)
-        if job and settings and (job.caught_up or settings.while_catching_up):
-            truths[ProblemKey(name, None)] = job_condition(job, facts.now)
-    if job is not None and not job.caught_up:
-        return truths, frozenset()
-    for key in dict.fromkeys((*watched.candidates(facts), *facts.open)):
-        if key.subject in CONDITIONS and key.subject in settings_of(key.group_id):
-            _check(key, facts, truths)
+        if job and name in settings_of(None) and (truth := job_condition(job, facts.now)):
+            truths[ProblemKey(name, None)] = truth
+    if job is None or job.caught_up:
+        for key in dict.fromkeys((*watched.candidates(facts), *facts.open)):
+            if key.subject in CONDITIONS and key.subject in settings_of(key.group_id):
+                _check(key, facts, truths)
     return truths, _leave_out_newcomers(truths, facts)
 
 
@@ -88,11 +83,13 @@ def _check(key: ProblemKey, facts: Facts, truths: Truths) -> None:
     try:
         truth = CONDITIONS[subject].truth(group_id, group, facts)
     except Exception as error:  # noqa: BLE001 - see above
-        truth, aside = UNKNOWN, ProblemKey(SET_ASIDE, group_id)
-        truths[aside] = truths.get(aside) or rule_failed(group_id, subject, error)
+        aside = ProblemKey(SET_ASIDE, group_id)
+        if not isinstance(truths.get(aside), Finding):
+            truths[aside] = rule_failed(group_id, subject, error)
+        return
     if isinstance(truth, Finding) and group and group.set_aside_reason and subject != SET_ASIDE:
         truth = replace(truth, evidence={**truth.evidence, "cut": _OLD_ROW})
-    if not isinstance(truths.get(key), Finding):  # that another rule failed is said already
+    if truth and not isinstance(truths.get(key), Finding):  # that another rule failed is said already
         truths[key] = truth
 
 

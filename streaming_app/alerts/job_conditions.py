@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
-from streaming_app.alerts.problem import WARNING, Finding
+from streaming_app.alerts.problem import OVER, WARNING, Finding, Truth
 from streaming_app.job_status import DiskSpace, JobStatus
 from streaming_app.text import count, gibibytes, round_down, utc
 
@@ -20,32 +20,35 @@ _Cause = tuple[datetime | None, str, str]
 """Since when, a word, and a text; None: it is none."""
 
 
-def _stopped(job: JobStatus, now: datetime) -> Finding | None:
-    silent_since = (job.last_success_at or job.started_at) + _SILENCE
+def _stopped(job: JobStatus, now: datetime) -> Truth:
     last = f"since {utc(job.last_success_at)}" if job.last_success_at else f"since the start at {utc(job.started_at)}"
     found = _of_causes(
         "The job reads nothing: {}; the tables are not updated",
         (job.brokers_away_since, "brokers_away", "no broker responds"),
         (job.failing_since, "failing", f"its stream fails: {job.failure or 'unknown cause'}"),
-        (silent_since if now >= silent_since else None, "silent", f"no batch has completed {last}"),
+        (_silent_since(job.last_success_at or job.started_at, now), "silent", f"no batch has completed {last}"),
         failure=job.failure,
     )
-    return found or _offsets_stopped(job, now)
+    return found or _offsets_stopped(job, now) or OVER
 
 
 def _offsets_stopped(job: JobStatus, now: datetime) -> Finding | None:
-    causes: list[_Cause] = []
-    if offsets := job.offsets:
-        silent_since = (offsets.last_success_at or job.started_at) + _SILENCE
-        if offsets.failing_since is not None:
-            text = f"its stream fails: {offsets.failure or 'unknown cause'}"
-            causes.append((offsets.failing_since, "stream_failing", text))
-        elif now >= silent_since:
-            causes.append((silent_since, "stream_silent", "its stream has completed no batch"))
+    causes, offsets = list[_Cause](), job.offsets
+    if offsets and offsets.failing_since:
+        text = f"its stream fails: {offsets.failure or 'unknown cause'}"
+        causes.append((offsets.failing_since, "stream_failing", text))
+    elif offsets:
+        silent_since = _silent_since(offsets.last_success_at or job.started_at, now)
+        causes.append((silent_since, "stream_silent", "its stream has completed no batch"))
     text = f"the ends of the logs are not known: {job.lag_failure or 'unknown cause'}"
     causes.append((job.lag_failing_since, "lag_failing", text))
     found = _of_causes("Committed offsets and lag are not updated: {}", *causes, severity=WARNING)
     return found if found and found.since and now - found.since >= _OFFSETS_MAY_STOP else None
+
+
+def _silent_since(last: datetime, now: datetime) -> datetime | None:
+    """Return since when a stream is silent that completed a batch at `last`; None if it is not yet."""
+    return last + _SILENCE if now >= last + _SILENCE else None
 
 
 def _of_causes(
@@ -55,40 +58,35 @@ def _of_causes(
     real = [(since, word, text) for since, word, text in causes if since is not None]
     if not real:
         return None
-    evidence = {"causes": [word for _, word, _ in real], **({"failure": failure} if failure else {})}
-    text = "; ".join(text for _, _, text in real)
-    return Finding(min(since for since, _, _ in real), summary.format(text), evidence, severity)
+    times, words, texts = zip(*real, strict=True)
+    evidence = {"causes": list(words), **({"failure": failure} if failure else {})}
+    return Finding(min(times), summary.format("; ".join(texts)), evidence, severity)
 
 
-def _behind(job: JobStatus, _now: datetime) -> Finding | None:
-    if job.behind_since is None:
-        return None
+def _behind(job: JobStatus, _now: datetime) -> Truth:
+    if job.behind_since is None or not job.caught_up:
+        return OVER if job.caught_up else None
     at_least = round_down(job.behind)
-    return Finding(
-        job.behind_since,
-        f"The job has been behind since {utc(job.behind_since)}, by at least "
-        f"{count(at_least, 'offset')}; the tables and the alerts are late",
-        {"offsets_at_least": at_least},
+    text = (
+        f"The job has been behind since {utc(job.behind_since)}, by at least {count(at_least, 'offset')}; the tables "
+        "and the alerts are late"
     )
+    return Finding(job.behind_since, text, {"offsets_at_least": at_least})
 
 
-def _notifications_failing(job: JobStatus, _now: datetime) -> Finding | None:
-    if not job.failing_sinks:
-        return None
-    names = ", ".join(sink.name for sink in job.failing_sinks)
-    return Finding(
-        min(sink.since for sink in job.failing_sinks),
-        f"Alerts cannot be sent to {names}: {job.failing_sinks[0].failure}",
-        {"sinks": {sink.name: sink.failure for sink in job.failing_sinks}},
-    )
+def _notifications_failing(job: JobStatus, _now: datetime) -> Truth:
+    failing = {sink.name: sink.failure for sink in job.failing_sinks}
+    if not failing:
+        return OVER
+    text = f"Alerts cannot be sent to {', '.join(failing)}: {job.failing_sinks[0].failure}"
+    return Finding(min(sink.since for sink in job.failing_sinks), text, {"sinks": failing})
 
 
-def _disk_full(job: JobStatus, _now: datetime) -> Finding | None:
+def _disk_full(job: JobStatus, _now: datetime) -> Truth:
     full = [disk for disk in job.disks if _is_full(disk)]
     if not full:
-        return None
-    paths = " and ".join(dict.fromkeys(disk.path for disk in full))
-    size = gibibytes(full[0].size)
+        return OVER
+    paths, size = " and ".join(dict.fromkeys(disk.path for disk in full)), gibibytes(full[0].size)
     return Finding(
         min(filter(None, (disk.low_since for disk in full)), default=None),
         f"The disk of {paths} is almost full: of {size} too little is free; without any, the job reads nothing",
@@ -101,7 +99,7 @@ def _is_full(disk: DiskSpace) -> bool:
     return is_little or disk.free < _FREE
 
 
-def _lost_or_undecodable(job: JobStatus, now: datetime) -> Finding | None:
+def _lost_or_undecodable(job: JobStatus, now: datetime) -> Truth:
     """Return the newer of the two: the log no longer has records that were read, or some could not be decoded."""
     lost = f"The brokers lost records of groups: {job.truncated}; found at "
     undecodable = f"{count(job.quarantined, 'record')} could not be decoded, see the table quarantine; the latest at "
@@ -110,17 +108,17 @@ def _lost_or_undecodable(job: JobStatus, now: datetime) -> Finding | None:
         (job.quarantined_at, undecodable, {"records": job.quarantined}),
     ]
     found = [(at, text, what) for at, text, what in events if at and now - at < _SHOWN]
-    if not found:
-        return None
+    if not found or not job.caught_up:
+        return OVER if job.caught_up else None
     at, text, what = max(found, key=lambda one: one[0])
     return Finding(at, text + utc(at), {**what, "newest": at.isoformat()})
 
 
-JOB_CONDITIONS: Mapping[str, Callable[[JobStatus, datetime], Finding | None]] = {
+JOB_CONDITIONS: Mapping[str, Callable[[JobStatus, datetime], Truth]] = {
     "StreamsGroupsJobStopped": _stopped,
     "StreamsGroupsJobBehind": _behind,
     "StreamsGroupsNotificationsFailing": _notifications_failing,
     "StreamsGroupsDiskAlmostFull": _disk_full,
     "StreamsGroupsUndecodableRecords": _lost_or_undecodable,
 }
-"""By rule."""
+"""By rule. What is not known while the job catches up stays as it is."""

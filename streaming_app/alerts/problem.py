@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from streaming_app.text import digest, rank
+from streaming_app.alerts.catalog import HEALTH_RULES
+from streaming_app.text import rank
 
 WARNING, CRITICAL, INFO = "warning", "critical", "info"
 _MOST_SEVERE_FIRST = (CRITICAL, WARNING, INFO)
@@ -20,7 +21,6 @@ HEALTH = "health"
 """The subject of all rules about the verdict on a group: a group has one problem with its health at a time."""
 BY_EVIDENCE, IGNORED, NOT_ENABLED = "evidence", "ignored", "not enabled"
 """What ended a problem: its condition is over, or the configuration ignores the group, or disables the rule."""
-_ID_CHARACTERS = 12
 
 
 def severity_rank(severity: str | None) -> int:
@@ -59,6 +59,18 @@ class Finding:
     """The verdict that it comes from."""
     causes: Sequence[str] = ()
     """What is proven to be the cause, and may be that of other problems: `missing_topic:orders`, `broker_away:3`."""
+
+
+class Over(NamedTuple):
+    """A rule's condition is over; of the health of a group a good verdict says so, and why."""
+
+    verdict: str | None = None
+    why: str = ""
+
+
+OVER = Over()
+Truth = Finding | Over | None
+"""Whether a condition holds. None: that is not known, and everything stays as it is."""
 
 
 class Line(NamedTuple):
@@ -113,13 +125,16 @@ class Problem:
     evidence: Mapping[str, Any]
     timeline: tuple[Line, ...] = ()
     deliveries: tuple[Delivery, ...] = ()
-    subject: str = ""
-    """The rule, or `HEALTH`."""
 
     @property
     def state(self) -> str:
         """`pending`, `firing` or `resolved`."""
         return PENDING if self.opened_at is None else FIRING if self.ended_at is None else RESOLVED
+
+    @property
+    def subject(self) -> str:
+        """The rule, or `HEALTH`."""
+        return HEALTH if self.rule in HEALTH_RULES else self.rule
 
     @property
     def is_forgotten(self) -> bool:
@@ -165,8 +180,3 @@ def with_delivery(one: Problem, delivery: Delivery) -> Problem:
     key = delivery.sink, delivery.event, delivery.repeat
     changed = (delivery if (other.sink, other.event, other.repeat) == key else other for other in one.deliveries)
     return replace(one, deliveries=tuple(changed))
-
-
-def make_id(cluster: str, key: ProblemKey, at: datetime) -> str:
-    """Return the id of a problem that was first found at this time."""
-    return digest(repr((cluster, *key, at.isoformat())), _ID_CHARACTERS)

@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-A condition has three values. It holds (`found`), it is over (`over`), or it is unknown: then nobody calls, and the
+A condition has three values. It holds (`Finding`), it is over (`Over`), or it is unknown: then nobody calls, and the
 problem stays as it is. At most one problem with a key is open.
 
 - A problem is pending until its condition has held for the rule's `for`, counted from `since` and not from before the
@@ -13,8 +13,8 @@ problem stays as it is. At most one problem with a key is open.
 - The health of a group is one subject, whatever its verdicts are: the problem has the rule of the worst one so far.
   Times are those of the verdicts, so they do not depend on how often somebody looks. A verdict may be as old as the
   record that proves it: a problem that it opens begins after the end of the last one all the same.
-- A group that stands still again and again would be a problem each time. So one that opens within `AGAIN` after the
-  last one of the group has ended by evidence ends only after the group has processed for `CALM`.
+- A group that stands still again and again would be a problem each time. So one that opens within `AGAIN` after one of
+  the same kind, by the same rule and cause, has ended by evidence ends only after the group has processed for `CALM`.
 
 A restart changes nothing: the whole memory is in the stored problems. A time ahead of now counts as now.
 """
@@ -22,11 +22,12 @@ A restart changes nothing: the whole memory is in the stored problems. A time ah
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from streaming_app.alerts.catalog import HEALTH_RULES
+from streaming_app.alerts.catalog import HEALTH_RULES, RULE_OF_VERDICT
+from streaming_app.alerts.facts import EngineSettings, RuleSettings
 from streaming_app.alerts.problem import (
     BY_EVIDENCE,
     FIRING,
@@ -37,16 +38,15 @@ from streaming_app.alerts.problem import (
     Delivery,
     Finding,
     Line,
+    Over,
     Problem,
     ProblemKey,
     end_of,
-    make_id,
     severity_rank,
     with_delivery,
 )
-from streaming_app.alerts.rule import RuleSettings, RuleSettingsLookup
 from streaming_app.health.verdict import GOOD, OFF
-from streaming_app.text import rank, shorten, utc
+from streaming_app.text import digest, rank, shorten, utc
 
 AGAIN, CALM = timedelta(hours=1), timedelta(minutes=30)
 REMEMBERED = timedelta(days=30)
@@ -54,34 +54,26 @@ REMEMBERED = timedelta(days=30)
 _NEXT = timedelta(microseconds=1)
 _LONGEST_SUMMARY = 2_000  # characters; ids, which may have 32,000, are in it, and all open problems are in memory
 _LINES = 200
+_ID_CHARACTERS = 12
+
+_Kind = tuple[ProblemKey, str, str | None]
+"""Key, rule and cause of a problem."""
 
 
 class Problems:
     """The problems of one cluster; for one thread at a time."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - each is one thing it needs
-        self,
-        cluster: str,
-        settings_of: RuleSettingsLookup,
-        sinks: Sequence[str] = (),
-        stored: Iterable[Problem] = (),
-        labels_of: Callable[[str], Mapping[str, str]] = lambda _group_id: {},
-        is_muted: Callable[[Problem], bool] = lambda _one: False,
-    ) -> None:
+    def __init__(self, settings: EngineSettings, stored: Iterable[Problem] = ()) -> None:
         """Go on from the stored problems, all that are open and those that ended lately, by the settings of now."""
-        self._cluster, self._settings_of, self._sinks, self._labels_of = cluster, settings_of, tuple(sinks), labels_of
-        self._is_muted = is_muted
+        self._settings = settings
         self.open: dict[ProblemKey, Problem] = {}
         """Those that are pending or open."""
-        self.calm: dict[ProblemKey, datetime] = {}
-        """When open problems end whose groups process again, if they go on to."""
-        self.unpublished: dict[str, Problem] = {}
-        """By id those that have changed since the last `publish`."""
         self.ranks: Mapping[str, int] = {}
         """What is about groups with a rank is sent after everything else, the lowest first; see `groups.snapshot`."""
         self._unsaved: dict[str, Problem] = {}
         self._unsent: dict[str, Problem] = {}
-        self._ended: OrderedDict[ProblemKey, tuple[datetime, str | None]] = OrderedDict()
+        self._unpublished = set[str]()  # ids
+        self._ended: OrderedDict[ProblemKey | _Kind, datetime] = OrderedDict()  # of a kind, by evidence
         self._causes = Counter[str | None]()  # of the open problems
         for one in sorted(stored, key=lambda one: one.opened_at or one.since):
             restored = self._by_settings(one)
@@ -102,7 +94,7 @@ class Problems:
 
     def publish(self) -> None:
         """Let everything be sent that is due: call it after each step, once its rows are stored or cannot be."""
-        self.unpublished.clear()
+        self._unpublished.clear()
 
     def unsent(self) -> Iterator[Problem]:
         """Yield the problems with a notification that is not sent yet and may be, of each key the oldest first."""
@@ -125,77 +117,29 @@ class Problems:
                 if is_over:
                     self._unsaved[one.alert_id] = one
 
-    def found(self, key: ProblemKey, rule: str, finding: Finding, at: datetime) -> None:
-        """Take in that a condition holds."""
-        settings = self._settings_of(key.group_id).get(rule)
-        if settings is None:
-            return
-        if key.subject == HEALTH and key not in self.open and key in self._ended:
-            at = max(at, self._ended[key][0] + _NEXT)  # later, so that the id is another one, too
-        before = self.open.get(key) or self._new(key, rule, at)
-        was_open, opened_at, since = before.state == FIRING, before.opened_at, before.since
-        severity, worst = _capped(finding.severity or settings.severity, settings), before.rule
-        timeline, deliveries = before.timeline, before.deliveries
-        if was_open:
-            severity = min(before.severity, severity, key=severity_rank)
-            worst = rule if rank(rule, HEALTH_RULES) < rank(worst, HEALTH_RULES) else worst
-        else:
-            since = min(finding.since or since, at)
-            last_ended_at, _ = self._ended.get(key, (since, None))
-            patience = timedelta(seconds=0 if key.subject == HEALTH else settings.for_seconds)
-            opened_at = at if at - max(since, last_ended_at) >= patience else None
-        summary = shorten(finding.summary, _LONGEST_SUMMARY)
-        if opened_at is not None:
-            if not timeline or timeline[-1][1:4] != (finding.verdict, worst, severity):
-                timeline = _add(timeline, Line(at, finding.verdict, worst, severity, summary))
-            if not was_open or severity != before.severity:
-                deliveries = self._due_again(deliveries)
-        changed = replace(
-            before,
-            rule=worst,
-            severity=severity,
-            since=since,
-            opened_at=opened_at,
-            cause=before.cause or (self._cause_of(finding.causes) if finding.causes else None),
-            summary=summary,
-            evidence=finding.evidence,
-            timeline=timeline,
-            deliveries=deliveries,
-        )
-        if changed != before:
-            self._change(changed)
-
-    def over(self, key: ProblemKey, at: datetime, verdict: str | None = None, why: str = "") -> None:
-        """Take in that a condition is over; of the health of a group it is a good verdict that says so."""
+    def take(self, key: ProblemKey, truth: Finding | Over, at: datetime) -> None:
+        """Take in whether a condition holds at this time."""
         one = self.open.get(key)
-        if one is None or key in self.calm:
-            return
-        line = Line(at, verdict, one.rule, one.severity, why)
-        if one.state == PENDING:
-            self._change(replace(one, ended_at=at))
-        elif verdict not in {None, OFF} and self._is_again(one):
-            ends_at = at + CALM
-            summary = (
-                f"{one.group_id} is {verdict} since {utc(at)}, and was worse again and again; it is over if that lasts "
-                f"until {utc(ends_at)}. {one.timeline[-1].why if one.timeline else ''}"
-            )
-            timeline = _add(one.timeline, line)
-            self._change(replace(one, summary=shorten(summary, _LONGEST_SUMMARY), timeline=timeline))
-        else:
-            self._end(replace(one, timeline=_add(one.timeline, line)), at, BY_EVIDENCE)
+        if one and (calm_at := calm_until(one)):
+            if calm_at <= at:
+                self._end(one, calm_at, BY_EVIDENCE)
+            elif isinstance(truth, Over):
+                return
+        if isinstance(truth, Finding):
+            self._found(key, truth, at)
+        elif key in self.open:
+            self._over(self.open[key], truth, at)
 
     def end_calm(self, now: datetime) -> None:
         """End the problems of groups that stood still again and again, and have processed for long enough."""
-        for key in [key for key, at in self.calm.items() if at <= now]:
-            self._end(self.open[key], self.calm[key], BY_EVIDENCE)
+        for one in list(self.open.values()):
+            if (at := calm_until(one)) and at <= now:
+                self._end(one, at, BY_EVIDENCE)
 
     def end(self, reasons: Mapping[str, str], at: datetime) -> list[tuple[str, str]]:
         """End problems with the health of groups as persons asked, by id and reason; return the groups and reasons."""
-        asked = [
-            one
-            for one in (self.open.values() if reasons else ())
-            if one.alert_id in reasons and one.subject == HEALTH and one.state == FIRING
-        ]
+        known = [one for one in self.open.values() if one.alert_id in reasons] if reasons else []
+        asked = [one for one in known if one.subject == HEALTH and one.state == FIRING]
         for one in asked:
             self._end(one, at, reasons[one.alert_id])
         return [(one.group_id or "", reasons[one.alert_id]) for one in asked]
@@ -206,94 +150,145 @@ class Problems:
         Those with the health of a group that an earlier release has left pending are forgotten: none waits any more.
         """
         for one in list(self.open.values()):
-            enabled = self._settings_of(one.group_id)
+            enabled = self._settings.rule_settings_of(one.group_id)
             if one.rule not in enabled or (one.subject == HEALTH and one.state == PENDING):
-                reason = NOT_ENABLED if enabled or one.group_id is None else IGNORED
-                self._end(one, at, reason)
+                self._end(one, at, NOT_ENABLED if enabled or one.group_id is None else IGNORED)
+
+    def _found(self, key: ProblemKey, finding: Finding, at: datetime) -> None:
+        rule = RULE_OF_VERDICT[finding.verdict] if finding.verdict else key.subject
+        settings = self._settings.rule_settings_of(key.group_id).get(rule)
+        if settings is None:
+            return
+        before, last_ended_at = self.open.get(key), self._ended.get(key)
+        if before is None:
+            if key.subject == HEALTH and last_ended_at:
+                at = max(at, last_ended_at + _NEXT)  # later, so that the id is another one, too
+            before = self._new(key, rule, at)
+        one = replace(
+            before,
+            severity=_capped(finding.severity or settings.severity, settings),
+            cause=before.cause or self._cause_of(finding.causes),
+            summary=shorten(finding.summary, _LONGEST_SUMMARY),
+            evidence=finding.evidence,
+        )
+        if before.state == FIRING:
+            worst = min(before.rule, rule, key=lambda one: rank(one, HEALTH_RULES))
+            one = replace(one, rule=worst, severity=min(before.severity, one.severity, key=severity_rank))
+        else:
+            since = min(finding.since or before.since, at)
+            patience = timedelta(seconds=0 if key.subject == HEALTH else settings.for_seconds)
+            is_due = at - max(since, last_ended_at or since) >= patience
+            one = replace(one, since=since, opened_at=at if is_due else None)
+        if one.state == FIRING:
+            line = Line(at, finding.verdict, one.rule, one.severity, one.summary)
+            if not one.timeline or one.timeline[-1][1:4] != line[1:4]:
+                one = replace(one, timeline=_add(one.timeline, line))
+            if before.state == PENDING or one.severity != before.severity:
+                one = replace(one, deliveries=self._due(one.deliveries, is_worse=True))
+        if one != before:
+            self._change(one)
+
+    def _over(self, one: Problem, over: Over, at: datetime) -> None:
+        timeline = _add(one.timeline, Line(at, over.verdict, one.rule, one.severity, over.why))
+        if one.state == PENDING:
+            self._change(replace(one, ended_at=at))
+        elif over.verdict in {None, OFF} or not self._is_again(one):
+            self._end(replace(one, timeline=timeline), at, BY_EVIDENCE)
+        else:
+            summary = (
+                f"{one.group_id} is {over.verdict} since {utc(at)}, and was worse again and again; it is over if that "
+                f"lasts until {utc(at + CALM)}. {one.timeline[-1].why}"
+            )
+            self._change(replace(one, summary=shorten(summary, _LONGEST_SUMMARY), timeline=timeline))
 
     def _by_settings(self, one: Problem) -> Problem:
         """Return a stored problem by the settings of this run, and with the sinks that it has."""
-        due = tuple(d for d in one.deliveries if d.sent_at or d.sink in self._sinks)
+        due = tuple(d for d in one.deliveries if d.sent_at or d.sink in self._settings.sinks)
         if one.ended_at is not None:
             return replace(one, deliveries=due)
-        settings = self._settings_of(one.group_id).get(one.rule)
+        settings = self._settings.rule_settings_of(one.group_id).get(one.rule)
         severity = _capped(one.severity, settings) if settings else one.severity
-        due = self._with_new_sinks(due) if one.state == FIRING else due
+        due = self._due(due) if one.state == FIRING else due
         return replace(one, severity=severity, labels=self._labels(one.group_id), deliveries=due)
 
     def _new(self, key: ProblemKey, rule: str, at: datetime) -> Problem:
         """Return a problem of which nothing is known yet."""
-        one_id, cluster, labels = make_id(self._cluster, key, at), self._cluster, self._labels(key.group_id)
-        return Problem(
-            one_id, cluster, key.group_id, rule, "", at, None, None, None, None, labels, "", {}, subject=key.subject
-        )
+        cluster, labels = self._settings.cluster, self._labels(key.group_id)
+        one_id = digest(repr((cluster, *key, at.isoformat())), _ID_CHARACTERS)
+        return Problem(one_id, cluster, key.group_id, rule, "", at, None, None, None, None, labels, "", {})
 
-    def _cause_of(self, candidates: Sequence[str]) -> str:
+    def _labels(self, group_id: str | None) -> Mapping[str, str]:
+        return {} if group_id is None else self._settings.labels_of(group_id)
+
+    def _cause_of(self, candidates: Sequence[str]) -> str | None:
         """Return the cause of a problem that opens: one that an open problem has, or else the first one."""
-        return next((one for one in candidates if self._causes[one]), candidates[0])
+        return next((one for one in candidates if self._causes[one]), next(iter(candidates), None))
 
     def _is_again(self, one: Problem) -> bool:
-        """Tell whether the group had a problem shortly before this one, and may stand still once more."""
-        at, by = self._ended.get(one.key, (None, None))
-        return at is not None and by == BY_EVIDENCE and one.opened_at is not None and one.opened_at - at <= AGAIN
+        """Tell whether the group had a problem of this kind shortly before this one, and may stand still once more."""
+        at = self._ended.get(_kind(one))
+        return at is not None and one.opened_at is not None and one.opened_at - at <= AGAIN
 
-    def _due_again(self, deliveries: Iterable[Delivery]) -> tuple[Delivery, ...]:
-        """Return the deliveries of a problem that opens or became worse: what may have arrived is due once more."""
-        return self._with_new_sinks(
-            Delivery(d.sink, FIRING, repeat=d.repeat + 1) if d.attempts and d.sink in self._sinks else d
+    def _due(self, deliveries: Iterable[Delivery], *, is_worse: bool = False) -> tuple[Delivery, ...]:
+        """Return the deliveries of an open problem: each sink has one, and once more what may be known as less bad."""
+        sinks = self._settings.sinks
+        kept = tuple(
+            Delivery(d.sink, FIRING, repeat=d.repeat + 1) if is_worse and d.attempts and d.sink in sinks else d
             for d in deliveries
         )
-
-    def _with_new_sinks(self, deliveries: Iterable[Delivery]) -> tuple[Delivery, ...]:
-        """Return the deliveries of an open problem with one for each sink that has none."""
-        kept = tuple(deliveries)
-        known = {delivery.sink for delivery in kept}
-        return (*kept, *(Delivery(sink, FIRING) for sink in self._sinks if sink not in known))
+        return (*kept, *(Delivery(sink, FIRING) for sink in sinks if sink not in {d.sink for d in kept}))
 
     def _end(self, one: Problem, at: datetime, by: str) -> None:
-        self._change(end_of(one, at, by, self._sinks, is_muted=self._is_muted(one)))
+        self._change(end_of(one, at, by, self._settings.sinks, is_muted=self._settings.is_muted(one)))
 
     def _change(self, one: Problem) -> None:
         """Let a problem be as it is now, which is to be stored, and then to be sent."""
         self._put(one)
-        self._unsaved[one.alert_id] = self.unpublished[one.alert_id] = one
+        self._unsaved[one.alert_id] = one
+        self._unpublished.add(one.alert_id)
 
     def _put(self, one: Problem) -> None:
         """Let a problem be as it is now: whatever is remembered of it follows from that."""
-        key, before = one.key, self.open.get(one.key)
+        before = self.open.get(one.key)
         if before and before.alert_id == one.alert_id:
             self._causes[before.cause] -= 1
             if not self._causes[before.cause]:
                 del self._causes[before.cause]
-            self.calm.pop(key, None)
             if one.ended_at:
-                del self.open[key]
+                del self.open[one.key]
         if one.ended_at is None:
-            self.open[key] = one
+            self.open[one.key] = one
             self._causes[one.cause] += 1
-            if one.timeline and one.timeline[-1].verdict in GOOD:
-                self.calm[key] = one.timeline[-1].at + CALM
         elif not one.is_forgotten:
-            self._note_end(key, one.ended_at, one.ended_by)
+            self._note_end(one.key, one.ended_at)
+            if one.ended_by == BY_EVIDENCE:
+                self._note_end(_kind(one), one.ended_at)
         if any(delivery.sent_at is None for delivery in one.deliveries):
             self._unsent[one.alert_id] = one
         else:
             self._unsent.pop(one.alert_id, None)
 
-    def _note_end(self, key: ProblemKey, at: datetime, by: str | None) -> None:
-        """Remember when the last problem with a key ended, for as long as that counts."""
-        if key in self._ended and self._ended[key][0] > at:
+    def _note_end(self, what: ProblemKey | _Kind, at: datetime) -> None:
+        """Remember when the last problem with a key, or of a kind, ended, for as long as that counts."""
+        if what in self._ended and self._ended[what] > at:
             return
-        self._ended[key] = at, by
-        self._ended.move_to_end(key)
-        while next(iter(self._ended.values()))[0] < at - REMEMBERED:
+        self._ended[what] = at
+        self._ended.move_to_end(what)
+        while next(iter(self._ended.values())) < at - REMEMBERED:
             self._ended.popitem(last=False)
 
     def _may_be_sent(self, one: Problem) -> bool:
-        return one.alert_id not in self.unpublished and not self._is_muted(one)
+        return one.alert_id not in self._unpublished and not self._settings.is_muted(one)
 
-    def _labels(self, group_id: str | None) -> Mapping[str, str]:
-        return {} if group_id is None else self._labels_of(group_id)
+
+def calm_until(one: Problem) -> datetime | None:
+    """Return when a problem ends whose group processes again, if it goes on to; None of any other problem."""
+    last = one.timeline[-1] if one.timeline and one.ended_at is None else None
+    return last.at + CALM if last and last.verdict in GOOD else None
+
+
+def _kind(one: Problem) -> _Kind:
+    return one.key, one.rule, one.cause
 
 
 def _capped(severity: str, settings: RuleSettings) -> str:

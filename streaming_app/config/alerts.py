@@ -13,8 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, field_validator
 
 from streaming_app.alerts.catalog import rules
-from streaming_app.alerts.rule import RuleSettings, RuleSettingsLookup
-from streaming_app.alerts.survey import DescriptionMode
+from streaming_app.alerts.facts import DescriptionMode, RuleSettings, RuleSettingsLookup
 from streaming_app.config.running_hours import as_list
 from streaming_app.section import Duration, Pattern, PositiveDuration, Section, did_you_mean
 
@@ -108,5 +107,5 @@ class AlertSettings(Section):
             for section in (layer[name] for layer in layers if name in layer):
                 values |= section.model_dump(exclude_none=True)
             if values["enabled"]:
-                profile[name] = RuleSettings(values["severity"], values["for_"], rule.while_catching_up)
+                profile[name] = RuleSettings(values["severity"], values["for_"])
         return profile

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from streaming_app.alerts.catalog import REPLACED
+from streaming_app.alerts.catalog import replaced
 
 _EACH_MINUTE = "nothing: the brokers are asked each minute"
 REMOVED: Mapping[str, str] = {
@@ -15,7 +15,7 @@ REMOVED: Mapping[str, str] = {
     "alerts.max_groups_per_notification": "`streams-groups alerts`; a message names 20 groups",
     "alerts.max_new_groups": "`alerts.groups` and `alerts.ignore_groups`; 100 new groups a day have alerts",
     "alerts.repeat_after": "`repeat_interval` of Alertmanager, or the repetition of the pager",
-    **{f"alerts.rules.{old}": f"`{new}`, which it is part of" for old, new in REPLACED.items()},
+    **{f"alerts.rules.{old}": f"`{new}`, which it is part of" for old, new in replaced().items()},
     "alerts.rules.StreamsGroupDescriptionMissing.upgraded_for": "`for`",
     "alerts.rules.StreamsGroupDescriptionNotCleanedUp": "`stored_description_epoch` of the Empty groups in the table "
     "`groups`",

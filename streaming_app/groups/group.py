@@ -106,6 +106,8 @@ class Group:
     description_status: str | None = None
     description_since: datetime | None = None
     not_ready_reason: str | None = None
+    missing_topics: list[str] | None = None
+    """The source topics that were missing when the group was last NotReady; None once it is ready."""
     causes_since_assignment: str | None = None
     replacing: str | None = None
     """Members that left lately, see `deployments`."""

@@ -28,7 +28,7 @@ from typing import Any
 
 from streaming_app.groups.fold import Fold
 from streaming_app.groups.group import Group
-from streaming_app.groups.state_rules import NONE, NOT_READY
+from streaming_app.groups.state_rules import EMPTY, NONE, NOT_READY
 from streaming_app.groups.topology import INTERNAL_TOPICS
 
 Subtopology = Mapping[str, Any]
@@ -39,7 +39,6 @@ TopicLookup = Callable[[Sequence[str]], PartitionCounts | None]
 """Partition counts by topic, of those of these topics that exist; None where they cannot be known."""
 
 # What reasons begin with: a status of heartbeat responses, and of some messages of the broker the first words.
-_MISSING_SOURCES = "MISSING_SOURCE_TOPICS: Source topics ", " are missing."  # what is before and after their names
 _WRONG = "INCORRECTLY_PARTITIONED_TOPICS"
 _MISSING_INTERNAL = "MISSING_INTERNAL_TOPICS"
 INVALID_TOPOLOGY = "STREAMS_INVALID_TOPOLOGY"  # Kafka's error, not a status: such a member cannot join
@@ -54,18 +53,30 @@ def set_reasons(fold: Fold, topics: TopicLookup | None) -> None:
 
     Without `topics`, as in a worker, which cannot ask the brokers, the row stays as it is.
     """
+    group = fold.group
     for event, passed in fold.passed_not_ready:
         counts = _counts_of(passed, topics)
         found = reason_from_topics(passed.subtopologies, counts) if counts is not None else None
         fold.add_events([event._replace(new=found or not_ready_reason(passed))])
+        group.missing_topics = _missing_topics(passed, counts if found else None)
     fold.passed_not_ready.clear()
-    group = fold.group
     if group.state != NOT_READY:
         fold.set_not_ready_reason(None)
+        if group.state != EMPTY:
+            group.missing_topics = None
     elif topics is not None:
         counts = _counts_of(group, topics)
         if counts is not None or not group.not_ready_reason:  # one that was found in the topics says more than the log
             fold.set_not_ready_reason(not_ready_reason(group, counts))
+            group.missing_topics = _missing_topics(group, counts)
+
+
+def _missing_topics(group: Group, topics: PartitionCounts | None) -> list[str] | None:
+    """Return the source topics of a group that are missing; without `topics` the log shows only if all are."""
+    sources = sorted(set(_names(group.subtopologies, "source_topics")))
+    if topics is None and group.metadata_hash != 0:
+        return None
+    return [one for one in sources if topics is None or one not in topics] or None
 
 
 def _counts_of(group: Group, topics: TopicLookup | None) -> PartitionCounts | None:
@@ -171,19 +182,7 @@ def _counts_read(part: Subtopology, internal: PartitionCounts, topics: Partition
 
 
 def _missing_sources(missing: Iterable[str]) -> str:
-    begin, end = _MISSING_SOURCES
-    return f"{begin}{_summary(sorted(set(missing)))}{end}"
-
-
-def missing_sources(reason: str) -> tuple[str, ...]:
-    """Return the source topics that a `not_ready_reason` says are missing, as far as it names them.
-
-    No name of a topic has a comma or a space.
-    """
-    begin, end = _MISSING_SOURCES
-    if not (reason.startswith(begin) and reason.endswith(end)):
-        return ()
-    return tuple(reason[len(begin) : -len(end)].partition(" and ")[0].split(", "))
+    return f"MISSING_SOURCE_TOPICS: Source topics {_summary(sorted(set(missing)))} are missing."
 
 
 def _summary(topics: Sequence[str]) -> str:

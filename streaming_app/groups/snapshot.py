@@ -21,7 +21,7 @@ prove was there before, and counts as old.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -112,6 +112,8 @@ class GroupSnapshot:
     stale_members_since: datetime | None = None
     set_aside_at: datetime | None = None
     set_aside_reason: str | None = None
+    missing_topics: Sequence[str] | None = None
+    """The source topics that were missing when it was last NotReady; None once it is ready."""
     unsettled: tuple[UnsettledMember, ...] = ()
     """The members that are not settled: those that others wait for first, those with the oldest records first."""
     unsettled_count: int = 0

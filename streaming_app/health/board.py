@@ -18,7 +18,7 @@ known of them before counts until they were put off, and no longer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from itertools import chain
@@ -27,19 +27,16 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from streaming_app.groups.snapshot import GroupSnapshot, age, changed, is_newcomer
-from streaming_app.groups.state_rules import DEAD
-from streaming_app.health.activity import activity
-from streaming_app.health.checks import CHECKS
-from streaming_app.health.facts import Away, Facts, HealthSettings, Restores
+from streaming_app.groups.state_rules import DEAD, EMPTY
+from streaming_app.health.facts import MOMENT, Away, Facts, HealthSettings, Restores
 from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.health.judge import judge
 from streaming_app.health.successors import Successors
-from streaming_app.health.verdict import OFF, UNKNOWN, Verdict, ended_by_person, is_bad
+from streaming_app.health.verdict import OFF, PLANNED, RETIRED, UNKNOWN, Verdict, is_bad
 from streaming_app.lag.work import GroupWork
 from streaming_app.text import EPOCH
 
 STREAMS = "streams"
-_RECHECKS = 1_000  # of one group in one step: a month of them
 NEWCOMER_STEPS = 5_000
 """So many judgments of a group to which nothing happened take less than a second."""
 _EVENTS_PER_STEP = 10  # measured: 500 changes of its state make it take 50 times as long
@@ -47,7 +44,6 @@ _EVENTS_PER_STEP = 10  # measured: 500 changes of its state make it take 50 time
 NONE: Mapping[str, GroupWork] = MappingProxyType({})
 NO_RESTORES: Restores = MappingProxyType({})
 NOT_JUDGED = "It cannot be judged: "
-_UNJUDGED = Verdict(UNKNOWN, EPOCH, EPOCH, "")
 
 SettingsLookup = Callable[[str], HealthSettings]
 
@@ -67,11 +63,10 @@ class Known:
     restores: Mapping[str, Restores] = field(default_factory=dict)
     """By group what is reported of tasks that are restored."""
     others: Mapping[str, GroupWork] = field(default_factory=dict)
-    """Of these, groups that are no streams groups are judged by their lag alone."""
+    """Some of `work`. Of these, groups that are no streams groups are judged by their lag alone."""
 
 
-_NOTHING_KNOWN = Known({})
-_BY_GROUP = ("groups", "histories", "work", "restores", "others")
+_BY_GROUP = ("groups", "histories", "work", "restores")
 
 
 class Change(NamedTuple):
@@ -83,225 +78,157 @@ class Change(NamedTuple):
     """When: no earlier change of the group has this time."""
 
 
-class _Group(NamedTuple):
-    """A group as it was judged last. Facts are made of it when they are needed: they would be most of the memory."""
-
-    snapshot: GroupSnapshot
-    history: GroupHistory
-    work: GroupWork | None
-    restores: Restores
-    at: datetime
-    """When its snapshot and history were first seen."""
-    retention: Mapping[str, float]
-    away: Away
-    verdict: Verdict
-    successor: str | None = None
-    is_deleted: bool = False
-
-    def is_as(self, one: _Group) -> bool:
-        """Tell whether the same is known of it."""
-        return all(map(is_, self[:3], one[:3])) and self.restores == one.restores
-
-    def facts(self, now: datetime, settings: HealthSettings, watched_since: datetime | None) -> Facts:
-        """Return what the next verdict is made of."""
-        does = activity(self.snapshot, self.history, self.at)
-        rest = (self.is_deleted, self.retention, self.away, self.restores, watched_since)
-        previous = None if self.verdict is _UNJUDGED else self.verdict
-        return Facts(does, now, settings, previous, self.work, *rest, self.successor)
-
-
 class Board:
     """The verdicts of one cluster; for one thread."""
 
     def __init__(self, settings_of: SettingsLookup, stored: Mapping[str, Verdict] | None = None) -> None:
         """Begin with the verdicts that an earlier run stored."""
         self._settings_of = settings_of
-        self._stored = dict(stored or {})
-        self._successors = Successors({}, NONE)
-        self._groups: dict[str, _Group] = {}
+        self._verdicts = dict(stored or {})
+        self._seen: dict[str, Facts] = {}  # what each group was judged by, without settings and the verdict before
         self._began: datetime | None = None
-        self._steps = 0  # that judgments took since the start
-        self._before = _NOTHING_KNOWN  # at the step before: what is not the same object then has changed
+        self._known = Known({}, work=None)
+        self._successors = Successors({}, NONE)
         self.put_off: Mapping[str, datetime] = {}
         """The newcomers that wait for a verdict, and since when."""
 
     def verdicts(self) -> dict[str, Verdict]:
         """Return the newest verdict on each group."""
-        return {**self._stored, **{group_id: one.verdict for group_id, one in self._groups.items()}}
+        return dict(self._verdicts)
 
     def knows(self, group_id: str) -> bool:
         """Tell whether there is a verdict on a group."""
-        return group_id in self._groups or group_id in self._stored
+        return group_id in self._verdicts
 
     def end(self, groups: Iterable[str], reason: str, now: datetime) -> list[Change]:
-        """Take in that a person ended the problems of these groups; return the changes."""
+        """Take in that a person ended the problems of these groups; return the changes.
+
+        A group that is retired is Off until it runs again. What was planned keeps its verdict, without a severity, and
+        is a problem again once it has another bad verdict.
+        """
         changes = []
-        for group_id in groups:
-            one = self._groups.get(group_id)
-            before = one.verdict if one else self._stored.get(group_id)
-            if before is None:
-                continue
-            verdict = ended_by_person(before, one.snapshot if one else None, reason, now)
-            if one:
-                self._groups[group_id] = one._replace(verdict=verdict)
+        for group_id in filter(self.knows, groups):
+            before, seen = self._verdicts[group_id], self._seen.get(group_id)
+            if reason == RETIRED and (seen is None or seen.group.state == EMPTY):
+                verdict = Verdict(OFF, now, now, "It is retired, as somebody said.", evidence={RETIRED: True})
+                verdict = replace(verdict, recheck_at=now + MOMENT)  # one that was deleted is forgotten then
             else:
-                self._stored[group_id] = verdict
+                verdict = replace(before, severity=None, evidence={**before.evidence, PLANNED: True})
+            self._verdicts[group_id] = verdict
             changes.append(Change(group_id, verdict, now))
         return changes
 
     def step(self, known: Known, now: datetime) -> list[Change]:
         """Judge the groups of which something has changed; return the changes, in the order of their times."""
         self._began = self._began or now
-        before = self._before
-        self._before = known = replace(
-            known,
-            histories=dict(known.histories),  # the caller goes on to change it
-            work=before.work if known.work is None else known.work,
-        )
+        before = self._known
+        if known.work is None:  # what is not known now is as it was
+            known = replace(known, work=before.work, others=before.others)
+        self._known = replace(known, histories=dict(known.histories))  # the caller goes on to change them
         self._successors = Successors(known.groups, known.work or NONE)
+        new = (changed(getattr(before, name) or NONE, getattr(self._known, name) or NONE) for name in _BY_GROUP)
+        due = (group_id for group_id, one in self._verdicts.items() if _is_due(one, now))
+        unseen = self._verdicts.keys() - self._seen.keys() if len(self._seen) < len(self._verdicts) else ()
         changes: list[Change] = []
-        newcomers: list[GroupSnapshot] = []
-        for group_id in self._candidates(before, known, now):
-            snapshot = self._due(group_id, known, now)
-            if snapshot is None:
-                continue
-            if is_newcomer(snapshot, now):
-                newcomers.append(snapshot)
-            else:
-                changes += self._judgment(snapshot, known, now)
-        changes += self._judge_newcomers(newcomers, known, now)
-        for group_id in [one for one in self._stored if _is_gone(known.groups.get(one))]:
-            if not is_bad(self._stored[group_id]):  # it was deleted while this job was away
-                del self._stored[group_id]
-                why = "It was deleted when it had nothing to do."
-                changes.append(Change(group_id, Verdict(OFF, now, now, why), now))
+        newcomers: list[GroupSnapshot] = []  # their facts would take memory until they are judged
+        for group_id in dict.fromkeys(chain(*new, due, sorted(unseen), self.put_off)):
+            facts = self._see(group_id, now)
+            if facts is None:
+                changes += self._forget_unseen(group_id, now)
+            elif facts is not self._seen.get(group_id) or _is_due(self._verdicts[group_id], now):
+                if is_newcomer(facts.group, now):
+                    newcomers.append(facts.group)
+                else:
+                    changes += self._judge(facts, now)
+        changes += self._judge_newcomers(newcomers, now)
         return sorted(changes, key=lambda change: change.at)
 
-    def _candidates(self, before: Known, known: Known, now: datetime) -> Collection[str]:
-        """Return the groups that may have to be judged: all others are as they were, and are not looked at."""
-        new = (changed(getattr(before, name), getattr(known, name)) for name in _BY_GROUP)
-        due = (group_id for group_id, one in self._groups.items() if _is_due(one.verdict, now))
-        return dict.fromkeys(chain(*new, due, self.put_off))
+    def _see(self, group_id: str, now: datetime) -> Facts | None:
+        """Return what is known of a group: the same object if that is as before, and of a deleted one what was before.
 
-    def _due(self, group_id: str, known: Known, now: datetime) -> GroupSnapshot | None:
-        """Return the records by which a group is to be judged; None if its verdict is that of before."""
-        one, newest = self._groups.get(group_id), known.groups.get(group_id)
-        is_due = one is not None and _is_due(one.verdict, now)
-        if newest is None and group_id in known.others:
-            newest = one.snapshot if one else _of_other_type(known.others[group_id])
-        elif newest is None or _is_gone(newest):
-            is_new = one is not None and group_id not in known.others and (is_due or not one.is_deleted)
-            return one.snapshot if one and is_new else None
-        return newest if one is None or is_due or not _see(newest, known, one, now).is_as(one) else None
+        None: nothing was seen of it since the start.
+        """
+        known, before = self._known, self._seen.get(group_id)
+        snapshot = known.groups.get(group_id)
+        if snapshot is None or snapshot.state == DEAD or snapshot.group_type != STREAMS:
+            if group_id not in known.others:
+                return before and (before if before.is_deleted else replace(before, is_deleted=True))
+            is_other = snapshot is None or (before is not None and before.group.group_type != STREAMS)
+            snapshot = before.group if before and is_other else _of_other_type(group_id)
+        history = known.histories.get(group_id, NO_HISTORY)
+        work = (known.work or NONE).get(group_id, before.work if before else None)
+        restores = known.restores.get(group_id, NO_RESTORES)
+        if before and not before.is_deleted and before.restores == restores:
+            known_before = (before.group, before.history, before.work)
+            if all(map(is_, known_before, (snapshot, history, work))):
+                return before
+        return Facts(snapshot, now, history, work, restores)
 
-    def _judgment(self, snapshot: GroupSnapshot, known: Known, now: datetime) -> Iterator[Change]:
-        """Return the judgment of a group that is due: it is made when it is read. Until then it would take memory."""
-        group_id = snapshot.group_id
-        newest, one = known.groups.get(group_id), self._groups.get(group_id)
-        if group_id not in known.others and _is_gone(newest):
-            return self._judge_deleted(group_id, newest, now)
-        new = _see(snapshot, known, one, now)
-        return self._judge(new, now, is_same=one is not None and new.is_as(one))
-
-    def _judge_newcomers(self, newcomers: Iterable[GroupSnapshot], known: Known, now: datetime) -> Iterator[Change]:
+    def _judge_newcomers(self, newcomers: Iterable[GroupSnapshot], now: datetime) -> Iterator[Change]:
         """Judge newcomers until they have taken their steps; put off the others."""
-        most, late = self._steps + NEWCOMER_STEPS, {}
+        steps, late = 0, {}
         for one in sorted(newcomers, key=lambda one: (self.put_off.get(one.group_id, now), age(one))):
-            if self._steps < most:
-                yield from self._judgment(one, known, now)
+            if steps < NEWCOMER_STEPS and (facts := self._see(one.group_id, now)):
+                steps += 1 + sum(map(len, facts.history)) // _EVENTS_PER_STEP
+                yield from self._judge(facts, now)
             else:
                 late[one.group_id] = self.put_off.get(one.group_id, now)
         self.put_off = late
 
-    def _judge(self, new: _Group, now: datetime, *, is_same: bool) -> Iterator[Change]:
-        group_id = new.snapshot.group_id
-        one = self._groups.get(group_id)
-        if one is not None:
-            one = yield from self._recheck(group_id, one, now if is_same else self.put_off.get(group_id, now))
-        before = one.verdict if one else self._stored.pop(group_id, None)
-        new = new._replace(verdict=before or _UNJUDGED)
-        facts = new.facts(now, self._settings_of(group_id), self._began)
-        successor = self._successors.of(facts)
-        verdict = self._safely(replace(facts, successor=successor) if successor else facts)
-        self._groups[group_id] = new._replace(successor=successor, verdict=verdict)
-        yield from _change(group_id, before, verdict, now)
+    def _judge(self, facts: Facts, now: datetime) -> Iterator[Change]:
+        """Judge a group by what was known of it, at the times at which that may change, and by what is known now."""
+        group_id, before = facts.group.group_id, self._seen.get(facts.group.group_id)
+        if before:
+            until = now if facts is before else self.put_off.get(group_id, now)
+            while (at := self._verdicts[group_id].recheck_at) and at <= until:
+                yield from self._set(before, at)
+        facts = replace(facts, retention=self._known.retention, away=self._known.away, watched_since=self._began)
+        self._seen[group_id] = facts = replace(facts, successor=self._successors.of(self._at(facts, now)))
+        changes = list(self._set(facts, now))
+        verdict = self._verdicts[group_id]
+        if facts.is_deleted and verdict.recheck_at is None and not is_bad(verdict):
+            del self._seen[group_id], self._verdicts[group_id]
+            changes = changes or [Change(group_id, verdict, now)]  # who stores the verdicts learns that it is gone
+        yield from changes
 
-    def _recheck(self, group_id: str, one: _Group, now: datetime) -> Generator[Change, None, _Group]:
-        """Judge by what was known, at the times at which that may give another verdict."""
-        for _ in range(_RECHECKS):
-            at = one.verdict.recheck_at
-            if at is None or at > now:
-                break
-            verdict = self._safely(one.facts(at, self._settings_of(group_id), self._began))
-            yield from _change(group_id, one.verdict, verdict, at)
-            one = one._replace(verdict=verdict)
-        self._groups[group_id] = one
-        return one
+    def _forget_unseen(self, group_id: str, now: datetime) -> Iterator[Change]:
+        """Forget a group that was deleted while this job was away, unless it was bad, or has another type, perhaps."""
+        verdict = self._verdicts.get(group_id)
+        if verdict and not is_bad(verdict) and self._known.work is not None:
+            del self._verdicts[group_id]
+            yield Change(group_id, Verdict(OFF, now, now, "It was deleted when it had nothing to do."), now)
 
-    def _safely(self, facts: Facts) -> Verdict:
+    def _at(self, facts: Facts, at: datetime) -> Facts:
+        """Return these facts as they are judged at a time."""
+        group_id = facts.group.group_id
+        return replace(facts, now=at, settings=self._settings_of(group_id), previous=self._verdicts.get(group_id))
+
+    def _set(self, facts: Facts, at: datetime) -> Iterator[Change]:
         """Judge a group. Whatever one group causes, the others have their verdicts, and a bad one stays."""
-        activity, before = facts.activity, facts.previous
-        events = len(activity.changes) + len(activity.members) + len(activity.assignments)
-        self._steps += 1 + events // _EVENTS_PER_STEP
+        group_id = facts.group.group_id
+        before, newest = self._verdicts.get(group_id), self._known.groups.get(group_id)
         try:
-            return judge(facts, CHECKS)
+            after = judge(self._at(facts, at))
         except Exception as error:  # noqa: BLE001 - see above
             why = f"{NOT_JUDGED}{type(error).__name__}: {error}"
+            after = Verdict(UNKNOWN, at, at, why)
             if before and is_bad(before):
-                return replace(before, evidence={**before.evidence, "not_over": why}, recheck_at=None)
-            return Verdict(UNKNOWN, facts.now, facts.now, why)
-
-    def _judge_deleted(self, group_id: str, snapshot: GroupSnapshot | None, now: datetime) -> Iterator[Change]:
-        one = self._groups[group_id]
-        if not one.is_deleted:
-            one = yield from self._recheck(group_id, one, self.put_off.get(group_id, now))
-            one = one._replace(is_deleted=True)
-            is_other = snapshot is not None and snapshot.group_type != STREAMS
-            before = one.verdict
-            verdict = self._safely(one.facts(now, self._settings_of(group_id), self._began))
-            if is_other:
-                verdict = Verdict(OFF, now, now, "Its id belongs to a group of another type now.")
-            yield from _change(group_id, before, verdict, now)
-            self._groups[group_id] = one = one._replace(verdict=verdict)
-        elif _is_due(one.verdict, now):
-            one = yield from self._recheck(group_id, one, now)
-        if one.verdict.recheck_at is None and not is_bad(one.verdict):
-            del self._groups[group_id]
-
-
-def _see(snapshot: GroupSnapshot, known: Known, one: _Group | None, now: datetime) -> _Group:
-    group_id = snapshot.group_id
-    history = known.histories.get(group_id, NO_HISTORY)
-    is_old = one is not None and snapshot is one.snapshot and history is one.history
-    return _Group(
-        snapshot,
-        history,
-        (known.work or NONE).get(group_id, one.work if one else None),
-        known.restores.get(group_id, NO_RESTORES),
-        one.at if one and is_old else now,
-        known.retention,
-        known.away,
-        _UNJUDGED,
-    )
-
-
-def _of_other_type(work: GroupWork) -> GroupSnapshot:
-    """Return what stands for the records of a group of another type: it has members as long as it commits."""
-    names = {field.name: None for field in fields(GroupSnapshot)}
-    values = {"group_id": work.group_id, "group_type": "other", "state": "Unknown", "state_since": EPOCH}
-    values |= {"member_count": 1, "last_offset": 0}
-    return GroupSnapshot(**{**names, "unsettled": (), "unsettled_count": 0, **values})  # type: ignore[arg-type]
-
-
-def _is_gone(snapshot: GroupSnapshot | None) -> bool:
-    return snapshot is None or snapshot.state == DEAD or snapshot.group_type != STREAMS
+                after = replace(before, evidence={**before.evidence, "not_over": why}, recheck_at=None)
+        if facts.is_deleted and newest is not None and newest.group_type != STREAMS:
+            after = Verdict(OFF, at, at, "Its id belongs to a group of another type now.")
+        self._verdicts[group_id] = after
+        shown = (after.verdict, after.severity, after.why)
+        if before is None or (before.verdict, before.severity, before.why) != shown:
+            # The verdict is often as old as the record that proves it, also when it comes back; its reasons never are.
+            yield Change(group_id, after, after.at if before is None or after.at > before.at else at)
 
 
 def _is_due(verdict: Verdict, now: datetime) -> bool:
     return verdict.recheck_at is not None and verdict.recheck_at <= now
 
 
-def _change(group_id: str, before: Verdict | None, after: Verdict, now: datetime) -> Iterator[Change]:
-    if before is None or (before.verdict, before.severity, before.why) != (after.verdict, after.severity, after.why):
-        # The verdict is often as old as the record that proves it, also when it comes back; its reasons never are.
-        yield Change(group_id, after, after.at if before is None or after.at > before.at else now)
+def _of_other_type(group_id: str) -> GroupSnapshot:
+    """Return what stands for the records of a group of another type: it has members as long as it commits."""
+    values = {"group_id": group_id, "group_type": "other", "state": "Unknown", "state_since": EPOCH, "member_count": 1}
+    nothing = {one.name: None for one in fields(GroupSnapshot)}
+    return GroupSnapshot(**{**nothing, "last_offset": 0, "unsettled": (), "unsettled_count": 0, **values})  # type: ignore[arg-type]

@@ -1,21 +1,25 @@
-"""What a verdict is made of, and what is wrong by it."""
+"""What a verdict is made of."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from typing import Any, NamedTuple
 
+from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.groups.state_rules import EMPTY, NOT_READY
 from streaming_app.groups.task_copies import Progress
-from streaming_app.health.activity import Activity
+from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.health.verdict import Verdict
 from streaming_app.lag.work import GroupWork
 from streaming_app.time_intervals import TimeInterval
 
 MINUTE = 60.0
+MOMENT = timedelta(microseconds=1)
+"""After a time by so much it is over."""
 WORK_OLD = timedelta(minutes=3)
-_RECENTLY = timedelta(minutes=10)
+_RUNS = frozenset({"Stable", "Reconciling", "Assigning", "Unknown"})
+_RECENTLY = 10 * MINUTE
 _USUAL_GAPS = 2
 
 
@@ -25,19 +29,22 @@ class HealthSettings:
 
     down_after: float = 5 * MINUTE
     """Without members or ready tasks, while work waits."""
-    down_unknown_after: float = 15 * MINUTE
-    """The same while it is not known whether work waits."""
-    not_ready_after: float = 5 * MINUTE
-    stay_up: float = 10 * MINUTE
-    """An application that was started again and again is up after so long without interruption."""
-    behind_age: float = 10 * MINUTE
     behind_for: float = 15 * MINUTE
-    longest_rebalance: float = 15 * MINUTE
     lost_after: float = MINUTE
     successor: str | None = None
     """The group that is to take over, as declared."""
     running_hours: Sequence[TimeInterval] = ()
     """When it is meant to run, as declared; empty: always."""
+
+    @property
+    def patience(self) -> timedelta:
+        """How long it may be down."""
+        return timedelta(seconds=self.down_after)
+
+    @property
+    def patience_unknown(self) -> timedelta:
+        """How long it may be without members while it is not known whether work waits."""
+        return max(self.patience, timedelta(minutes=15))
 
 
 DEFAULTS = HealthSettings()
@@ -49,30 +56,80 @@ Away = Mapping[str, Collection[str]]
 class Facts:
     """What is known of a group at a time, each with the time that it is true for."""
 
-    activity: Activity
+    group: GroupSnapshot
     now: datetime
-    settings: HealthSettings = DEFAULTS
-    previous: Verdict | None = None
-    """The verdict before; None for the first one."""
+    history: GroupHistory = NO_HISTORY
     work: GroupWork | None = None
     """None: nothing is known of it."""
-    is_deleted: bool = False
-    """The group was deleted: the other facts are those before that."""
+    restores: Restores = field(default_factory=dict)
+    """By task, such as `0_3`: what its owner reports of its restore."""
     retention: Mapping[str, float] = field(default_factory=dict)
     """Seconds for which a topic keeps records, of those that do not keep them for ever."""
     away: Away = field(default_factory=dict)
     """The partitions without a leader, such as `orders-3`, by the broker that led them."""
-    restores: Restores = field(default_factory=dict)
-    """By task, such as `0_3`: what its owner reports of its restore."""
     watched_since: datetime | None = None
     """Since when this run of the job has judged."""
+    is_deleted: bool = False
+    """The group was deleted: the other facts are those before that."""
     successor: str | None = None
     """The group that has taken over."""
+    settings: HealthSettings = DEFAULTS
+    previous: Verdict | None = None
+    """The verdict before; None for the first one."""
 
     @property
     def was(self) -> str | None:
         """The verdict before."""
         return self.previous.verdict if self.previous else None
+
+    # By the records of the group
+
+    @property
+    def state_since(self) -> datetime:
+        """Since when it has its state; if the log does not say, since when it is known to exist."""
+        group = self.group
+        return group.state_since or group.updated_at or group.first_seen_at or self.watched_since or self.now
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has members that may process."""
+        return self.group.state in _RUNS and self.group.member_count > 0
+
+    @property
+    def runs_since(self) -> datetime:
+        """Since when it has had members and was ready, or if that is not known, members."""
+        ready = (one.at for one in self.history.states if one.old == NOT_READY and one.new in _RUNS)
+        return max((self.group.members_since or self.state_since, *ready))
+
+    def ran_between(self, since: datetime, until: datetime) -> timedelta:
+        """Return for how long it had members and was ready in this time, by the changes that are known."""
+        ran, at = timedelta(0), since
+        for change in self.history.states:
+            if change.old in _RUNS:
+                ran += max(timedelta(0), min(change.at, until) - at)
+            at = max(at, change.at)
+        return ran
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is Empty, and had members before."""
+        first_seen = self.group.first_seen_at
+        return self.group.state == EMPTY and first_seen is not None and self.state_since > first_seen
+
+    @property
+    def reason(self) -> str | None:
+        """Why it was NotReady last, as far as that is known."""
+        reasons = self.history.reasons
+        return self.group.not_ready_reason or (reasons[-1].new if reasons else None)
+
+    @property
+    def gave_up(self) -> str | None:
+        """Why it was NotReady when its last members left."""
+        ended = self.state_since if self.ended else None
+        is_so = any(one.at == ended and one.gave_up for one in reversed(self.history.states))
+        return (self.reason or "unknown reason") if is_so else None
+
+    # By its lag
 
     @property
     def work_at(self) -> datetime | None:
@@ -80,46 +137,41 @@ class Facts:
         return to_time(self.work.known_at) if self.work and self.work.known_at else None
 
     @property
-    def is_known(self) -> bool:
-        """Whether it is known whether work waits."""
+    def known_at(self) -> datetime | None:
+        """The same, also by an earlier run of the job."""
+        return self.work_at or (self.previous.facts_at if self.previous else None)
+
+    @property
+    def waits(self) -> bool | None:
+        """Whether work waits, whatever came before; None: that is not known."""
         work = self.work
         if work is None or work.unknown >= work.partitions:
-            return False
+            return None
         if self.now - to_time(work.known_at) > WORK_OLD and not self.is_deleted:
-            return False
-        return work.has_commits or work.waiting > 0 or not work.uncertain
+            return None
+        return work.waiting > 0 if work.has_commits or work.waiting or not work.uncertain else None
 
     @property
     def is_not_read_yet(self) -> bool:
         """Whether only an earlier run of the job knew whether work waits: this one has not read it yet."""
-        return self.previous is not None and self.previous.facts_at is not None and self.work_at is None
+        return self.work_at is None and self.known_at is not None
 
     @property
-    def work_waits(self) -> bool:
-        """Whether work is known to wait, whatever came before."""
-        return self.work is not None and self.is_known and self.work.waiting > 0
-
-    @property
-    def has_work(self) -> bool:
-        """Whether work is known to wait or to come."""
-        return self.work_waits or (self.is_known and self._came_within(_RECENTLY.total_seconds()))
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether records come from time to time: a group whose records are rare is not idle between them."""
-        gap = self.work.arrival_gap if self.work else 0.0
-        return self._came_within(max(_RECENTLY.total_seconds(), _USUAL_GAPS * gap))
-
-    def _came_within(self, seconds: float) -> bool:
+    def has_nothing_to_do(self) -> bool:
+        """Whether nothing is known to wait, and to come: a group whose records are rare is not idle between them."""
         work = self.work
-        return work is not None and work.arrived_at is not None and work.known_at - work.arrived_at < seconds
+        if work is None or self.waits is not False:
+            return False
+        rare = max(_RECENTLY, _USUAL_GAPS * work.arrival_gap)
+        return work.arrived_at is None or work.known_at - work.arrived_at >= rare
 
     @property
     def caught_up_at(self) -> datetime | None:
         """When nothing will wait, if it goes on like that."""
         work = self.work
-        known = work is not None and work.waiting and work.catch_up_seconds is not None
-        return to_time(work.known_at + (work.catch_up_seconds or 0.0)) if work and known else None
+        if work is None or not work.waiting or work.catch_up_seconds is None:
+            return None
+        return to_time(work.known_at + work.catch_up_seconds)
 
     @property
     def losing_at(self) -> datetime | None:
@@ -127,20 +179,6 @@ class Facts:
         oldest = self.work.oldest.items() if self.work else ()
         times = [written + self.retention[topic] for topic, written in oldest if topic in self.retention]
         return to_time(min(times)) if times else None
-
-
-class Check(NamedTuple):
-    """What is, or will be, wrong."""
-
-    verdict: str
-    since: datetime
-    due: datetime
-    """From when on it is the verdict."""
-    severity: str | None
-    why: str
-    evidence: Mapping[str, Any] = {}
-    ends_at: datetime | None = None
-    """When it may end by itself."""
 
 
 def to_time(seconds: float) -> datetime:

@@ -1,4 +1,4 @@
-"""What happened to each group lately, from its events: what the rules about rates, spells and causes look at.
+"""What happened to each group lately, from its events: what the conditions about rates, spells and causes look at.
 
 Theory of operation
 -------------------
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from sys import intern
 from types import MappingProxyType
@@ -27,9 +27,21 @@ from streaming_app.text import host_of
 GAVE_UP_KEPT_FOR = timedelta(days=15)
 WINDOW = timedelta(hours=2)
 """How long other events are looked at: longer than any time over which interruptions are counted."""
-_KEPT = 10_000  # events of one kind and group: enough for any sensible threshold
+_KEPT = 600  # events of one kind and group: enough for any sensible threshold
 _PRUNE_EVERY = timedelta(seconds=60)
+STATE, ASSIGNED, JOINED, LEFT, REASON = "state", "assignment_epoch", "member_joined", "member_left", "not_ready_reason"
 _PUSHED, _STORED, _FAILED = "unsolicited_push", "stored_description_epoch", "failed_description_epoch"
+_LISTS: Mapping[str, str] = {
+    STATE: "states",
+    ASSIGNED: "assignments",
+    **dict.fromkeys((JOINED, LEFT), "members"),
+    REASON: "reasons",
+    **dict.fromkeys((_PUSHED, _STORED, _FAILED), "calls"),
+}
+KINDS = tuple(_LISTS)
+"""The kinds of events that are kept."""
+COLUMNS = ("at", "kind", "member_id", "old", "new", "offset", "cause", "client_host", "instance_id")
+"""The columns of `group_events` that a `Row` needs."""
 _INITIAL_EPOCH = 1  # of a group without assignments; 0 before Kafka 4.3
 REBALANCE = "rebalance"
 BEGUN, STORED, REJECTED, REMOVED = CALLS = ("begun", "stored", "rejected", "removed")
@@ -37,139 +49,71 @@ BEGUN, STORED, REJECTED, REMOVED = CALLS = ("begun", "stored", "rejected", "remo
 removed by a deletion or the clean-up. A call that fails for now leaves only its beginning, and only the first time."""
 
 Row = Mapping[str, Any]
-"""An event with columns of `group_events`: at, kind, member_id, old, new, offset, cause, client_host, instance_id."""
+"""An event with the columns `COLUMNS`."""
 
 
-class StateChange(NamedTuple):
-    """The group entered `state`, after `old`; None for its first known state."""
-
-    at: datetime
-    offset: int
-    old: str | None
-    state: str
-
-    @property
-    def gave_up(self) -> bool:
-        """Whether the last members left while the group was NotReady."""
-        return self.old == NOT_READY and self.state == EMPTY
-
-
-class Assignment(NamedTuple):
-    """The group got a new assignment; `cause` as in `group_events`, None where it was written without one."""
-
-    at: datetime
-    offset: int
-    cause: str | None
-
-
-class MemberChange(NamedTuple):
-    """A member joined or left; `place` is its static instance id, or else its host, or else its client id."""
-
-    at: datetime
-    offset: int
-    member_id: str
-    joined: bool
-    place: str
-
-
-class Reason(NamedTuple):
-    """Why the group was NotReady."""
-
-    at: datetime
-    offset: int
-    text: str
-
-
-class PluginCall(NamedTuple):
-    """What an event says of the plugin for topology descriptions: kept so that each event counts once."""
+class Event(NamedTuple):
+    """An event; what its kind does not have is None. Of a state, `old` is None where it is the first one known."""
 
     at: datetime
     offset: int
     kind: str
+    old: str | None = None
+    new: str | None = None
+    member_id: str | None = None
+    place: str | None = None
+    """Where a member was: its static instance id, or else its host, or else its client id."""
+    cause: str | None = None
+    """Of an assignment: as in `group_events`, None where it was written without one."""
+
+    @property
+    def key(self) -> tuple[int, str, str]:
+        """What identifies it within a group: the order of the log."""
+        return self.offset, self.kind, self.member_id or ""
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether the last members left while the group was NotReady."""
+        return self.kind == STATE and self.old == NOT_READY and self.new == EMPTY
+
+    def is_recent(self, since: datetime, gave_up_since: datetime) -> bool:
+        """Tell whether it is kept: a gave-up, or the reason of one, is kept since another time."""
+        return self.at >= (gave_up_since if self.kind == REASON or self.gave_up else since)
 
 
 class GroupHistory(NamedTuple):
-    """The recent events of one group, those of each kind in the order of the log.
+    """The recent events of one group, in the order of the log.
 
     It never changes: with each event the group gets another one, so it is the same history as long as it is the same
     object, and whoever was judged by it may keep it.
     """
 
-    states: Sequence[StateChange] = ()
-    assignments: Sequence[Assignment] = ()
-    members: Sequence[MemberChange] = ()
-    reasons: Sequence[Reason] = ()
-    calls: Sequence[PluginCall] = ()
-
-    def pruned(self, since: datetime, gave_up_since: datetime) -> GroupHistory:
-        """Return it without what is older than `since`, or, of why members gave up, than `gave_up_since`."""
-        kept: dict[str, Any] = {}
-        lists: Iterable[Sequence[Any]] = self
-        for name, entries in zip(self._fields, lists, strict=True):
-            kept_since = gave_up_since if name == "reasons" else since
-            if not entries or entries[0].at >= kept_since:
-                continue
-            left = tuple(one for one in entries if one.at >= (gave_up_since if _gave_up(one) else kept_since))
-            if len(left) < len(entries):
-                kept[name] = left
-        return self._replace(**kept) if kept else self
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing is left."""
-        return not any(self)
+    states: Sequence[Event] = ()
+    assignments: Sequence[Event] = ()
+    members: Sequence[Event] = ()
+    reasons: Sequence[Event] = ()
+    """Why the group was NotReady."""
+    calls: Sequence[Event] = ()
+    """Of the plugin for topology descriptions: kept so that each counts once."""
 
 
 NO_HISTORY = GroupHistory()
 """Of a group to which nothing happened lately."""
 
 
-def _gave_up(entry: object) -> bool:
-    return isinstance(entry, StateChange) and entry.gave_up
-
-
-def _state(event: Row) -> StateChange:
-    return StateChange(event["at"], event["offset"], event["old"], event["new"])
-
-
-def _assignment(event: Row) -> Assignment | None:
-    if None in {event["old"], event["new"]}:
-        return None  # the first value is no assignment
-    if int(event["new"]) <= _INITIAL_EPOCH < int(event["old"]):
-        return None  # the group was deleted: there is no assignment any more
-    return Assignment(event["at"], event["offset"], event.get("cause"))
-
-
-def _member(event: Row) -> MemberChange:
-    host = host_of(event.get("client_host"))
-    place = intern(event.get("instance_id") or host or event["new"] or event["old"] or "")
-    joined = event["kind"] == "member_joined"
-    return MemberChange(event["at"], event["offset"], event["member_id"], joined, place)
-
-
-def _reason(event: Row) -> Reason | None:
-    return Reason(event["at"], event["offset"], event["new"]) if event["new"] else None
-
-
-def _call(event: Row) -> PluginCall | None:
-    if event["kind"] != _PUSHED and None in {event["old"], event["new"]}:
+def _event(row: Row) -> Event | None:
+    """Return an event of a kind that is kept; None if it says that nothing happened."""
+    kind, old, new = row["kind"], row["old"], row["new"]
+    if row["at"] is None or kind not in _LISTS or (kind == REASON and not new):
+        return None
+    if kind in {ASSIGNED, _STORED, _FAILED} and None in {old, new}:
         return None  # the first value, or that of a group that is gone
-    return PluginCall(event["at"], event["offset"], event["kind"])
-
-
-# kind of event -> the field that keeps it, and the entry that is made of it
-_ENTRIES: Mapping[str, tuple[str, Callable[[Row], Any]]] = {
-    "state": ("states", _state),
-    "assignment_epoch": ("assignments", _assignment),
-    "member_joined": ("members", _member),
-    "member_left": ("members", _member),
-    "not_ready_reason": ("reasons", _reason),
-    **dict.fromkeys((_PUSHED, _STORED, _FAILED), ("calls", _call)),
-}
-KINDS = tuple(_ENTRIES)
-"""The kinds of events that are kept."""
-COLUMNS = ("at", "kind", "member_id", "old", "new", "offset", "cause", "client_host", "instance_id")
-"""The columns of `group_events` that a `Row` needs."""
+    if kind == ASSIGNED and int(new) <= _INITIAL_EPOCH < int(old):
+        return None  # the group was deleted: there is no assignment any more
+    place = None
+    if kind in {JOINED, LEFT}:
+        place = intern(row.get("instance_id") or host_of(row.get("client_host")) or new or old or "")
+    return Event(row["at"], row["offset"], kind, old, new, row["member_id"], place, row.get("cause"))
 
 
 def count(events: Collection[Row]) -> Counter[str]:
@@ -181,7 +125,7 @@ def count(events: Collection[Row]) -> Counter[str]:
     found: Counter[str] = Counter()
     begun_at = {event["at"] for event in events if event["kind"] == _STORED and event["new"] == str(UNCERTAIN)}
     for event in events:
-        if event["kind"] == "assignment_epoch":
+        if event["kind"] == ASSIGNED:
             found[REBALANCE] += 1
         elif event["kind"] == _FAILED:
             found[REJECTED] += 1
@@ -207,38 +151,38 @@ class GroupHistories:
         """Return the history of each group that has one; the mapping changes with the next event."""
         return MappingProxyType(self._groups)
 
-    def add(self, group_id: str, event: Row, now: datetime) -> bool:
+    def add(self, group_id: str, row: Row, now: datetime) -> bool:
         """Add an event. Return whether it is new: of a kept kind, recent, and not there yet."""
-        if event["kind"] not in _ENTRIES or event["at"] is None:
+        event = _event(row)
+        if event is None or not event.is_recent(now - self.window, now - GAVE_UP_KEPT_FOR):
             return False
-        name, make_entry = _ENTRIES[event["kind"]]
-        entry = make_entry(event)
-        if entry is None or entry.at < now - self._kept_for(entry):
+        events, position = self._find(group_id, event)
+        if events[position : position + 1] and events[position].key == event.key:
             return False
-        history = self._groups.get(group_id, NO_HISTORY)
-        entries = getattr(history, name)
-        position = bisect_left(entries, _key(entry), key=_key)
-        if position < len(entries) and _key(entries[position]) == _key(entry):
-            return False
-        if position and entry.at < entries[position - 1].at:
-            entry = entry._replace(at=entries[position - 1].at)
-        # Where it is the newest one, these are one copy of thousands of entries; unpacked they would be three.
-        longer = entries[:position] + (entry,) + entries[position:]  # noqa: RUF005 - see above
-        self._groups[group_id] = history._replace(**{name: longer[-_KEPT:]})
+        if position == 0 and len(events) >= _KEPT:
+            return False  # it is older than all that are kept
+        if position:
+            event = event._replace(at=max(event.at, events[position - 1].at))
+        self._set(group_id, event, (*events[:position], event, *events[position:])[-_KEPT:])
         return True
 
-    def retract(self, group_id: str, event: Row) -> None:
-        """Remove an event that was added; of `event` only what identifies it is used: kind, member and offset."""
-        history = self._groups.get(group_id)
-        if history is None or event["kind"] not in _ENTRIES:
+    def retract(self, group_id: str, row: Row) -> None:
+        """Remove an event that was added; of `row` only what identifies it is used: kind, member and offset."""
+        if group_id not in self._groups or row["kind"] not in _LISTS:
             return
-        name, _ = _ENTRIES[event["kind"]]
-        entries = getattr(history, name)
-        key = event["offset"], event["kind"] if name == "calls" else event["member_id"] or ""
-        position = bisect_left(entries, key, key=_key)
-        if position < len(entries) and _key(entries[position]) == key:
-            left = (*entries[:position], *entries[position + 1 :])
-            self._groups[group_id] = history._replace(**{name: left})
+        event = Event(row["at"], row["offset"], row["kind"], member_id=row["member_id"])
+        events, position = self._find(group_id, event)
+        if events[position : position + 1] and events[position].key == event.key:
+            self._set(group_id, event, (*events[:position], *events[position + 1 :]))
+
+    def _find(self, group_id: str, event: Event) -> tuple[Sequence[Event], int]:
+        """Return the events with which an event is kept, and its place among them."""
+        events = getattr(self._groups.get(group_id, NO_HISTORY), _LISTS[event.kind])
+        return events, bisect_left(events, event.key, key=lambda one: one.key)
+
+    def _set(self, group_id: str, event: Event, events: Sequence[Event]) -> None:
+        history = self._groups.get(group_id, NO_HISTORY)
+        self._groups[group_id] = history._replace(**{_LISTS[event.kind]: events})
 
     def prune(self, known: Collection[str], now: datetime) -> None:
         """Remove what is too old, about once a minute; of groups that are not in `known` all that is out of the window.
@@ -248,16 +192,15 @@ class GroupHistories:
         if self._pruned_at is not None and abs(now - self._pruned_at) < _PRUNE_EVERY:
             return
         self._pruned_at = now
-        since, gave_up_since = now - self.window, now - GAVE_UP_KEPT_FOR
+        since = now - self.window
         for group_id, history in list(self._groups.items()):
-            self._groups[group_id] = kept = history.pruned(since, gave_up_since if group_id in known else since)
-            if kept.is_empty:
+            gave_up_since = now - GAVE_UP_KEPT_FOR if group_id in known else since
+            if any(history) and not any(events and events[0].at < since for events in history):
+                continue
+            kept = GroupHistory(
+                *(tuple(one for one in events if one.is_recent(since, gave_up_since)) for events in history)
+            )
+            if not any(kept):
                 del self._groups[group_id]
-
-    def _kept_for(self, entry: object) -> timedelta:
-        is_kept_longer = isinstance(entry, Reason) or _gave_up(entry)
-        return GAVE_UP_KEPT_FOR if is_kept_longer else self.window
-
-
-def _key(entry: Any) -> tuple[int, str]:  # noqa: ANN401 - an entry of any list
-    return entry.offset, entry.kind if isinstance(entry, PluginCall) else getattr(entry, "member_id", "")
+            elif kept != history:
+                self._groups[group_id] = kept

@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-`judge` goes through `checks.CHECKS` in their order. Each says what would be wrong, since when, and from when on (`due`)
-that is the verdict: the first one that is due decides. All times come from the facts, so the same facts give the same
-verdicts and times however often one looks. `recheck_at` is when the verdict may change by itself; until then nothing
-needs to be looked at again.
+`judge` goes through `CONDITIONS` in their order. Each gives the bad verdict that holds or will hold, since when, and
+from when on (`at`): the first one whose time has come decides. All times come from the facts, so the same facts give
+the same verdicts and times however often one looks. `recheck_at` is when the verdict may change by itself; until then
+nothing needs to be looked at again.
 
 If nothing is wrong the verdict is a good one. A bad one before it ends only by evidence: offsets have advanced since
 the group came back, nothing waits any more, or another group is proven to have taken over. A fact that is too old
@@ -14,14 +14,16 @@ neither ends nor begins anything: the verdict stays as it was and says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.groups.state_rules import ASSIGNING, EMPTY, NOT_READY
-from streaming_app.health.facts import WORK_OLD, Check, Facts, to_time
+from streaming_app.health.conditions import CONDITIONS
+from streaming_app.health.facts import MOMENT, WORK_OLD, Facts, to_time
+from streaming_app.health.spells import STAY_UP
 from streaming_app.health.verdict import (
     BAD,
     BEHIND,
@@ -40,175 +42,157 @@ from streaming_app.health.verdict import (
     UNSTABLE,
     Verdict,
 )
-from streaming_app.lag.work import GroupWork
 from streaming_app.text import utc
 from streaming_app.time_intervals import contain, next_change
 
-_PROVEN_BY_UPTIME = timedelta(minutes=10)
+_ENDS_BY_PROOF = BAD | {RESTORING}
 _ASSIGNS_LATER = (
-    "The broker has not assigned the tasks yet: it waits for `group.streams.initial.rebalance.delay.ms` after the "
+    " The broker has not assigned the tasks yet: it waits for `group.streams.initial.rebalance.delay.ms` after the "
     "first member joins, or for `group.streams.assignment.interval.ms` after the assignment before."
 )
-_ADVANCES = "Offsets advance."
-"""Why a group is Ok, whether something waits just now or not: that changes with each record."""
 _SOME_UNKNOWN = " Of some of its partitions it is not known whether work waits."
 _JUST_CAME = timedelta(minutes=1)
-_AFTER = timedelta(microseconds=1)  # then a time is over
 _GOOD_FOR = timedelta(minutes=15)  # after that what was known says nothing of now
 
 
-AnyCheck = Callable[[Facts], Check | None]
-
-
-def judge(facts: Facts, checks: Sequence[AnyCheck]) -> Verdict:
+def judge(facts: Facts) -> Verdict:
     """Return the verdict on a group."""
     now, previous = facts.now, facts.previous
-    facts_at = facts.work_at or (previous.facts_at if previous else None)
-    if previous and _is_retired(facts, previous):
-        return replace(previous, facts_at=facts_at, recheck_at=None)
-    found, wakes = _first_due(checks, facts)
-    if found:
-        result = _verdict_of(_with_broker(found, facts), previous)
+    if previous and previous.evidence.get(RETIRED) and facts.group.state == EMPTY and facts.state_since <= previous.at:
+        return replace(previous, facts_at=facts.known_at, recheck_at=None)
+    wakes: list[datetime | None] = []
+    for condition in CONDITIONS:
+        found = condition(facts)
+        if found and found.at <= now:
+            wakes.append(found.recheck_at)
+            result = _go_on(replace(found, evidence={**found.evidence, **_broker(facts)}), previous)
+            break
+        wakes.append(found.at if found else None)
     else:
-        was_bad = previous is not None and previous.verdict in BAD | {RESTORING}
-        missing, proven_at = _missing_proof(facts, previous) if previous and was_bad else (None, None)
+        missing = _missing_proof(facts, previous) if previous and facts.was in _ENDS_BY_PROOF else None
         if previous and missing:
             result = replace(previous, evidence={**previous.evidence, "not_over": missing})
         else:
-            result = _good(facts, is_back=was_bad)
-        hours = facts.settings.running_hours
-        changes = next_change(hours, now) if hours and facts.activity.group.state == EMPTY else None
-        good_until = _good_until(facts)
-        stale = [at + _AFTER for at in (facts.work_at and facts.work_at + WORK_OLD, good_until) if at]
-        wakes += [at for at in (proven_at, changes, *stale) if at and at > now]
+            result = _go_on(_good(facts), previous)
+        if not facts.is_deleted:  # of one that was, nothing will be known
+            hours = facts.settings.running_hours
+            wakes += [
+                facts.runs_since + STAY_UP if missing else None,
+                next_change(hours, now) if hours and facts.group.state == EMPTY else None,
+                facts.work_at and facts.work_at + WORK_OLD + MOMENT,
+                (good_until := _good_until(facts)) and good_until + MOMENT,
+            ]
     return replace(
         result,
         caught_up_at=facts.caught_up_at,
         losing_at=None if result.verdict in GOOD else facts.losing_at,
-        facts_at=facts_at,
-        recheck_at=min(wakes, default=None),
+        facts_at=facts.known_at,
+        recheck_at=min((at for at in wakes if at and at > now), default=None),
     )
 
 
-def _first_due(checks: Sequence[AnyCheck], facts: Facts) -> tuple[Check | None, list[datetime]]:
-    """Return the first check that is due, and when another one may be, or it may end."""
-    wakes: list[datetime] = []
-    for check in checks:
-        one = check(facts)
-        if one and one.due > facts.now:
-            wakes.append(one.due)
-        elif one:
-            return one, wakes + [at for at in (one.ends_at,) if at and at > facts.now]
-    return None, wakes
+def _go_on(found: Verdict, previous: Verdict | None) -> Verdict:
+    """Return a verdict; one that is the same as before goes on, and what was planned stays that."""
+    if previous is None or previous.verdict != found.verdict:
+        return found
+    found = replace(found, since=min(previous.since, found.since), at=previous.at)
+    if previous.evidence.get(PLANNED) and found.verdict in _ENDS_BY_PROOF:
+        return replace(found, severity=None, evidence={**found.evidence, PLANNED: True})
+    return found
 
 
-def _is_retired(facts: Facts, verdict: Verdict) -> bool:
-    is_so = verdict.verdict == OFF and bool(verdict.evidence.get(RETIRED))
-    return is_so and facts.activity.group.state == EMPTY and facts.activity.state_since <= verdict.at
-
-
-def _verdict_of(found: Check, previous: Verdict | None) -> Verdict:
-    if previous and previous.verdict == found.verdict:
-        planned = {PLANNED: True} if previous.evidence.get(PLANNED) else {}
-        return replace(
-            previous,
-            why=found.why,
-            severity=None if planned else found.severity,
-            evidence={**found.evidence, **planned},
-            since=min(previous.since, found.since),
-        )
-    return Verdict(found.verdict, found.since, found.due, found.why, found.severity, found.evidence)
-
-
-def _with_broker(found: Check, facts: Facts) -> Check:
+def _broker(facts: Facts) -> Mapping[str, str]:
     """Name the broker that is away, of those which lead partitions that the group needs the one with most of them."""
     if not facts.away or facts.work is None:
-        return found
+        return {}
     own = {f"{topic}-{partition}" for topic, partition in facts.work.progress}
     own.add(f"{OFFSETS_TOPIC}-{facts.work.tasks.source_partition}")
     counts = {broker: len(own.intersection(led)) for broker, led in facts.away.items()}
     broker = max(sorted(counts), key=lambda one: counts[one])
-    return found._replace(evidence={**found.evidence, BROKER_AWAY: broker}) if counts[broker] else found
+    return {BROKER_AWAY: broker} if counts[broker] else {}
 
 
 def _missing_proof(  # noqa: PLR0911 - a list of cases
     facts: Facts, previous: Verdict
-) -> tuple[str | None, datetime | None]:
-    """Return what is missing until a bad verdict is over, None if nothing is; and when it is over at the latest."""
-    activity, work, known, now = facts.activity, facts.work, facts.is_known, facts.now
-    state, never = activity.group.state, work is not None and _has_no_commit_yet(work, previous)
+) -> str | None:
+    """Return what is missing until a bad verdict is over, None if nothing is."""
+    work, known = facts.work, facts.waits is not None
+    never = _has_no_commit_yet(facts, previous)
     if facts.is_deleted:
-        return "the group was deleted", None
-    if previous.verdict == UNSTABLE and activity.runs:
+        return "the group was deleted"
+    if previous.verdict == UNSTABLE and facts.runs:
         was_known = previous.facts_at is not None if work is None else work.has_commits
-        return ("its lag is not known now" if was_known and not known else None), None
-    if state == EMPTY:
+        return "its lag is not known now" if was_known and not known else None
+    if facts.group.state == EMPTY:
         done = known and work is not None and not (work.waiting or work.unknown or never)
-        return (None if done or facts.successor else "it has no members"), None
-    if not activity.runs:
-        return "it is not ready", None
+        return None if done or facts.successor else "it has no members"
+    if not facts.runs:
+        return "it is not ready"
     if work is not None and known:
         if work.unknown and previous.verdict in {LOSING, BEHIND}:
-            return "the lag of some partitions is not known now", None
+            return "the lag of some partitions is not known now"
         if not work.waiting:
-            return ("a partition has no commit yet" if never else None), None
+            return "a partition has no commit yet" if never else None
         if previous.verdict == BEHIND and work.may_be_slow:
-            return "it does not catch up yet, as far as is known", None
-        back = activity.runs_since if previous.verdict == DOWN else previous.since
+            return "it does not catch up yet, as far as is known"
+        back = facts.runs_since if previous.verdict == DOWN else previous.since
         moved = work.progressed_at is not None and to_time(work.progressed_at) > back
-        return (None if moved else "no offset has advanced yet"), None
+        return None if moved else "no offset has advanced yet"
     if previous.verdict == DOWN and (work is None or not work.has_commits):
-        proven_at = activity.runs_since + _PROVEN_BY_UPTIME
-        return (None if now >= proven_at else "it has just come back"), proven_at
-    return "its lag is not known now", None
+        return None if facts.now >= facts.runs_since + STAY_UP else "it has just come back"
+    return "its lag is not known now"
 
 
-def _has_no_commit_yet(work: GroupWork, verdict: Verdict) -> bool:
+def _has_no_commit_yet(facts: Facts, verdict: Verdict) -> bool:
     """Tell whether a partition of the evidence still has none: after a restart nobody knows where it began to wait."""
+    progress = facts.work.progress if facts.work else {}
     never = [one for one in verdict.evidence.get("partitions", ()) if one.get("committed_offset") is None]
-    found = (work.progress.get((one.get("topic"), one.get("partition"))) for one in never)
+    found = (progress.get((one.get("topic"), one.get("partition"))) for one in never)
     return any(one is not None and one.row.committed_offset is None for one in found)
 
 
-def _good(facts: Facts, *, is_back: bool) -> Verdict:
-    previous, now = facts.previous, facts.now
-    if previous and facts.was == OFF and facts.is_not_read_yet and facts.activity.group.state == EMPTY:
-        return replace(previous, severity=None)
+def _good(facts: Facts) -> Verdict:
+    """Return how well a group is with which nothing is wrong."""
+    previous, work = facts.previous, facts.work
+    if previous and facts.was == OFF and facts.is_not_read_yet and facts.group.state == EMPTY:
+        return previous
     verdict, why = _good_one(facts)
-    if is_back and verdict == UNKNOWN and facts.activity.runs and not facts.is_known:
+    if facts.was in _ENDS_BY_PROOF and verdict == UNKNOWN and facts.runs and facts.waits is None:
         verdict, why = OK, "It has members again; its lag is not known."
-    if previous and previous.verdict == verdict:
-        return replace(previous, why=why, evidence=_numbers(facts), severity=None)
-    return Verdict(verdict, now, now, why, evidence=_numbers(facts))
+    evidence: dict[str, Any] = {"partitions": work.partitions} if work else {}  # not what changes with each record
+    if work and work.unknown:
+        evidence["unknown_partitions"] = work.unknown
+    if work and facts.successor:
+        evidence[SUCCESSOR] = facts.successor
+    return Verdict(verdict, facts.now, facts.now, why, evidence=evidence)
 
 
 def _good_one(  # noqa: PLR0911 - a list of cases
     facts: Facts,
 ) -> tuple[str, str]:
-    activity, work, previous = facts.activity, facts.work, facts.previous
-    state, was_good = activity.group.state, facts.was in {IDLE, OK}
+    work, previous, state = facts.work, facts.previous, facts.group.state
+    was_good = facts.was in {IDLE, OK}
     if facts.is_deleted:
         return OFF, "It was deleted when it had nothing to do."
     if state == EMPTY:
         return OFF, _why_off(facts)
     if state == NOT_READY:
-        return UNKNOWN, f"NotReady since {utc(activity.state_since)}: {activity.reason or 'the reason is not known'}"
-    if work is None or not facts.is_known:
-        at = facts.work_at
+        return UNKNOWN, f"NotReady since {utc(facts.state_since)}: {facts.reason or 'the reason is not known'}"
+    if work is None or facts.waits is None:
         good_until = _good_until(facts)
         if previous and was_good and good_until and facts.now <= good_until:
             return previous.verdict, previous.why
-        if at and work and work.has_commits:
-            return UNKNOWN, f"Whether work waits is not known since {utc(at)}."
+        if facts.work_at and work and work.has_commits:
+            return UNKNOWN, f"Whether work waits is not known since {utc(facts.work_at)}."
         return UNKNOWN, "Its lag is not known: no commit, or no answer about the ends of its logs."
     unknown = _SOME_UNKNOWN if work.unknown else ""
-    if not work.waiting and not facts.is_busy:
-        return IDLE, f"Nothing waits. {_ASSIGNS_LATER if state == ASSIGNING else ''}".rstrip() + unknown
+    if facts.has_nothing_to_do:
+        return IDLE, f"Nothing waits.{_ASSIGNS_LATER if state == ASSIGNING else ''}{unknown}"
     moved_at, known_at = to_time(work.progressed_at or 0.0), to_time(work.known_at)
-    has_moved = moved_at >= activity.runs_since and known_at - moved_at < timedelta(seconds=work.patience)
+    has_moved = moved_at >= facts.runs_since and known_at - moved_at < timedelta(seconds=work.patience)
     is_new = work.waits_since is not None and known_at - to_time(work.waits_since) < _JUST_CAME
-    if has_moved if work.waiting else known_at >= activity.runs_since:
-        return OK, _ADVANCES + unknown
+    if has_moved if work.waiting else known_at >= facts.runs_since:
+        return OK, f"Offsets advance.{unknown}"  # also while nothing waits just now: that changes with each record
     if previous and was_good and is_new:
         return OK, previous.why if previous.verdict == OK else "Records have just come."
     return UNKNOWN, "Work waits or comes, and it is not known yet whether offsets advance."
@@ -216,42 +200,26 @@ def _good_one(  # noqa: PLR0911 - a list of cases
 
 def _good_until(facts: Facts) -> datetime | None:
     """Return until when a good verdict may stay though nothing is known now; None if nothing ever was."""
-    at = facts.work_at or (facts.previous.facts_at if facts.previous else None)
+    at = facts.known_at
     if at and facts.is_not_read_yet and facts.watched_since:  # a job that has just started is about to read it
         return max(at + _GOOD_FOR, facts.watched_since + WORK_OLD)
     return at + _GOOD_FOR if at else None
 
 
 def _why_off(facts: Facts) -> str:
-    hours, now = facts.settings.running_hours, facts.now
+    hours, now, successor = facts.settings.running_hours, facts.now, facts.successor
     if hours and not contain(hours, now):
         begins = next_change(hours, now)
         until = utc(begins) if begins else "next year"
         return f"It has no members, and is not meant to run before {until} (running_hours)."
-    if not facts.activity.ended:
+    if not facts.ended:
         return "It never had members."
-    if facts.successor and facts.successor == facts.settings.successor:
-        return f"{facts.successor} is declared as its successor, and has passed its offsets."
-    if facts.successor:
-        return f"{facts.successor} reads the same topics with the same topology, and has passed its offsets."
-    if facts.work_waits:
+    if successor:
+        is_declared = successor == facts.settings.successor
+        proof = "is declared as its successor," if is_declared else "reads the same topics with the same topology,"
+        return f"{successor} {proof} and has passed its offsets."
+    if facts.waits:
         return "It has no members, and work waits, but not for long enough yet to be Down."
-    unknown = _SOME_UNKNOWN if facts.work and facts.work.unknown else ""
-    return (
-        f"It has no members, and nothing waits.{unknown}"
-        if facts.is_known
-        else "It has had no members for a short time."
-    )
-
-
-def _numbers(facts: Facts) -> dict[str, Any]:
-    """Return what a good verdict is made of, in numbers that do not change while nothing happens."""
-    work = facts.work
-    if work is None:
-        return {}
-    found: dict[str, Any] = {"partitions": work.partitions}
-    if work.unknown:
-        found["unknown_partitions"] = work.unknown
-    if facts.successor:
-        found[SUCCESSOR] = facts.successor
-    return found
+    if facts.waits is False:
+        return f"It has no members, and nothing waits.{_SOME_UNKNOWN if facts.work and facts.work.unknown else ''}"
+    return "It has had no members for a short time."

@@ -21,15 +21,15 @@ until it was down. One that ends before, as on a host that both lose, has taken 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
-from datetime import datetime, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
 from itertools import islice
 
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import EMPTY
-from streaming_app.health.facts import Facts, HealthSettings
+from streaming_app.health.facts import Facts
 from streaming_app.health.verdict import OFF, SUCCESSOR
-from streaming_app.lag.ends import TopicPartition
 from streaming_app.lag.model import Node
 from streaming_app.lag.progress import Standing
 from streaming_app.lag.work import GroupWork
@@ -42,60 +42,52 @@ class Successors:
 
     def __init__(self, groups: Mapping[str, GroupSnapshot], work: Mapping[str, GroupWork]) -> None:
         self._groups, self._work = groups, work
-        self._running: defaultdict[frozenset[Node], list[str]] | None = None
 
     def of(self, facts: Facts) -> str | None:
         """Return who has taken over from a group."""
-        activity, work, previous, settings = facts.activity, facts.work, facts.previous, facts.settings
-        if activity.group.state != EMPTY:
+        work, previous, settings, since = facts.work, facts.previous, facts.settings, facts.state_since
+        if facts.group.state != EMPTY:
             return None
-        since = activity.state_since
         known = previous.evidence.get(SUCCESSOR) if previous and previous.verdict == OFF else None
-        if known and previous and since <= previous.at and self._lasts(known, since, settings):
+        if known and previous and since <= previous.at and self._stayed(known, since + settings.patience):
             return str(known)
         if work is None or not work.waiting:
             return None
         declared = settings.successor
-        if declared and self._has_members(declared) and _has_passed(self._progress(declared), work, is_declared=True):
+        if declared and self._has_members(declared) and self._has_passed(declared, work, is_declared=True):
             return declared
-        others = islice(self._with_same_topology(work.tasks.content), _MOST)
-        return next((other for other in others if _has_passed(self._progress(other), work)), None)
-
-    def _progress(self, group_id: str) -> Mapping[TopicPartition, Standing]:
-        return self._work[group_id].progress if group_id in self._work else {}
+        others = islice(self._running.get(work.tasks.content, ()), _MOST)
+        return next((other for other in others if self._has_passed(other, work)), None)
 
     def _has_members(self, group_id: str) -> bool:
         return group_id in self._groups and self._groups[group_id].member_count > 0
 
-    def _lasts(self, group_id: str, since: datetime, settings: HealthSettings) -> bool:
-        """Tell whether a group that has taken over from one that ended `since` has, or had, members for long enough."""
+    def _stayed(self, group_id: str, until: datetime) -> bool:
+        """Tell whether a group that has taken over has, or had, members for so long."""
         group = self._groups.get(group_id)
-        if group is None or group.state != EMPTY or group.state_since is None:
-            return True
-        return group.state_since > since + timedelta(seconds=settings.down_after)
+        return group is None or group.state != EMPTY or group.state_since is None or group.state_since > until
 
-    def _with_same_topology(self, content: frozenset[Node]) -> list[str]:
-        if not any(node.is_internal for node in content):
-            return []
-        if self._running is None:
-            self._running = defaultdict(list)
-            for other, work in self._work.items():
-                if self._has_members(other):
-                    self._running[work.tasks.content].append(other)
-        return self._running.get(content, [])
+    @cached_property
+    def _running(self) -> Mapping[frozenset[Node], Sequence[str]]:
+        """The groups that have members, by a topology that proves something."""
+        found: defaultdict[frozenset[Node], list[str]] = defaultdict(list)
+        for group_id, work in self._work.items():
+            if self._has_members(group_id) and any(node.is_internal for node in work.tasks.content):
+                found[work.tasks.content].append(group_id)
+        return found
 
-
-def _has_passed(other: Mapping[TopicPartition, Standing], ended: GroupWork, *, is_declared: bool = False) -> bool:
-    """Tell whether a group has passed another one, in all partitions but those of internal topics of their own."""
-    prefix = f"{ended.group_id}-"
-    internal = {node.name for node in ended.tasks.content if node.is_internal}
-    passed = [
-        key in other and _is_beyond(other[key], one.offset, may_begin_anywhere=is_declared)
-        for key, one in ended.progress.items()
-        if one.offset is not None and one.waits_since is not None
-        if key in other or not (is_declared or key[0].removeprefix(prefix) in internal)
-    ]
-    return bool(passed) and all(passed)
+    def _has_passed(self, other: str, ended: GroupWork, *, is_declared: bool = False) -> bool:
+        """Tell whether a group has passed another one, in all partitions but those of internal topics of their own."""
+        progress = self._work[other].progress if other in self._work else {}
+        prefix = f"{ended.group_id}-"
+        internal = {node.name for node in ended.tasks.content if node.is_internal}
+        passed = [
+            key in progress and _is_beyond(progress[key], one.offset, may_begin_anywhere=is_declared)
+            for key, one in ended.progress.items()
+            if one.offset is not None and one.waits_since is not None
+            if key in progress or not (is_declared or key[0].removeprefix(prefix) in internal)
+        ]
+        return bool(passed) and all(passed)
 
 
 def _is_beyond(one: Standing, offset: int, *, may_begin_anywhere: bool) -> bool:

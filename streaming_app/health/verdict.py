@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.groups.state_rules import EMPTY
 from streaming_app.text import rank
 
 LOSING, DOWN, STALLED, RESTORING = "Losing", "Down", "Stalled", "Restoring"
@@ -72,14 +70,3 @@ SUCCESSOR, PLANNED, RETIRED = "successor", "planned", "retired"
 """Keys of evidence: the group that has taken over, and what a person said of a group when they ended its problem."""
 BROKER_AWAY = "broker_away"
 """Key of evidence: the broker that led partitions which the group reads."""
-
-
-def ended_by_person(verdict: Verdict, group: GroupSnapshot | None, reason: str, now: datetime) -> Verdict:
-    """Return the verdict on a group whose problem a person ends: one that is retired is Off until it runs again.
-
-    `group` is None where only the verdict is known. What was planned keeps its verdict, without a
-    severity, and is a problem again once it has another bad verdict.
-    """
-    if reason == RETIRED and (group is None or group.state == EMPTY):
-        return Verdict(OFF, now, now, "It is retired, as somebody said.", evidence={RETIRED: True})
-    return replace(verdict, severity=None, evidence={**verdict.evidence, PLANNED: True})

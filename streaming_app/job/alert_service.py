@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import ClassVar, NamedTuple
 
-from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
+from streaming_app.alerts.engine import AlertEngine
 from streaming_app.alerts.evaluate import watches_any
+from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, LostDescription, Observed, TopicDifference
 from streaming_app.alerts.problem import Problem
-from streaming_app.alerts.survey import DescriptionSupport, LostDescription, TopicDifference
 from streaming_app.errors import OtherOwnerError
 from streaming_app.groups.task_copies import GroupCopies
 from streaming_app.health.verdict import Verdict
@@ -119,7 +119,7 @@ class AlertService(Service):
 
     def problems(self) -> tuple[Problem, ...]:
         """Return the problems that are pending or open, as of the last evaluation."""
-        return self._engine.problems
+        return tuple(self._engine.lifecycle.open.values())
 
     def sinks(self) -> tuple[SinkStatus, ...]:
         """Return the status of each sink."""
@@ -215,15 +215,16 @@ class AlertService(Service):
             self._store.maintain(self._config.retention_days)
 
     def _save_verdicts(self) -> None:
-        unsaved, labels_of = self._engine.unsaved_health, self._config.engine.labels_of
+        engine, changes, labels_of = self._engine, tuple(self._engine.unsaved_changes), self._config.engine.labels_of
         rows = self._relabelled | {
             group_id: HealthRow(group_id, verdict, self._problem_id(group_id), None, labels_of(group_id))
-            for group_id, verdict in unsaved.verdicts.items()
+            for group_id, verdict, _ in changes
         }
         if rows:
-            self._health_tables.save(rows.values(), unsaved.gone, datetime.now(timezone.utc))
-            self._health_tables.append_changes(unsaved.changes)
-            self._engine.saved_health(unsaved)
+            gone = {group_id for group_id in rows if not engine.board.knows(group_id)}
+            self._health_tables.save(rows.values(), gone, datetime.now(timezone.utc))
+            self._health_tables.append_changes(changes)
+            del engine.unsaved_changes[: len(changes)]
             self._relabelled = {}
             self._health_tables.maintain(self._config.retention_days)
 
@@ -233,11 +234,11 @@ class AlertService(Service):
 
     def verdicts(self) -> Mapping[str, Verdict]:
         """Return the newest verdict on each group."""
-        return self._engine.verdicts
+        return self._engine.board.verdicts()
 
     def newcomers_left_out(self) -> Mapping[str, int]:
         """Return how many new groups have no alerts, and how many no verdict yet, since others came first."""
-        return self._engine.newcomers_left_out
+        return {"alerts": self._engine.without_alerts, "verdicts": len(self._engine.board.put_off)}
 
     def _report_error_of(self, step: Callable[[], None]) -> None:
         error = _error_of(step)

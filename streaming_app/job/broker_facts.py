@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafka.errors import KafkaError
 
 from streaming_app import kafka as kinds
-from streaming_app.alerts.survey import TopicDifference
+from streaming_app.alerts.facts import TopicDifference
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD
 from streaming_app.groups.topology import is_internal_topic

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from streaming_app.alerts.survey import LostDescription
+from streaming_app.alerts.facts import LostDescription
 from streaming_app.groups.description import AVAILABLE, STATUSES, describe_topology, graph_of
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD

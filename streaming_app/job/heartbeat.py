@@ -14,7 +14,7 @@ from streaming_app.tables.heartbeat_file import HeartbeatRecord, heartbeat_path
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streaming_app.alerts.survey import DescriptionSupport
+    from streaming_app.alerts.facts import DescriptionSupport
     from streaming_app.config.settings import JobConfig
     from streaming_app.notify.outbox import SinkStatus
     from streaming_app.stream.health import Health

@@ -164,8 +164,6 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
             streams.append(CommitsStream(replace(parts, health=health.offsets, report=say_offsets)))
         for stream in streams:
             at_exit.enter_context(closing(stream))
-            spark.streams.addListener(stream.progress)
-            at_exit.callback(spark.streams.removeListener, stream.progress)
         running = at_exit.enter_context(closing(Services()))
         running.start(SparkProgress(spark, streams[0].query.is_own, health, report))
         supervisors = [Supervisor(stream, log_file) for stream in streams]

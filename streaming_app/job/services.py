@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from streaming_app.alerts.engine import EngineSettings
-from streaming_app.alerts.survey import DescriptionSupport
+from streaming_app.alerts.facts import DescriptionSupport, EngineSettings
 from streaming_app.config.defaults import TOPIC
 from streaming_app.config.labels import make_labels
 from streaming_app.config.running_hours import make_times_of

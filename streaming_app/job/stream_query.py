@@ -26,7 +26,6 @@ OFFSETS = "offsets"
 _ASKING = "Getting offsets"  # how Spark describes a query that asks the brokers up to where it may read
 _NEWEST = 40  # queries that are looked at: a batch runs few at a time, and there may be two streams
 _PROGRESS_SECONDS = 15.0  # between two looks at Spark's progress: executors report every 10 s
-_LISTENERS_MS = 60_000  # for listeners to receive the events of a query that has ended, on a loaded machine, too
 _MAX_CAUSE = 500  # characters of a line about a failure
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _BY_FILE_SYSTEM = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -175,11 +174,6 @@ class SparkProgress(Service):
         number = query.executionId()
         is_running = query.completionTime().isEmpty()
         return f"{number} {self._queries.executionMetrics(number).toString() if is_running else 'ended'}"
-
-
-def wait_for_listeners(spark: SparkSession) -> None:
-    """Wait until the events of the batches so far have arrived: they are about the query before the next start."""
-    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(_LISTENERS_MS)  # noqa: SLF001 - it has no public name
 
 
 def is_lost_connection(error: Exception) -> bool:

@@ -29,7 +29,6 @@ from streaming_app.job.stream_query import (
     LogTruncatedError,
     StreamChangedError,
     StreamQuery,
-    wait_for_listeners,
 )
 from streaming_app.kafka.broker_facts import has_description_plugin
 from streaming_app.kafka.log_reader import LogReaders
@@ -130,7 +129,7 @@ class TopicStream(ABC):
             on_cut=parts.health.log_cut,
         )
         self._known_tables = KnownTables(parts.config.warehouse, self.watched)
-        self.progress = Progress(parts.report, parts.health, self.name)
+        self.progress = Progress(parts.report, parts.health)
 
     def start(self) -> StreamingQuery:
         """Describe the topic, make checkpoint and tables fit it, and start the query.
@@ -140,7 +139,6 @@ class TopicStream(ABC):
         """
         self.health.reading = None
         self.query.wait_for_batch()
-        self.progress.forget_runs()
         self._writer.check_owner()
         context = self._spark.sparkContext
         context.setJobDescription(self.query.start_description)  # of this thread's queries
@@ -190,6 +188,7 @@ class TopicStream(ABC):
                     position.until.clear()
                     self._rows_changed()
 
+        self.progress.starting()
         return self.query.start(records, write, None if once else self._trigger)
 
     def check(self) -> None:
@@ -242,7 +241,6 @@ class TopicStream(ABC):
 
     def finish(self) -> None:
         """Note that the stream is done, with `once`, and run the maintenance that is due. Raises NothingReadError."""
-        wait_for_listeners(self._spark)
         self._require_records()
         self.health.nothing_new(self.progress.end_known_at)
         self._maintenance.run()

@@ -12,6 +12,7 @@ from streaming_app.lag.progress import STALLED_SECONDS, Standing
 from streaming_app.lag.work import GroupWork, group_work
 
 LATE_SECONDS = 60.0
+_LEAST_PATIENCE = 60.0  # two passes: of less, an offset that moves all the time would never be seen to move
 
 
 class LagTracker:
@@ -51,7 +52,7 @@ class LagTracker:
             group_id, at = key[0], key[1:]
             if (one := passes.get(group_id)) is None:
                 until, tasks = read_until.get(group_id, ReadUntil(now, now)), groups.get(group_id, NO_TASKS)
-                allowed, patience = self._allowed_lag(group_id), self._patience(group_id)
+                allowed, patience = self._allowed_lag(group_id), max(_LEAST_PATIENCE, self._patience(group_id))
                 one = passes[group_id] = GroupPass(now, until, tasks, allowed, patience, self.late_seconds)
             before = self._standings.get(key)
             standing = standings[key] = Standing(LagRow(*key)) if before is None else before.copy()

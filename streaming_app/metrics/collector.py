@@ -68,7 +68,7 @@ class MetricSources:
     types: Callable[[], Mapping[str, int]] = dict
     """Returns how many groups there are of each type; nothing while it is not known."""
     newcomers_left_out: Callable[[], Mapping[str, int]] = dict
-    """Returns of how many new groups something is left out, see `AlertEngine.newcomers_left_out`."""
+    """Returns of how many new groups something is left out, see `AlertService.newcomers_left_out`."""
     labels_of: Callable[[str], Mapping[str, str]] = lambda _group_id: {}
     """Returns the labels that are declared for a group."""
 

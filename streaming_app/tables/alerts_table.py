@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from streaming_app.alerts.catalog import subject_of
 from streaming_app.alerts.problem import Delivery, Line, Problem
 from streaming_app.alerts.problems import REMEMBERED
 from streaming_app.tables.definitions import table
@@ -69,7 +68,7 @@ def read_problems(warehouse: WarehouseReader, where: str) -> list[Problem]:
 
 def to_json(one: Problem) -> dict[str, Any]:
     """Return a problem as the JSON object of `streams-groups alerts --json`."""
-    values = {field.name: getattr(one, field.name) for field in fields(one) if field.name != "subject"}
+    values = {field.name: getattr(one, field.name) for field in fields(one)}
     return values | {
         "state": one.state,
         "timeline": [line._asdict() for line in one.timeline],
@@ -94,6 +93,5 @@ def _from_row(row: Mapping[str, Any]) -> Problem:
         "evidence": json.loads(row["evidence"] or "{}"),
         "timeline": tuple(Line(**line) for line in row["timeline"] or ()),
         "deliveries": tuple(Delivery(**delivery) for delivery in row["deliveries"] or ()),
-        "subject": subject_of(row["rule"]),
     }
     return Problem(**{**row, **values})

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from streaming_app.alerts.catalog import REPLACED, subject_of
+from streaming_app.alerts.catalog import replaced
 from streaming_app.alerts.problem import BY_EVIDENCE, FIRING, NOT_ENABLED, Delivery, Line, Problem, end_of
 from streaming_app.tables.alerts_table import to_row
 
@@ -41,7 +41,7 @@ def upgrade_alerts(alerts: DeltaTable, schema: pa.Schema, now: datetime) -> bool
 
 def _problem(row: Mapping[str, Any]) -> Problem:
     details = json.loads(row["details"] or "{}")
-    rule, opened_at, ended_at = REPLACED.get(row["rule"], row["rule"]), row["opened_at"], row["resolved_at"]
+    rule, opened_at, ended_at = replaced().get(row["rule"], row["rule"]), row["opened_at"], row["resolved_at"]
     return Problem(
         _fingerprint(row),
         row["cluster"],
@@ -58,7 +58,6 @@ def _problem(row: Mapping[str, Any]) -> Problem:
         {name: value for name, value in details.items() if name not in _NOT_EVIDENCE},
         (Line(opened_at, None, rule, row["severity"], row["summary"]),) if opened_at else (),
         tuple(Delivery(**{**one, "repeat": one.get("repeat") or 0}) for one in row["deliveries"] or ()),
-        subject_of(rule),
     )
 
 

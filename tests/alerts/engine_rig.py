@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
+from streaming_app.alerts.engine import AlertEngine
+from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Observed
 from streaming_app.alerts.problem import Problem
-from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.verdict import Verdict
@@ -70,20 +70,18 @@ class Rig:
         *groups: GroupSnapshot,
         is_muted: Callable[[Problem], bool] | None = None,
         **observed: Any,
-    ) -> tuple[Problem, ...]:
+    ) -> None:
         self.is_muted = is_muted
-        return self.engine.step(Observed({one.group_id: one for one in groups}, **observed), at(seconds))
+        self.engine.step(Observed({one.group_id: one for one in groups}, **observed), at(seconds))
 
     def save(self) -> None:
         unsaved = self.engine.lifecycle.unsaved
         self.table |= {one.alert_id: one for one in unsaved}
         self.table = {alert_id: one for alert_id, one in self.table.items() if not one.is_forgotten}
         self.engine.lifecycle.saved(unsaved)
-        health = self.engine.unsaved_health
-        self.verdicts |= health.verdicts
-        for group_id in health.gone:
-            del self.verdicts[group_id]
-        self.engine.saved_health(health)
+        self.verdicts |= {change.group_id: change.verdict for change in self.engine.unsaved_changes}
+        self.verdicts = {one: verdict for one, verdict in self.verdicts.items() if self.engine.board.knows(one)}
+        self.engine.unsaved_changes.clear()
 
     def send(self, seconds: float, error: SinkError | None = None) -> None:
         """Let the pager take what is due, and note what it says."""
@@ -105,5 +103,10 @@ class Rig:
         """What the pager was told: event and group."""
         return [(event, alert.group_id) for event, alert in self.received]
 
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The problems that are pending or open."""
+        return tuple(self.engine.lifecycle.open.values())
+
     def open_rules(self) -> set[str]:
-        return {alert.rule for alert in self.engine.problems}
+        return {alert.rule for alert in self.problems}

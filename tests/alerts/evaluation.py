@@ -4,29 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from streaming_app.alerts.evaluate import Truths, Watched, evaluate
-from streaming_app.alerts.problem import Finding, ProblemKey
-from streaming_app.alerts.rule import Facts, Observed, RuleSettingsLookup
+from streaming_app.alerts.facts import DescriptionSupport, Facts, Observed, RuleSettingsLookup
+from streaming_app.alerts.problem import Finding, Problem, ProblemKey
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import GroupSnapshot
 
 rule_settings_of = AlertSettings().rule_settings_of()
-KNOWN = ("open", "survey", "descriptions_since", "descriptions_required")
 
 
 def truths_of(
     groups: Iterable[GroupSnapshot],
     now: datetime,
     settings_of: RuleSettingsLookup = rule_settings_of,
-    **facts: Any,
+    descriptions_since: datetime | None = None,
+    open: Mapping[ProblemKey, Problem] = MappingProxyType({}),  # noqa: A002 - as in `Facts`
+    **observed: Any,
 ) -> tuple[Truths, frozenset[str]]:
-    """Return whether each condition holds, and the new groups that are left out; `facts` are observed, or known."""
-    watched, by_id = Watched(), {one.group_id: one for one in groups}
+    """Return what is known of each condition, and the new groups that are left out."""
+    descriptions, by_id = DescriptionSupport("auto"), {one.group_id: one for one in groups}
+    watched = Watched(descriptions)
     watched.update(by_id)
-    known = {"survey": watched.survey, **{name: facts.pop(name) for name in KNOWN if name in facts}}
-    return evaluate(Facts(now, Observed(by_id, **facts), **known), watched, settings_of)
+    descriptions.known_since = descriptions_since
+    return evaluate(Facts(now, Observed(by_id, **observed), open, descriptions), watched, settings_of)
 
 
 def findings_of(groups: Iterable[GroupSnapshot], now: datetime, **facts: Any) -> Mapping[ProblemKey, Finding]:

@@ -28,7 +28,6 @@ def make_alert(*sinks: str, resolved: bool = False, group_id: str | None = "paym
         "labels": {},
         "summary": "payments is NotReady: its source topic card-transactions does not exist",
         "evidence": {"missing_topics": ["card-transactions"], "state": "NotReady"},
-        "subject": "not-ready",
         "deliveries": tuple(Delivery(sink, event) for sink in sinks for event in events),
     }
     return Problem(**(fields | other))

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from streaming_app.alerts.facts import DescriptionMode, DescriptionSupport, LostDescription
 from streaming_app.alerts.problem import Finding, ProblemKey
-from streaming_app.alerts.survey import DescriptionMode, DescriptionSupport, LostDescription, survey_cluster
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.text import EPOCH
 from tests.alerts.evaluation import findings_of
@@ -143,13 +143,24 @@ def test_a_cluster_keeps_descriptions_since_the_earliest_evidence_of_a_plugin_th
     support = DescriptionSupport("auto", known_since=known_since)
     for what, at in plugin:
         (support.plugin_found if what == "found" else support.plugin_absent)(at)
-    assert support.since(survey_cluster(groups)) == since
+    for group in groups:
+        support.group_changed(None, group)
+    assert support.since == since
+
+
+def test_a_push_after_the_plugin_was_removed_stays_evidence_when_the_configuration_is_read_again() -> None:
+    support = DescriptionSupport("auto")
+    for old, new, since in ((None, HEALTHY, None), (HEALTHY, PUSHED_LAST, LAST)):
+        support.group_changed(old, new)
+        for at in (LATER, NOW):
+            support.plugin_absent(at)
+            assert support.since == since
 
 
 @pytest.mark.parametrize(("mode", "since"), [("always", EPOCH), ("never", None)])
-def test_an_explicit_setting_takes_precedence_and_is_not_stored(mode: DescriptionMode, since: datetime | None) -> None:
+def test_an_explicit_setting_takes_precedence(mode: DescriptionMode, since: datetime | None) -> None:
     support = DescriptionSupport(mode)
     support.plugin_found(LATER)
-    assert support.since(survey_cluster([HEALTHY])) == since
-    assert support.known_since is None
-    assert support.required == (mode == "always")
+    support.group_changed(None, HEALTHY)
+    assert support.since == since
+    assert support.expects_one(NEVER, LATER, NOW) == (mode == "always")

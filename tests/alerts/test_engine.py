@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.alerts.engine import UnsavedHealth
-from streaming_app.alerts.problem import FIRING, PENDING, RESOLVED, Delivery, Problem
-from streaming_app.alerts.survey import LostDescription
+from streaming_app.alerts.facts import LostDescription
+from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem
 from streaming_app.config.removed import REMOVED
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import TaskCopy, next_status
-from streaming_app.health.history import Assignment, GroupHistory
+from streaming_app.health.history import ASSIGNED, Event, GroupHistory
 from streaming_app.health.verdict import GOOD
 from streaming_app.job_status import JobStatus
 from streaming_app.lag.work import GroupWork
@@ -51,7 +50,9 @@ LOST = LostDescription("payments", "NOT_STORED", 0, OLD)
 
 def storm(cause: str) -> dict[str, GroupHistory]:
     return {
-        "payments": GroupHistory(assignments=[Assignment(at(number - 500), number, cause) for number in range(500)])
+        "payments": GroupHistory(
+            assignments=[Event(at(number - 500), number, ASSIGNED, cause=cause) for number in range(500)]
+        )
     }
 
 
@@ -91,11 +92,11 @@ def test_lag_of_groups_of_other_types_counts_where_the_settings_say_so() -> None
 def test_what_is_not_known_leaves_alerts_as_they_are() -> None:
     rig = Rig()
     rig.step(0, group(), work=lag("REWOUND", **TASK), copies=(uncopied(),))
-    before = rig.engine.problems
+    before = rig.problems
     rig.step(60, group(), work=None, copies=None)
-    assert rig.engine.problems == before != ()
+    assert rig.problems == before != ()
     rig.step(120, group())
-    assert rig.engine.problems == ()
+    assert rig.problems == ()
 
 
 def test_open_alerts_of_rules_of_0_2_0_that_went_are_resolved_and_pending_ones_are_removed() -> None:
@@ -104,11 +105,7 @@ def test_open_alerts_of_rules_of_0_2_0_that_went_are_resolved_and_pending_ones_a
     fired = make_alert(severity="warning", since=OLD, opened_at=OLD, deliveries=sent)
     pending = replace(fired, group_id="other", opened_at=None, deliveries=())
     rig = Rig()
-    alerts = [
-        replace(one, rule=rule, subject=rule, alert_id=f"{rule} {one.group_id}")
-        for one in (fired, pending)
-        for rule in rules
-    ]
+    alerts = [replace(one, rule=rule, alert_id=f"{rule} {one.group_id}") for one in (fired, pending) for rule in rules]
     rig.table = {one.alert_id: one for one in alerts}
     rig.restart()
     rig.cycle(0, group(since=-90))
@@ -116,21 +113,7 @@ def test_open_alerts_of_rules_of_0_2_0_that_went_are_resolved_and_pending_ones_a
         (rule, RESOLVED, "payments") for rule in rules
     ]
     assert set(rig.sent) == {(RESOLVED, "payments")}
-    assert rig.engine.problems == ()
-
-
-def test_a_failed_attempt_is_stored_and_repeated_after_a_pause() -> None:
-    rig = Rig()
-    rig.step(0, group("FAILED", -3600))
-    rig.engine.lifecycle.publish()
-    rig.send(0, SinkError("down", retry=True))
-    rig.save()
-    (alert,) = rig.table.values()
-    assert [(one.attempts, one.error, one.sent_at) for one in alert.deliveries] == [(1, "down", None)]
-    rig.send(0.5)
-    assert rig.sent == []
-    rig.send(1)
-    assert rig.sent == [(FIRING, "payments")]
+    assert rig.problems == ()
 
 
 def test_a_row_that_changed_while_it_was_stored_is_still_unsaved() -> None:
@@ -224,19 +207,6 @@ LATE = 120.0
 READ = JobStatus(OLD, caught_up=True, caught_up_at=START)
 
 
-@pytest.mark.parametrize("restarts", [False, True])
-def test_the_row_of_an_alert_that_never_fired_is_removed_once_its_cause_is_gone(restarts: bool) -> None:
-    rig = Rig({"rules": {FAILED: {"for": "60s"}}})
-    rig.cycle(0, group("FAILED", 0))
-    assert [alert.state for alert in rig.table.values()] == [PENDING]
-    assert rig.engine.lifecycle.unsaved == ()
-    if restarts:
-        rig.restart()
-    rig.cycle(30, group(since=30))
-    assert rig.table == {}
-    assert rig.engine.lifecycle.unsaved == ()
-
-
 @pytest.mark.parametrize(
     ("job", "is_judged"),
     [
@@ -251,9 +221,9 @@ def test_the_row_of_an_alert_that_never_fired_is_removed_once_its_cause_is_gone(
 def test_groups_are_judged_by_records_that_are_read_up_to_now(job: JobStatus | None, is_judged: bool) -> None:
     rig = Rig()
     rig.step(0, group(), job=job, work=lost("payments"))
-    verdicts = {name: one.verdict for name, one in rig.engine.verdicts.items()}
+    verdicts = {name: one.verdict for name, one in rig.engine.board.verdicts().items()}
     assert verdicts == ({"payments": "Losing"} if is_judged else {})
-    assert [one.group_id for one in rig.engine.unsaved_health.changes] == ["payments"] * is_judged
+    assert [one.group_id for one in rig.engine.unsaved_changes] == ["payments"] * is_judged
     assert (rig.engine.problem_with("payments") is not None) == is_judged
 
 
@@ -265,7 +235,7 @@ def test_a_problem_stays_as_it_is_while_records_are_read_late() -> None:
     well = work_of([row(lag=0)], at(9_000).timestamp())
     rig.cycle(9_000, group(), job=READ, work=well)
     assert rig.engine.problem_with("payments") == before
-    assert rig.engine.verdicts["payments"].verdict == "Losing"
+    assert rig.engine.board.verdicts()["payments"].verdict == "Losing"
 
 
 def test_the_verdict_of_a_group_that_is_gone_is_removed_and_no_other_one() -> None:
@@ -274,7 +244,7 @@ def test_the_verdict_of_a_group_that_is_gone_is_removed_and_no_other_one() -> No
     assert rig.verdicts.keys() == {"payments", "other"}
     rig.cycle(5, replace(group(), state="Dead"), group(group_id="other"))
     rig.cycle(9e6, group(group_id="other"))
-    assert rig.verdicts.keys() == rig.engine.verdicts.keys() == {"other"}
+    assert rig.verdicts.keys() == rig.engine.board.verdicts().keys() == {"other"}
 
 
 def down(seconds: float, offsets: int) -> dict[str, GroupWork]:
@@ -328,7 +298,7 @@ def test_a_problem_that_was_stored_when_its_verdict_could_not_be_does_not_end_by
     rig.restart()
     rig.cycle(460, group(), work=None)
     assert rig.verdicts == before
-    assert [one.state for one in rig.engine.problems] == [FIRING]
+    assert [one.state for one in rig.problems] == [FIRING]
 
 
 def test_a_problem_with_health_that_an_older_release_left_pending_opens_at_the_start() -> None:
@@ -344,20 +314,6 @@ def test_a_problem_with_health_that_an_older_release_left_pending_opens_at_the_s
     assert one.alert_id != fired.alert_id  # the older release may have given it the id of one that had ended
 
 
-def test_what_changed_of_health_while_it_was_stored_is_still_unsaved() -> None:
-    rig = Rig()
-    rig.step(0, group(), work=lost("payments"))
-    storing = rig.engine.unsaved_health
-    (problem,) = rig.engine.problems
-    rig.step(5, group(), work=lost("payments"), ended={problem.alert_id: "retired"})
-    rig.engine.saved_health(storing)
-    unsaved = rig.engine.unsaved_health
-    assert [one.ended_by for one in rig.engine.lifecycle.unsaved] == ["retired"]
-    assert list(unsaved.verdicts) == [one.group_id for one in unsaved.changes] == ["payments"]
-    rig.engine.saved_health(unsaved)
-    assert rig.engine.unsaved_health == UnsavedHealth()
-
-
 def test_what_is_about_new_groups_with_alerts_is_sent_after_everything_else() -> None:
     rig = Rig()
     new = [replace(group("FAILED", -3600, name), first_seen_at=at(-age)) for name, age in (("b", 60), ("a", 3600))]
@@ -367,7 +323,8 @@ def test_what_is_about_new_groups_with_alerts_is_sent_after_everything_else() ->
 
 def not_ready(group_id: str, *topics: str) -> GroupSnapshot:
     reason = f"MISSING_SOURCE_TOPICS: Source topics {', '.join(topics)} are missing."
-    return replace(group(group_id=group_id), state="NotReady", state_since=at(-900), not_ready_reason=reason)
+    known = replace(group(group_id=group_id), not_ready_reason=reason, missing_topics=topics)
+    return replace(known, state="NotReady", state_since=at(-900))
 
 
 def alerts(rig: Rig, team: str, event: str = FIRING) -> list[Problem]:
@@ -386,7 +343,8 @@ def texts(alerts: Iterable[Problem]) -> str:
 def test_three_topics_deleted_under_six_groups_of_two_teams_reach_each_owner_about_its_groups_only() -> None:
     rig = Rig()
     pairs = [(f"pay-{topic}", f"shop-{topic}", topic) for topic in ("a", "b", "c")]
-    rig.cycle(0, *(not_ready(name, topic) for pay, shop, topic in pairs for name in (pay, shop)), work={})
+    broken = [not_ready(name, topic) for pay, shop, topic in pairs for name in (pay, shop)]
+    rig.cycle(0, *broken, work={})
     assert groups(rig, "pay-") == ["pay-a", "pay-b", "pay-c"]
     assert groups(rig, "shop-") == ["shop-a", "shop-b", "shop-c"]
     assert "shop-" not in texts(alerts(rig, "pay-"))
@@ -395,15 +353,14 @@ def test_three_topics_deleted_under_six_groups_of_two_teams_reach_each_owner_abo
         topic = str(alert.group_id).removeprefix("pay-")
         assert alert.cause == f"missing_topic:{topic}"
         assert f"Source topics {topic} are missing" in alert.summary
-    assert len(rig.engine.problems) == 6
+    rig.cycle(60, group(group_id="pay-a"), *broken[1:], work={})
+    assert (groups(rig, "pay-", RESOLVED), groups(rig, "shop-", RESOLVED), len(rig.problems)) == (["pay-a"], [], 5)
 
 
-def test_a_group_that_is_mended_is_resolved_for_its_owner_though_others_with_its_cause_are_not() -> None:
+def test_groups_that_miss_one_topic_have_one_cause_however_many_others_they_miss() -> None:
     rig = Rig()
-    broken = [not_ready("pay-a", "a"), not_ready("shop-a", "a")]
-    rig.cycle(0, *broken, work={})
-    rig.cycle(60, group(group_id="pay-a"), broken[1], work={})
-    assert (groups(rig, "pay-", RESOLVED), groups(rig, "shop-", RESOLVED)) == (["pay-a"], [])
+    rig.cycle(0, not_ready("first", "e"), not_ready("second", "a", "b", "c", "d", "e"), work={})
+    assert [alert.cause for alert in rig.problems] == ["missing_topic:e"] * 2
 
 
 def test_members_with_an_older_topology_are_one_alert_though_the_broker_asks_none_for_a_description() -> None:

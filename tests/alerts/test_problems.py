@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from streaming_app.alerts.facts import EngineSettings, RuleSettings
 from streaming_app.alerts.problem import (
     CRITICAL,
     FIRING,
@@ -16,12 +17,12 @@ from streaming_app.alerts.problem import (
     WARNING,
     Delivery,
     Finding,
+    Over,
     Problem,
     ProblemKey,
     end_of,
 )
-from streaming_app.alerts.problems import AGAIN, CALM, Problems
-from streaming_app.alerts.rule import RuleSettings
+from streaming_app.alerts.problems import CALM, Problems
 from tests.alerts.examples import make_alert
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=timezone.utc)
@@ -41,7 +42,8 @@ def make(
     labels: Mapping[str, str] | None = None,
 ) -> Problems:
     """The problems of a cluster, of which every group has these settings."""
-    return Problems("prod", lambda _group_id: settings, sinks, stored, lambda _group_id: labels or {})
+    known = EngineSettings("prod", lambda _group_id: settings, sinks, labels_of=lambda _group_id: labels or {})
+    return Problems(known, stored)
 
 
 def at(minutes: float) -> datetime:
@@ -84,59 +86,61 @@ def changes(problems: Problems) -> tuple[list[Problem], list[Problem]]:
 
 def test_a_condition_fires_once_it_has_held_for_long_enough_and_ends_when_it_is_over() -> None:
     problems = make(labels={"team": "payments"})
-    problems.found(OF_RULE, OTHER, found(), at(0.5))
+    problems.take(OF_RULE, found(), at(0.5))
     assert (open_one(problems, OF_RULE).state, due_of(open_one(problems, OF_RULE))) == ("pending", [])
-    problems.found(OF_RULE, OTHER, found(), at(1))
+    problems.take(OF_RULE, found(), at(1))
     one = open_one(problems, OF_RULE)
     assert (one.state, one.since, one.opened_at, one.labels) == (FIRING, at(0), at(1), {"team": "payments"})
     assert due_of(one) == [("pager", FIRING, 0), ("chat", FIRING, 0)]
-    problems.over(OF_RULE, at(2))
+    problems.take(OF_RULE, Over(), at(2))
     (ended,), _ = changes(problems)
     assert (ended.state, ended.ended_at, ended.ended_by, problems.open) == (RESOLVED, at(2), "evidence", {})
     assert due_of(ended)[2:] == [("pager", RESOLVED, 0), ("chat", RESOLVED, 0)]
 
 
-def test_a_condition_that_is_over_before_it_fires_is_forgotten() -> None:
+def test_a_condition_that_is_over_before_it_fires_is_forgotten_also_after_a_restart() -> None:
     problems = make()
-    problems.found(OF_RULE, OTHER, found(), at(0.5))
-    changes(problems)
-    problems.over(OF_RULE, at(0.7))
-    changed, removed = changes(problems)
-    assert (changed, len(removed), problems.open) == ([], 1, {})
+    problems.take(OF_RULE, found(), at(0.5))
+    (pending,), _ = changes(problems)
+    for one in (problems, make((pending,))):
+        assert one.unsaved == ()
+        one.take(OF_RULE, Over(), at(0.7))
+        changed, removed = changes(one)
+        assert (changed, len(removed), one.open) == ([], 1, {})
 
 
 def test_without_a_time_a_condition_counts_from_when_it_was_first_found_also_after_a_restart() -> None:
     problems = make()
-    problems.found(OF_RULE, OTHER, replace(found(), since=None), at(0))
+    problems.take(OF_RULE, replace(found(), since=None), at(0))
     (pending,), _ = changes(problems)
     again = make((pending,))
-    again.found(OF_RULE, OTHER, replace(found(), since=None), at(1))
+    again.take(OF_RULE, replace(found(), since=None), at(1))
     assert open_one(again, OF_RULE).opened_at == at(1)
 
 
 def test_what_held_before_the_last_problem_ended_does_not_count_again() -> None:
     problems = make()
     for minute in (0.0, 1.0):
-        problems.found(OF_RULE, OTHER, found(), at(minute))
-    problems.over(OF_RULE, at(2))
-    problems.found(OF_RULE, OTHER, found(), at(2.5))
+        problems.take(OF_RULE, found(), at(minute))
+    problems.take(OF_RULE, Over(), at(2))
+    problems.take(OF_RULE, found(), at(2.5))
     assert open_one(problems, OF_RULE).state == "pending"
-    problems.found(OF_RULE, OTHER, found(), at(3))
+    problems.take(OF_RULE, found(), at(3))
     assert (open_one(problems, OF_RULE).state, open_one(problems, OF_RULE).since) == (FIRING, at(0))
 
 
 def test_the_health_of_a_group_is_one_problem_with_the_rule_and_severity_of_its_worst_verdict() -> None:
     problems = make()
-    problems.found(OF_HEALTH, BEHIND, found("slow", WARNING, "Behind"), at(0))
+    problems.take(OF_HEALTH, found("slow", WARNING, "Behind"), at(0))
     first = open_one(problems)
     deliver(problems)
-    problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(5))
+    problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(5))
     worse = open_one(problems)
     assert (worse.alert_id, worse.rule, worse.severity, worse.since) == (first.alert_id, DOWN, CRITICAL, at(0))
     assert due_of(worse) == [("pager", FIRING, 1), ("chat", FIRING, 1)]
     assert [one.rule for one in worse.was] == [BEHIND]
     deliver(problems)
-    problems.found(OF_HEALTH, BEHIND, found("slow", WARNING, "Behind"), at(6))
+    problems.take(OF_HEALTH, found("slow", WARNING, "Behind"), at(6))
     better = open_one(problems)
     assert (better.rule, better.severity, due_of(better)) == (DOWN, CRITICAL, [])
     assert [line.verdict for line in better.timeline] == ["Behind", "Down", "Behind"]
@@ -144,11 +148,11 @@ def test_the_health_of_a_group_is_one_problem_with_the_rule_and_severity_of_its_
 
 def test_a_severity_is_at_most_that_of_the_settings_and_a_restart_with_lower_ones_tells_nobody() -> None:
     problems = make()
-    problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(0))
+    problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(0))
     stored = sent(open_one(problems))
     lower = make((stored,), {**SETTINGS, DOWN: RuleSettings(WARNING, 300.0)})
     assert (open_one(lower).severity, due_of(open_one(lower))) == (WARNING, [])
-    lower.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(1))
+    lower.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(1))
     assert (open_one(lower).severity, due_of(open_one(lower))) == (WARNING, [])
 
 
@@ -160,24 +164,24 @@ def test_what_the_configuration_leaves_out_ends_and_taking_it_back_opens_what_ho
     settings: Mapping[str, RuleSettings], by: str
 ) -> None:
     problems = make()
-    problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(0))
+    problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(0))
     ignoring = make((sent(open_one(problems)),), settings)
     ignoring.leave_out(at(1))
     (ended,), _ = changes(ignoring)
     assert (ended.ended_by, [event for _, event, _ in due_of(ended)]) == (by, [RESOLVED, RESOLVED])
     back = make((ended,))
     assert back.open == {}
-    back.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(3))
+    back.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(3))
     assert open_one(back).opened_at == at(3)
 
 
 @pytest.mark.parametrize("verdict_at", [0.0, 3.0, 5.0], ids=["as the first one", "before its end", "at its end"])
 def test_a_verdict_older_than_the_end_of_the_last_problem_opens_another_one_after_it(verdict_at: float) -> None:
     problems = make()
-    problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(0))
+    problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(0))
     first = open_one(problems)
-    problems.over(OF_HEALTH, at(5), "Ok", "Offsets advance.")
-    problems.found(OF_HEALTH, BEHIND, found("slow", WARNING, "Behind", since=-5), at(verdict_at))
+    problems.take(OF_HEALTH, Over("Ok", "Offsets advance."), at(5))
+    problems.take(OF_HEALTH, found("slow", WARNING, "Behind", since=-5), at(verdict_at))
     one = open_one(problems)
     assert (one.state, one.since, due_of(one)) == (FIRING, at(-5), [("pager", FIRING, 0), ("chat", FIRING, 0)])
     assert one.opened_at is not None
@@ -187,45 +191,64 @@ def test_a_verdict_older_than_the_end_of_the_last_problem_opens_another_one_afte
 
 def test_a_group_that_stands_still_again_within_an_hour_has_one_more_problem_that_ends_after_half_an_hour() -> None:
     problems = make()
-    problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(0))
-    problems.over(OF_HEALTH, at(5), "Ok", "Offsets advance.")
+    problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(0))
+    problems.take(OF_HEALTH, Over("Ok", "Offsets advance."), at(5))
     ended, _ = changes(problems)
-    problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(20))
-    problems.over(OF_HEALTH, at(25), "Ok", "Offsets advance.")
+    problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(20))
+    problems.take(OF_HEALTH, Over("Ok", "Offsets advance."), at(25))
     restarted = make((*ended, open_one(problems)))
     for one in (problems, restarted):
         one.end_calm(at(54))
         assert "it is over if that lasts until" in open_one(one).summary
-        one.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(54))
-        one.over(OF_HEALTH, at(60), "Ok", "Offsets advance.")
+        one.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(54))
+        one.take(OF_HEALTH, Over("Ok", "Offsets advance."), at(60))
         one.end_calm(at(60) + CALM)
         (last, *_), _ = changes(one)
         assert (last.state, last.ended_at) == (RESOLVED, at(60) + CALM)
         assert one.open == {}
 
 
+GONE = replace(found("gone", CRITICAL, "Down"), causes=["missing_topic:a"])
+WELL = Over("Ok", "Offsets advance.")
+
+
+@pytest.mark.parametrize(
+    ("second", "begins", "over", "is_again"),
+    [
+        pytest.param(GONE, 65, WELL, True, id="an hour after the end"),
+        pytest.param(GONE, 66, WELL, False, id="later"),
+        pytest.param(replace(GONE, verdict="Behind"), 20, WELL, False, id="another rule"),
+        pytest.param(replace(GONE, causes=["missing_topic:b"]), 20, WELL, False, id="another cause"),
+        pytest.param(GONE, 20, Over("Off", "nothing waits"), False, id="it is off"),
+    ],
+)
+def test_a_problem_ends_at_once_unless_another_one_of_its_kind_has_ended_within_an_hour(
+    second: Finding, begins: float, over: Over, *, is_again: bool
+) -> None:
+    problems = make()
+    for finding, at_minute, ends in ((GONE, 0.0, WELL), (second, begins, over)):
+        problems.take(OF_HEALTH, finding, at(at_minute))
+        problems.take(OF_HEALTH, ends, at(at_minute + 5))
+    assert bool(problems.open) == is_again
+    problems.take(OF_HEALTH, Over("Idle"), at(begins + 20))  # which is as well
+    problems.take(OF_HEALTH, GONE, at(begins + 40))
+    stored, _ = changes(problems)
+    assert [one.ended_at for one in stored] == [at(5), at(begins + (35 if is_again else 5)), None]
+
+
 def test_a_problem_ends_at_once_if_a_person_ended_the_last_one() -> None:
     problems = make()
-    problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(0))
+    problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(0))
     problems.end({open_one(problems).alert_id: "planned"}, at(5))
-    problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(20))
-    problems.over(OF_HEALTH, at(25), "Ok", "Offsets advance.")
+    problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(20))
+    problems.take(OF_HEALTH, Over("Ok", "Offsets advance."), at(25))
     assert problems.open == {}
-
-
-def test_an_application_that_is_off_ends_its_problem_at_once_also_if_it_had_one_shortly_before() -> None:
-    problems = make()
-    for begin in (0.0, 20.0):
-        problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(begin))
-        problems.over(OF_HEALTH, at(begin + 5), "Off", "nothing waits")
-    assert problems.open == {}
-    assert timedelta(minutes=25) < AGAIN
 
 
 def test_a_person_ends_the_problem_with_the_health_of_a_group_and_no_other() -> None:
     problems = make()
-    problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(0))
-    problems.found(OF_RULE, OTHER, found(since=-5), at(0))
+    problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(0))
+    problems.take(OF_RULE, found(since=-5), at(0))
     ids = {key: one.alert_id for key, one in problems.open.items()}
     assert problems.end({ids[OF_RULE]: "retired"}, at(1)) == []
     assert problems.end({ids[OF_HEALTH]: "retired"}, at(1)) == [("payments", "retired")]
@@ -234,15 +257,15 @@ def test_a_person_ends_the_problem_with_the_health_of_a_group_and_no_other() -> 
 
 def test_a_sink_that_is_new_is_notified_of_what_is_open_and_one_that_went_is_owed_nothing() -> None:
     problems = make(sinks=("old",))
-    problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(0))
+    problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(0))
     restarted = make((open_one(problems),), sinks=("new",))
     assert due_of(open_one(restarted)) == [("new", FIRING, 0)]
 
 
 def test_a_problem_that_ended_owes_nothing_to_a_sink_that_went() -> None:
     problems = make(sinks=("old", "kept"))
-    problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(0))
-    problems.over(OF_HEALTH, at(5), "Ok")
+    problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(0))
+    problems.take(OF_HEALTH, Over("Ok"), at(5))
     ended, _ = changes(problems)
     (again,), _ = changes(make(ended, sinks=("kept",)))
     assert due_of(again) == [("kept", FIRING, 0), ("kept", RESOLVED, 0)]
@@ -251,20 +274,20 @@ def test_a_problem_that_ended_owes_nothing_to_a_sink_that_went() -> None:
 def cause_of(problems: Problems, *causes: str) -> str | None:
     """Return the cause that a problem has that opens now."""
     key = ProblemKey(HEALTH, "other")
-    problems.found(key, DOWN, replace(found(), causes=causes), at(9))
+    problems.take(key, replace(found(verdict="Down"), causes=causes), at(9))
     cause = open_one(problems, key).cause
-    problems.over(key, at(9))
+    problems.take(key, Over(), at(9))
     return cause
 
 
 def test_a_cause_is_that_of_an_open_problem_if_one_has_it_also_after_a_restart_with_other_settings() -> None:
     problems, causes = make(), ("missing_topic:a", "missing_topic:b")
     assert (cause_of(problems), cause_of(problems, *causes)) == (None, "missing_topic:a")
-    problems.found(OF_HEALTH, DOWN, replace(found(), causes=causes[1:]), at(0))
+    problems.take(OF_HEALTH, replace(found(verdict="Down"), causes=causes[1:]), at(0))
     restarted = make((open_one(problems),), labels={"team": "payments"})
     for one in (problems, restarted):
         assert cause_of(one, *causes) == "missing_topic:b"
-        one.over(OF_HEALTH, at(5), "Ok")
+        one.take(OF_HEALTH, Over("Ok"), at(5))
         assert cause_of(one, *causes) == "missing_topic:a"
 
 
@@ -284,12 +307,21 @@ def test_what_is_resolved_in_a_mute_is_resolved_where_it_is_known(
     assert [(one.sink, one.event) for one in ended.deliveries] == [("chat", event) for event in left]
 
 
+def test_what_gets_worse_before_it_is_sent_is_sent_once() -> None:
+    problems = make(sinks=("pager",))
+    problems.take(OF_HEALTH, found("slow", WARNING, "Behind"), at(0))
+    problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(5))
+    assert due_of(open_one(problems)) == [("pager", FIRING, 0)]
+
+
 def test_what_gets_worse_while_it_is_sent_is_sent_once_more() -> None:
     problems = make(sinks=("pager",))
-    problems.found(OF_HEALTH, BEHIND, found("slow", WARNING, "Behind"), at(0))
+    problems.take(OF_HEALTH, found("slow", WARNING, "Behind"), at(0))
+    assert list(problems.unsent()) == []
     problems.publish()
-    (delivery,), one = open_one(problems).deliveries, open_one(problems)
+    (one,) = problems.unsent()
+    (delivery,) = one.deliveries
     problems.note([(one, replace(delivery, attempts=1))], is_over=False)
-    problems.found(OF_HEALTH, DOWN, found("gone", CRITICAL, "Down"), at(5))
+    problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(5))
     problems.note([(one, replace(delivery, attempts=1, sent_at=at(6)))], is_over=True)
     assert due_of(open_one(problems)) == [("pager", FIRING, 1)]

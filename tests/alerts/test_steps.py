@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 import streaming_app
-from streaming_app.alerts.problem import FIRING, HEALTH, Finding, ProblemKey
+from streaming_app.alerts.facts import EngineSettings
+from streaming_app.alerts.problem import FIRING, HEALTH, Finding, Over, ProblemKey
 from streaming_app.alerts.problems import Problems
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import GroupSnapshot
@@ -140,12 +141,12 @@ def test_problems_take_steps_in_proportion_to_the_groups(cause: str) -> None:
     """A flood of groups that are stuck, with one cause or each of its own."""
 
     def call(groups: int) -> None:
-        problems = Problems("prod", SETTINGS)
+        problems = Problems(EngineSettings("prod", SETTINGS))
         keys = [ProblemKey(HEALTH, Name(str(number))) for number in range(groups)]
         for number, key in enumerate(keys):
-            problems.found(key, "StreamsGroupDown", Finding(NOW, "stuck", causes=[cause.format(number)]), NOW)
+            problems.take(key, Finding(NOW, "stuck", verdict="Down", causes=[cause.format(number)]), NOW)
         for key in keys:
-            problems.over(key, NOW, "Ok")
+            problems.take(key, Over("Ok"), NOW)
         assert problems.open == {}
 
     assert steps(lambda: call(400)) < 2.5 * steps(lambda: call(200))

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
+from streaming_app.alerts.engine import AlertEngine
 from streaming_app.alerts.evaluate import Watched, evaluate
-from streaming_app.alerts.rule import Facts
-from streaming_app.alerts.survey import DescriptionSupport, survey_cluster
+from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Facts, Observed
 from streaming_app.groups.snapshot import GroupSnapshot
 from tests.alerts.evaluation import rule_settings_of, truths_of
 from tests.support.healthy_group import healthy_group
@@ -51,16 +50,21 @@ steps = st.lists(
 
 
 @given(steps)
-def test_what_is_left_out_changes_no_finding_and_no_survey(history: list[tuple[dict[str, Any], float]]) -> None:
-    watched, groups, now = Watched(), dict[str, GroupSnapshot](), NOW
+def test_what_is_left_out_changes_no_finding_and_no_count(history: list[tuple[dict[str, Any], float]]) -> None:
+    descriptions, groups, now = DescriptionSupport("auto"), dict[str, GroupSnapshot](), NOW
+    watched = Watched(descriptions)
     for changes, seconds in history:
         now += timedelta(seconds=seconds)
         changed = {name: one and replace(one, group_id=name) for name, one in changes.items()}
         groups = {name: one for name, one in {**groups, **changed}.items() if one}
         watched.update(groups)
-        assert watched.survey == survey_cluster(groups.values())
+        fresh = DescriptionSupport("auto")
+        for one in groups.values():
+            fresh.group_changed(None, one)
+        assert (descriptions.described, descriptions.undescribed) == (fresh.described, fresh.undescribed)
         for since in (None, OLD):
-            facts = Facts(now, Observed(groups), survey=watched.survey, descriptions_since=since)
+            fresh.known_since = since
+            facts = Facts(now, Observed(groups), descriptions=fresh)
             of_all = truths_of(groups.values(), now, descriptions_since=since)
             assert evaluate(facts, watched, rule_settings_of) == of_all
 
@@ -99,4 +103,4 @@ def test_a_step_looks_at_no_group_that_has_not_changed(status: str) -> None:
     groups.looks = 0
     engine.step(Observed(groups), NOW + timedelta(seconds=2))
     assert groups.looks == 0
-    assert len(engine.verdicts) == len(groups)
+    assert len(engine.board.verdicts()) == len(groups)

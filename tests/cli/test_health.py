@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from streaming_app.alerts.problem import HEALTH, Line, Problem
+from streaming_app.alerts.problem import Line, Problem
 from streaming_app.cli.main import main
 from streaming_app.health.verdict import DOWN, OK, Verdict
 from streaming_app.tables.alerts_table import AlertsTable
@@ -40,7 +40,6 @@ DOWN_SINCE = Verdict(
 ALERT = make_alert(
     cluster="default",
     rule="StreamsGroupDown",
-    subject=HEALTH,
     opened_at=ago(minutes=4),
     summary=DOWN_SINCE.why,
     timeline=(Line(ago(minutes=4), DOWN, "StreamsGroupDown", "critical", DOWN_SINCE.why),),

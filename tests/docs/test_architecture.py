@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from offsets_decoder import decode
-from streaming_app.alerts.catalog import RULE_OF_VERDICT
 from streaming_app.alerts.engine import truth_of
+from streaming_app.alerts.facts import EngineSettings
 from streaming_app.alerts.problem import FIRING, HEALTH, ProblemKey
 from streaming_app.alerts.problems import Problems
 from streaming_app.cli.main import main
@@ -115,9 +115,10 @@ def test_the_rule_and_the_message_are_those_that_the_page_shows(folded: Fold) ->
     group = group_snapshot(to_row("default", folded.group))
     at = (group.state_since or NOW) + timedelta(minutes=5)
     (change,) = Board(lambda _group_id: DEFAULTS).step(Known({GROUP: group}), at)
-    problems = Problems("default", AlertSettings().rule_settings_of())
-    found = truth_of(GROUP, change.verdict)
-    problems.found(ProblemKey(HEALTH, GROUP), RULE_OF_VERDICT[change.verdict.verdict], found, change.verdict.at)
+    problems = Problems(EngineSettings("default", AlertSettings().rule_settings_of()))
+    found = truth_of(GROUP, change.verdict, group)
+    assert found
+    problems.take(ProblemKey(HEALTH, GROUP), found, change.verdict.at)
     (alert,) = problems.open.values()
     assert alert.summary == block_with("processes nothing").strip()
     assert f"`{format_title([alert], FIRING)}`" in PAGE.read_text("utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -53,6 +54,26 @@ def test_a_reason_is_kept_although_the_group_was_not_ready_and_empty_within_one_
     assert (one.group.state, one.group.not_ready_reason) == ("Empty", None)
     (event,) = [event for event in one.events if event.kind == "not_ready_reason"]
     assert (event.at, event.new, event.offset) == (at(0), MISSING, 3)
+
+
+@pytest.mark.parametrize(
+    ("records", "missing"),
+    [
+        pytest.param([], ["a", "b"], id="it is NotReady"),
+        pytest.param(GIVES_UP, ["a", "b"], id="its members gave up"),
+        pytest.param([(at(6), 17, GROUP, metadata(epoch=4))], None, id="it is ready"),
+    ],
+)
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_the_row_has_the_source_topics_that_were_missing_until_the_group_is_ready(
+    records: list[tuple[Any, ...]], missing: list[str] | None, *, is_stored: bool
+) -> None:
+    one = fold(log(*NOT_READY, *([] if is_stored else records)))
+    if is_stored:
+        set_reasons(one, lambda _names: {"other": 1})
+        one = fold(log(*records, first=4), store(one.group))
+    set_reasons(one, lambda _names: {"other": 1})
+    assert store(one.group).missing_topics == missing
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 4, 7])  # in the first operation, and at the ends of both

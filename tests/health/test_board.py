@@ -11,10 +11,10 @@ import pytest
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health import board as board_module
 from streaming_app.health.board import Board, Change, Known
-from streaming_app.health.facts import DEFAULTS
+from streaming_app.health.facts import DEFAULTS, Facts
 from streaming_app.health.judge import judge
-from streaming_app.health.verdict import DOWN, LOSING, OFF, RESTORING, STALLED, Verdict
-from tests.support.health_harness import NOW, ago, bad, group, unmoved, waiting, work
+from streaming_app.health.verdict import DOWN, LOSING, OFF, OK, RESTORING, STALLED, Verdict
+from tests.support.health_harness import LONG_AGO, NOW, ago, bad, group, unmoved, waiting, work
 
 GROUP = "payments"
 ENDED = group("Empty", ago(minutes=60), first_seen_at=ago(hours=9))
@@ -104,6 +104,21 @@ def test_what_was_planned_stays_down_and_says_so_until_it_is_worse() -> None:
     assert "planned" not in worse.verdict.evidence
 
 
+def test_what_became_due_before_a_person_ended_a_problem_is_judged_all_the_same() -> None:
+    one = board()
+    one.step(known(replace(ENDED, state_since=ago(minutes=2)), waiting(ago(minutes=2), ago(minutes=-9))), NOW)
+    one.end([GROUP], "planned", NOW + timedelta(minutes=9))
+    assert brief(one.step(known(replace(ENDED, state_since=NOW)), NOW + timedelta(minutes=9)))[0] == (DOWN, -3)
+
+
+def test_which_broker_is_away_is_known_at_each_judgment() -> None:
+    one, of_work = board(), waiting(ago(minutes=2), ago(minutes=-9), progress={("orders", 0): None})
+    now = known(replace(ENDED, state_since=ago(minutes=2)), of_work)
+    for each in (now, replace(now, away={"b1": ["orders-0"]})):
+        one.step(each, NOW + timedelta(minutes=4 if each.away else 0))
+    assert one.verdicts()[GROUP].evidence["broker_away"] == "b1"
+
+
 def test_a_deleted_group_stays_down_and_one_that_had_nothing_to_do_is_forgotten() -> None:
     for of_work, expected in ((waiting(ago(minutes=60)), DOWN), (work(), None)):
         one = board()
@@ -148,6 +163,19 @@ def test_a_restore_during_which_records_are_lost_is_not_over_because_the_group_i
     assert one.knows(GROUP) is stays
 
 
+def test_a_pass_that_fails_makes_no_group_of_another_type_deleted() -> None:
+    of_consumer, well = {GROUP: work(arrived_at=NOW)}, Verdict(OK, LONG_AGO, LONG_AGO, "Offsets advance.")
+    one, restarted = board(), board(payments=well)
+    assert brief(one.step(Known({}, work=of_consumer, others=of_consumer), NOW)) == [(OK, 0)]
+    assert restarted.step(Known({}, work=None), NOW) == []
+    restarted.step(Known({}, work=of_consumer, others=of_consumer), NOW + timedelta(seconds=30))
+    for each in (one, restarted):
+        assert each.step(Known({}, work=None), NOW + timedelta(minutes=1)) == []
+        assert each.verdicts()[GROUP].verdict == OK
+    (gone,) = one.step(Known({}, work={}), NOW + timedelta(minutes=2))
+    assert (gone.verdict.verdict, one.knows(GROUP)) == (OFF, False)
+
+
 def newcomer(group_id: str, minutes: float) -> GroupSnapshot:
     return replace(group("NotReady", ago(minutes=3), first_seen_at=ago(minutes=minutes)), group_id=group_id)
 
@@ -158,9 +186,9 @@ def test_groups_known_before_a_flood_are_judged_first_and_newcomers_take_so_many
     """Steps are counted, and a change of one of the flood does not take the turn of those that wait."""
     judged: list[str] = []
 
-    def counting(facts: Any, checks: Any) -> Verdict:
-        judged.append(facts.activity.group.group_id)
-        return judge(facts, checks)
+    def counting(facts: Facts) -> Verdict:
+        judged.append(facts.group.group_id)
+        return judge(facts)
 
     monkeypatch.setattr(board_module, "judge", counting)
     monkeypatch.setattr(board_module, "NEWCOMER_STEPS", 4)

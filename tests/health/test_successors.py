@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.health.activity import activity
-from streaming_app.health.facts import DEFAULTS, Facts, HealthSettings
+from streaming_app.health.facts import DEFAULTS, HealthSettings
 from streaming_app.health.successors import Successors
 from streaming_app.health.verdict import DOWN, OFF, Verdict
 from streaming_app.lag.model import GroupTasks, Node
@@ -54,7 +53,7 @@ def found(
     passes([[left, *rest]], {GROUP: ended}, tracker)
     work = passes(rows, {GROUP: ended, OTHER: tasks}, tracker)
     snapshots = {GROUP: gone, OTHER: come or other()}
-    return Successors(snapshots, work).of(Facts(activity(gone, None, ago()), ago(), settings, previous, work[GROUP]))
+    return Successors(snapshots, work).of(facts(gone, work[GROUP], at=ago(), settings=settings, previous=previous))
 
 
 @pytest.mark.parametrize(

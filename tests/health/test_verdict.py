@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from streaming_app.groups.task_copies import Progress, TaskCopy
-from streaming_app.health.history import GroupHistory, Reason
+from streaming_app.health.history import GroupHistory
 from streaming_app.health.verdict import (
     BAD,
     BEHIND,
@@ -166,9 +166,7 @@ def test_a_group_from_which_another_one_has_taken_over_is_off() -> None:
 
 def test_members_that_gave_up_because_of_their_topics_are_down_whatever_is_known() -> None:
     at = ago(minutes=5)
-    history = states(
-        (at - timedelta(seconds=12), "Empty", "NotReady"), (at, "NotReady", "Empty"), reasons=(Reason(at, 0, MISSING),)
-    )
+    history = states((at - timedelta(seconds=12), "Empty", "NotReady"), (at, "NotReady", "Empty"), reason=MISSING)
     one = group("Empty", at, first_seen_at=ago(minutes=6))
     for of_work in (None, work(), work(unknown=12)):
         found = verdict(facts(one, of_work, history))

@@ -17,9 +17,10 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from streaming_app.alerts.engine import AlertEngine, EngineSettings, Observed
+from streaming_app.alerts.engine import AlertEngine
+from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Observed
 from streaming_app.alerts.problem import FIRING, HEALTH, Problem
-from streaming_app.alerts.survey import DescriptionSupport
+from streaming_app.alerts.problems import calm_until
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.config.running_hours import GroupTimesSettings, NamedIntervals, make_times_of
 from streaming_app.groups.budget import OverBudgetError
@@ -149,14 +150,15 @@ class _Job:
 
     def due(self) -> Iterator[datetime]:
         """Yield when pending alerts are to fire if nothing happens, verdicts may change, and windows end."""
-        for alert in self.engine.problems:
+        for alert in self.engine.lifecycle.open.values():
+            if ends_at := calm_until(alert):
+                yield ends_at
             if alert.state != FIRING:
                 settings = self._rule_settings_of(alert.group_id)[alert.rule]
                 yield alert.since + timedelta(seconds=settings.for_seconds)
-        for verdict in self.engine.verdicts.values():
+        for verdict in self.engine.board.verdicts().values():
             if verdict.recheck_at is not None:
                 yield verdict.recheck_at
-        yield from self.engine.lifecycle.calm.values()
         for one in self._snapshots.values():
             if pushed_at := one.last_unsolicited_push_at:
                 yield pushed_at + timedelta(hours=1)
@@ -232,7 +234,9 @@ class _Job:
         for ends_at, reason in self._simulation.incident_ends[self._tables.ends :]:
             if ends_at <= at:
                 self._tables.ends += 1
-                self._tables.ended |= {one.alert_id: reason for one in self.engine.problems if one.subject == HEALTH}
+                self._tables.ended |= {
+                    one.alert_id: reason for one in self.engine.lifecycle.open.values() if one.subject == HEALTH
+                }
 
     def _evaluate(self, now: datetime, at: float) -> None:
         self._read_ended(at)
@@ -247,8 +251,8 @@ class _Job:
             away=self._lag.away,
             ended=self._tables.ended,
         )
-        changed = self.engine.step(observed, now)
-        self._tables.rules |= {alert.rule for alert in changed if alert.opened_at is not None}
+        self.engine.step(observed, now)
+        self._tables.rules |= {one.rule for one in self.engine.lifecycle.unsaved if one.opened_at is not None}
         self._save()
         self.engine.lifecycle.publish()
         self.send(now, at)
@@ -269,10 +273,9 @@ class _Job:
             if one.is_forgotten:
                 del tables.problems[one.alert_id]
         self.engine.lifecycle.saved(unsaved)
-        health = self.engine.unsaved_health
-        tables.verdicts |= health.verdicts
-        tables.changes += health.changes
-        self.engine.saved_health(health)
+        tables.verdicts |= {change.group_id: change.verdict for change in self.engine.unsaved_changes}
+        tables.changes += self.engine.unsaved_changes
+        self.engine.unsaved_changes.clear()
 
 
 @contextmanager

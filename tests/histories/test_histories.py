@@ -135,7 +135,7 @@ def test_a_rule_that_crashes_is_found_in_a_history(crashing_rule: str, failed_ru
 
 
 def test_a_verdict_that_crashes_is_found_in_a_history(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming_app.health.board.CHECKS", (crash,))
+    monkeypatch.setattr("streaming_app.health.judge.CONDITIONS", (crash,))
     history = HISTORIES["Restart of the only instance"]
     with pytest.raises(AssertionError, match="verdicts failed: "):
         run(replace(history, seconds=history.begins))

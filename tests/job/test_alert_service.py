@@ -12,10 +12,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from streaming_app.alerts.engine import EngineSettings
+from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, RuleSettings
 from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem
-from streaming_app.alerts.rule import RuleSettings
-from streaming_app.alerts.survey import DescriptionSupport
 from streaming_app.groups.snapshot import COLUMNS, GroupSnapshot, group_snapshot
 from streaming_app.health.history import GroupHistory
 from streaming_app.job import alert_service
@@ -279,7 +277,7 @@ def test_an_evaluation_that_fails_is_reported_once_though_results_of_sinks_are_s
 
 
 def test_a_sink_that_cannot_deliver_is_an_alert_through_the_others(harness: Harness) -> None:
-    rule = RuleSettings("critical", 0, while_catching_up=True)
+    rule = RuleSettings("critical", 0)
     harness.settings = {**SETTINGS, "StreamsGroupsNotificationsFailing": rule}
     broken, other = KeepingSink("pager"), KeepingSink("chat")
     broken.down = True

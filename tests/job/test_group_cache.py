@@ -279,11 +279,11 @@ def test_an_event_that_a_later_batch_retracts_is_removed(cache: GroupCache) -> N
     empty = event(at(0), "state", "Stable", "Empty", offset=7)
     cache.on_rows(folded(row("a", 7, events=[empty])))
     cache.refresh()
-    assert [one.state for one in cache.histories()["a"].states] == ["Empty"]
+    assert [one.new for one in cache.histories()["a"].states] == ["Empty"]
     stable = event(at(0), "state", "Stable", "Reconciling", offset=9)
     cache.on_rows(folded(row("a", 9, retracted=[{**empty, "new": None}], events=[stable])))
     cache.refresh()
-    assert [one.state for one in cache.histories()["a"].states] == ["Reconciling"]
+    assert [one.new for one in cache.histories()["a"].states] == ["Reconciling"]
 
 
 def test_earlier_events_are_read_from_the_tables_once(warehouse: Path, cache: GroupCache, clock: FakeClock) -> None:
@@ -312,7 +312,7 @@ def test_when_the_members_of_a_group_gave_up_is_known_for_days(warehouse: Path, 
     spells = ((16, "NotReady", "Empty"), (15, "Empty", "NotReady"), (14, "NotReady", "Empty"), (6, "Stable", "Empty"))
     add_events(warehouse, *(("a", event(NOW - timedelta(days), "state", old, new)) for days, old, new in spells))
     cache.refresh()
-    found = [(one.at, one.state) for one in cache.histories()["a"].states]
+    found = [(one.at, one.new) for one in cache.histories()["a"].states]
     assert found == [(NOW - timedelta(days=14), "Empty")]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streaming_app.alerts.survey import DescriptionSupport
+from streaming_app.alerts.facts import DescriptionSupport
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import JobError
 from streaming_app.job.heartbeat import Heartbeat

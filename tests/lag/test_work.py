@@ -13,7 +13,7 @@ from streaming_app.lag.model import Commit, GroupTasks, LagRow, Owner
 from streaming_app.lag.progress import STALLED_SECONDS, Standing
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.lag.work import GroupWork, group_work, retention_seconds
-from tests.support.lag_harness import GROUP, TOPIC, at_pass, pass_over, row, work_of
+from tests.support.lag_harness import GROUP, TOPIC, MiniCluster, at_pass, pass_over, row, work_of
 
 T0 = 1_000_000.0
 RUNS = GroupTasks(subtopology_of={TOPIC: "0"}, has_members=True)
@@ -272,3 +272,15 @@ def test_a_run_that_begins_in_the_middle_counts_from_the_last_commit_or_the_arri
     tracker.observe({(GROUP, TOPIC, 0): Commit(10, "id", 0, committed)}, ends, tasks, T0)
     stalled = tracker.work[GROUP].stalled
     assert (stalled and stalled.since) == since
+
+
+def test_a_group_whose_offsets_move_at_each_pass_moves_also_where_the_rule_allows_no_time() -> None:
+    cluster = MiniCluster(LagTracker(patience=lambda _group_id: 0.0))
+    for _ in range(20):
+        cluster.produce(100)
+        cluster.commit_offset((cluster.end or 0) - 10)
+        cluster.step()
+        found = cluster.tracker.work[GROUP]
+        assert found.stalled is None
+        assert found.progressed_at is not None
+        assert found.known_at - found.progressed_at < found.patience

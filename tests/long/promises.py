@@ -102,9 +102,9 @@ PROMISES = (
     Promise(
         "Each group has one verdict: one that is NotReady beyond its time is Down.",
         "tests/health/test_verdict.py::test_not_ready_beyond_its_time_is_down_whatever_waits",
-        "streaming_app/health/checks.py",
-        "    if activity.group.state != NOT_READY:\n        return None\n    reason",
-        "    if activity.group.state != NOT_READY or not facts.work:\n        return None\n    reason",
+        "streaming_app/health/conditions.py",
+        "    if group.state != NOT_READY:\n        return None\n    reason",
+        "    if group.state != NOT_READY or not facts.work:\n        return None\n    reason",
     ),
     Promise(
         "Page, commands and SQL say the same.",

@@ -7,10 +7,8 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.health.activity import activity
-from streaming_app.health.checks import CHECKS
 from streaming_app.health.facts import Facts
-from streaming_app.health.history import GroupHistory, MemberChange, Reason, StateChange
+from streaming_app.health.history import JOINED, LEFT, NO_HISTORY, REASON, STATE, Event, GroupHistory
 from streaming_app.health.judge import judge
 from streaming_app.health.verdict import Verdict
 from streaming_app.lag.work import GroupWork, Partitions
@@ -31,15 +29,19 @@ def group(state: str = "Stable", since: datetime = LONG_AGO, **fields: Any) -> G
     return replace(healthy_group(LONG_AGO), **values)
 
 
-def states(*changes: tuple[datetime, str, str], reasons: tuple[Reason, ...] = ()) -> GroupHistory:
-    """Return a history of changes of the state: when, from and to."""
-    return GroupHistory([StateChange(at, n, old, new) for n, (at, old, new) in enumerate(changes)], reasons=[*reasons])
+def states(*changes: tuple[datetime, str, str], reason: str | None = None) -> GroupHistory:
+    """Return a history of changes of the state: when, from and to; and why the group was NotReady."""
+    found = [Event(at, n, STATE, old, new) for n, (at, old, new) in enumerate(changes)]
+    return GroupHistory(found, reasons=[Event(changes[-1][0], 0, REASON, new=reason)] if reason else ())
 
 
 def members(*changes: tuple[datetime, str, bool, str]) -> GroupHistory:
     """Return a history of members: when, who, whether it joined, and where."""
     return GroupHistory(
-        members=[MemberChange(at, n, who, joined, place) for n, (at, who, joined, place) in enumerate(changes)]
+        members=[
+            Event(at, n, JOINED if joined else LEFT, member_id=who, place=place)
+            for n, (at, who, joined, place) in enumerate(changes)
+        ]
     )
 
 
@@ -70,11 +72,11 @@ def facts(
     at: datetime = NOW,
     **fields: Any,
 ) -> Facts:
-    return Facts(activity(snapshot, history, at), at, work=of_work, **fields)
+    return Facts(snapshot, at, history=history or NO_HISTORY, work=of_work, **fields)
 
 
 def verdict(known: Facts, previous: Verdict | None = None, at: datetime = NOW) -> Verdict:
-    return judge(replace(known, now=at, previous=previous), CHECKS)
+    return judge(replace(known, now=at, previous=previous))
 
 
 def bad(name: str, since: datetime, **fields: Any) -> Verdict:

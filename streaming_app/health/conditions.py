@@ -1,0 +1,362 @@
+"""What may be wrong with a group, in the order in which it counts: the conditions of the verdicts. Data and functions.
+
+Each returns the bad verdict, since when, and from when on it is the verdict (`at`), or None. Times come from the facts.
+Its `recheck_at` is when it may end by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import islice
+from operator import itemgetter
+from typing import Any
+
+from streaming_app.groups.snapshot import (
+    NOT_REVOKING,
+    UnsettledMember,
+    awaited_members,
+    describe_obligation,
+    member_details,
+)
+from streaming_app.groups.state_rules import ASSIGNING, EMPTY, NOT_READY
+from streaming_app.health.facts import Facts, to_time
+from streaming_app.health.spells import LOOP, STAY_UP, Outage, current_outage, unstable
+from streaming_app.health.verdict import BEHIND, CRITICAL, DOWN, LOSING, RESTORING, STALLED, UNSTABLE, WARNING, Verdict
+from streaming_app.lag.model import LagRow
+from streaming_app.lag.progress import RESTORE_SECONDS
+from streaming_app.lag.status import AHEAD
+from streaming_app.lag.work import GroupWork, Partitions
+from streaming_app.text import count, first_of, format_duration, lasted, round_down, utc
+from streaming_app.time_intervals import contain, next_change
+
+_AFTER_LAST_COMMIT = timedelta(seconds=60)  # a commit so shortly after something stopped is still of the time before
+_STARTS = 3
+_NEVER = timedelta(days=400)
+_BEHIND_AGE = 600.0
+_SETTLES = timedelta(minutes=5)
+_RESTORE = timedelta(seconds=RESTORE_SECONDS)
+_NO_PROGRESS = timedelta(minutes=5)  # by the reports of a task that is restored, which come every minute
+_MINUTE = timedelta(minutes=1)
+_LONGEST_REBALANCE = timedelta(minutes=15)
+_DEFAULT_REBALANCE_TIMEOUT_MS = 300_000  # max.poll.interval.ms of Kafka Streams, which it sends as rebalance timeout
+_NAMED_MEMBERS = 20
+_IN_TEXT = 3
+_AGES = tuple(60.0 * one for one in (1, 10, 30, 60, 120, 360, 720, 1440, 10_080))
+_FEW = 10
+_SHOWN = ("topic", "partition", "committed_offset", "log_start_offset", "log_end_offset", "task_id", "client_host")
+_KEYS = {"task_id": "task", "client_host": "host"}
+_IF_MEANT = "; if this is meant, add running_hours for it, or name the group that takes over in alerts.successors"
+
+
+def losing(facts: Facts) -> Verdict | None:
+    """The start of a log passed a committed offset."""
+    lost = facts.work.lost if facts.work else None
+    if lost is None:
+        return None
+    since = to_time(lost.since)
+    had_nobody = facts.group.state == EMPTY and facts.state_since <= since
+    due = since if had_nobody else since + timedelta(seconds=facts.settings.lost_after)  # a commit may be on its way
+    why = (
+        f"at least {count(round_down(lost.offsets), 'offset')} of {count(lost.count, 'partition')} were deleted "
+        f"before the group read them, seen at {utc(since)}: {_places(lost)}"
+    )
+    evidence = {"lost_offsets_at_least": lost.offsets, "partitions": _rows_of(lost.named)}
+    return Verdict(LOSING, since, due, why, CRITICAL, evidence)
+
+
+def not_ready(facts: Facts) -> Verdict | None:
+    """The broker assigns no tasks: topics are missing, or their partitions do not match."""
+    group, since = facts.group, facts.state_since
+    if group.state != NOT_READY:
+        return None
+    reason = facts.reason or "the reason is not in the group's records"
+    severity = WARNING if facts.has_nothing_to_do else CRITICAL
+    why = f"NotReady since {utc(since)}, it processes nothing: {reason}"
+    evidence = {"reason": reason, "members": group.member_count, **_work_numbers(facts)}
+    return Verdict(DOWN, since, since + facts.settings.patience, why, severity, evidence)
+
+
+def without_members(facts: Facts) -> Verdict | None:
+    """Nobody processes, and there is work, or that cannot be known."""
+    work, settings, since, gave_up = facts.work, facts.settings, facts.state_since, facts.gave_up
+    if not facts.ended or facts.successor:
+        return None
+    may_wait = bool(facts.waits) if facts.is_deleted else facts.waits is not False
+    if not may_wait and not gave_up:
+        return None
+    due = since + settings.patience if gave_up else _due_without_members(facts)
+    after = f"; its members gave up, as it was NotReady ({gave_up})" if gave_up else ""
+    waiting = _waits(work) if work and facts.waits is not None else "whether work waits is not known"
+    if_meant = "" if gave_up or settings.running_hours else _IF_MEANT
+    why = f"no members since {utc(since)}{after}; {waiting}{if_meant}"
+    evidence = {**({"reason": gave_up} if gave_up else {}), **_work_numbers(facts)}
+    return Verdict(DOWN, since, due, why, CRITICAL, evidence)
+
+
+def _due_without_members(facts: Facts) -> datetime:
+    """Return when a group without members is down: soon after it is known that work waits, or else later."""
+    work, settings = facts.work, facts.settings
+    since = max(facts.state_since, to_time(work.waits_since or 0.0 if work else 0.0))
+    if facts.watched_since and facts.is_not_read_yet:
+        since = max(since, facts.watched_since)
+    # Nobody could process while the brokers were away, and work had to wait.
+    latest = since + settings.patience_unknown - settings.patience
+    known_since = latest if work is None or facts.waits is None else to_time(work.seen_again_at or 0.0)
+    due = max(since, min(known_since, latest)) + settings.patience
+    hours = settings.running_hours
+    if not hours or contain(hours, due):
+        return due
+    begins = next_change(hours, due)
+    return begins + (settings.patience if facts.waits else settings.patience_unknown) if begins else due + _NEVER
+
+
+def started_again_and_again(facts: Facts) -> Verdict | None:
+    """It does not stay up: less than half of the time is processed."""
+    outage = current_outage(facts)
+    if outage is None:
+        return None
+    starts = len(outage.starts)
+    is_loop = starts >= _STARTS and (outage.is_mostly_down or starts >= 2 * _STARTS)
+    is_idle = _has_done_nothing(facts, outage)
+    if not (is_loop or is_idle) or _ends_with_nothing_left(facts):
+        return None
+    idle_due = [outage.since + facts.settings.patience] if is_idle else []
+    loop_due = [max(outage.since + LOOP, outage.starts[_STARTS - 1])] if is_loop else []
+    between = ", ".join(f"{state} {lasted(time)}" for state, time in outage.down.items())
+    reason = facts.reason if NOT_READY in outage.down else None
+    why = (
+        f"it does not stay up: since {utc(outage.since)} it was started {count(starts, 'time')} and processed "
+        f"{lasted(outage.processed)} of {lasted(outage.lasted)}; in between it was {between}"
+        f"{f' ({reason})' if reason else ''}"
+    )
+    evidence: dict[str, Any] = {
+        "starts": starts,
+        "processed_seconds": round(outage.processed.total_seconds()),
+        "seconds": round(outage.lasted.total_seconds()),
+        **({"reason": reason} if reason else {}),
+        **_work_numbers(facts),
+    }
+    verdict, severity = (DOWN, CRITICAL) if is_idle or outage.is_mostly_down else (UNSTABLE, WARNING)
+    ends_at = facts.runs_since + STAY_UP if facts.runs else None
+    return Verdict(verdict, outage.since, min(idle_due + loop_due), why, severity, evidence, recheck_at=ends_at)
+
+
+def _has_done_nothing(facts: Facts, outage: Outage) -> bool:
+    """Tell whether it was started once at least since the outage began, went down again, and no offset has moved."""
+    work = facts.work
+    if work is None or not facts.waits or work.restoring or facts.restores:
+        return False
+    again = 1 if facts.group.state in {EMPTY, NOT_READY} else 2
+    return len(outage.starts) >= again and _has_not_moved(work, outage.since)
+
+
+def _has_not_moved(work: GroupWork, since: datetime) -> bool:
+    return work.progressed_at is None or to_time(work.progressed_at) <= since + _AFTER_LAST_COMMIT
+
+
+def _ends_with_nothing_left(facts: Facts) -> bool:
+    """Tell whether it is a job that runs from time to time: it left nothing when it last ended."""
+    work, changes = facts.work, facts.history.states
+    ended = [change.at for change in changes if change.new == EMPTY]
+    if work is None or facts.waits is None or not ended:
+        return False
+    if any(change.new == NOT_READY for change in changes[-2 * _STARTS :]):
+        return False
+    return work.waits_since is None or to_time(work.waits_since) >= ended[-1] - _AFTER_LAST_COMMIT
+
+
+def stalled(facts: Facts) -> Verdict | None:
+    """Members have the tasks, work waits, and offsets do not move."""
+    work, one = facts.work, _unmoved(facts)
+    if work is None or one is None or (facts.waits is None and facts.was != STALLED):
+        return None
+    since = max(to_time(one.since), facts.runs_since)
+    # That its members left and joined again does not give it five minutes once more, as after max.poll.interval.ms.
+    settles = max(timedelta(0), _SETTLES - facts.ran_between(to_time(one.since), since))
+    due = max(to_time(work.known_at) if facts.was != STALLED else since, since + settles)
+    is_all = _has_not_moved(work, since)
+    which = f"{'all ' if is_all and one.count > 1 else ''}{count(one.count, 'partition')}"
+    which += " with work" if is_all and one.count > 1 else ""
+    nobody = f", {one.unowned} of them without an active member" if one.unowned else ""
+    why = f"no offset of {which} moved since {utc(since)}, {_work_of(one)}{nobody}: {_places(one)}"
+    evidence = {
+        "partitions": _rows_of(one.named),
+        "partition_count": one.count,
+        "offsets": one.offsets,
+        **({"unowned_partitions": one.unowned} if one.unowned else {}),
+    }
+    return Verdict(STALLED, since, due, why, CRITICAL if is_all else WARNING, evidence)
+
+
+def stuck(facts: Facts) -> Verdict | None:
+    """A rebalance does not end: a member does not do its part, or the broker assigns nothing."""
+    group = facts.group
+    severity = WARNING if facts.has_nothing_to_do else CRITICAL
+    evidence: dict[str, Any] = {"state": group.state}
+    if group.state == ASSIGNING:
+        since = min(max(facts.state_since, group.assigned_at or facts.state_since), facts.now)
+        due = since + facts.settings.patience + _MINUTE
+        why = f"stuck in Assigning since {utc(since)}: group epoch {group.group_epoch} has no assignment yet"
+        return Verdict(STALLED, since, due, why, severity, {**evidence, "members": group.member_count})
+    if group.state != "Reconciling":
+        return None
+    late = sorted(
+        ((_late_since(one, facts), _describe(one), one) for one in awaited_members(group)), key=itemgetter(0, 1)
+    )
+    if not late:
+        return None
+    since, named = late[0][0], [text for _, text, _ in late[:_IN_TEXT]]
+    why = f"it does not complete a rebalance: {first_of(named, _IN_TEXT, len(late), separator='; ')}"
+    evidence["members"] = [member_details(one) for *_, one in late[:_NAMED_MEMBERS]]
+    return Verdict(STALLED, since, since + _MINUTE, why, severity, evidence)
+
+
+def _late_since(member: UnsettledMember, facts: Facts) -> datetime:
+    """Return since when a rebalance waits for a member for longer than it may take; that may be in the future."""
+    # A member that is to revoke tasks got its own record for that; another one is late from the assignment on.
+    asked_at = None if member.state == NOT_REVOKING else facts.group.assigned_at
+    began = max((time for time in (member.updated_at, asked_at) if time), default=facts.state_since)
+    timeout = timedelta(milliseconds=member.rebalance_timeout_ms or _DEFAULT_REBALANCE_TIMEOUT_MS)
+    return began + min(timeout, _LONGEST_REBALANCE)
+
+
+def _describe(member: UnsettledMember) -> str:
+    """Return who the member is, where it runs, and what it has not done since when."""
+    since = f" since {utc(member.updated_at)}" if member.updated_at else ""
+    where = f"{member.client_host or 'unknown host'}, process {member.process_id}"
+    return f"{member.client_id or member.member_id} ({where}) {describe_obligation(member)}{since}"
+
+
+def restoring(facts: Facts) -> Verdict | None:
+    """Offsets do not move since tasks restore their state: by their reports, or else for half an hour at most."""
+    work = facts.work
+    one = None if work is None else work.stalled or work.restoring
+    if work is None or one is None or not facts.runs or _unmoved(facts):
+        return None
+    since, deadline = to_time(one.since), facts.losing_at
+    reported = [restore for task, restore in facts.restores.items() if task in one.tasks]
+    ends = [restore.ends_at for restore in reported]
+    done_at = max(filter(None, ends), default=None) if all(ends) else None
+    began, known_at = max(since, facts.runs_since), to_time(work.known_at)
+    ends_by = done_at
+    if done_at is None and known_at - began >= _SETTLES:  # before that nearly each restore is over soon
+        ends_by = began + _RESTORE if known_at < began + _RESTORE else known_at + _RESTORE
+    late = deadline is not None and ends_by is not None and deadline <= ends_by
+    what = "restore" if reported else "may restore"
+    why = f"{count(one.count, 'partition')} {what} state since {utc(since)}, {_work_of(one)}"
+    evidence: dict[str, Any] = {"partition_count": one.count, "partitions": _rows_of(one.named)}
+    if reported:
+        evidence["restore_offsets_left"] = sum(restore.lag for restore in reported)
+    if done_at:
+        why += f"; restored in {_less_than(max(0.0, (done_at - facts.now).total_seconds()))}"
+        evidence["restored_at"] = done_at.isoformat()
+    ends_at = min((restore.fell_at + _NO_PROGRESS for restore in reported), default=None)
+    return Verdict(RESTORING, since, known_at, why, WARNING if late else None, evidence, recheck_at=ends_at)
+
+
+def _unmoved(facts: Facts) -> Partitions | None:
+    """Return the partitions that do not move though members have them, and whose state is not just being restored."""
+    work, restores = facts.work, facts.restores
+    one = None if work is None else work.stalled or work.restoring
+    if work is None or one is None or not facts.runs:
+        return None
+    advance = {task for task, restore in restores.items() if facts.now < restore.fell_at + _NO_PROGRESS}
+    if one is work.stalled:
+        return None if one.tasks and one.tasks <= advance else one
+    return one if one.tasks & restores.keys() and not one.tasks & advance else None
+
+
+def behind(facts: Facts) -> Verdict | None:
+    """It moves, but does not catch up with what is old."""
+    work, was_behind = facts.work, facts.was == BEHIND
+    slow = work.slow if work and facts.group.state != EMPTY else None
+    if work is None or slow is None or (slow.lag_seconds or 0.0) < _BEHIND_AGE:
+        return None
+    if work.catches_up and not was_behind:
+        return None
+    since, eta = to_time(max(slow.since, work.settled_at)), work.catch_up_seconds
+    due = since if was_behind else since + timedelta(seconds=facts.settings.behind_for)
+    why = (
+        f"it does not catch up since {utc(since)}: {count(slow.count, 'partition')}, the oldest record is "
+        f"{_more_than(slow.lag_seconds or 0.0)} old{f', caught up in {_less_than(eta)}' if eta else ''}; "
+        f"{_places(slow)}"
+    )
+    evidence = {"partition_count": slow.count, **_offsets_of(work), "partitions": _rows_of(slow.named)}
+    return Verdict(BEHIND, since, due, why, WARNING, evidence)
+
+
+# --- What proves it: how many offsets wait, and where; no text changes with each record ---
+
+
+def _less_than(seconds: float) -> str:
+    """Return a duration that is longer, of a few."""
+    return f"less than {format_duration(next((age for age in _AGES if age > seconds), _AGES[-1]))}"
+
+
+def _more_than(seconds: float) -> str:
+    """Return a duration that is shorter, of a few."""
+    return f"more than {format_duration(max(age for age in _AGES if age <= max(seconds, _AGES[0])))}"
+
+
+def _at_least(offsets: int) -> str:
+    return count(offsets, "offset") if offsets < _FEW else f"more than {round_down(offsets):,} offsets"
+
+
+def _work_of(one: Partitions) -> str:
+    """Return how much waits in partitions, in words; of a log that was created again it is not known."""
+    return f"{_at_least(one.offsets)} wait" if one.offsets else "records wait"
+
+
+def _waits(work: GroupWork) -> str:
+    """Return how much waits, in words."""
+    if not work.waiting:
+        return "nothing waits"
+    least = "at least " if work.unknown and work.offsets < _FEW else ""
+    return f"{least}{_at_least(work.offsets)} wait in {count(work.waiting, 'partition')}"
+
+
+def _work_numbers(facts: Facts) -> dict[str, Any]:
+    """Return how much waits, as evidence; nothing where nothing does."""
+    work = facts.work
+    return {"waiting_partitions": work.waiting, **_offsets_of(work)} if work and work.waiting else {}
+
+
+def _offsets_of(work: GroupWork) -> dict[str, int]:
+    """Return how many offsets wait, and of how many partitions that is not known."""
+    unknown = {"unknown_partitions": work.unknown} if work.unknown else {}
+    return {"offsets": work.offsets, **unknown}
+
+
+def _places(one: Partitions) -> str:
+    """Return the first of these partitions in words: how far each is, and where its task is."""
+    return first_of([_place(row) for row in islice(one.named, _IN_TEXT)], _IN_TEXT, one.count, separator="; ")
+
+
+def _place(row: LagRow) -> str:
+    at = "nothing committed" if row.committed_offset is None else f"at {row.committed_offset}"
+    if row.status == AHEAD:
+        at += f", beyond the end of the log at {row.log_end_offset}"
+    host = f" on {row.client_host or 'unknown host'}" if row.member_id else ""
+    return f"{row.topic}-{row.partition} {at}{host}"
+
+
+def _rows_of(rows: Sequence[LagRow]) -> list[Mapping[str, Any]]:
+    """Return partitions as evidence."""
+    return [
+        {_KEYS.get(name, name): value for name in _SHOWN if (value := getattr(row, name)) is not None} for row in rows
+    ]
+
+
+CONDITIONS = (
+    losing,
+    not_ready,
+    without_members,
+    started_again_and_again,
+    stalled,
+    stuck,
+    restoring,
+    behind,
+    unstable,
+)
+"""In this order."""

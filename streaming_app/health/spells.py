@@ -1,0 +1,178 @@
+"""Interruptions of a group's processing: outages, needless assignments, and members that come and go.
+
+Outages
+-------
+A group processes while it is Stable or Reconciling: in the latter case all tasks but those that move are processed. It
+does not while it is Empty or NotReady. Assigning means either: tasks run where they were, if there were any, so it
+continues what was before.
+
+An application that crashes and is started again leaves its group Empty or NotReady for a while, processing for a few
+seconds, and so on. Each spell is short, so the spells are joined: an outage goes on until the group has processed for
+`STAY_UP` without interruption. A spell without members that is longer than `_GAP` ends it as well: then nothing tries
+to start the application any more, or it is one that runs from time to time. That the group was deleted meanwhile, by
+somebody or by the brokers' clean-up, ends nothing.
+
+Members
+-------
+In a rolling restart each member leaves once and is replaced by one that stays, whatever their number. What flaps leaves
+soon after it joined, again and again. So what counts are short stays.
+
+A process that crashes takes all of its threads with it, each a member of its own, and a new version that is rolled back
+takes all instances with it, once. So of the short stays only those count that follow one another, wherever they are:
+two that overlap are one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from streaming_app.groups.events import NO_TASK_MOVED, OF_MEMBERS, split_causes
+from streaming_app.groups.state_rules import ASSIGNING, DEAD, EMPTY, NOT_READY, STABLE
+from streaming_app.health.facts import MOMENT, Facts
+from streaming_app.health.history import JOINED, LEFT, Event
+from streaming_app.health.verdict import BAD, UNSTABLE, WARNING, Verdict
+from streaming_app.text import first_of
+
+STAY_UP = timedelta(minutes=10)
+"""An application that was started again and again is up after so long without interruption."""
+LOOP = timedelta(minutes=5)
+"""How long an outage of many spells has to go on."""
+_SHARE = 0.5
+_GAP = timedelta(minutes=10)  # after being Empty for longer, nothing starts it any more
+_UP, _NOTHING = "up", timedelta(0)
+_KINDS = {STABLE: _UP, "Reconciling": _UP, EMPTY: EMPTY, DEAD: EMPTY, NOT_READY: NOT_READY}
+_ASSIGNMENTS, _ASSIGNED_WITHIN = 10, timedelta(minutes=10)
+_QUIET_CAUSES = {*OF_MEMBERS, NO_TASK_MOVED}
+_SHORT, _TIMES, _WITHIN = timedelta(minutes=20), 3, timedelta(minutes=75)
+_QUIET = timedelta(minutes=25)
+_SESSION = timedelta(minutes=1)  # a member that is killed leaves only when its session ends: the next one is there
+_IN_TEXT, _PLACES = 3, 20
+
+
+class _Spell(NamedTuple):
+    kind: str
+    """`_UP`, or the state in which the group did not process."""
+    since: datetime
+    until: datetime
+
+
+class Outage(NamedTuple):
+    """An outage that has not ended. Times are counted from its start to the newest start of the application."""
+
+    since: datetime
+    starts: Sequence[datetime]
+    """When the group got members again after it was Empty, or was ready again."""
+    processed: timedelta
+    lasted: timedelta
+    down: Mapping[str, timedelta]
+    """How long the group was in each state in which it does not process."""
+
+    @property
+    def is_mostly_down(self) -> bool:
+        """Whether it processed for less than half of the time."""
+        return not self.lasted or self.processed / self.lasted < _SHARE
+
+
+def current_outage(facts: Facts) -> Outage | None:
+    """Return the outage that the group is in, None for none."""
+    chain: list[_Spell] = []
+    for spell in _spells(facts.history.states, facts.now):
+        lasted = spell.until - spell.since
+        if (spell.kind == _UP and lasted >= STAY_UP) or (spell.kind == EMPTY and lasted > _GAP):
+            chain = []
+        elif chain or spell.kind != _UP:
+            chain.append(spell)
+    if not chain:
+        return None
+    starts = [
+        number
+        for number, (before, one, after) in enumerate(zip([None, *chain], chain, chain[1:], strict=False), 1)
+        if one.kind == EMPTY or (one.kind == NOT_READY and after.kind == _UP and (not before or before.kind == _UP))
+    ]
+    since, until = chain[0].since, chain[starts[-1] if starts else 0].since
+    times: dict[str, timedelta] = {}
+    for spell in chain[: starts[-1] if starts else 0]:
+        times[spell.kind] = times.get(spell.kind, _NOTHING) + spell.until - spell.since
+    down = {state: times[state] for state in (EMPTY, NOT_READY) if state in times}
+    return Outage(since, [chain[number].since for number in starts], times.get(_UP, _NOTHING), until - since, down)
+
+
+def _spells(changes: Sequence[Event], now: datetime) -> list[_Spell]:
+    """Return what the group was, from when until when: other things one after the other."""
+    spells: list[_Spell] = []
+    kind = _KINDS.get(changes[0].old or "", ASSIGNING) if changes else ASSIGNING
+    for change in changes:
+        kind = _KINDS.get(change.new or "", _UP if kind == _UP else ASSIGNING)
+        if spells and spells[-1].kind == kind:
+            continue
+        if spells:
+            spells[-1] = spells[-1]._replace(until=change.at)
+        spells.append(_Spell(kind, change.at, max(now, change.at)))
+    return spells
+
+
+def unstable(facts: Facts) -> Verdict | None:
+    """It is interrupted again and again."""
+    if facts.is_deleted or (found := _needless_assignments(facts) or _flapping(facts)) is None:
+        return None
+    outage = current_outage(facts)
+    if outage and any(one.new == NOT_READY and one.at >= outage.since for one in facts.history.states):
+        return None  # it does not process for a reason that is known, or that is about to be Down
+    if outage and outage.is_mostly_down and facts.was not in BAD and facts.now < outage.since + LOOP:
+        return None  # it is about to be Down, or up
+    return found
+
+
+def _needless_assignments(facts: Facts) -> Verdict | None:
+    """Find many assignments that move tasks, and that no member caused that joined or left."""
+    recent = [
+        (one, causes)
+        for one in facts.history.assignments
+        if one.at > facts.now - _ASSIGNED_WITHIN
+        if (causes := split_causes(one.cause)) and not causes & _QUIET_CAUSES
+    ]
+    if len(recent) < _ASSIGNMENTS:
+        return None
+    found = Counter(cause for _, causes in recent for cause in causes)
+    named = ", ".join(f"{cause} {number}" for cause, number in sorted(found.items()))
+    why = f"{len(recent):,} new assignments in {_minutes(_ASSIGNED_WITHIN)} that no member caused: {named}"
+    evidence = {"assignments": len(recent), "causes": dict(found), "members": facts.group.member_count}
+    times = [one.at for one, _ in recent]
+    ends_at = times[-_ASSIGNMENTS] + _ASSIGNED_WITHIN
+    return Verdict(UNSTABLE, times[0], times[_ASSIGNMENTS - 1], why, WARNING, evidence, recheck_at=ends_at)
+
+
+def _flapping(facts: Facts) -> Verdict | None:
+    """Find members that leave soon after they joined and are followed by others, again and again, and still do."""
+    members, now = facts.history.members, facts.now
+    newest = next((change.at for change in reversed(members) if change.kind == LEFT), None)
+    if newest is None or now - newest >= _QUIET:
+        return None
+    joined: dict[str | None, datetime] = {}
+    stays: list[tuple[datetime, datetime, str | None]] = []
+    for one in members:
+        if one.kind == JOINED:
+            joined[one.member_id] = one.at
+        elif (since := joined.pop(one.member_id, None)) and one.at >= now - _WITHIN and one.at - since < _SHORT:
+            stays.append((one.at, since, one.place))
+    number, last_end = 0, None
+    for end, since, _ in sorted(stays, key=lambda stay: stay[:2]):
+        if last_end is None or since >= last_end:
+            number, last_end = number + 1, end - _SESSION
+    if number < _TIMES:
+        return None
+    counts = Counter(place for *_, place in stays)
+    places = {place: many for place, many in counts.most_common(_PLACES) if many > 1}
+    where = f": {first_of([f'{many} at {place}' for place, many in places.items()], _IN_TEXT)}" if places else ""
+    why = f"{number} times one after the other, members left after less than {_minutes(_SHORT)}{where}"
+    evidence = {"stays": number, "places": places, "members": facts.group.member_count}
+    begin = min(since for _, since, _ in stays)
+    ends_at = min(newest + _QUIET, min(end for end, *_ in stays) + _WITHIN + MOMENT)
+    return Verdict(UNSTABLE, begin, newest, why, WARNING, evidence, recheck_at=ends_at)
+
+
+def _minutes(time: timedelta) -> str:
+    return f"{time.total_seconds() / 60:g} minutes"

@@ -172,10 +172,8 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
         if not config.once:
             for stream in streams:
                 running.start(stream.maintenance_service())
-        for supervisor, stream in zip(supervisors, streams, strict=True):
+        for supervisor in supervisors:
             supervisor.wait(stop)
-            if not stop.is_set():
-                stream.finish()
         # After a complete run, evaluate the alert rules once more. Errors end it with the exception.
         if not stop.is_set():
             services.finish()

@@ -60,7 +60,7 @@ class SelfCheck(Service):
         report: ReportLine,
         describe_error: Callable[[Exception], str] | None = None,
     ) -> None:
-        """Continue from the results in `health`.
+        """Prepare; the results go to `health`.
 
         `connect` opens a connection to the brokers for one check; `report` gets lines for the operator; `read_again`
         has groups read again, and returns which: the query ends for that.
@@ -72,7 +72,7 @@ class SelfCheck(Service):
         self._connect, self._tables, self._read_again = connect, tables, read_again
         self._job = health
         self._status = health.status.self_check
-        self._differing = set(health.differing_groups)
+        self._differing = set[str]()
         self._start, self._checked_start = 0, -1  # of the stream: the present one, and that of the last comparison
         self._due_at = 0.0
         self._unconfirmed: set[tuple[str, str]] = set()  # groups that differed once, with each field
@@ -93,7 +93,9 @@ class SelfCheck(Service):
         self._start = reading or 0
         if reading is None or not job.caught_up or job.behind or job.failing_since or job.brokers_away_since:
             return False
-        has_started = self._checked_start != self._start and not self._unconfirmed
+        has_started = self._checked_start != self._start
+        if has_started:
+            self._unconfirmed = set()
         return has_started or self.now() >= self._due_at
 
     def tick(self) -> None:
@@ -169,7 +171,7 @@ class SelfCheck(Service):
 
     def _publish(self, **changes: Any) -> None:  # noqa: ANN401 - fields of `SelfCheckStatus`
         self._status = replace(self._status, differing=len(self._differing), **changes)
-        self._job.self_check(self._status, self._differing)
+        self._job.self_check(self._status)
 
 
 def make_self_check(

@@ -98,7 +98,9 @@ class Supervisor(Service):
 
     def join(self, seconds: float) -> bool:
         """Wait for the end of the thread, but not long for brokers; return whether it has ended."""
-        return super().join(min(seconds, _ANSWER_SECONDS) if self._is_asking else seconds)
+        if super().join(min(seconds, _ANSWER_SECONDS)):
+            return True
+        return not self._is_asking and super().join(seconds - _ANSWER_SECONDS)
 
     def tick(self) -> None:
         """Keep the stream running until it is done or given up. Raises why, if it is tried again."""
@@ -106,6 +108,8 @@ class Supervisor(Service):
         self._topic_error = None
         try:
             self._keep_running()
+            if self._once and not self.stopping.is_set():
+                self._stream.finish()
         except StopRequestedError:
             pass
         except BaseException as error:

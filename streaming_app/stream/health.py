@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
@@ -68,7 +68,6 @@ class Health:
         self._lock = threading.Lock()
         self._status = JobStatus(started_at=_now())
         self._totals = Totals()
-        self._differing_groups: frozenset[str] = frozenset()
         self._cuts: dict[str, datetime] = {}  # when each was found
         self._tombstone_retention: timedelta | None = None
         self._was_away_too_long = False
@@ -96,12 +95,6 @@ class Health:
             quarantined=totals.quarantined + offsets.quarantined,
             drifted=totals.drifted + offsets.drifted,
         )
-
-    @property
-    def differing_groups(self) -> frozenset[str]:
-        """The groups whose difference lasts, as of the last comparison; each query has a self-check of its own."""
-        with self._lock:
-            return self._differing_groups
 
     @property
     def was_away_too_long(self) -> bool:
@@ -147,11 +140,10 @@ class Health:
         with self._lock:
             self._status = replace(self._status, progress_at=_now())
 
-    def self_check(self, status: SelfCheckStatus, differing_groups: Iterable[str]) -> None:
+    def self_check(self, status: SelfCheckStatus) -> None:
         """Record the results of the self-check."""
         with self._lock:
             self._status = replace(self._status, self_check=status)
-            self._differing_groups = frozenset(differing_groups)
 
     def batch_done(self, batch: Batch, began_at: datetime | None = None, ended_at: datetime | None = None) -> None:
         """Record a batch that was committed; it read what was in the topic at `began_at`. By default both are now."""

@@ -25,8 +25,10 @@ from streaming_app.kafka.offsets_topic import describe_offsets_topic
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
 from streaming_app.stream.read_check import require_records
+from streaming_app.tables.maintenance import Maintenance
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.offsets_topic import appending, epoch_records
+from tests.support.waiting import thread_names, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -212,6 +214,7 @@ def test_another_thread_stops_the_job_and_meanwhile_no_second_one_starts(
     thread.start()
     try:
         assert caught_up.wait(300), lines
+        assert {"groups", "maintenance", "progress of Spark"} <= set(thread_names())
         assert {number: signal.getsignal(number) for number in handlers} == handlers
         with pytest.raises(streaming_app.JobError, match="Another job already writes cluster 'default'"):
             run_in(once=True)
@@ -235,6 +238,23 @@ def test_an_interrupt_stops_the_job_before_it_is_raised(run_in: Run, group: str,
         run_in(report=on_line)
     assert lines[-1] == "Stopped."
     assert group in stored(empty_warehouse)
+
+
+@pytest.mark.usefixtures("group")
+def test_a_job_that_has_read_all_ends_while_it_maintains_its_tables(
+    run_in: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop, noticed, lines = threading.Event(), list[bool](), list[str]()
+
+    def maintain(maintenance: Maintenance) -> None:
+        stop.set()
+        noticed.append(wait_until(maintenance._is_stopping))
+
+    monkeypatch.setattr(Maintenance, "run", maintain)
+    run_in(once=True, stop=stop, report=lines.append)
+    assert noticed
+    assert all(noticed)
+    assert lines[-1] == "Stopped."
 
 
 def test_read_committed_in_the_client_properties_does_not_stop_the_reading_at_an_open_transaction(

@@ -252,6 +252,17 @@ def test_a_missing_acl_of_every_group_is_a_failure_and_of_some_a_line(harness: S
     assert harness.lines[1:] == ["self-check: no group can be compared: the broker returned error 29: no message"]
 
 
+def test_a_start_before_the_second_comparison_is_followed_by_one_of_all_groups(harness: SelfCheckHarness) -> None:
+    harness.rows_by_id["b"] = 7
+    harness.health.nothing_new()
+    harness.turn()
+    harness.stream_starts()
+    harness.rows_by_id["a"] = 7
+    for _ in range(2):
+        harness.turn(CONFIRM)
+    assert harness.read == [["a", "b"]]
+
+
 @pytest.mark.parametrize("fails", [True, False])
 def test_a_comparison_during_which_the_stream_starts_again_counts_for_nothing(
     harness: SelfCheckHarness, monkeypatch: pytest.MonkeyPatch, *, fails: bool

@@ -81,7 +81,8 @@ def count_rows(spark: SparkSession, call: Callable[[Callable[[], Any]], Any] = l
 
 def test_progress_is_what_runs_to_start_the_query_and_in_its_batches_alone(spark: SparkSession, tmp_path: Path) -> None:
     batch, others = HeldBatch(spark, tmp_path / "batch"), HeldBatch(spark, tmp_path / "others")
-    progress = SparkProgress(spark, batch.query.is_own, Health(), print)
+    health = Health()
+    progress = SparkProgress(spark, batch.query.is_own, health, print)
 
     def start() -> None:
         spark.sparkContext.setJobDescription(batch.query.start_description)
@@ -90,7 +91,8 @@ def test_progress_is_what_runs_to_start_the_query_and_in_its_batches_alone(spark
     starting = Thread(target=start)
     starting.start()
     starting.join()
-    assert progress.has_changed()
+    progress.tick()
+    assert health.status.progress_at is not None
     with batch.running(), others.running():
         count_rows(spark, batch.call)
         assert progress.has_changed()

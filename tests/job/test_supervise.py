@@ -259,6 +259,25 @@ def test_the_end_waits_neither_for_a_broker_to_come_nor_for_its_answer(
     assert not any(query.isActive for query in job.queries)  # one that was started late
 
 
+def test_the_end_waits_for_a_running_batch_also_if_it_comes_while_a_broker_answers(
+    job: SupervisorHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "FINISH_SECONDS", 2 * supervisor._ANSWER_SECONDS)
+    monkeypatch.setattr(Supervisor, "close_seconds", 600.0)
+    asked = threading.Event()
+
+    def answer_late() -> None:
+        asked.set()
+        job.stopping.wait()
+
+    monkeypatch.setattr(job, "check", answer_late)
+    job.batch = repeat(object=True)
+    job.begin()
+    assert asked.wait(600)
+    assert job.supervisor.close()
+    assert not job.queries[0].isActive
+
+
 @pytest.mark.parametrize("looks", [5, None], ids=["that ends", "that does not end in time"])
 def test_the_end_waits_for_a_running_batch(
     job: SupervisorHarness, monkeypatch: pytest.MonkeyPatch, looks: int | None

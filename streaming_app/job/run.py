@@ -169,6 +169,8 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
         supervisors = [Supervisor(stream, log_file) for stream in streams]
         for supervisor in supervisors:
             running.start(supervisor)
+        for stream in streams:
+            running.start(stream.progress_service())
         if not config.once:
             for stream in streams:
                 running.start(stream.maintenance_service())

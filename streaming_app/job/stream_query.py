@@ -67,6 +67,11 @@ class StreamQuery:
         """The description, in Spark, of what is run to start this query."""
         return f"start of the query of {self._checkpoint}"
 
+    @property
+    def current(self) -> StreamingQuery | None:
+        """The query that was started last; None before the first one."""
+        return self._query
+
     def wait_for_batch(self) -> None:
         """Wait until no batch is being written."""
         self._no_batch.wait()

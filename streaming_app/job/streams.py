@@ -29,6 +29,7 @@ from streaming_app.job.stream_query import (
     LogTruncatedError,
     StreamChangedError,
     StreamQuery,
+    is_lost_connection,
 )
 from streaming_app.kafka.broker_facts import has_description_plugin
 from streaming_app.kafka.log_reader import LogReaders
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
     from streaming_app.tables.writer import TableWriter
 
 _READ_PLUGIN_SECONDS = 3600.0
+_LOOK_SECONDS = 0.25  # between two looks at what a query has done
 _MAINTENANCE_SECONDS = 1.0  # it looks at what is due; that takes no time
 
 
@@ -229,6 +231,19 @@ class TopicStream(ABC):
             ends = self.progress.ends or self._topic.end_offsets
             require_records(self._properties, self._topic, self._starts, ends)
             self._starts = {**self._starts, **ends}
+
+    def progress_service(self) -> Service:
+        """Return what reports the batches beside the stream, whose thread may wait for brokers."""
+        return Service(f"batches of {self.name or 'groups'}", self.report, interval=_LOOK_SECONDS, do=self._look)
+
+    def _look(self) -> None:
+        query = self.query.current
+        try:
+            if query is not None:
+                self.progress.look_at(query)
+        except Exception as error:
+            if not is_lost_connection(error):  # which ends the stream
+                raise
 
     def maintenance_service(self) -> Service:
         """Return what runs the maintenance of the tables beside the stream, see `tables.maintenance`."""

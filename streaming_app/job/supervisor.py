@@ -180,7 +180,6 @@ class Supervisor(Service):
         check_at = time.monotonic() + _TOPIC_SECONDS
         try:
             while query.isActive and not self.stopping.wait(_POLL_SECONDS):
-                self._stream.progress.look_at(query)
                 if self._health.was_away_too_long:
                     raise StreamChangedError("The job was away from the end of the topic for too long")  # noqa: TRY301
                 if time.monotonic() >= check_at:

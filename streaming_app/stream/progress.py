@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from streaming_app.stream.batch_outcome import Outcome, all_phases
@@ -34,6 +35,8 @@ class Progress:
         self._health = health
         self._has_caught_up = False
         self._outcomes: dict[int, Outcome] = {}
+        self._last: tuple[str, str] | None = None  # trigger that is reported: the run, and when it began
+        self._lock = Lock()
         self.starting()
 
     def starting(self) -> None:
@@ -44,7 +47,6 @@ class Progress:
         """The end of its last batch, by partition."""
         self.has_ended_trigger = False
         """Whether it has ended a trigger, with a batch, which is counted here, or without."""
-        self._last: tuple[str, str] | None = None  # trigger that is reported: the run, and when it began
 
     def on_done(self, batch_id: int, outcome: Outcome) -> None:
         """Receive the counts of a batch; Spark's progress of it follows."""
@@ -55,6 +57,10 @@ class Progress:
 
         Spark keeps the progress of a hundred triggers.
         """
+        with self._lock:  # that of a job that runs and that of one that ends are in different threads
+            self._look_at(query)
+
+    def _look_at(self, query: StreamingQuery) -> None:
         known: Any = query._jsq.recentProgress()  # noqa: SLF001 - only what is new is read
         new: list[_Trigger] = []
         for number in range(len(known) - 1, -1, -1):

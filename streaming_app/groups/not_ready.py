@@ -62,7 +62,8 @@ def set_reasons(fold: Fold, topics: TopicLookup | None) -> None:
     fold.passed_not_ready.clear()
     if group.state != NOT_READY:
         fold.set_not_ready_reason(None)
-        if group.state != EMPTY:
+        changes = [event for event in fold.events if event.kind == "state"]
+        if group.state != EMPTY or (changes and changes[-1].old != NOT_READY):
             group.missing_topics = None
     elif topics is not None:
         counts = _counts_of(group, topics)

@@ -62,6 +62,7 @@ def test_a_reason_is_kept_although_the_group_was_not_ready_and_empty_within_one_
         pytest.param([], ["a", "b"], id="it is NotReady"),
         pytest.param(GIVES_UP, ["a", "b"], id="its members gave up"),
         pytest.param([(at(6), 17, GROUP, metadata(epoch=4))], None, id="it is ready"),
+        pytest.param([(at(6), 17, GROUP, metadata(epoch=4)), *GIVES_UP], None, id="it is ready, and ends then"),
     ],
 )
 @pytest.mark.parametrize("is_stored", [False, True])

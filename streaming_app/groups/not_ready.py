@@ -69,7 +69,8 @@ def set_reasons(fold: Fold, topics: TopicLookup | None) -> None:
         counts = _counts_of(group, topics)
         if counts is not None or not group.not_ready_reason:  # one that was found in the topics says more than the log
             fold.set_not_ready_reason(not_ready_reason(group, counts))
-            group.missing_topics = _missing_topics(group, counts)
+            before, group.missing_topics = group.missing_topics, _missing_topics(group, counts)
+            fold.touched |= group.missing_topics != before
 
 
 def _missing_topics(group: Group, topics: PartitionCounts | None) -> list[str] | None:

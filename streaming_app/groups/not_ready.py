@@ -62,13 +62,15 @@ def set_reasons(fold: Fold, topics: TopicLookup | None) -> None:
     fold.passed_not_ready.clear()
     if group.state != NOT_READY:
         fold.set_not_ready_reason(None)
-        if group.state != EMPTY:
+        changes = [event for event in fold.events if event.kind == "state"]
+        if group.state != EMPTY or (changes and changes[-1].old != NOT_READY):
             group.missing_topics = None
     elif topics is not None:
         counts = _counts_of(group, topics)
         if counts is not None or not group.not_ready_reason:  # one that was found in the topics says more than the log
             fold.set_not_ready_reason(not_ready_reason(group, counts))
-            group.missing_topics = _missing_topics(group, counts)
+            before, group.missing_topics = group.missing_topics, _missing_topics(group, counts)
+            fold.touched |= group.missing_topics != before
 
 
 def _missing_topics(group: Group, topics: PartitionCounts | None) -> list[str] | None:

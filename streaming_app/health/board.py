@@ -153,8 +153,8 @@ class Board:
         if snapshot is None or snapshot.state == DEAD or snapshot.group_type != STREAMS:
             if group_id not in known.others:
                 return before and (before if before.is_deleted else replace(before, is_deleted=True))
-            is_other = snapshot is None or (before is not None and before.group.group_type != STREAMS)
-            snapshot = before.group if before and is_other else _of_other_type(group_id)
+            is_as_before = snapshot is None or snapshot.state == DEAD or (before and before.group.group_type != STREAMS)
+            snapshot = before.group if before and is_as_before else _of_other_type(group_id)
         history = known.histories.get(group_id, NO_HISTORY)
         work = (known.work or NONE).get(group_id, before.work if before else None)
         restores = known.restores.get(group_id, NO_RESTORES)

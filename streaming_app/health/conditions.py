@@ -98,13 +98,18 @@ def _due_without_members(facts: Facts) -> datetime:
     """Return when a group without members is down: soon after it is known that work waits, or else later."""
     work, settings = facts.work, facts.settings
     since = max(facts.state_since, to_time(work.waits_since or 0.0 if work else 0.0))
-    if facts.watched_since and facts.is_not_read_yet:
-        since = max(since, facts.watched_since)
     # Nobody could process while the brokers were away, and work had to wait.
     latest = since + settings.patience_unknown - settings.patience
     known_since = latest if work is None or facts.waits is None else to_time(work.seen_again_at or 0.0)
-    due = max(since, min(known_since, latest)) + settings.patience
-    hours = settings.running_hours
+    due = _in_running_hours(facts, max(since, min(known_since, latest)) + settings.patience)
+    if facts.watched_since and facts.is_not_read_yet:
+        due = max(due, _in_running_hours(facts, facts.watched_since + settings.patience_unknown))
+    return due
+
+
+def _in_running_hours(facts: Facts, due: datetime) -> datetime:
+    """Return when a group is down that is down at a time if it is meant to run then."""
+    settings, hours = facts.settings, facts.settings.running_hours
     if not hours or contain(hours, due):
         return due
     begins = next_change(hours, due)

@@ -158,12 +158,19 @@ class Facts:
 
     @property
     def has_nothing_to_do(self) -> bool:
-        """Whether nothing is known to wait, and to come: a group whose records are rare is not idle between them."""
+        """Whether nothing is known to wait, and to come."""
+        return self._rests(_RECENTLY)
+
+    @property
+    def is_idle(self) -> bool:
+        """The same; but a group whose records are rare is not idle between them."""
+        return self._rests(max(_RECENTLY, _USUAL_GAPS * self.work.arrival_gap) if self.work else _RECENTLY)
+
+    def _rests(self, seconds: float) -> bool:
         work = self.work
         if work is None or self.waits is not False:
             return False
-        rare = max(_RECENTLY, _USUAL_GAPS * work.arrival_gap)
-        return work.arrived_at is None or work.known_at - work.arrived_at >= rare
+        return work.arrived_at is None or work.known_at - work.arrived_at >= seconds
 
     @property
     def caught_up_at(self) -> datetime | None:

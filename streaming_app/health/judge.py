@@ -186,7 +186,7 @@ def _good_one(  # noqa: PLR0911 - a list of cases
             return UNKNOWN, f"Whether work waits is not known since {utc(facts.work_at)}."
         return UNKNOWN, "Its lag is not known: no commit, or no answer about the ends of its logs."
     unknown = _SOME_UNKNOWN if work.unknown else ""
-    if facts.has_nothing_to_do:
+    if facts.is_idle:
         return IDLE, f"Nothing waits.{_ASSIGNS_LATER if state == ASSIGNING else ''}{unknown}"
     moved_at, known_at = to_time(work.progressed_at or 0.0), to_time(work.known_at)
     has_moved = moved_at >= facts.runs_since and known_at - moved_at < timedelta(seconds=work.patience)

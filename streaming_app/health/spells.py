@@ -104,7 +104,9 @@ def _spells(changes: Sequence[Event], now: datetime) -> list[_Spell]:
     """Return what the group was, from when until when: other things one after the other."""
     spells: list[_Spell] = []
     kind = _KINDS.get(changes[0].old or "", ASSIGNING) if changes else ASSIGNING
-    for change in changes:
+    for before, change in zip([None, *changes], changes, strict=False):
+        if before and before.gave_up and change.old not in {None, EMPTY, DEAD}:  # what came between is not kept as long
+            spells, kind = [], _KINDS.get(change.old, ASSIGNING)
         kind = _KINDS.get(change.new or "", _UP if kind == _UP else ASSIGNING)
         if spells and spells[-1].kind == kind:
             continue

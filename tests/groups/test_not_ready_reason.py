@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -62,6 +63,7 @@ def test_a_reason_is_kept_although_the_group_was_not_ready_and_empty_within_one_
         pytest.param([], ["a", "b"], id="it is NotReady"),
         pytest.param(GIVES_UP, ["a", "b"], id="its members gave up"),
         pytest.param([(at(6), 17, GROUP, metadata(epoch=4))], None, id="it is ready"),
+        pytest.param([(at(6), 17, GROUP, metadata(epoch=4)), *GIVES_UP], None, id="it is ready, and ends then"),
     ],
 )
 @pytest.mark.parametrize("is_stored", [False, True])
@@ -74,6 +76,16 @@ def test_the_row_has_the_source_topics_that_were_missing_until_the_group_is_read
         one = fold(log(*records, first=4), store(one.group))
     set_reasons(one, lambda _names: {"other": 1})
     assert store(one.group).missing_topics == missing
+
+
+def test_topics_that_are_missing_are_written_without_a_record_although_the_reason_is_as_before() -> None:
+    """As after an upgrade, and where a reason names three of more."""
+    first = fold(log(*NOT_READY))
+    first.set_not_ready_reason(MISSING)
+    for before, is_written in ((None, True), (["a", "b"], False)):
+        later = fold([], replace(store(first.group), missing_topics=before))
+        set_reasons(later, lambda _names: {"other": 1})
+        assert (later.touched, later.group.missing_topics) == (is_written, ["a", "b"])
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 4, 7])  # in the first operation, and at the ends of both

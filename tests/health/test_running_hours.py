@@ -10,7 +10,7 @@ import pytest
 
 from streaming_app.health.board import Board, Known
 from streaming_app.health.facts import DEFAULTS
-from streaming_app.health.verdict import DOWN, OFF
+from streaming_app.health.verdict import DOWN, OFF, Verdict
 from streaming_app.time_intervals import TimeInterval
 from tests.support.health_harness import group, waiting
 
@@ -53,3 +53,14 @@ def test_outside_its_running_hours_a_group_without_members_is_off_and_in_it_down
     found = verdicts(empty_since, step, down_at + 2 * step)
     assert found[-1] == (DOWN, down_at)
     assert {name for name, _ in found[:-1]} == {OFF}
+
+
+def test_a_restart_before_its_hours_begin_takes_no_time_from_a_group_of_which_nothing_is_known() -> None:
+    settings, restarted = replace(DEFAULTS, running_hours=(OFFICE,)), at("06:50", 1)
+    before = Verdict(OFF, at("17:02"), at("17:02"), "It is not meant to run.", facts_at=at("06:49", 1))
+    board, found = Board(lambda _group: settings, {"payments": before}), []
+    snapshot = group("Empty", at("17:02"), first_seen_at=at("12:00"))
+    for minutes in range(30):
+        changes = board.step(Known({"payments": snapshot}, work=None), restarted + timedelta(minutes=minutes))
+        found += [change.verdict.at for change in changes if change.verdict.verdict == DOWN]
+    assert found == [at("07:15", 1)]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from streaming_app.groups.task_copies import Progress, TaskCopy
-from streaming_app.health.history import GroupHistory
+from streaming_app.health.history import STATE, Event, GroupHistory
 from streaming_app.health.verdict import (
     BAD,
     BEHIND,
@@ -76,11 +76,12 @@ def test_lost_records_are_losing_with_how_many() -> None:
     ("of_work", "severity"),
     [
         (work(), "warning"),
+        (work(arrived_at=ago(minutes=11), arrival_gap=7_200.0), "warning"),
         (waiting(ago(minutes=6)), "critical"),
         (work(arrived_at=NOW), "critical"),
         (None, "critical"),
     ],
-    ids=["nothing to do", "work waits", "records come", "not known"],
+    ids=["nothing to do", "records are rare", "work waits", "records come", "not known"],
 )
 def test_not_ready_beyond_its_time_is_down_whatever_waits(of_work: GroupWork | None, severity: str) -> None:
     one = group("NotReady", ago(minutes=5), not_ready_reason=MISSING)
@@ -187,6 +188,15 @@ def test_a_loop_that_processes_less_than_half_of_the_time_is_down(up: float, dow
     found = verdict(facts(group("Stable", ago(seconds=up)), waiting(ago(hours=1)), loop(up, down, state)))
     assert (found.verdict, found.severity) == (DOWN, "critical")
     assert "it does not stay up" in found.why
+
+
+def test_an_outage_begins_when_it_does_also_if_the_members_gave_up_days_ago() -> None:
+    """That is kept for two weeks, and what came after it for two hours."""
+    one, of_work, lately = group("Stable", ago(seconds=20)), waiting(ago(hours=1)), loop(20, 300, "Empty").states
+    gave_up = Event(ago(days=3), -1, STATE, "NotReady", "Empty")
+    found = [verdict(facts(one, of_work, GroupHistory(changes))) for changes in (lately, [gave_up, *lately])]
+    assert found[0].verdict == DOWN
+    assert found[1] == found[0]
 
 
 def out_of_memory(minutes: float, times: int, *, other_host: bool) -> GroupHistory:

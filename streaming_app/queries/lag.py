@@ -118,6 +118,8 @@ def offset_rows(offsets: Iterable[Row], *, verbose: bool) -> list[Row]:
 
 def _offset_row(one: Row, *, verbose: bool) -> Row:
     row = {title: one.get(name) for title, name in _OFFSETS.items() if verbose or title not in _ONLY_VERBOSE}
+    if row["OFFSET-LAG"] is None and one.get("is_unknown") is False:  # a log without records, as Kafka's tool has it
+        row["OFFSET-LAG"] = 0
     if not verbose:
         return row
     seconds = _seconds(one.get("lag_seconds"), is_lower_bound=one.get("lag_seconds_is_lower_bound"))

@@ -36,7 +36,9 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     LagTables(path, "default").replace_lag(ROWS)
     two_hours_ago = time.time() - 2 * 3600 - 60
     LagTables(path, "default").replace_inputs(KnownUntil(two_hours_ago + 30, {}, {2: two_hours_ago}))
-    LagTables(path, "other").replace_lag([row(group_id="elsewhere", lag=1)])
+    never = {"committed_offset": None, "lag": None, "lag_seconds": None, "status": "UNKNOWN", "log_end_offset": 9}
+    empty = row(group_id="elsewhere", topic="empty", log_start_offset=9, **never)
+    LagTables(path, "other").replace_lag([row(group_id="elsewhere", lag=1), empty])
     commit = {"group_id": "only-committed", "topic": "t", "partition": 0, "committed_offset": 5, "last_offset": 1}
     append(path, "offset_commits", commit)
     return path
@@ -136,3 +138,8 @@ def test_offsets_are_printed_as_kafka_prints_them(warehouse: Path) -> None:
     assert [line[-1] for line in verbose[1:]] == ["-", NEWEST, "-", OLDEST, "-"]
     committed = lines(warehouse, "describe", "--group", "only-committed", "--offsets")
     assert committed[1:] == [["only-committed", "t", "0", "-"]]  # no lag of it is known
+
+
+def test_nothing_waits_in_a_log_without_records_of_which_there_is_no_commit(warehouse: Path) -> None:
+    found = lines(warehouse, "describe", "elsewhere", "--offsets", "--cluster", "other")
+    assert found[1:] == [["elsewhere", "empty", "0", "0"], ["elsewhere", "orders", "0", "1"]]

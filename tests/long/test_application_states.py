@@ -168,35 +168,3 @@ def test_a_poisoned_record_kills_every_instance_and_the_group_is_down(world: Wor
     world.await_verdict("poisoned", "Down", "Unstable", "Stalled")
     two.kill()
     group.await_equal("Empty")
-
-
-def test_a_restore_of_300_megabytes_is_restoring_and_reported_until_it_is_done(world: World) -> None:
-    world.client.configure_group("restored", {**_LONG_SESSION, "streams.task.offset.interval.ms": 5_000})
-    topics = {"lines": 1, "counts": 1}
-    one = world.application("restored", "words", topics)
-    for part in range(300):  # a word of a kilobyte a record of the changelog
-        world.produce(
-            "lines", *[" ".join(f"{part}-{line}-{word}".ljust(1_000, "x") for word in range(10)) for line in range(100)]
-        )
-    changelog = "restored-counted-changelog"
-    assert wait_until(lambda: sum(world.client.end_offsets(changelog).values()) >= 300_000, 1_200, interval=1)
-    world.await_verdict("restored", "Ok", "Idle")
-    one.kill()
-    world.produce("lines", *["after it"] * 1_000)
-    again = world.application("restored", "words", topics, "2")
-    seen, estimates = set[str | None](), list[tuple[float, int]]()
-
-    def is_done() -> bool:
-        seen.add(world.verdict("restored"))
-        again.freeze(on=True)  # it restores for a tenth of the time
-        wait_until(lambda: False, 0.9)  # noqa: WAIT002 - slows the restore down
-        again.freeze(on=False)
-        copies = WarehouseReader(world.warehouse).rows(
-            "SELECT task_offset, task_end_offset, reported_at FROM task_copies WHERE role = 'restoring'"
-        )
-        estimates.extend((row["reported_at"], row["task_offset"]) for row in copies)
-        return "Restoring" in seen and world.verdict("restored") in {"Ok", "Idle"}
-
-    assert wait_until(is_done, 1_200, interval=0.1), (seen, estimates)
-    assert len(set(estimates)) > 1
-    world.compared("restored", again).await_equal("Stable")

@@ -47,9 +47,7 @@ CASES: dict[str, tuple[Sequence[LagRow], Row]] = {
         )
         for fields, unknown in (
             ({"log_end_offset": None}, 1),
-            ({"status": "RECREATED"}, 1),
             ({"status": "RECREATED", "log_start_offset": 9, "log_end_offset": 9}, 1),
-            ({"committed_offset": None, "log_end_offset": None}, 1),
             ({"committed_offset": None, "log_start_offset": 5, "log_end_offset": 9}, 1),
             ({"committed_offset": None, "log_start_offset": 9, "log_end_offset": 9}, 0),
             ({"status": LEFT_OVER}, 0),

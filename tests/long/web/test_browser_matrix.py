@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from tests.support import screenshots
+from docs import screenshots
 from tests.support.browser import view
 from tests.support.sample_groups import WRITTEN, write_sample
 from tests.support.warehouses import make_warehouse

@@ -1,4 +1,4 @@
-"""Takes the pictures of the documentation: `python -m tests.support.screenshots` writes those in `docs/figures`."""
+"""Takes the pictures of the documentation: `python -m docs.screenshots` writes those in `docs/figures`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.warehouses import append
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-FIGURES = Path(__file__).parents[2] / "docs" / "figures"
+FIGURES = Path(__file__).parents[1] / "docs" / "figures"
 _DOWN = "fraud-detection"
 _SIZE = {"width": 1200, "height": 800}
 

@@ -37,18 +37,19 @@ WITH_A_BROKER: dict[str, Callable[[Harness, argparse.Namespace], object]] = {
     "kminion": lambda shared, asked: kminion.run(shared, asked.commits, asked.keys),
     "offsets-memory": lambda shared, _: offsets.run_memory(shared, 1_000_000),
     "idle": lambda shared, asked: idle.run(shared, asked.minutes),
+    "trickle": lambda shared, asked: idle.run(shared, asked.minutes, trickle=True),
     "store-requests": lambda shared, asked: store_requests.run(shared, asked.minutes),
     "soak": lambda shared, asked: soak.run(shared, asked.minutes),
 }
 EVERY = (*ALONE, *WITH_A_BROKER)
-_WITHOUT_SPARK = {"idle", "soak", "startup", "store-requests"}
+_WITHOUT_SPARK = {"idle", "trickle", "soak", "startup", "store-requests"}
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Return what is asked for; `which` are names of `EVERY`."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--commits", type=int, default=10_000_000, help="offset commits of throughput and kminion")
-    parser.add_argument("--minutes", type=float, default=20, help="for how long idle and soak run")
+    parser.add_argument("--minutes", type=float, default=20, help="for how long idle, trickle and soak run")
     parser.add_argument("--groups", type=int, default=1_000, help="groups among them")
     parser.add_argument("--keys", type=int, default=50_000, help="keys of the commits of kminion")
     parser.add_argument("which", nargs="*", metavar="BENCHMARK", help=", ".join(EVERY))

@@ -1,4 +1,4 @@
-"""What a job costs while nothing happens: processor time, commits, files and memory.
+"""What a job costs while nothing happens, or while a few commits come all the time: processor time, files and memory.
 
 Streams groups with a member each that only sends heartbeats, which leave no record, and groups that have committed
 offsets of topics with records. The job runs as by default: its passes over the lag, task copies, self-check, alerts and
@@ -7,7 +7,9 @@ heartbeat go on. What its start takes is not counted.
 
 from __future__ import annotations
 
+import itertools
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +25,7 @@ _TOPICS, _PARTITIONS, _RECORDS = 10, 10, 100
 _SECONDS = 180.0  # to catch up
 _SETTLE_SECONDS = 120.0  # after which a job that has just started does what it does every hour
 _HEARTBEAT_SECONDS = 5.0
+_TRICKLE = 15  # commits a second, of the groups in turns
 
 
 class Totals(NamedTuple):
@@ -35,12 +38,20 @@ class Totals(NamedTuple):
     files_mb: float
 
 
-def run(harness: Harness, minutes: float) -> None:
+def run(harness: Harness, minutes: float, *, trickle: bool = False) -> None:
     """Print what these minutes cost, as for an hour."""
     members = _prepare(harness)
     warehouse, log = harness.directory / "idle", harness.directory / "idle.log"
+    numbers = itertools.count()
+
+    def commit() -> None:
+        number = next(numbers)
+        place = f"idle-{number % _TOPICS}", number % _PARTITIONS
+        harness.client.commit_offsets(f"idle-commits-{number % _GROUPS}", {place: number % _RECORDS})
+
     with (
         repeating(lambda: _send_heartbeats(members), _HEARTBEAT_SECONDS),
+        repeating(commit, 1 / _TRICKLE) if trickle else nullcontext(),
         process(harness.run_command(warehouse), log) as job,
     ):
         assert wait_until(lambda: is_caught_up(log), _SECONDS)
@@ -49,12 +60,13 @@ def run(harness: Harness, minutes: float) -> None:
         time.sleep(60 * minutes)
         after = _totals(job, warehouse)
         memory = proportional_by_process(job)
+    what = f"minutes with {_TRICKLE} commits a second" if trickle else "idle minutes"
     print(*log.read_text("utf-8").splitlines()[-5:], sep="\n")
     hours = (after.at - before.at) / 3600
     used = {name: seconds - before.processor.get(name, 0.0) for name, seconds in after.processor.items()}
     kinds = ", ".join(f"{name} {seconds / hours:,.0f} s" for name, seconds in used.items())
     print(
-        f"{60 * hours:.0f} idle minutes, {_STREAMS_GROUPS} streams groups, "
+        f"{60 * hours:.0f} {what}, {_STREAMS_GROUPS} streams groups, "
         f"{_GROUPS * _TOPICS * _PARTITIONS:,} committed offsets of {_TOPICS * _PARTITIONS} partitions; an hour takes "
         f"{kinds} of processor time, {sum(used.values()) / hours / 36:.1f} % of a core"
     )

@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from streaming_app.tables.writer import TableWriter
 
 _READ_PLUGIN_SECONDS = 3600.0
-_LOOK_SECONDS = 0.25  # between two looks at what a query has done
+_LOOK_SECONDS = 1.0  # between two looks at what a query has done: each is some calls of the JVM
 _MAINTENANCE_SECONDS = 1.0  # it looks at what is due; that takes no time
 
 

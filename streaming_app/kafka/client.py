@@ -11,11 +11,24 @@ from typing import Any
 
 from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import KafkaConnectionError, KafkaError, RetriableError, UnknownBrokerIdError
+from kafka.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    RetriableError,
+    UnknownBrokerIdError,
+    UnknownTopicOrPartitionError,
+)
 from kafka.protocol.admin import DeleteGroupsRequest
 from kafka.protocol.consumer import OffsetSpec
 from kafka.protocol.consumer.group import OffsetCommitRequest
-from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_delay, wait_exponential
+from tenacity import (
+    Retrying,
+    retry_if_exception,
+    retry_if_exception_type,
+    retry_if_result,
+    stop_after_delay,
+    wait_exponential,
+)
 from typing_extensions import Self
 
 from streaming_app.chunks import chunks
@@ -138,7 +151,9 @@ class StreamsGroupClient:
         """Delete a topic and wait until the brokers no longer know it."""
         self.admin.delete_topics([name])
         stop = stop_after_delay(RETRY_SECONDS)
-        Retrying(retry=retry_if_result(bool), stop=stop, wait=wait_exponential(0.05, max=1))(self.end_offsets, name)
+        # it may go between the two requests for the ends
+        is_there = retry_if_result(bool) | retry_if_exception_type(UnknownTopicOrPartitionError)
+        Retrying(retry=is_there, stop=stop, wait=wait_exponential(0.05, max=1))(self.end_offsets, name)
 
     def commit_offsets(
         self, group_id: str, offsets: Mapping[tuple[str, int], int], member_id: str = "", member_epoch: int = -1

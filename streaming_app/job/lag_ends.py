@@ -32,9 +32,7 @@ from streaming_app.kafka.lag_offsets import (
 from streaming_app.lag.ends import LogEnds, Tail, TopicPartition
 from streaming_app.lag.model import Commit, CommitKey
 
-_SLOW_SECONDS = (
-    300.0  # between two requests for all leaders, for the starts of the logs, and for reads that were denied
-)
+_SLOW_SECONDS = 300.0  # between two requests for all leaders, for starts of logs, and for reads that were denied
 _MOST_MISSING = 1_000  # topics that are asked for at each pass, as somebody may create them
 _MOST_READ = 200  # partitions in a pass
 _SEED_SECONDS = (86_400, 21_600, 3_600, 900, 300, 60)  # ages, oldest first

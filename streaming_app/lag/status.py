@@ -40,8 +40,3 @@ STATUSES: Mapping[str, str] = MappingProxyType(
     }
 )
 """Every status, and what it means."""
-
-BY_RANK = (LOST, RECREATED, AHEAD, STOPPED, UNOWNED, STALLED, REWOUND, BEHIND, UNKNOWN, CATCHING_UP, OK, LEFT_OVER)
-"""Every status, the worst first."""
-RANK: Mapping[str, int] = MappingProxyType({status: rank for rank, status in enumerate(BY_RANK)})
-"""The status of several partitions is the one with the lowest rank."""

@@ -1,6 +1,6 @@
 """Reports each batch: Spark's progress and the counts of the micro-batch become a log line and `Health`.
 
-The query is asked for its progress a few times a second. It has it at once, also of triggers that found nothing to
+The query is asked for its progress once a second. It has it at once, also of triggers that found nothing to
 read; listeners get events of it, which may arrive minutes later while other events hold them up, and PySpark takes some
 hundred calls of the JVM to make one an object. Here it is one call a batch: JSON. A batch is dated by its own time.
 """
@@ -53,7 +53,7 @@ class Progress:
         self._outcomes[batch_id] = outcome
 
     def look_at(self, query: StreamingQuery) -> None:
-        """Report what the query has done since the last call. Call it a few times a second, and once after its end.
+        """Report what the query has done since the last call. Call it once a second, and once after its end.
 
         Spark keeps the progress of a hundred triggers.
         """

@@ -12,7 +12,7 @@ import pytest
 from streaming_app.cli.lag import _BY as BY
 from streaming_app.config.sections import MetricsSettings
 from streaming_app.lag.model import LagRow
-from streaming_app.lag.status import BY_RANK, LEFT_OVER, STATUSES, UNKNOWN
+from streaming_app.lag.status import LEFT_OVER, STATUSES, UNKNOWN
 from streaming_app.metrics.lag_metrics import LAG_METRICS, LagScrape
 from streaming_app.metrics.metric import Sample
 from streaming_app.queries.lag import find_lag
@@ -23,6 +23,11 @@ from tests.support.warehouses import make_warehouse
 
 pytestmark = pytest.mark.slow
 
+BY_RANK = (
+    *("LOST", "RECREATED", "AHEAD", "STOPPED", "UNOWNED", "STALLED", "REWOUND", "BEHIND"),
+    *("UNKNOWN", "CATCHING_UP", "OK", "LEFT_OVER"),
+)
+"""Every status, the worst first."""
 NO_LAG = {"lag": None, "lag_seconds": None, "status": UNKNOWN}
 CASES: dict[str, tuple[Sequence[LagRow], Row]] = {
     "at least 50 seconds beside 100": (

@@ -24,19 +24,18 @@ from streaming_app.alerts.facts import TopicDifference
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD
 from streaming_app.groups.topology import is_internal_topic
-from streaming_app.job.service import PolledBy, Poller, Polling
+from streaming_app.job.service import PolledBy, Poller
 from streaming_app.kafka import ASKED_FOR
 from streaming_app.kafka import broker_facts as read
 from streaming_app.kafka.broker_facts import BrokerFact, InternalTopic, LeftOverTopic
 from streaming_app.kafka.connection import Admin, connect
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.lag.work import retention_seconds
-from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import RustTable
 
 if TYPE_CHECKING:
-    from streaming_app.tables.fence import Fence
+    pass
 
 NAME = "broker_facts"
 _NEEDS = "broker facts need Describe on the groups, their topics and transactional ids"
@@ -44,8 +43,6 @@ _RARELY = timedelta(minutes=10)
 _MOST_WRITERS = 10_000  # facts: anybody who may write can name transactions as they like
 _WRITTEN_EVERY = timedelta(minutes=10)
 _INTERNAL_COLUMNS = ("repartition_source_topics", "state_changelog_topics")
-
-Connect = Callable[[], AbstractContextManager[Admin]]
 
 
 class _Asked(NamedTuple):
@@ -85,19 +82,10 @@ class _Known:
 class BrokerFacts(Poller):
     """Polls from `start` to `close`."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - each is one thing it needs
-        self,
-        polling: Polling,
-        connect: Connect,
-        groups: Callable[[], Mapping[str, GroupSnapshot]],
-        warehouse: Location,
-        cluster: str,
-        fence: Fence | None = None,
-    ) -> None:
-        """Prepare it for the groups of a cluster, whose rows it keeps."""
-        super().__init__("broker facts", polling)
-        self._connect, self._groups, self._warehouse = connect, groups, warehouse
-        self._table = RustTable(warehouse / NAME, cluster, fence)
+    def __init__(self, job: PolledBy) -> None:
+        """Prepare it for the groups of a job, whose rows it keeps."""
+        super().__init__("broker facts", job, _NEEDS)
+        self._table = RustTable(job.config.warehouse / NAME, job.config.cluster, job.fence)
         self._known: dict[str, _Known] = {}
         self._written: Sequence[BrokerFact] = ()
         self._written_at: datetime | None = None
@@ -122,6 +110,9 @@ class BrokerFacts(Poller):
             ),
             _Source([kinds.TRANSACTION, kinds.WRITER], self._transactions),
         )
+
+    def _connect(self) -> AbstractContextManager[Admin]:
+        return closing(connect(self._job.properties))
 
     def tick(self) -> None:
         """Make one pass. Raises the errors of tables, and an error of the brokers after every kind was tried."""
@@ -149,7 +140,7 @@ class BrokerFacts(Poller):
 
     def topic_differences(self) -> Sequence[TopicDifference] | None:
         """Return what of internal topics is not as the topology of their group asks for; None before it is known."""
-        known, groups = self._known.get(kinds.INTERNAL_TOPIC), self._groups()
+        known, groups = self._known.get(kinds.INTERNAL_TOPIC), self._job.groups()
         if known is None:
             return None
         return [
@@ -177,12 +168,12 @@ class BrokerFacts(Poller):
         rows = self._rows("group_id, source_topics, repartition_source_topics, state_changelog_topics", "subtopologies")
         internal = sorted({topic for row in rows for topic in _internal_topics(row)})
         sources = {topic for row in rows for topic in row["source_topics"] or ()}
-        groups = sorted(key for key, one in self._groups().items() if _exists(one) and one.group_type == "streams")
+        groups = sorted(key for key, one in self._job.groups().items() if _exists(one) and one.group_type == "streams")
         return _Asked(groups, sorted(sources.union(topic.name for topic in internal)), internal)
 
     def _transactions(self, admin: Admin, asked: _Asked) -> list[BrokerFact]:
         """Return those that are overdue, and what was ever seen of groups that exist: some have none open now."""
-        found, groups = read.transactions(admin, asked.topics), self._groups()
+        found, groups = read.transactions(admin, asked.topics), self._job.groups()
         writers = [one for one in (*self._facts(kinds.WRITER), *found) if one.kind == kinds.WRITER]
         kept = {(one.subject, one.name): one for one in writers if _exists(groups.get(one.name))}
         overdue = [one for one in found if one.kind == kinds.TRANSACTION]
@@ -210,7 +201,7 @@ class BrokerFacts(Poller):
     def _rows(self, columns: str, table: str, where: str = "TRUE") -> list[dict[str, Any]]:
         """Return rows of the cluster. Raises WarehouseError."""
         query = f"SELECT {columns} FROM {table} WHERE {self._table.own_rows} AND {where}"  # noqa: S608 - quoted
-        return WarehouseReader(self._warehouse).rows(query)
+        return WarehouseReader(self._job.config.warehouse).rows(query)
 
     def _read(self) -> dict[str, _Known]:
         """Return what the table has."""
@@ -264,16 +255,3 @@ def _earlier_names(row: Mapping[str, Any]) -> set[str]:
 def _owners(topic: str) -> Iterator[str]:
     """Yield the ids of the groups for which an internal topic may be: what comes before each dash."""
     return (topic[:place] for place, character in enumerate(topic) if character == "-")
-
-
-def make_broker_facts(job: PolledBy) -> BrokerFacts:
-    """Return the poller of a job."""
-    config = job.config
-    return BrokerFacts(
-        job.polling(_NEEDS),
-        lambda: closing(connect(job.properties)),
-        job.groups,
-        config.warehouse,
-        config.cluster,
-        job.fence,
-    )

@@ -57,8 +57,7 @@ class DescriptionsService(Poller):
 
     def __init__(self, job: PolledBy) -> None:
         """Prepare it for the groups of a job."""
-        super().__init__(NAME, job.polling(_NEEDS))
-        self._job = job
+        super().__init__(NAME, job, _NEEDS)
         self._table = RustTable(job.config.warehouse / NAME, job.config.cluster, job.fence)
         self._asked: dict[str, _Asked] | None = None
         self._lost: tuple[LostDescription, ...] | None = None

@@ -165,36 +165,6 @@ class Service:
 
 
 @dataclass(frozen=True)
-class Polling:
-    """How a service asks the brokers."""
-
-    interval: float
-    """Seconds between two passes."""
-    may_ask: Callable[[], bool]
-    """Whether a pass may begin."""
-    report: Report
-    """Gets lines for the operator."""
-    describe_error: Callable[[Exception], str] | None = None
-    now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
-
-
-class Poller(Service):
-    """A service whose ticks are passes over what brokers are asked."""
-
-    def __init__(self, name: str, polling: Polling) -> None:
-        """Prepare it."""
-        super().__init__(
-            name,
-            polling.report,
-            interval=polling.interval,
-            after=self.poll_seconds,
-            describe_error=polling.describe_error,
-            may_tick=polling.may_ask,
-        )
-        self._now = polling.now
-
-
-@dataclass(frozen=True)
 class PolledBy:
     """The job that polls: what its pollers are made of."""
 
@@ -203,15 +173,28 @@ class PolledBy:
     """Kafka client properties."""
     groups: Callable[[], Mapping[str, GroupSnapshot]]
     may_ask: Callable[[], bool]
+    """Whether a pass may begin."""
     report: Report
+    """Gets lines for the operator."""
     fence: Fence | None = None
     """That of the job's term."""
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
 
-    def polling(self, needs: str) -> Polling:
-        """Return how one of them asks; `needs` is as for `describes_requests`."""
-        describe_error = describes_requests(self.properties, needs)
-        return Polling(_POLL_SECONDS, self.may_ask, self.report, describe_error, self.now)
+
+class Poller(Service):
+    """A service whose ticks are passes over what brokers are asked."""
+
+    def __init__(self, name: str, job: PolledBy, needs: str) -> None:
+        """Prepare it for the groups of a job; `needs` is as for `describes_requests`."""
+        super().__init__(
+            name,
+            job.report,
+            interval=_POLL_SECONDS,
+            after=self.poll_seconds,
+            describe_error=describes_requests(job.properties, needs),
+            may_tick=job.may_ask,
+        )
+        self._job, self._now = job, job.now
 
 
 class Services:

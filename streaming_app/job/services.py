@@ -19,7 +19,7 @@ from streaming_app.config.running_hours import make_times_of
 from streaming_app.errors import WarehouseError
 from streaming_app.health.history import WINDOW
 from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
-from streaming_app.job.broker_facts import make_broker_facts
+from streaming_app.job.broker_facts import BrokerFacts
 from streaming_app.job.descriptions import DescriptionsService
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.heartbeat import Heartbeat
@@ -115,7 +115,7 @@ def background_services(
 
     polled_by = PolledBy(config, properties, group_cache.groups, may_ask, report, fence)
     copies = TaskCopies(polled_by, health.described) if COPIES in wanted else None
-    facts = make_broker_facts(polled_by) if FACTS in wanted else None
+    facts = BrokerFacts(polled_by) if FACTS in wanted else None
     stored = DescriptionsService(polled_by) if DESCRIPTIONS in wanted else None
 
     lag = make_lag_service(config, properties, health, report, fence) if config.lag.enabled else None

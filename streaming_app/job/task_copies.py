@@ -68,8 +68,8 @@ class TaskCopies(Poller):
 
     def __init__(self, job: PolledBy, on_described: Callable[[datetime], None]) -> None:
         """Prepare it for the groups of a job; `on_described` is called when brokers have described groups."""
-        super().__init__("task copies", job.polling(_NEEDS))
-        self._job, self._on_described = job, on_described
+        super().__init__("task copies", job, _NEEDS)
+        self._on_described = on_described
         self._table = TaskCopiesTable(job.config.warehouse, job.config.cluster, job.fence)
         self._known: dict[str, _Group] = {}
         self._stored: list[TaskCopy] | None = None

@@ -24,21 +24,6 @@ NULL = 0xFF
 NULL_IN_TAG = 0x00  # in a tagged field the byte is a varint, as in ConsumerGroupMemberMetadataValue (4.4.0)
 
 
-def check_count(stream: BytesIO, count: int, size: int, path: str, start: int) -> None:
-    """Raise `LayoutError` for more elements than the remaining bytes can hold, before a list is created for them."""
-    if count * size > remaining(stream):
-        raise LayoutError(f"{count} elements expected, {remaining(stream)} bytes remaining", path, start)
-
-
-def read_presence(stream: BytesIO, path: str, null: int) -> bool:
-    """Read the byte before a nullable struct. Kafka accepts other values than these two, but never writes them."""
-    start = stream.tell()
-    byte = read_exactly(stream, 1, path)[0]
-    if byte not in {null, _PRESENT}:
-        raise LayoutError(f"a byte that means neither null nor present: {byte:#04x}", path, start)
-    return byte == _PRESENT
-
-
 class Array(Subconstruct):  # type: ignore[misc]  # Construct has no types
     """An array behind its length; `size` is the minimum size of an element in bytes."""
 
@@ -53,7 +38,8 @@ class Array(Subconstruct):  # type: ignore[misc]  # Construct has no types
         count = read_length(stream, path, self.prefix, nullable=self.nullable)
         if count is None:
             return None
-        check_count(stream, count, self.size, path, start)
+        if count * self.size > remaining(stream):  # before a list is created for them
+            raise LayoutError(f"{count} elements expected, {remaining(stream)} bytes remaining", path, start)
         return [self.subcon._parsereport(stream, context, f"{path}[{i}]") for i in range(count)]  # noqa: SLF001
 
     def _build(self, obj: Any, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401
@@ -64,39 +50,27 @@ class Array(Subconstruct):  # type: ignore[misc]  # Construct has no types
             self.subcon._build(element, stream, context, f"{path}[{i}]")  # noqa: SLF001
         return obj
 
-    def _emitparse(self, code: Any) -> str:  # noqa: ANN401
-        name = f"array_{code.allocateId()}"
-        element = self.subcon._compileparse(code)  # noqa: SLF001
-        code.append("from offsets_decoder.compound_types import check_count, read_length")
-        code.append(f"""
-            def {name}(io, this):
-                count = read_length(io, '', {self.prefix!r}, nullable={self.nullable})
-                if count is None:
-                    return None
-                check_count(io, count, {self.size}, '', 0)
-                return [{element} for _ in range(count)]
-        """)
-        return f"{name}(io, this)"
-
 
 class NullableStruct(Subconstruct):  # type: ignore[misc]
-    """A struct behind a byte that tells whether it is present; `null` is the byte for null."""
+    """A struct behind a byte that tells whether it is present; `null` is the byte for null.
+
+    Kafka accepts other values than these two, but never writes them.
+    """
 
     def __init__(self, subcon: Construct, null: int) -> None:
         super().__init__(subcon)
         self.null = null
 
     def _parse(self, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401
-        present = read_presence(stream, path, self.null)
-        return self.subcon._parsereport(stream, context, path) if present else None  # noqa: SLF001
+        start = stream.tell()
+        byte = read_exactly(stream, 1, path)[0]
+        if byte not in {self.null, _PRESENT}:
+            raise LayoutError(f"a byte that means neither null nor present: {byte:#04x}", path, start)
+        return self.subcon._parsereport(stream, context, path) if byte == _PRESENT else None  # noqa: SLF001
 
     def _build(self, obj: Any, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401
         stream.write(bytes((self.null if obj is None else _PRESENT,)))
         return None if obj is None else self.subcon._build(obj, stream, context, path)  # noqa: SLF001
-
-    def _emitparse(self, code: Any) -> str:  # noqa: ANN401
-        code.append("from offsets_decoder.compound_types import read_presence")
-        return f"({self.subcon._compileparse(code)} if read_presence(io, '', {self.null}) else None)"  # noqa: SLF001
 
 
 class TaggedFields(Construct):  # type: ignore[misc]
@@ -111,8 +85,27 @@ class TaggedFields(Construct):  # type: ignore[misc]
         self.known = known
 
     def _parse(self, stream: BytesIO, context: Any, path: str) -> dict[str, Any]:  # noqa: ANN401
-        readers = {tag: (name, subcon._parsereport) for tag, (name, subcon, _) in self.known.items()}  # noqa: SLF001
-        return read_tagged_fields(stream, context, path, readers)
+        fields: dict[str, Any] = {}
+        previous = -1
+        for _ in range(read_uvarint(stream, path)):
+            tag_offset = stream.tell()
+            tag = read_uvarint(stream, path)
+            if tag <= previous:
+                raise LayoutError(f"tag {tag} after tag {previous}", path, tag_offset)
+            previous = tag
+            size = read_uvarint(stream, path)
+            start = stream.tell()
+            if size > remaining(stream):
+                raise LayoutError(f"{size} bytes expected in tag {tag}, {remaining(stream)} remaining", path, start)
+            if tag not in self.known:
+                context["_params"]["unknown"].append(UnknownTag(field_path(path), tag, stream.read(size)))
+                continue
+            name, subcon, _ = self.known[tag]
+            fields[name] = subcon._parsereport(stream, context, f"{path} -> {name}")  # noqa: SLF001
+            actual = stream.tell() - start
+            if actual != size:
+                raise LayoutError(f"tag {tag} has {size} bytes, its field {actual}", f"{path} -> {name}", start)
+        return fields
 
     def _build(self, obj: Any, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401
         written = [(t, n, c) for t, (n, c, default) in sorted(self.known.items()) if obj[n] != default]
@@ -124,46 +117,6 @@ class TaggedFields(Construct):  # type: ignore[misc]
             write_uvarint(stream, len(inner.getvalue()))
             stream.write(inner.getvalue())
         return obj
-
-    def _emitparse(self, code: Any) -> str:  # noqa: ANN401
-        table = f"tags_{code.allocateId()}"
-        entries = []
-        for tag, (name, subcon, _) in self.known.items():
-            expression = subcon._compileparse(code)  # noqa: SLF001
-            entries.append(f"{tag}: ({name!r}, lambda io, this, path: {expression})")
-        code.append("from offsets_decoder.compound_types import read_tagged_fields")
-        code.append(f"{table} = {{{', '.join(entries)}}}")
-        return f"read_tagged_fields(io, this, '', {table})"
-
-
-def read_tagged_fields(
-    stream: BytesIO,
-    context: Any,  # noqa: ANN401
-    path: str,
-    readers: dict[int, Any],
-) -> dict[str, Any]:
-    """Return tagged fields by name; `readers` is (name, function of stream, context and path) by tag."""
-    fields: dict[str, Any] = {}
-    previous = -1
-    for _ in range(read_uvarint(stream, path)):
-        tag_offset = stream.tell()
-        tag = read_uvarint(stream, path)
-        if tag <= previous:
-            raise LayoutError(f"tag {tag} after tag {previous}", path, tag_offset)
-        previous = tag
-        size = read_uvarint(stream, path)
-        start = stream.tell()
-        if size > remaining(stream):
-            raise LayoutError(f"{size} bytes expected in tag {tag}, {remaining(stream)} remaining", path, start)
-        if tag not in readers:
-            context["_params"]["unknown"].append(UnknownTag(field_path(path), tag, stream.read(size)))
-            continue
-        name, reader = readers[tag]
-        fields[name] = reader(stream, context, f"{path} -> {name}")
-        actual = stream.tell() - start
-        if actual != size:
-            raise LayoutError(f"tag {tag} has {size} bytes, its field {actual}", f"{path} -> {name}", start)
-    return fields
 
 
 def field_path(path: str) -> str:
@@ -184,27 +137,15 @@ class DictAdapter(Adapter):  # type: ignore[misc]
         self.tagged = tagged
 
     def _decode(self, obj: Any, context: Any, path: str) -> dict[str, Any]:  # noqa: ANN401, ARG002
-        return container_to_dict(obj, self.names)
+        tagged = obj.get(TAGS) or {}
+        result = {}
+        for name, snake, default in self.names:
+            if default is None:
+                result[snake] = obj[name]
+            else:
+                result[snake] = tagged[name] if name in tagged else default()
+        return result
 
     def _encode(self, obj: Any, context: Any, path: str) -> dict[str, Any]:  # noqa: ANN401, ARG002
         fields = {name: obj[snake] for name, snake, _ in self.names}
         return fields | {TAGS: {name: fields[name] for name in self.tagged}}
-
-    def _emitparse(self, code: Any) -> str:  # noqa: ANN401
-        names = f"names_{code.allocateId()}"
-        entries = (f"({n!r}, {s!r}, {f'lambda: {d()!r}' if d else None})" for n, s, d in self.names)
-        code.append("from offsets_decoder.compound_types import container_to_dict")
-        code.append(f"{names} = [{', '.join(entries)}]")
-        return f"container_to_dict({self.subcon._compileparse(code)}, {names})"  # noqa: SLF001
-
-
-def container_to_dict(obj: Any, names: list[tuple[str, str, Any]]) -> dict[str, Any]:  # noqa: ANN401
-    """Return the dict that `DictAdapter` describes, from a Container."""
-    tagged = obj.get(TAGS) or {}
-    result = {}
-    for name, snake, default in names:
-        if default is None:
-            result[snake] = obj[name]
-        else:
-            result[snake] = tagged[name] if name in tagged else default()
-    return result

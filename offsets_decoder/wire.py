@@ -1,9 +1,7 @@
 """Kafka's scalar, string and bytes types as Constructs, stricter than Construct's own. No record is known here.
 
-Construct accepts varints of any length, its compiled form accepts truncated strings, and its errors give neither the
-array index nor the offset. These classes reject what Kafka does not write and raise `LayoutError`, which carries both.
-Each generates its own code for `Construct.compile`, so that a compiled Construct, which the decoding benchmark compares
-with the job's decoder, has no interpreted part left.
+Construct accepts varints of any length, and its errors give neither the array index nor the offset. These classes
+reject what Kafka does not write and raise `LayoutError`, which carries both.
 """
 
 from __future__ import annotations
@@ -76,32 +74,6 @@ def read_length(stream: BytesIO, path: str, prefix: str, *, nullable: bool) -> i
     raise LayoutError(reason, path, start)
 
 
-def read_string(stream: BytesIO, path: str, prefix: str, nullable: bool) -> str | None:  # noqa: FBT001 - generated calls
-    """Return a string, or None for null."""
-    length_offset = stream.tell()
-    length = read_length(stream, path, prefix, nullable=nullable)
-    if length is None:
-        return None
-    if length > MAX_STRING:
-        raise LayoutError(f"a string of {length} bytes, the maximum is {MAX_STRING}", path, length_offset)
-    start = stream.tell()
-    try:
-        return read_exactly(stream, length, path).decode()
-    except UnicodeDecodeError as error:
-        raise LayoutError("not UTF-8", path, start + error.start) from None
-
-
-def read_bytes(stream: BytesIO, path: str, prefix: str, nullable: bool) -> bytes | None:  # noqa: FBT001
-    """Return bytes, or None for null."""
-    length = read_length(stream, path, prefix, nullable=nullable)
-    return None if length is None else read_exactly(stream, length, path)
-
-
-def read_uuid(stream: BytesIO, path: str) -> str:
-    """Return sixteen bytes as Kafka prints a uuid: URL-safe base64 without padding."""
-    return base64.urlsafe_b64encode(read_exactly(stream, SIZES["uuid"], path))[:22].decode()
-
-
 def write_uvarint(stream: BytesIO, value: int) -> None:
     """Write an unsigned varint in its shortest form."""
     while value >= _CONTINUATION_BIT:
@@ -119,7 +91,7 @@ def write_length(stream: BytesIO, length: int, prefix: str) -> None:
 
 
 class Integer(FormatField):  # type: ignore[misc]
-    """A big-endian integer. Its compiled form is Construct's own."""
+    """A big-endian integer."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(">", CODES[kind])
@@ -134,67 +106,69 @@ class Integer(FormatField):  # type: ignore[misc]
 
 
 class _LengthPrefixed(Construct):  # type: ignore[misc]
-    """What strings and bytes share: a length, null, and one function that both parsing and compiled code call."""
-
-    reader = ""
+    """A length, and so many bytes; no bytes where the length means null."""
 
     def __init__(self, prefix: str, *, nullable: bool) -> None:
         super().__init__()
         self.prefix = prefix
         self.nullable = nullable
 
-    def _parse(self, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401, ARG002 - Construct's signature
-        return globals()[self.reader](stream, path, self.prefix, self.nullable)
-
-    def _build(self, obj: Any, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401, ARG002
-        data = self._to_bytes(obj, path)
-        if obj is None and not self.nullable:
+    def _write(self, stream: BytesIO, data: bytes | None, path: str) -> None:
+        if data is None and not self.nullable:
             raise FormatFieldError("null in a field that is not nullable", path=path)
-        write_length(stream, -1 if obj is None else len(data), self.prefix)
-        stream.write(data)
-        return obj
-
-    def _to_bytes(self, obj: Any, path: str) -> bytes:  # noqa: ANN401
-        raise NotImplementedError
-
-    def _emitparse(self, code: Any) -> str:  # noqa: ANN401
-        code.append(f"from offsets_decoder.wire import {self.reader}")
-        return f"{self.reader}(io, '', {self.prefix!r}, {self.nullable})"
+        write_length(stream, -1 if data is None else len(data), self.prefix)
+        stream.write(data or b"")
 
 
 class String(_LengthPrefixed):
     """A string in UTF-8."""
 
-    reader = "read_string"
+    def _parse(self, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401, ARG002 - Construct's signature
+        length_offset = stream.tell()
+        length = read_length(stream, path, self.prefix, nullable=self.nullable)
+        if length is None:
+            return None
+        if length > MAX_STRING:
+            raise LayoutError(f"a string of {length} bytes, the maximum is {MAX_STRING}", path, length_offset)
+        start = stream.tell()
+        try:
+            return read_exactly(stream, length, path).decode()
+        except UnicodeDecodeError as error:
+            raise LayoutError("not UTF-8", path, start + error.start) from None
 
-    def _to_bytes(self, obj: Any, path: str) -> bytes:  # noqa: ANN401
+    def _build(self, obj: Any, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401, ARG002
         if not isinstance(obj, str | None):
             raise FormatFieldError(f"not a string: {obj!r}", path=path)
         try:
-            data = (obj or "").encode()
+            data = None if obj is None else obj.encode()
         except UnicodeEncodeError as error:
             raise FormatFieldError(f"not UTF-8: {error.reason}", path=path) from None
-        if len(data) > MAX_STRING:
+        if data is not None and len(data) > MAX_STRING:
             raise FormatFieldError(f"a string of {len(data)} bytes, the maximum is {MAX_STRING}", path=path)
-        return data
+        self._write(stream, data, path)
+        return obj
 
 
 class Bytes(_LengthPrefixed):
     """Bytes whose content is not decoded further."""
 
-    reader = "read_bytes"
+    def _parse(self, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401, ARG002
+        length = read_length(stream, path, self.prefix, nullable=self.nullable)
+        return None if length is None else read_exactly(stream, length, path)
 
-    def _to_bytes(self, obj: Any, path: str) -> bytes:  # noqa: ANN401
+    def _build(self, obj: Any, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401, ARG002
         if not isinstance(obj, bytes | None):
             raise FormatFieldError(f"not bytes: {obj!r}", path=path)
-        return obj or b""
+        self._write(stream, obj, path)
+        return obj
 
 
 class Uuid(Construct):  # type: ignore[misc]
     """A uuid, as text."""
 
     def _parse(self, stream: BytesIO, context: Any, path: str) -> str:  # noqa: ANN401, ARG002
-        return read_uuid(stream, path)
+        data = read_exactly(stream, SIZES["uuid"], path)
+        return base64.urlsafe_b64encode(data)[:22].decode()  # as Kafka prints a uuid: without padding
 
     def _build(self, obj: Any, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401, ARG002
         try:
@@ -205,7 +179,3 @@ class Uuid(Construct):  # type: ignore[misc]
             raise FormatFieldError(f"not a uuid: {obj!r}", path=path)
         stream.write(data)
         return obj
-
-    def _emitparse(self, code: Any) -> str:  # noqa: ANN401
-        code.append("from offsets_decoder.wire import read_uuid")
-        return "read_uuid(io, '')"

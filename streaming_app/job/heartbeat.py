@@ -73,5 +73,6 @@ class Heartbeat(Service):
             stopped=stopped,
             notifications_waiting=sum(sink.waiting for sink in sinks),
             descriptions_since=self._descriptions.known_since,
+            descriptions_removed_at=self._descriptions.removed_at,
         )
         self._files.write(self._file, record.model_dump_json())

@@ -102,8 +102,11 @@ def background_services(
     """Start the services with what an earlier run knew, and end them with the block; `fence` is this job's."""
     earlier = _restore(config, health)
     group_cache = GroupCache(config.warehouse, config.cluster, WINDOW, read_all_at=lambda: _read_all_at(health))
-    known_since = earlier.descriptions_since if earlier else None
-    descriptions = DescriptionSupport(config.alerts.descriptions, known_since=known_since)
+    descriptions = DescriptionSupport(
+        config.alerts.descriptions,
+        known_since=earlier and earlier.descriptions_since,
+        removed_at=earlier and earlier.descriptions_removed_at,
+    )
     heartbeat = Heartbeat(config, files, health, descriptions, report, fence)
     mute_times = make_times_of(config.mute_times, config.time_intervals)
     mutes = Mutes(config.warehouse, config.cluster, report, times_of=mute_times)

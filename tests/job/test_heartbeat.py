@@ -22,9 +22,9 @@ class FullDisk:
         raise OSError(28, "No space left on device")
 
 
-def heartbeat(warehouse: Path, files: Any = None, *, known_since: datetime | None = None) -> Heartbeat:
+def heartbeat(warehouse: Path, files: Any = None, **known: datetime) -> Heartbeat:
     config = JobConfig.model_validate({"bootstrap_server": "h:1", "warehouse": warehouse})
-    descriptions = DescriptionSupport("auto", known_since=known_since)
+    descriptions = DescriptionSupport("auto", **known)
     return Heartbeat(config, files or local_files(), Health(), descriptions, pytest.fail)
 
 
@@ -37,12 +37,12 @@ def last_heartbeat(warehouse: Path) -> HeartbeatRecord:
 def test_a_job_is_alive_from_its_first_heartbeat_until_it_stops_and_tells_the_next_run_what_it_knows(
     tmp_path: Path,
 ) -> None:
-    one = heartbeat(tmp_path, known_since=AT)
+    one = heartbeat(tmp_path, known_since=AT, removed_at=AT)
     one.tick()
     assert last_heartbeat(tmp_path).is_alive(datetime.now(timezone.utc))
     one.ended([])
     assert not last_heartbeat(tmp_path).is_alive(datetime.now(timezone.utc))
-    assert last_heartbeat(tmp_path).descriptions_since == AT
+    assert last_heartbeat(tmp_path).descriptions_since == last_heartbeat(tmp_path).descriptions_removed_at == AT
 
 
 def test_a_full_disk_is_an_error_while_the_job_runs_and_not_when_it_ends(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ from typing import TYPE_CHECKING, Any
 from streaming_app.errors import OtherTopicError
 from streaming_app.groups.group import READ_AGAIN
 from streaming_app.groups.partition import partition_of
+from streaming_app.groups.read_again import marked
 from streaming_app.job_status import is_too_long
 from streaming_app.kafka.offsets_topic import check_topic_id
 from streaming_app.stream.log_positions import NO_CUT, LogCheck
@@ -71,7 +72,7 @@ _OWN_ROWS = {
     "quarantine": "key IS NULL OR key >= X'0011' OR error_kind IN ('UnfoldableRecord', 'LeftoverRecord')",
 }
 """The rows of history tables that the query of the groups wrote: the other query may be further in the topic."""
-_ALL, _IS_MARKED = "true", f"last_offset = {READ_AGAIN}"
+_ALL, _IS_MARKED = "true", f"last_offset <= {READ_AGAIN}"
 _MARKED_BYTES = 16 << 20  # of the files, in a commit
 _STAYS = "reading from the beginning; the history stays"
 _NAMED, _NAME = 5, 60  # groups in a line, and characters of each
@@ -234,12 +235,12 @@ def _resume(
 
 def _mark(groups: RustTable, condition: str) -> None:
     """Mark the rows of groups that match, of some files at a time: delta-rs has in memory what a commit rewrites."""
-    left = f"({condition}) AND (last_offset IS NULL OR last_offset <> {READ_AGAIN})"
-    marked = {"last_offset": str(READ_AGAIN)}
+    left = f"({condition}) AND (last_offset IS NULL OR last_offset > {READ_AGAIN})"
+    mark = {"last_offset": f"{marked(0)} - coalesce(last_offset, -1)"}
     for span in ranges(group_files(groups.open(), groups.cluster), _MARKED_BYTES):
         limits = [f"group_id {sign} {quote(id_)}" for sign, id_ in ((">=", span.first), ("<=", span.last)) if id_]
-        groups.update(marked, " AND ".join([left, *limits]))
-    groups.update(marked, left)  # of files whose ranges are not known to the last character
+        groups.update(mark, " AND ".join([left, *limits]))
+    groups.update(mark, left)  # of files whose ranges are not known to the last character
 
 
 def _outdate(

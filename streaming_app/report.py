@@ -24,8 +24,13 @@ class ReportOnce:
             self._known.append(wanted)
             self._report(line)
 
+    @property
+    def has_any(self) -> bool:
+        """Whether anything was reported since the last `clear`."""
+        return bool(self._known)
+
     def clear(self) -> bool:
         """Forget what was reported, so that it is reported again; return whether that was anything."""
-        had_any = bool(self._known)
+        had_any = self.has_any
         self._known.clear()
         return had_any

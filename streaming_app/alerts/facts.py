@@ -139,13 +139,17 @@ class DescriptionSupport:
     """Whether and since when the cluster keeps topology descriptions, and which groups are to have one.
 
     With `auto` that is since the earliest time of any evidence. It stays known if the group with the evidence is
-    deleted: the heartbeat file keeps `known_since` across restarts.
+    deleted: the heartbeat file keeps `known_since` and `removed_at` across restarts. While the brokers' configuration
+    is not known, it is as it was.
     """
 
-    def __init__(self, mode: DescriptionMode, *, known_since: datetime | None = None) -> None:
+    def __init__(
+        self, mode: DescriptionMode, *, known_since: datetime | None = None, removed_at: datetime | None = None
+    ) -> None:
         """Start from what an earlier run knew."""
         self._mode, self.known_since = mode, known_since
-        self._removed_at: datetime | None = None
+        self.removed_at = removed_at
+        """When the brokers were first seen without a plugin; None: they have one, or that is not known."""
         self._pushed_at: datetime | None = None  # the newest push: the brokers had a plugin then
         self._upgraded_at: datetime | None = None  # the newest first description: clients were upgraded then
         self.described = self.undescribed = 0
@@ -158,11 +162,11 @@ class DescriptionSupport:
 
     def plugin_found(self, at: datetime) -> None:
         """Record that the brokers' configuration named a plugin at this time."""
-        self.known_since, self._removed_at = min(self.known_since or at, at), None
+        self.known_since, self.removed_at = min(self.known_since or at, at), None
 
     def plugin_absent(self, at: datetime) -> None:
         """Record that the brokers' configuration was read at this time and named no plugin."""
-        self._removed_at = self._removed_at or at
+        self.removed_at = self.removed_at or at
         self.known_since = self._pushed_since_removal(self._pushed_at)
 
     def group_changed(self, old: GroupSnapshot | None, new: GroupSnapshot | None) -> None:
@@ -177,11 +181,11 @@ class DescriptionSupport:
         pushed_at = latest(new.last_unsolicited_push_at, at if new.description_status in _PUSHED else None)
         self._pushed_at, self._upgraded_at = latest(self._pushed_at, pushed_at), latest(self._upgraded_at, first_at)
         proven_at = first_at or at or new.first_seen_at or EPOCH  # a record without a time counts as 1970
-        evidence = self._pushed_since_removal(pushed_at) if self._removed_at else proven_at
+        evidence = self._pushed_since_removal(pushed_at) if self.removed_at else proven_at
         self.known_since = min((one for one in (self.known_since, evidence) if one), default=None)
 
     def _pushed_since_removal(self, at: datetime | None) -> datetime | None:
-        return at if at and self._removed_at and at > self._removed_at else None
+        return at if at and self.removed_at and at > self.removed_at else None
 
     def expects_one(self, group: GroupSnapshot, asked_since: datetime | None, now: datetime) -> bool:
         """Tell whether the clients of a group are known, or can be expected, to send a description when asked.

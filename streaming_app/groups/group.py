@@ -18,7 +18,8 @@ ROLES = ("active", "standby", WARMUP)
 """In which a member has a task."""
 STORED_AT = "description_stored_at"
 READ_AGAIN = -2
-"""The `last_offset` of a row while its group is read again from the beginning: the row counts no longer."""
+"""The highest `last_offset` of a row whose group is read again from the beginning: the row counts no longer. Each
+offset below it stands for one that the row had, see `read_again.marked`."""
 SINCE = {"state": "state_since", "description_status": "description_since"}
 """Field of `Group` that holds what was derived from the records, to the field that says since when it has its value."""
 _RULES = {"state": STATE_RULES, "description_status": DESCRIPTION_STATUS_RULES}

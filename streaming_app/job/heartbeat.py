@@ -6,7 +6,6 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from streaming_app.errors import JobError
 from streaming_app.job.service import Service
 from streaming_app.report import Report
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, heartbeat_path
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from streaming_app.notify.outbox import SinkStatus
     from streaming_app.stream.health import Health
     from streaming_app.tables.fence import Fence
-    from streaming_app.tables.files import Files
 
 
 class Heartbeat(Service):
@@ -28,10 +26,9 @@ class Heartbeat(Service):
     The file says when the alerts were last evaluated: the two are different news.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - each is one thing it needs
+    def __init__(
         self,
         config: JobConfig,
-        files: Files,
         health: Health,
         descriptions: DescriptionSupport,
         report: Report,
@@ -40,7 +37,7 @@ class Heartbeat(Service):
         """Prepare; `descriptions` is written, too, so that the next run starts from what this one knows."""
         self._every = max(config.alerts.interval, config.warehouse.pause)
         super().__init__("heartbeat", report, interval=self._every)
-        self._files, self._job, self._descriptions, self._fence = files, health, descriptions, fence
+        self._job, self._descriptions, self._fence = health, descriptions, fence
         self._file = heartbeat_path(config.warehouse, config.cluster)
         self._sinks: tuple[SinkStatus, ...] = ()
 
@@ -50,7 +47,7 @@ class Heartbeat(Service):
         self._sinks = tuple(sinks)
 
     def tick(self) -> None:
-        """Write the file. Raises OSError or JobError, and OtherOwnerError once it is another job's."""
+        """Write the file. Raises OSError, and OtherOwnerError once it is another job's."""
         if self._fence:
             self._fence.check_owner()
         self._write(self._sinks, stopped=False)
@@ -59,7 +56,7 @@ class Heartbeat(Service):
         """Write that the job ended in an orderly way, unless another one has taken over, and writes the file."""
         if self._fence and self._fence.is_lost:
             return
-        with suppress(OSError, JobError):  # e.g. a full disk: the error that ended the job matters more
+        with suppress(OSError):  # e.g. a full disk: the error that ended the job matters more
             self._write(sinks, stopped=True)
 
     def _write(self, sinks: Iterable[SinkStatus], *, stopped: bool) -> None:
@@ -73,5 +70,6 @@ class Heartbeat(Service):
             stopped=stopped,
             notifications_waiting=sum(sink.waiting for sink in sinks),
             descriptions_since=self._descriptions.known_since,
+            descriptions_removed_at=self._descriptions.removed_at,
         )
-        self._files.write(self._file, record.model_dump_json())
+        self._file.write_text(record.model_dump_json())

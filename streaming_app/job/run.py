@@ -155,7 +155,7 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
 
     with (
         closing(TopicMetadata(properties, report)) as topics,
-        background_services(config, writer.files, health, report, fence) as services,
+        background_services(config, health, report, fence) as services,
         ExitStack() as at_exit,
     ):
         parts = StreamParts(spark, config, properties, writer, health, report)

@@ -80,7 +80,6 @@ class _SinkService(Service):
         name = f"alerts-{outbox.sink.name}"
         super().__init__(name, report, interval=None, describe_error=self._describe, stopping=self.wakeable)
         self.outbox, self.ends_at, self._lock, self._on_answer = outbox, math.inf, lock, on_answer
-        self._has_failed = False  # at its last tick, by what nobody expected
 
     def tick(self) -> None:
         """Send what is due, if anything is."""
@@ -108,24 +107,18 @@ class _SinkService(Service):
         del seconds
         with self._lock:  # `close` sets both
             wakes_at, ends_at = self.outbox.wakes_at, self.ends_at
-        if self._has_failed:
+        if self.report_failure.has_any:
             return _PAUSE_SECONDS if math.isinf(ends_at) else None
         return None if wakes_at > ends_at else max(0.0, min(wakes_at - time.monotonic(), _LONGEST_PAUSE))
 
     def failed(self, text: str) -> str:
         """Return the line about what nobody expected."""
-        self._has_failed = True
         return f"Alerts cannot be sent to {self.outbox.sink.name}: {text}. Retrying."
-
-    def succeeded(self) -> None:
-        """Note that a tick has succeeded."""
-        self._has_failed = False
-        super().succeeded()
 
     def _describe(self, error: Exception) -> str:
         """Log where it happened, once, but not the error's message: it may contain a secret."""
         kind = type(error).__name__
-        if not self._has_failed:
+        if not self.report_failure.has_any:
             where = "".join(traceback.format_tb(error.__traceback__))
             _log.error("%s: unexpected %s\n%s", self.name, kind, where)
         return f"unexpected {kind}, see the log"

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from streaming_app.config.settings import JobConfig
     from streaming_app.stream.health import Health
     from streaming_app.tables.fence import Fence
-    from streaming_app.tables.files import Files
 
 _SEND_SECONDS = 10.0  # for notifications that are due when `--once` is done
 _CLOSE_SECONDS = 3.0
@@ -97,14 +96,17 @@ class BackgroundServices:
 
 @contextmanager
 def background_services(
-    config: JobConfig, files: Files, health: Health, report: Report, fence: Fence | None = None
+    config: JobConfig, health: Health, report: Report, fence: Fence | None = None
 ) -> Iterator[BackgroundServices]:
     """Start the services with what an earlier run knew, and end them with the block; `fence` is this job's."""
     earlier = _restore(config, health)
     group_cache = GroupCache(config.warehouse, config.cluster, WINDOW, read_all_at=lambda: _read_all_at(health))
-    known_since = earlier.descriptions_since if earlier else None
-    descriptions = DescriptionSupport(config.alerts.descriptions, known_since=known_since)
-    heartbeat = Heartbeat(config, files, health, descriptions, report, fence)
+    descriptions = DescriptionSupport(
+        config.alerts.descriptions,
+        known_since=earlier.descriptions_since if earlier else None,
+        removed_at=earlier.descriptions_removed_at if earlier else None,
+    )
+    heartbeat = Heartbeat(config, health, descriptions, report, fence)
     mute_times = make_times_of(config.mute_times, config.time_intervals)
     mutes = Mutes(config.warehouse, config.cluster, report, times_of=mute_times)
     wanted = wanted_services(config)

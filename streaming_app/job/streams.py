@@ -124,7 +124,6 @@ class TopicStream(ABC):
         self._topic_identity = TopicIdentity(parts.spark, parts.properties)
         self._positions = LogPositions(
             parts.properties,
-            parts.writer.files,
             checkpoint,
             parts.report,
             self.stopping,
@@ -202,7 +201,7 @@ class TopicStream(ABC):
         """
         self._writer.check_owner()
         topic = self._describe_topic(to_read=False)
-        check_same_topic(self._writer.files, self._checkpoint, topic)
+        check_same_topic(self._checkpoint, topic)
         if self._topic and topic.partitions > self._topic.partitions:
             raise StreamChangedError(f"The topic now has {topic.partitions} partitions")
         try:

@@ -10,14 +10,15 @@ row; a group with many records in one batch gets a new one every `_SNAPSHOT_EVER
 after each one that failed, so that no record is folded again for ever.
 
 A group whose fold fails as a whole, whose row cannot be written, or which takes more than its budget, is set aside: its
-row stays as it was, with the reason, and its records are left out until it is released, see `job.set_aside`. The others
-go on.
+row stays as it was, with the reason, and its records are left out until it is released, see `job.read_again`. The
+others go on. The records of a row that cannot be written go to quarantine, some megabytes of them at most.
 """
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -28,13 +29,13 @@ import pyarrow.compute as pc
 from streaming_app.groups.budget import OverBudgetError
 from streaming_app.groups.events import UNKNOWN_STATE
 from streaming_app.groups.fold import CLASSIC_GROUP, Fold
-from streaming_app.groups.group import READ_AGAIN, Group, LogRecord
+from streaming_app.groups.group import Group, LogRecord
 from streaming_app.groups.not_ready import TopicLookup, set_reasons
 from streaming_app.groups.partition import partition_of
-from streaming_app.groups.read_again import carry_over, known_before
+from streaming_app.groups.read_again import carry_over, is_marked, known_before
 from streaming_app.groups.row import from_row, to_row
 from streaming_app.stream.batch_rows import BatchRows
-from streaming_app.stream.outcome import OF_RECORDS, FoldOptions, GroupOutcome, LeftoverRecord, LogRow
+from streaming_app.stream.outcome import FoldOptions, GroupOutcome, LeftoverRecord, LogRow
 from streaming_app.stream.outputs import HistoryOffsets, rows_of
 from streaming_app.tables.arrow import to_datetimes
 
@@ -130,7 +131,7 @@ class Folded(NamedTuple):
     row: dict[str, Any]
     size: int
     """Bytes, roughly."""
-    set_aside: Callable[[Exception], Folded] | None = None
+    refuse: Callable[[Exception], Folded] | None = None
     """Returns the row for the case that this one cannot be written, because of an error."""
 
 
@@ -230,6 +231,8 @@ class _Group:
         self._stored: dict[str, Any] | None = None
         self._newest: LogRow | None = None
         self._is_set_aside = False
+        self._folded: dict[Any, LogRow] = {}  # by offset and partition; the first ones, where they are many
+        self._folded_bytes = 0
         self.outcome = GroupOutcome(options)
 
     def read(self, row: LogRow) -> None:
@@ -256,7 +259,7 @@ class _Group:
     def _restore(self, stored: dict[str, Any]) -> None:
         """Continue from the stored row, unless the group is read again."""
         self._stored = stored
-        if stored["last_offset"] == READ_AGAIN:
+        if is_marked(stored):
             return
         self._partition = stored["source_partition"]
         self._is_set_aside = bool(stored.get("set_aside_reason"))
@@ -268,7 +271,7 @@ class _Group:
             group = from_row(stored) if stored is not None else None
             return Fold.of(group_id, partition, group, self._options.budget)
 
-        return GroupFold(restore, self.outcome.refuse)
+        return GroupFold(restore, self._refuse)
 
     def _add(self, raw: Raw) -> None:
         """Fold one record, unless another partition holds its group, or it is of a group that was always classic."""
@@ -277,6 +280,9 @@ class _Group:
             return
         if self._options.history_offsets:
             self._close_at_end_of_history(group, raw)
+        if self._folded_bytes < _BYTES_PER_BATCH:
+            self._folded[raw.row[1:3]] = raw.row
+            self._folded_bytes += raw.record.size
         group.add(raw)
 
     def _in_other_partition(self, raw: Raw) -> GroupFold | None:
@@ -313,14 +319,26 @@ class _Group:
             group.close_operation()
             set_reasons(group.fold, topics)
             if group.fold.touched:
-                if self._stored and self._stored["last_offset"] == READ_AGAIN:
+                if self._stored and is_marked(self._stored):
                     group.fold.group.known_before = known_before(self._stored)
                 carry_over(group.fold.group)
-                size = group.fold.size + outcome.undecodable_bytes
-                return Folded(outcome.with_group(group.fold), size, self.set_aside)
+                size = group.fold.size + outcome.undecodable_bytes + self._folded_bytes
+                row = outcome.with_group(group.fold)
+                return Folded(row, size, partial(self._refuse_all, row))
         if outcome.decoded or outcome.undecodable:
             return self.undecodable()
         return None
+
+    def _refuse(self, row: LogRow, error: Exception) -> None:
+        self._folded.pop(row[1:3], None)
+        self.outcome.refuse(row, error)
+
+    def _refuse_all(self, folded: dict[str, Any], error: Exception) -> Folded:
+        """Return the row of the group, set aside, where the folded one cannot be written: its records are refused."""
+        self.outcome.take_back(folded)
+        for row in self._folded.values():
+            self.outcome.refuse(row, error)
+        return self.set_aside(error)
 
     def set_aside(self, error: Exception) -> Folded:
         """Return the row of the group as it was before the batch, marked as set aside."""
@@ -329,7 +347,7 @@ class _Group:
             group_id, partition = (newest[0] or b"").decode("utf-8", "replace"), newest[2] or 0
             group = Group(group_id, partition, state=UNKNOWN_STATE, first_seen_at=newest[3])
             row = to_row(self._options.cluster, group)
-        elif newest and row and row["last_offset"] == READ_AGAIN:  # which it would be again after each batch
+        elif newest and row and is_marked(row):  # which it would be again after each batch
             row = {**row, "last_offset": newest[1], "source_partition": newest[2]}
         if row is None:
             raise error
@@ -349,6 +367,6 @@ def _row_that_fits(folded: Folded, schema: pa.Schema) -> dict[str, Any]:
     try:
         pa.RecordBatch.from_pylist([folded.row], schema)
     except _REFUSED as error:
-        if folded.set_aside:  # what the batch counted and put into quarantine stays
-            return {**folded.set_aside(error).row, **{name: folded.row[name] for name in OF_RECORDS}}
+        if folded.refuse:
+            return folded.refuse(error).row
     return folded.row

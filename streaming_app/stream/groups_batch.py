@@ -122,7 +122,7 @@ class GroupsBatchWriter:
         self._topics, self._open_log = topics, open_log
         checkpoint = checkpoint_location(writer.location, cluster)
         self._offsets = BatchOffsets(checkpoint)
-        self._plans = SlicePlans(writer.files, checkpoint)
+        self._plans = SlicePlans(checkpoint)
         self._versions = TableVersions(writer, checkpoint, version=self._group_rows.version)
         self._free_heap = free_heap
         self._times = BatchTimes()  # of the batch that is written

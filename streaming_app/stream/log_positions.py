@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
     from streaming_app.kafka.offsets_topic import OffsetsTopic
     from streaming_app.tables.checkpoint_offsets import BatchEnds
-    from streaming_app.tables.files import Files
 
 T = TypeVar("T")
 
@@ -119,10 +118,9 @@ class NoPositions:
 class LogPositions(NoPositions):
     """The positions of one stream. Batches and checks may be in different threads."""
 
-    def __init__(  # noqa: PLR0913 - each is one thing it needs
+    def __init__(
         self,
         properties: Mapping[str, str],
-        files: Files,
         checkpoint: Location,
         report: Callable[[str], None],
         stop: Event,
@@ -131,7 +129,7 @@ class LogPositions(NoPositions):
     ) -> None:
         """Prepare; `on_cut` gets each cut that is found. Once `stop` is set, no call waits."""
         self._stop = stop
-        self._properties, self._files, self._report, self._on_cut = properties, files, report, on_cut
+        self._properties, self._report, self._on_cut = properties, report, on_cut
         self._file = Location(f"{checkpoint}.epochs.json")
         self._lock = RLock()
         self._connected: LeaderEpochs | None = None
@@ -332,7 +330,7 @@ class LogPositions(NoPositions):
     def _read(self) -> dict[int, tuple[Chain, int]]:
         """Return the stored positions, unless they are of another topic."""
         try:
-            stored = json.loads(self._files.read(self._file) or "")
+            stored = json.loads(self._file.find_text() or "")
             if stored["topic_id"] != self._topic_id:
                 return {}
             return {int(name): _position(one) for name, one in stored["partitions"].items()}
@@ -345,7 +343,7 @@ class LogPositions(NoPositions):
             for partition, end in self._ends.items()
             if end
         }
-        self._files.write(self._file, json.dumps({"topic_id": self._topic_id, "partitions": partitions}))
+        self._file.write_text(json.dumps({"topic_id": self._topic_id, "partitions": partitions}))
 
 
 def read_whole(positions: NoPositions, read: Callable[[], T], ends: Mapping[int, int] | None) -> T:

@@ -45,8 +45,6 @@ def group_of_key(key: bytes | None) -> str | None:
         return None
 
 
-OF_RECORDS = ("undecodable", "quarantined", "decoded", "drifted")
-"""The columns of a folded row that say of records what became of them, whatever becomes of the group."""
 _REASON = 500  # characters of why a group is set aside
 
 
@@ -167,8 +165,16 @@ class GroupOutcome:
             }
         )
 
+    def take_back(self, folded: Mapping[str, Any]) -> None:
+        """Go on with the counts and records of a folded row, which cannot be written."""
+        self.undecodable, self.decoded, self.drifted = (folded[name] for name in ("undecodable", "decoded", "drifted"))
+
     def _take(self) -> dict[str, Any]:
-        values = (self.undecodable, len(self.undecodable), self.decoded, self.drifted)
-        taken = dict(zip(OF_RECORDS, values, strict=True))
+        taken = {
+            "undecodable": self.undecodable,
+            "quarantined": len(self.undecodable),
+            "decoded": self.decoded,
+            "drifted": self.drifted,
+        }
         self.undecodable, self.decoded, self.drifted, self.undecodable_bytes = [], 0, 0, 0
         return taken

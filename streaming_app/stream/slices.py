@@ -26,16 +26,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_app.tables.driver_limits import GROUPS, MOST, fits_driver
 from streaming_app.tables.location import Location
-
-if TYPE_CHECKING:
-    from streaming_app.tables.files import Files
 
 LARGE_RECORD = 16 << 10
 """Bytes. Everything that is bounded by a number of records takes at most some 100 MB with records up to this size."""
@@ -265,8 +262,8 @@ class SlicePlans:
     one that failed while this object lived. So the many small batches of a running job cost nothing.
     """
 
-    def __init__(self, files: Files, checkpoint: Location) -> None:
-        self._files, self._file = files, Location(f"{checkpoint}.slices.json")
+    def __init__(self, checkpoint: Location) -> None:
+        self._file = Location(f"{checkpoint}.slices.json")
         self._earlier: Attempt | None = None
         self._current: Attempt | None = None
 
@@ -304,7 +301,7 @@ class SlicePlans:
         return list(ordered.parts(self._current.slices))
 
     def _read(self) -> Attempt | None:
-        text = self._files.read(self._file)
+        text = self._file.find_text()
         try:
             fields = json.loads(text or "")
             slices = tuple(Slice(end and tuple(end), *rest) for end, *rest in fields.pop("slices"))
@@ -314,4 +311,4 @@ class SlicePlans:
 
     def _write(self, attempt: Attempt) -> None:
         slices = [(one.end, one.position, one.is_apart) for one in attempt.slices]
-        self._files.write(self._file, json.dumps({**asdict(attempt), "slices": slices}))
+        self._file.write_text(json.dumps({**asdict(attempt), "slices": slices}))

@@ -41,6 +41,7 @@ from typing import TYPE_CHECKING, Any
 from streaming_app.errors import OtherTopicError
 from streaming_app.groups.group import READ_AGAIN
 from streaming_app.groups.partition import partition_of
+from streaming_app.groups.read_again import marked
 from streaming_app.job_status import is_too_long
 from streaming_app.kafka.offsets_topic import check_topic_id
 from streaming_app.stream.log_positions import NO_CUT, LogCheck
@@ -57,7 +58,6 @@ from streaming_app.text import count, escape, first_of, shorten
 if TYPE_CHECKING:
     from streaming_app.kafka.offsets_topic import OffsetsTopic
     from streaming_app.stream.log_positions import Cut
-    from streaming_app.tables.files import Files
     from streaming_app.tables.rust_table import RustTable
     from streaming_app.tables.writer import TableWriter
 
@@ -71,7 +71,7 @@ _OWN_ROWS = {
     "quarantine": "key IS NULL OR key >= X'0011' OR error_kind IN ('UnfoldableRecord', 'LeftoverRecord')",
 }
 """The rows of history tables that the query of the groups wrote: the other query may be further in the topic."""
-_ALL, _IS_MARKED = "true", f"last_offset = {READ_AGAIN}"
+_ALL, _IS_MARKED = "true", f"last_offset <= {READ_AGAIN}"
 _MARKED_BYTES = 16 << 20  # of the files, in a commit
 _STAYS = "reading from the beginning; the history stays"
 _NAMED, _NAME = 5, 60  # groups in a line, and characters of each
@@ -155,8 +155,8 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
     another one than before and `reset` is not given.
     """
     tables = tables or group_tables(writer, checkpoint)
-    files, file = writer.files, _record_file(checkpoint)
-    known = _read(files, file) or {}
+    file = _record_file(checkpoint)
+    known = _read(file) or {}
     record: dict[str, Any] = {"cluster_id": topic.cluster_id, "topic": topic.name, "topic_id": topic.topic_id}
     is_other = bool(known) and any(known.get(name) != record[name] for name in _SOURCE)
     if is_other and not reset:
@@ -169,13 +169,13 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
     reason: str | None = ""
     if is_other:
         reason = "another topic than before, reading from the beginning"
-    elif not reset and before.get(_ROWS) == identity and _is_complete(files, checkpoint):
+    elif not reset and before.get(_ROWS) == identity and _is_complete(checkpoint):
         grown = f"the topic now has {topic.partitions} partitions, {_STAYS}" if grew else None
         reason = grown or _mismatch(tables.versions, restored, checkpoint) or _too_long(away, topic)
     if reason is None and log.is_whole and not groups:
         writer.check_owner()
         record |= {_ROWS: identity, _UNTIL: _until(known, topic)}
-        return _resume(files, file, checkpoint, {**known, **record}, tables)
+        return _resume(file, checkpoint, {**known, **record}, tables)
 
     cuts = () if is_other else log.cuts
     read_again = frozenset(range(topic.partitions))
@@ -195,13 +195,13 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
         record[_STARTING] = _starting(log, before, topic, read_again)
         record[_UNTIL] = {**_until(before, topic), **until}  # what an earlier reading has not reached yet
     writer.check_owner()  # no commit to a table keeps a job that was paused from removing the next one's checkpoint
-    _write(files, file, {**record, _ROWS: _NO_ROWS})
+    _write(file, {**record, _ROWS: _NO_ROWS})
     tables.versions.forget()
-    files.remove(checkpoint)
+    checkpoint.remove_directory()
     if had_rows:
         _outdate(tables, cuts, groups, reason, at_once=not until)
     tables.versions.write()  # a table that is lost before the first batch is done must be recognized, too
-    _write(files, file, {**record, _ROWS: identity})
+    _write(file, {**record, _ROWS: identity})
     if reason is None:
         return _position(record, _partly(cuts, groups), read_again=read_again)
     message = reason or "reading from the beginning"
@@ -216,30 +216,28 @@ def finish_reading(writer: TableWriter, checkpoint: Location, position: StartPos
     if not position.until or not _is_reached(position.until, ends):
         return False
     group_tables(writer, checkpoint).delete(_IS_MARKED)
-    record = _read(writer.files, _record_file(checkpoint)) or {}
-    _write(writer.files, _record_file(checkpoint), {**record, _UNTIL: {}})
+    file = _record_file(checkpoint)
+    _write(file, {**(_read(file) or {}), _UNTIL: {}})
     return True
 
 
-def _resume(
-    files: Files, file: Location, checkpoint: Location, record: dict[str, Any], tables: QueryTables
-) -> StartPosition:
+def _resume(file: Location, checkpoint: Location, record: dict[str, Any], tables: QueryTables) -> StartPosition:
     if (until := _offsets(record, _UNTIL)) and _is_reached(until, newest_batch_ends(checkpoint).committed):
         tables.delete(_IS_MARKED)  # the job ended before it did that
         record[_UNTIL] = {}
-    _write(files, file, record)
-    begun = files.exists(checkpoint / "commits")
+    _write(file, record)
+    begun = "commits" in checkpoint.names()
     return _position(record, "resuming from the checkpoint" if begun else "reading from the beginning")
 
 
 def _mark(groups: RustTable, condition: str) -> None:
     """Mark the rows of groups that match, of some files at a time: delta-rs has in memory what a commit rewrites."""
-    left = f"({condition}) AND (last_offset IS NULL OR last_offset <> {READ_AGAIN})"
-    marked = {"last_offset": str(READ_AGAIN)}
+    left = f"({condition}) AND (last_offset IS NULL OR last_offset > {READ_AGAIN})"
+    mark = {"last_offset": f"{marked(0)} - coalesce(last_offset, -1)"}
     for span in ranges(group_files(groups.open(), groups.cluster), _MARKED_BYTES):
         limits = [f"group_id {sign} {quote(id_)}" for sign, id_ in ((">=", span.first), ("<=", span.last)) if id_]
-        groups.update(marked, " AND ".join([left, *limits]))
-    groups.update(marked, left)  # of files whose ranges are not known to the last character
+        groups.update(mark, " AND ".join([left, *limits]))
+    groups.update(mark, left)  # of files whose ranges are not known to the last character
 
 
 def _outdate(
@@ -278,15 +276,15 @@ def _lost(cuts: Sequence[Cut]) -> str:
     return f"the log no longer has {shorten('; '.join(map(str, cuts)), 500)}"
 
 
-def check_same_topic(files: Files, checkpoint: Location, topic: OffsetsTopic) -> None:
+def check_same_topic(checkpoint: Location, topic: OffsetsTopic) -> None:
     """Raise OtherTopicError if the topic is no longer the one that the job started with."""
-    if known := _read(files, _record_file(checkpoint)):
+    if known := _read(_record_file(checkpoint)):
         check_topic_id(topic.name, known["topic_id"], topic.topic_id)
 
 
-def _is_complete(files: Files, checkpoint: Location) -> bool:
+def _is_complete(checkpoint: Location) -> bool:
     """Return whether a checkpoint has all: one that was deleted while the job ran has only what was written since."""
-    return files.exists(checkpoint / "metadata") and files.exists(checkpoint / "offsets")
+    return {"metadata", "offsets"} <= set(checkpoint.names())
 
 
 def _mismatch(versions: TableVersions, restored: Sequence[str], checkpoint: Location) -> str | None:
@@ -403,8 +401,8 @@ def _record_file(checkpoint: Location) -> Location:
     return Location(f"{checkpoint}.topic.json")
 
 
-def _read(files: Files, file: Location) -> dict[str, Any] | None:
-    text = files.read(file)
+def _read(file: Location) -> dict[str, Any] | None:
+    text = file.find_text()
     try:
         known = None if text is None else json.loads(text)
     except ValueError:
@@ -412,8 +410,8 @@ def _read(files: Files, file: Location) -> dict[str, Any] | None:
     return known if isinstance(known, dict) else None
 
 
-def _write(files: Files, file: Location, record: Mapping[str, Any]) -> None:
-    files.write(file, json.dumps(record))
+def _write(file: Location, record: Mapping[str, Any]) -> None:
+    file.write_text(json.dumps(record))
 
 
 def _difference(known: Mapping[str, Any], now: Mapping[str, str]) -> str:

@@ -77,13 +77,13 @@ class TableVersions:
         self._appended = [one.name for one in history_tables()] if names is None else names
 
     def write(self) -> None:
-        """Store the versions that the tables have now. Raises JobError or OSError when that fails."""
+        """Store the versions that the tables have now. Raises OSError when that fails."""
         versions = {name: {"id": self._ids[name], "version": self._version(name)} for name in self._names}
-        self._writer.files.write(self._file, json.dumps(versions))
+        self._file.write_text(json.dumps(versions))
 
     def forget(self) -> None:
         """Remove what was stored: the tables no longer belong to a checkpoint."""
-        self._writer.files.remove(self._file)
+        self._file.remove()
 
     def restored(self) -> list[str]:
         """Return the names of the tables that are from before the checkpoint, or do not hold what was written then."""
@@ -110,7 +110,7 @@ class TableVersions:
 
     def _newest_batch(self, name: str) -> int:
         """Return the newest batch of the checkpoint's query of which a table has rows; -1 if there is none."""
-        metadata = json.loads(self._writer.files.read(self._checkpoint / "metadata") or "{}")
+        metadata = json.loads((self._checkpoint / "metadata").find_text() or "{}")
         writers = batch_writers(self._writer.cluster, str(metadata.get("id")))
         newest = self._writer.last_append(name, writers)
         return batch_of(newest) if self._has_slices else newest
@@ -127,7 +127,7 @@ class TableVersions:
 
     def _read(self) -> dict[str, _Stored]:
         try:
-            known = json.loads(self._writer.files.read(self._file) or "")
+            known = json.loads(self._file.find_text() or "")
             return {str(name): _stored(one) for name, one in known.items()}
         except (ValueError, TypeError, AttributeError, KeyError):
             return {}  # there is none, or its file is damaged

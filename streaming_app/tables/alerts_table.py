@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from streaming_app.alerts.problem import Delivery, Line, Problem
 from streaming_app.alerts.problems import REMEMBERED
 from streaming_app.tables.definitions import table
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
-from streaming_app.tables.reader import WarehouseReader, quote
-from streaming_app.tables.rust_table import Commit, RustTable, older_than
+from streaming_app.tables.reader import WarehouseReader
+from streaming_app.tables.rust_table import RustTable, older_than
 
 OPEN = "opened_at IS NOT NULL AND ended_at IS NULL"
 """The condition of the rows of problems that are open."""
@@ -44,14 +43,7 @@ class AlertsTable:
         """
         rows = [to_row(one) | ({"rule": _REMOVED} if one.is_forgotten else {}) for one in problems]
         if rows:
-            new = pa.Table.from_pylist(rows, self._schema)
-            self._table.change(lambda target, commit: self._merge(target, new, commit))
-
-    def _merge(self, target: DeltaTable, rows: pa.Table, commit: Commit) -> None:
-        same = f"t.cluster = s.cluster AND t.alert_id = s.alert_id AND t.cluster = {quote(self._table.cluster)}"
-        merge = target.merge(rows, same, "s", "t", **commit)
-        merge = merge.when_matched_delete(f"s.rule = '{_REMOVED}'").when_matched_update_all()
-        merge.when_not_matched_insert_all(f"s.rule <> '{_REMOVED}'").execute()
+            self._table.merge(pa.Table.from_pylist(rows, self._schema), ["alert_id"], f"s.rule = '{_REMOVED}'")
 
     def maintain(self, retention_days: float) -> None:
         """Delete problems that ended before the retention, and keep the files few, if that is due."""

@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from streaming_app.chunks import chunks
 from streaming_app.errors import WarehouseError
@@ -22,13 +21,13 @@ from streaming_app.tables.arrow import to_rows
 from streaming_app.tables.definitions import table
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
-from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.request_files import RequestFiles
-from streaming_app.tables.rust_table import Commit, RustTable, older_than
+from streaming_app.tables.rust_table import RustTable, older_than
 from streaming_app.text import digest
 
 HEALTH, HISTORY = "group_health", "group_health_history"
-_SAME_CHANGE = " AND ".join(f"t.{name} = s.{name}" for name in table(HISTORY).key if name != "cluster")
+_OF_CHANGE = [name for name in table(HISTORY).key if name != "cluster"]
 _SUFFIX, _NAME_CHARACTERS = ".json", 24
 _WRITTEN = 20_000  # rows in a commit: a first evaluation has one for each group
 _REMOVED = "removed"  # a verdict only in the source of the merge: the row is deleted
@@ -65,7 +64,7 @@ class HealthTables:
         """Insert or update these rows; delete those of groups that are `gone`."""
         for some in chunks(rows, _WRITTEN):
             new = [_to_row(one, now, is_gone=one.group_id in gone) for one in some]
-            self._merge(HEALTH, new, "t.group_id = s.group_id", f"s.verdict = '{_REMOVED}'")
+            self._tables[HEALTH].merge(self._table(HEALTH, new), ["group_id"], f"s.verdict = '{_REMOVED}'")
 
     def append_changes(self, changes: Sequence[Change]) -> None:
         """Add changes of verdicts to the history, each once, also where an earlier call failed after it had written."""
@@ -73,11 +72,12 @@ class HealthTables:
             return
         is_certain, self._is_certain = self._is_certain, False
         for some in chunks(changes, _WRITTEN):
-            rows = [{**_common(one.verdict), "at": one.at, "group_id": one.group_id} for one in some]
+            of_changes = [{**_common(one.verdict), "at": one.at, "group_id": one.group_id} for one in some]
+            history, rows = self._tables[HISTORY], self._table(HISTORY, of_changes)
             if is_certain:
-                self._tables[HISTORY].append(self._table(HISTORY, rows))
+                history.append(rows)
             else:
-                self._merge(HISTORY, rows, _SAME_CHANGE)
+                history.merge(rows, _OF_CHANGE)
         self._is_certain = True
 
     def maintain(self, retention_days: float) -> None:
@@ -90,19 +90,6 @@ class HealthTables:
 
     def _table(self, name: str, rows: list[dict[str, Any]]) -> pa.Table:
         return pa.Table.from_pylist([{"cluster": self._cluster, **row} for row in rows], self._schemas[name])
-
-    def _merge(self, name: str, rows: list[dict[str, Any]], same: str, removed: str | None = None) -> None:
-        if not rows:
-            return
-        new, where = self._table(name, rows), f"{same} AND t.cluster = {quote(self._cluster)} AND s.cluster = t.cluster"
-
-        def write(target: DeltaTable, commit: Commit) -> None:
-            merge = target.merge(new, where, "s", "t", **commit)
-            if removed:
-                merge = merge.when_matched_delete(removed)
-            merge.when_matched_update_all().when_not_matched_insert_all(removed and f"NOT ({removed})").execute()
-
-        self._tables[name].change(write)
 
 
 def read_health(warehouse: WarehouseReader, where: str) -> list[HealthRow]:

@@ -37,6 +37,8 @@ class HeartbeatRecord(BaseModel):
     notifications_waiting: int = 0
     descriptions_since: datetime | None = None
     """Since when the cluster is known to keep topology descriptions."""
+    descriptions_removed_at: datetime | None = None
+    """When the brokers were first seen without a plugin for them."""
     pid: int = Field(default_factory=os.getpid)
     host: str = Field(default_factory=socket.gethostname)
 

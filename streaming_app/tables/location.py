@@ -1,13 +1,14 @@
 """Where a warehouse is: a directory on this machine or in an object store, with what is needed to read files there.
 
-delta-rs reads the tables; this module names their locations and reads the few small files next to them. The job writes
-those files with Spark, see `files.py`, and commands write theirs here.
+delta-rs reads and writes the tables; this module names their locations, and reads and writes the small files next to
+them. Only the files in a checkpoint are Spark's.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -142,6 +143,13 @@ class Location:
         with object_store.file_system(directory) as store, store.open_input_file(name) as file:
             return str(file.read(), "utf-8")
 
+    def find_text(self) -> str | None:
+        """Return the text of the file; None if there is none. Raises OSError."""
+        try:
+            return self.read_text()
+        except FileNotFoundError:
+            return None
+
     def write_text(self, text: str) -> None:
         """Write the file, atomically, and create the directories that it needs. Raises OSError."""
         self.write_bytes(text.encode())
@@ -166,6 +174,16 @@ class Location:
         directory, _, name = self._uri.rpartition("/")
         with suppress(FileNotFoundError), object_store.file_system(directory) as store:
             store.delete_file(name)
+
+    def remove_directory(self) -> None:
+        """Remove the directory with its contents; it may be missing. Raises OSError."""
+        with suppress(FileNotFoundError):
+            if self.is_local:
+                shutil.rmtree(self.path)
+                return
+            directory, _, name = self._uri.rpartition("/")
+            with object_store.file_system(directory) as store:
+                store.delete_dir(name)
 
     def names(self) -> list[str]:
         """Return the names in the directory; none if it does not exist. Raises OSError when it cannot be read."""

@@ -16,14 +16,11 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from streaming_app.errors import OtherOwnerError, java_error_message
 from streaming_app.tables.definitions import Table, expiring_tables
 from streaming_app.tables.location import Location
-
-if TYPE_CHECKING:
-    from streaming_app.tables.files import Files
 
 COMMITS_PER_COMPACTION = 100  # batches that wrote something, between two compactions
 _DAY_SECONDS = 24 * 3600
@@ -53,10 +50,6 @@ class _Task:
 
 class MaintainedTables(Protocol):
     """Does the work, table by table, for one cluster: `TableWriter` and `NewestTables`."""
-
-    @property
-    def files(self) -> Files:
-        """Reads and writes the files next to the tables."""
 
     def compact(self, name: str) -> None:
         """Compact the files of a table."""
@@ -195,13 +188,13 @@ class Maintenance:
 
     def _read_time(self) -> str:
         try:
-            self._deleted_at = float(self._writer.files.read(self._done_at) or "")
+            self._deleted_at = float(self._done_at.find_text() or "")
         except ValueError:  # no file: the tables are new and hold nothing old
             self._note.is_due = True
         return ""
 
     def _write_time(self) -> str:
-        self._writer.files.write(self._done_at, str(self._deleted_at))
+        self._done_at.write_text(str(self._deleted_at))
         return ""
 
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streaming_app.tables.data_files import EncodedFile
-    from streaming_app.tables.files import Files
     from streaming_app.tables.writer import TableWriter
 
 COMMITS, RECORDS = "offset_commits", "group_records"
@@ -54,11 +53,6 @@ class NewestTables:
 
     def __init__(self, writer: TableWriter, cluster: str, retention_days: float) -> None:
         self._writer, self._cluster, self._retention_days = writer, cluster, retention_days
-
-    @property
-    def files(self) -> Files:
-        """Reads and writes the files next to the tables."""
-        return self._writer.files
 
     def append(self, name: str, rows: pa.Table | Sequence[EncodedFile], writer: str, batch_id: int) -> None:
         """Append rows, or those of files, exactly once, see `TableWriter.append`. Raises OSError."""

@@ -40,7 +40,7 @@ _COLOR_CODES = re.compile(r"\x1b\[[0-9;]*m")
 
 @contextmanager
 def file_system(uri: str) -> Iterator[PyFileSystem]:
-    """Open a directory of a store as an Arrow file system, for reading. Raises its errors as one-line OSErrors."""
+    """Open a directory of a store as an Arrow file system. Raises its errors as one-line OSErrors."""
     from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - local warehouses do not load it
     from pyarrow.fs import PyFileSystem  # noqa: PLC0415
 

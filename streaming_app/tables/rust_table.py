@@ -178,6 +178,22 @@ class RustTable:
 
         return self.change(write)
 
+    def merge(self, rows: pa.Table, key: Iterable[str], removed: str | None = None) -> int:
+        """Insert or update rows of the cluster by their key, and return the version of the table.
+
+        Those that match `removed`, a condition on the new row `s`, are deleted instead.
+        """
+        of_key = (f't."{name}" = s."{name}"' for name in ("cluster", *key))
+        same = " AND ".join([f"t.cluster = {quote(self.cluster)}", *of_key])
+
+        def write(target: DeltaTable, commit: Commit) -> None:
+            merge = target.merge(rows, same, "s", "t", **commit)
+            if removed:
+                merge = merge.when_matched_delete(removed)
+            merge.when_matched_update_all().when_not_matched_insert_all(removed and f"NOT ({removed})").execute()
+
+        return self.change(write)
+
     def change(self, write: Write, batch: Batch | None = None) -> int:
         """Call `write` with the table, again after a conflict, and return the version that the table has then.
 

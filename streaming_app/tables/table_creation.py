@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable, Schema
 
     from streaming_app.report import Report
-    from streaming_app.tables.files import Files
     from streaming_app.tables.location import Location
 
 LOG_RETENTION_HOURS = 3
@@ -45,7 +44,7 @@ _LOG, _FIRST_COMMIT = "_delta_log", f"{0:020}.json"
 _STATISTICS_COLUMNS = {"group_id"}  # queries filter by it; statistics of other columns only cost time
 
 
-def prepare_tables(warehouse: Location, files: Files, report: Report) -> set[str]:
+def prepare_tables(warehouse: Location, report: Report) -> set[str]:
     """Create missing tables and upgrade those of older releases; return the names of the new tables.
 
     Raises JobError if the warehouse cannot be written, or was created by something else.
@@ -59,12 +58,10 @@ def prepare_tables(warehouse: Location, files: Files, report: Report) -> set[str
         existing = existing_tables(warehouse)
         missing = [definition for definition in tables() if definition.name not in existing]
         for definition in missing:
-            _remove_remains(warehouse / definition.name, files)
+            _remove_remains(warehouse / definition.name)
             create(warehouse / definition.name, definition, job_properties(definition))
         opened = [(warehouse / name, one) for name, one in existing.items()]
-        existing |= {
-            location.name: location.delta_table() for location in remove_deletion_vectors(opened, files, report)
-        }
+        existing |= {location.name: location.delta_table() for location in remove_deletion_vectors(opened, report)}
         if ALERTS in existing:
             schema = arrow_schema(table(ALERTS).ddl)
             if upgrade_alerts(existing[ALERTS], schema, datetime.now(timezone.utc)):
@@ -119,11 +116,11 @@ def _has_beginning(names: Collection[str]) -> bool:
     return _FIRST_COMMIT in names or any(".checkpoint." in name for name in names)
 
 
-def _remove_remains(location: Location, files: Files) -> None:
+def _remove_remains(location: Location) -> None:
     """Remove what is left of a deleted table. One that another job has just created begins with its first commit."""
     names = (location / _LOG).names()
     if any(name.endswith(".json") for name in names) and not _has_beginning(names):
-        files.remove(location)
+        location.remove_directory()
 
 
 def create(location: Location, definition: Table, configuration: Mapping[str, str]) -> None:

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from streaming_app.report import Report
-    from streaming_app.tables.files import Files
     from streaming_app.tables.location import Location
 
 _FEATURE = "deletionVectors"
@@ -93,9 +92,7 @@ def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def remove_deletion_vectors(
-    opened: Iterable[tuple[Location, DeltaTable]], files: Files, report: Report
-) -> Sequence[Location]:
+def remove_deletion_vectors(opened: Iterable[tuple[Location, DeltaTable]], report: Report) -> Sequence[Location]:
     """Rewrite the tables that may have deletion vectors, and return them. Reports it if it takes longer than 2 s.
 
     Raises JobError if a table is changed by others all the time, and delta-rs' errors.
@@ -105,7 +102,7 @@ def remove_deletion_vectors(
         return old
     with _progress(report, len(old)) as done:
         for location in old:
-            _upgrade(location, files)
+            _upgrade(location)
             done(location.name)
     return old
 
@@ -118,16 +115,16 @@ def _has_vectors(table: DeltaTable) -> bool:
     return bool(pa.table(table.deletion_vectors()).num_rows)
 
 
-def _upgrade(location: Location, files: Files) -> None:
+def _upgrade(location: Location) -> None:
     for _ in range(_ATTEMPTS):
         for step in STEPS:
-            step(location, files)
+            step(location)
         if not _may_have_vectors(location.delta_table()):
             return
     raise JobError(f"Cannot upgrade {location}: another process changes it all the time")
 
 
-def _rewrite_files(location: Location, _files: Files) -> None:
+def _rewrite_files(location: Location) -> None:
     """Write all rows anew, in one commit, without those that the vectors say are deleted."""
     table = location.delta_table()
     if _has_vectors(table):
@@ -135,11 +132,11 @@ def _rewrite_files(location: Location, _files: Files) -> None:
         write_deltalake(table, rows, mode="overwrite")
 
 
-def _begin_log_anew(location: Location, _files: Files) -> None:
+def _begin_log_anew(location: Location) -> None:
     location.delta_table().create_checkpoint()
 
 
-def _drop_feature(location: Location, files: Files) -> None:
+def _drop_feature(location: Location) -> None:
     """Commit the protocol without the feature, unless the table has vectors or has changed meanwhile.
 
     delta-rs cannot drop a feature, and adds others if it changes a property of such a table (deltalake 1.6). So the
@@ -156,8 +153,8 @@ def _drop_feature(location: Location, files: Files) -> None:
     }
     actions = {"commitInfo": commit, "metaData": _metadata(table), "protocol": _protocol(table)}
     version = location / "_delta_log" / f"{table.version() + 1:020}.json"
-    if not files.exists(version):
-        files.write(version, "\n".join(json.dumps({name: action}) for name, action in actions.items()))
+    if version.find_text() is None:
+        version.write_text("\n".join(json.dumps({name: action}) for name, action in actions.items()))
 
 
 def _metadata(table: DeltaTable) -> dict[str, Any]:
@@ -186,7 +183,7 @@ def _protocol(table: DeltaTable) -> dict[str, Any]:
     return {**reading, "minWriterVersion": 7, "writerFeatures": writers}
 
 
-STEPS: list[Callable[[Location, Files], None]] = [_rewrite_files, _begin_log_anew, _drop_feature]
+STEPS: list[Callable[[Location], None]] = [_rewrite_files, _begin_log_anew, _drop_feature]
 
 
 @contextmanager

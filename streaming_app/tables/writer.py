@@ -20,7 +20,6 @@ from streaming_app.tables.arrow import arrow_schema
 from streaming_app.tables.data_files import CLUSTER, ENCODED_DDL, EncodedFile, encode_files, write_file
 from streaming_app.tables.definitions import Table, table, tables
 from streaming_app.tables.expiry import Expired
-from streaming_app.tables.files import warehouse_files
 from streaming_app.tables.group_files import file_paths, file_rows, group_files, is_well_divided
 from streaming_app.tables.kept_table import newest_table
 from streaming_app.tables.location import Location
@@ -44,7 +43,7 @@ _SORTED_GROUPS = 10_000  # rows that Spark sorts at a time, in each task
 
 
 class TableWriter:
-    """Writes the rows of one cluster into the tables below `location`; `files` reads and writes the files there."""
+    """Writes the rows of one cluster into the tables below `location`."""
 
     def __init__(
         self, spark: SparkSession, location: Location | Path | str, cluster: str, fence: Fence | None = None
@@ -54,7 +53,6 @@ class TableWriter:
         self.fence = fence
         self.location = self._location = Location.of(location)
         self.cluster = self._cluster = cluster
-        self.files = warehouse_files(self._location, spark)
         self._preparing, self._has_claimed = Lock(), False
 
     def prepare(self, report: Report = lambda _: None) -> set[str]:
@@ -63,7 +61,7 @@ class TableWriter:
         Raises JobError if the warehouse cannot be written, or was created by something else.
         """
         with self._preparing:  # both streams do it when they start
-            new = prepare_tables(self._location, self.files, report)
+            new = prepare_tables(self._location, report)
             claimed = {one.name for one in tables()} if not self._has_claimed else new
             if self.fence and claimed:
                 self._claim(self.fence, claimed)

@@ -157,6 +157,15 @@ def test_a_push_after_the_plugin_was_removed_stays_evidence_when_the_configurati
             assert support.since == since
 
 
+def test_a_removed_plugin_stays_removed_after_a_restart_while_the_configuration_cannot_be_read() -> None:
+    before = DescriptionSupport("auto")
+    before.plugin_absent(LATER)
+    support = DescriptionSupport("auto", known_since=before.known_since, removed_at=before.removed_at)
+    for group, since in ((HEALTHY, None), (PUSHED_LAST, LAST)):
+        support.group_changed(None, group)
+        assert support.since == since
+
+
 @pytest.mark.parametrize(("mode", "since"), [("always", EPOCH), ("never", None)])
 def test_an_explicit_setting_takes_precedence(mode: DescriptionMode, since: datetime | None) -> None:
     support = DescriptionSupport(mode)

@@ -2,30 +2,22 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from streaming_app.alerts.facts import DescriptionSupport
 from streaming_app.config.settings import JobConfig
-from streaming_app.errors import JobError
 from streaming_app.job.heartbeat import Heartbeat
 from streaming_app.stream.health import Health
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
-from tests.support.warehouses import local_files
 
 AT = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
 
 
-class FullDisk:
-    def write(self, *_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-
-def heartbeat(warehouse: Path, files: Any = None, *, known_since: datetime | None = None) -> Heartbeat:
+def heartbeat(warehouse: Path, **known: datetime) -> Heartbeat:
     config = JobConfig.model_validate({"bootstrap_server": "h:1", "warehouse": warehouse})
-    descriptions = DescriptionSupport("auto", known_since=known_since)
-    return Heartbeat(config, files or local_files(), Health(), descriptions, pytest.fail)
+    descriptions = DescriptionSupport("auto", **known)
+    return Heartbeat(config, Health(), descriptions, pytest.fail)
 
 
 def last_heartbeat(warehouse: Path) -> HeartbeatRecord:
@@ -37,17 +29,18 @@ def last_heartbeat(warehouse: Path) -> HeartbeatRecord:
 def test_a_job_is_alive_from_its_first_heartbeat_until_it_stops_and_tells_the_next_run_what_it_knows(
     tmp_path: Path,
 ) -> None:
-    one = heartbeat(tmp_path, known_since=AT)
+    one = heartbeat(tmp_path, known_since=AT, removed_at=AT)
     one.tick()
     assert last_heartbeat(tmp_path).is_alive(datetime.now(timezone.utc))
     one.ended([])
     assert not last_heartbeat(tmp_path).is_alive(datetime.now(timezone.utc))
-    assert last_heartbeat(tmp_path).descriptions_since == AT
+    assert last_heartbeat(tmp_path).descriptions_since == last_heartbeat(tmp_path).descriptions_removed_at == AT
 
 
-def test_a_full_disk_is_an_error_while_the_job_runs_and_not_when_it_ends(tmp_path: Path) -> None:
-    one = heartbeat(tmp_path, FullDisk())
-    with pytest.raises((OSError, JobError)):
+def test_a_file_that_cannot_be_written_is_an_error_while_the_job_runs_and_not_when_it_ends(tmp_path: Path) -> None:
+    (tmp_path / "_jobs").write_text("a file in the place of the directory", "utf-8")
+    one = heartbeat(tmp_path)
+    with pytest.raises(OSError, match="_jobs"):
         one.tick()
     one.ended([])
 

@@ -17,7 +17,7 @@ from streaming_app.job.services import BackgroundServices, background_services, 
 from streaming_app.stream.health import Health
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from tests.support.waiting import wait_until
-from tests.support.warehouses import local_files, make_warehouse
+from tests.support.warehouses import make_warehouse
 
 OF_BROKERS = {"task copies", "broker facts", "descriptions"}
 ALL = {"lag", *OF_BROKERS, "self-check"}
@@ -59,7 +59,7 @@ def running(
     """Run the services of a job whose brokers do not answer."""
     lines: list[str] = []
     known = config(make_warehouse(warehouse), **settings)
-    with background_services(known, local_files(), health or Health(), lines.append) as started:
+    with background_services(known, health or Health(), lines.append) as started:
         yield started, lines
 
 

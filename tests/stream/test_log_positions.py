@@ -14,7 +14,6 @@ from streaming_app.errors import OtherTopicError
 from streaming_app.kafka.offsets_topic import OffsetsTopic
 from streaming_app.stream.log_positions import Cut, LogPositions, TruncatedLogError, read_whole
 from streaming_app.tables.checkpoint_offsets import BatchEnds
-from streaming_app.tables.files import warehouse_files
 from streaming_app.tables.location import Location
 from tests.support.kafka_cluster import LocalCluster
 
@@ -31,8 +30,8 @@ class Opened:
         self._topic = OffsetsTopic(topic, cluster.topic_id(topic), "cluster", 1, 0)
         self.file = Path(f"{directory / 'checkpoint'}.epochs.json")
         properties = {"bootstrap.servers": cluster.bootstrap_server}
-        place, files = Location.of(directory / "checkpoint"), warehouse_files(Location.of(directory), None)  # type: ignore[arg-type] # only a store needs Spark
-        self.positions = LogPositions(properties, files, place, self.lines.append, Event(), on_cut=self.cuts.append)
+        place = Location.of(directory / "checkpoint")
+        self.positions = LogPositions(properties, place, self.lines.append, Event(), on_cut=self.cuts.append)
 
     def open(self, committed: int = 0, begun: int | None = None) -> tuple[Cut, ...]:
         ends = BatchEnds({0: committed}, {0: committed if begun is None else begun})

@@ -10,7 +10,7 @@ import pytest
 
 from offsets_decoder import encode
 from streaming_app.groups.budget import DEFAULT
-from streaming_app.groups.group import READ_AGAIN
+from streaming_app.groups.read_again import marked
 from tests.stream.test_fold_stage import (
     OPTIONS,
     START,
@@ -34,15 +34,16 @@ def compacted() -> list[dict[str, Any]]:
     return [*records(AS_COMPACTED, second=3), *records(NEWEST, first=7, second=4)]
 
 
-def marked(**changes: Any) -> dict[str, Any]:
+def known(newest: int = 2, **changes: Any) -> dict[str, Any]:
+    """Return a row that counts no longer; `newest` is the offset of the last record that it was made of."""
     (row,) = fold(records(group("g", 5)))
     step = {**row["topology_epochs"][0], "first_seen_at": OLD}
-    known = {**KNOWN, "first_seen_at": OLD, "state_since": OLD, "description_since": OLD, "topology_epochs": [step]}
-    return {**row, "last_offset": READ_AGAIN, **known, **changes}
+    times = {"first_seen_at": OLD, "state_since": OLD, "description_since": OLD, "topology_epochs": [step]}
+    return {**row, "last_offset": marked(newest), **KNOWN, **times, **changes}
 
 
 def read_again(rows: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
-    (row,) = fold(rows, stored_rows([marked(**changes)]))
+    (row,) = fold(rows, stored_rows([known(**changes)]))
     return row
 
 
@@ -81,7 +82,27 @@ def test_a_row_that_proves_nothing_of_this_group_is_forgotten(
 
 
 def test_pushes_whose_records_are_still_to_be_read_are_not_counted_before() -> None:
-    assert read_again(compacted(), last_unsolicited_push_at=START + timedelta(days=1))["unsolicited_pushes"] == 0
+    assert read_again(compacted(), newest=8)["unsolicited_pushes"] == 0
+
+
+def test_what_a_row_proves_does_not_depend_on_the_clocks_of_coordinators() -> None:
+    """The newest record 17 of the row was written by one whose clock is a day ahead."""
+    ahead = START + timedelta(days=1)
+    row = read_again(compacted(), metadata_at=ahead, updated_at=ahead, last_unsolicited_push_at=ahead)
+    assert (row["known_before"], row["unsolicited_pushes"], row["last_unsolicited_push_at"]) == (None, 3, ahead)
+
+
+def test_since_when_a_state_holds_is_kept_where_a_batch_ends_within_the_operation_of_the_newest_record_17() -> None:
+    """As of record 17 alone the state is another one."""
+    current = encode(22, {"group_id": "g", "member_id": "m"}, {"member_epoch": 5, "state": 1})
+    epoch = encode(20, {"group_id": "g"}, {"assignment_epoch": 5})
+    rows = [*records(AS_COMPACTED, second=3), *records([*NEWEST, epoch, current], first=7, second=4)]
+    (whole,) = fold(rows)
+    before = {"newest": 9, "state": whole["state"], "metadata_at": START + timedelta(seconds=4)}
+    (first,) = fold(rows[:3], stored_rows([known(**before)]))
+    assert (whole["state"], whole["state_since"], first["state"]) == ("Stable", None, "Assigning")
+    (second,) = fold(rows[3:], stored_rows([first]))
+    assert (second["state"], second["state_since"], second["known_before"]) == ("Stable", OLD, None)
 
 
 TWICE = [
@@ -98,12 +119,12 @@ TWICE = [
 def test_what_the_row_proves_is_kept_wherever_batches_end(rows: list[dict[str, Any]], cut: int) -> None:
     times = {"validated_at": OLD, "description_stored_at": None, "description_failed_at": OLD}
     step = {"topology_epoch": 0, "first_seen_at": OLD, **times, "description_stored": False}
-    row = {"topology_epochs": [step], "state": "Assigning", "metadata_at": START + timedelta(seconds=3)}
+    row = {"topology_epochs": [step], "state": "Assigning", "newest": 3}
     whole = read_again(rows, **row)
-    (first,) = fold(rows[:cut], stored_rows([marked(**row)]))
+    (first,) = fold(rows[:cut], stored_rows([known(**row)]))
     (second,) = fold(rows[cut:], stored_rows([first])) or [first]
     if first["known_before"]:  # the reading begins again
-        (again,) = fold(rows, stored_rows([{**first, "last_offset": READ_AGAIN}]))
+        (again,) = fold(rows, stored_rows([{**first, "last_offset": marked(first["last_offset"])}]))
         assert again == {**whole, "known_before": None}
     names = {"first_seen_at", "state_since", "description_since", "topology_epochs", *KNOWN, "state", "known_before"}
     assert {name: second[name] for name in names} == {name: whole[name] for name in names}
@@ -112,7 +133,7 @@ def test_what_the_row_proves_is_kept_wherever_batches_end(rows: list[dict[str, A
 
 
 def test_a_marked_row_stays_where_arrow_cannot_hold_the_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = stored_rows([marked()])
+    before = stored_rows([known()])
     let_rows_be_too_large(monkeypatch, "g")
     (row,) = fold(compacted(), before)
     assert (row["group_epoch"], row["last_offset"], row["first_seen_at"]) == (5, 7, OLD)
@@ -123,6 +144,6 @@ def test_a_group_that_was_set_aside_is_folded_again_and_set_aside_for_good_if_th
     aside = {"set_aside_reason": "why", "set_aside_release": "0.1.0", "set_aside_at": START}
     assert read_again(compacted(), **aside)["set_aside_reason"] is None
     options = replace(OPTIONS, budget=replace(DEFAULT, steps=1))
-    (row,) = fold(compacted(), stored_rows([marked(**aside)]), options)
+    (row,) = fold(compacted(), stored_rows([known(**aside)]), options)
     assert row["set_aside_release"] == OPTIONS.release
     assert fold(records(NEWEST, first=9, second=9), stored_rows([row])) == []

@@ -26,7 +26,6 @@ from streaming_app.stream.slices import (
     next_attempt,
 )
 from streaming_app.tables.location import Location
-from tests.support.warehouses import local_files
 
 MB = 1 << 20
 HALF = Slice((0, 5), 1 << 31)
@@ -121,7 +120,7 @@ def test_slices_keep_the_order_of_each_partition_and_halves_keep_the_versions_of
 
 def begun(directory: Path, batch: int) -> SlicePlans:
     """Return the plans of a job that has just started, with this batch."""
-    plans = SlicePlans(local_files(), Location.of(directory / "default"))
+    plans = SlicePlans(Location.of(directory / "default"))
     plans.begin("w", batch)
     return plans
 

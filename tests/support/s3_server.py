@@ -1,7 +1,7 @@
 """An S3 server of one bucket, for tests of what delta-rs asks a store for: it serves a directory, and counts requests.
 
 It runs in a process of its own, as delta-rs holds Python's lock during some requests. It has what delta-rs needs,
-conditional puts among it. `make check-deploy` runs the job on moto's.
+conditional puts and uploads in parts among it. `make check-deploy` runs the job on moto's.
 """
 
 from __future__ import annotations
@@ -92,6 +92,8 @@ class _Handler(BaseHTTPRequestHandler):
     log: ClassVar[Path]
     refusal: ClassVar[Path]
     lock = threading.Lock()
+    parts: ClassVar[dict[str, bytes]] = {}
+    """Of an upload in one part, by its key; delta-rs names it in the request after, and writes one file at a time."""
 
     def do_GET(self) -> None:
         key, query = self._target()
@@ -107,8 +109,12 @@ class _Handler(BaseHTTPRequestHandler):
         self._send_object(key)
 
     def do_PUT(self) -> None:
-        key, _ = self._target()
+        key, query = self._target()
         content = self.rfile.read(int(self.headers["Content-Length"]))
+        if "uploadId" in query:
+            self.parts[key] = content
+            self._send(200, headers={"ETag": '"e"'})
+            return
         self._note("PUT", key)
         refusal = self.refusal.read_text() if "/_delta_log/" in key and self.refusal.exists() else ""
         with self.lock:
@@ -117,10 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(412, b"<Error><Code>PreconditionFailed</Code></Error>")
                 return
             if refusal != _REFUSED:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                new = self.root.with_name("new")
-                new.write_bytes(content)
-                new.rename(file)
+                self._write(file, content)
         if refusal:
             self._send(403, b"<Error><Code>AccessDenied</Code><Message>as the test wants it</Message></Error>")
         else:
@@ -131,7 +134,17 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(204)
 
     def do_POST(self) -> None:
-        content = self.rfile.read(int(self.headers["Content-Length"]))
+        content = self.rfile.read(int(self.headers["Content-Length"] or 0))
+        key, query = self._target()
+        if "uploads" in query:
+            self._send(200, b"<InitiateMultipartUploadResult><UploadId>1</UploadId></InitiateMultipartUploadResult>")
+            return
+        if "uploadId" in query:
+            self._note("PUT", key)
+            with self.lock:
+                self._write(self.root / key, self.parts.pop(key))
+            self._send(200, b"<CompleteMultipartUploadResult><ETag>e</ETag></CompleteMultipartUploadResult>")
+            return
         keys = [found.decode() for found in _KEYS.findall(content)]
         self._delete(keys)
         deleted = "".join(f"<Deleted><Key>{escape(key)}</Key></Deleted>" for key in keys)
@@ -144,6 +157,12 @@ class _Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         query = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
         return unquote(parts.path).removeprefix(f"/{_BUCKET}").removeprefix("/"), query
+
+    def _write(self, file: Path, content: bytes) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        new = self.root.with_name("new")
+        new.write_bytes(content)
+        new.rename(file)
 
     def _note(self, kind: str, key: str) -> None:
         with self.lock, self.log.open("a", encoding="utf-8") as file:

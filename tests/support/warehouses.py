@@ -8,19 +8,15 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from streaming_app.tables.arrow import arrow_schema as of_ddl
 from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, table, tables
-from streaming_app.tables.files import Files, warehouse_files
 from streaming_app.tables.location import Location
 from streaming_app.tables.table_creation import create, job_properties
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def make_warehouse(path: Path, *, as_the_job: bool = False) -> Path:
@@ -52,11 +48,6 @@ def _created_once(*, as_the_job: bool) -> Path:
     directory = mkdtemp()
     atexit.register(shutil.rmtree, directory)
     return create_tables(Path(directory, "warehouse"), as_the_job=as_the_job)
-
-
-def local_files() -> Files:
-    """Return the operations on the files beside the tables of this machine, which need no session."""
-    return warehouse_files(Location.of(Path()), cast("SparkSession", None))
 
 
 def append(warehouse: Path, name: str, *rows: Mapping[str, Any]) -> None:

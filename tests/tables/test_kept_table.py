@@ -230,9 +230,8 @@ CREATES = """
 import sys
 from streaming_app.tables.location import Location
 from streaming_app.tables.table_creation import prepare_tables
-from tests.support.warehouses import local_files
 
-prepare_tables(Location.of(sys.argv[1]), local_files(), print)
+prepare_tables(Location.of(sys.argv[1]), print)
 """
 
 

@@ -1,13 +1,15 @@
-"""Which locations a warehouse may have, and how files are read there. `make check-deploy` tests stores over HTTP."""
+"""Which locations a warehouse may have, and how files are read and written there."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
+from tests.support.s3_server import s3_server
 
 STORES = [
     "s3a://my.bucket-1/a/b",
@@ -111,3 +113,33 @@ def test_a_local_file_is_replaced_atomically_and_its_directories_are_created(tmp
     file.remove()
     file.remove()
     assert file.parent.names() == []
+
+
+@pytest.fixture(params=["local", "store"])
+def warehouse(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Location]:
+    if request.param == "local":
+        yield Location.of(tmp_path)
+        return
+    with s3_server(tmp_path) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        yield Location.of(server.uri("warehouse"))
+
+
+def test_the_text_that_was_written_last_is_found(warehouse: Location) -> None:
+    file = warehouse / "_jobs" / "a.json"
+    assert file.find_text() is None
+    for text in ("ü" * 10_000, "short"):
+        file.write_text(text)
+        assert file.find_text() == text
+    assert file.parent.names() == ["a.json"]
+
+
+def test_a_directory_is_removed_with_its_contents_and_nothing_else(warehouse: Location) -> None:
+    checkpoint, other = warehouse / "_checkpoints" / "default", warehouse / "_checkpoints" / "default~offsets"
+    for file in (checkpoint / "commits" / "0", checkpoint / "metadata", other / "metadata"):
+        file.write_text("v1")
+    assert sorted(checkpoint.names()) == ["commits", "metadata"]
+    for _ in range(2):
+        checkpoint.remove_directory()
+        assert (checkpoint.names(), other.names()) == ([], ["metadata"])

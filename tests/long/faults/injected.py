@@ -12,19 +12,17 @@ from typing import Any
 
 from streaming_app.job import supervisor
 from streaming_app.tables.group_rows import GroupRows
+from streaming_app.tables.location import Location
 from streaming_app.tables.newest_tables import NewestTables
 from streaming_app.tables.rust_table import RustTable
 from streaming_app.tables.writer import TableWriter
-from tests.support.warehouses import local_files
 
-_FILES = type(local_files())
 _WRITES = (
     *((TableWriter, name) for name in ("append", "replace", "replace_groups")),
     *((RustTable, name) for name in ("delete", "update")),
     *((GroupRows, name) for name in ("append", "delete_history", "replace")),
     *((NewestTables, name) for name in ("append", "delete", "compact")),
-    (_FILES, "write"),
-    (_FILES, "remove"),
+    *((Location, name) for name in ("write_text", "remove_directory")),
 )
 
 
@@ -75,7 +73,7 @@ def _intercept(intercept: Callable[..., Any]) -> None:
         def intercepted(*args: Any, **kwargs: Any) -> Any:
             nonlocal count
             count += 1
-            counts = not isinstance(args[0], _FILES) or "_checkpoints" in str(args[1])
+            counts = not isinstance(args[0], Location) or "_checkpoints" in str(args[0])
             return intercept(count, lambda: original(*args, **kwargs), counts=counts)
 
         return intercepted

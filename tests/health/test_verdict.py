@@ -63,6 +63,13 @@ def test_a_stable_group_is_judged_by_its_work(of_work: GroupWork | None, expecte
     assert verdict(facts(group(), of_work)).verdict == expected
 
 
+def test_a_group_whose_tasks_are_not_assigned_yet_says_what_the_broker_waits_for() -> None:
+    found = verdict(facts(group("Assigning", ago(seconds=20)), work()))
+    assert found.verdict == IDLE
+    for setting in ("group.streams.initial.rebalance.delay.ms", "group.streams.assignment.interval.ms"):
+        assert setting in found.why
+
+
 def test_lost_records_are_losing_with_how_many() -> None:
     lost = row(status="LOST", committed_offset=90, log_start_offset=790)
     found = verdict(facts(group(), waiting(ago(hours=1), lost=unmoved(ago(minutes=2), offsets=700, named=(lost,)))))

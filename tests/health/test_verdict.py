@@ -409,6 +409,15 @@ def test_what_was_stalled_without_any_commit_is_not_over_before_it_has_one() -> 
     assert verdict(facts(group(), work()), before).verdict == IDLE  # it does not read the topic any more
 
 
+def test_a_group_without_members_is_down_since_work_came_and_a_later_estimate_of_that_changes_nothing() -> None:
+    alone = group("Empty", ago(hours=3))
+    found = verdict(facts(alone, waiting(ago(minutes=20))))
+    assert (found.verdict, found.since) == (DOWN, ago(minutes=20))
+    assert "no members since 2026-11-21 00:12:00Z, and needed since 2026-11-21 02:52:00Z; " in found.why
+    again = verdict(facts(alone, waiting(ago(minutes=21))), found)
+    assert (again.since, again.why) == (found.since, found.why)
+
+
 def test_that_nothing_waits_is_not_known_of_a_group_without_members_while_some_partitions_are_not() -> None:
     known = work(unknown=11)
     found = verdict(facts(ended(600)[0], known))

@@ -39,6 +39,7 @@ class LagPasses:
         if before:
             for (topic, partition), samples in before._tracker.samples().items():
                 self._tracker.restore_samples(topic, partition, samples.topic_id, samples.pairs())
+            self._rows = before._rows
             for row in before._rows:
                 self._tracker.restore_row(row)
 

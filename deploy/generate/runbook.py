@@ -60,6 +60,7 @@ _PUSHES = (
     ((_EPOCH - 1, NONE), UNCERTAIN, True, "a push for a new topology starts"),
     ((_EPOCH, NONE), UNCERTAIN, True, "a push starts although the description is stored"),
     ((UNCERTAIN, _EPOCH), _EPOCH, True, "a push succeeds although an earlier one was rejected permanently"),
+    ((UNCERTAIN, _EPOCH), UNCERTAIN, True, "the same record again: a push is rejected permanently once more"),
     ((_EPOCH, NONE), UNCERTAIN, False, "a deletion or a cleanup starts"),
 )
 
@@ -161,7 +162,7 @@ def _alerts_about(status: str) -> Iterable[str]:
 def _pushes() -> str:
     rows = []
     for (stored, failed), after, has_members, event in _PUSHES:
-        unsolicited = is_unsolicited(_EPOCH, (stored, failed), after, has_members=has_members)
+        unsolicited = has_members and is_unsolicited(_EPOCH, (stored, failed), after, is_same=stored == after)
         before = f"{stored}, {failed}"
         rows.append((before, str(after), "yes" if has_members else "no", event, "**yes**" if unsolicited else "no"))
     return _table(("stored, failed before", "stored after", "members", "what happens", "unsolicited"), rows)

@@ -28,6 +28,7 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 from streaming_app.groups import budget as budgets
@@ -57,6 +58,15 @@ CLASSIC_GROUP = 2  # record type of a classic group's metadata: a group id has o
 CLASSIC = "classic"
 GROUP_METADATA, TOPOLOGY = 17, 23
 _OF_MEMBER = frozenset({19, 21, 22})
+_METADATA = attrgetter(
+    "group_epoch",
+    "metadata_hash",
+    "validated_topology_epoch",
+    "stored_description_epoch",
+    "failed_description_epoch",
+    "assignment_configs",
+)
+"""What record 17 says."""
 _TOPOLOGIES = 20  # of a group in one batch: each may have a megabyte
 
 
@@ -198,16 +208,16 @@ class Fold:
             self.count_steps(len(group.members))
             self._save(*group.members)
             group = self._create(group.create_again(at), group=None)
-        before = (group.stored_description_epoch, group.failed_description_epoch)
+        before, record_before = (group.stored_description_epoch, group.failed_description_epoch), _METADATA(group)
         was_stored_once = group.was_description_stored(group.topology_epoch)
         apply(group, record.record_type, record.key, value, None if is_first_known else at)
         group.metadata_at = at
-        if is_unsolicited(
+        if group.has_members and is_unsolicited(
             group.topology_epoch,
             before,
             group.stored_description_epoch,
-            has_members=group.has_members,
             was_stored_once=was_stored_once,
+            is_same=record_before == _METADATA(group),
         ):
             group.unsolicited_pushes += 1
             group.last_unsolicited_push_at = at

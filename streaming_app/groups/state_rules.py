@@ -58,24 +58,30 @@ def is_unsolicited(
     before: tuple[int, int],
     stored: int,
     *,
-    has_members: bool,
     was_stored_once: bool = False,
+    is_same: bool = False,
 ) -> bool:
-    """Return whether a new record 17 shows a description push that the broker had no reason to solicit.
+    """Return whether a new record 17 of a group with members shows a push that the broker had no reason to solicit.
 
     `before` is the (stored, failed) pair of the record that it replaces; `stored` is that of the new one. The broker
     solicits a push only while both the stored and the failed epoch differ from the topology's. It accepts any other
     push as well, and writes stored = -2 before it calls the plugin. Without members the same change of the record
     means that the group or its description is deleted.
 
+    A push that the plugin rejects once more leaves the same record again (`is_same`): anything else that is written
+    there changes the group epoch.
+
     A failed epoch stays in the record when a later push succeeds. So once the description was stored
-    (`was_stored_once`), stored = -2 followed by the epoch is the end of a push that was counted at its first record.
+    (`was_stored_once`), what follows stored = -2 is the end of a push that was counted at its first record.
     """
-    if not has_members or topology_epoch is None:
+    if topology_epoch is None:
         return False
     was_stored, had_failed = before
     pushed_again = was_stored == topology_epoch and stored == UNCERTAIN
     pushed_after_failure = (
-        had_failed == topology_epoch and was_stored == UNCERTAIN and stored == topology_epoch and not was_stored_once
+        had_failed == topology_epoch
+        and was_stored == UNCERTAIN
+        and (stored == topology_epoch or is_same)
+        and not was_stored_once
     )
     return pushed_again or pushed_after_failure

@@ -85,13 +85,24 @@ def without_members(facts: Facts) -> Verdict | None:
     may_wait = bool(facts.waits) if facts.is_deleted else facts.waits is not False
     if not may_wait and not gave_up:
         return None
-    due = since + settings.patience if gave_up else _due_without_members(facts)
+    began, due = (since, since + settings.patience) if gave_up else (_began(facts), _due_without_members(facts))
+    needed = f", and needed since {utc(began)}" if began - since > _MINUTE else ""
     after = f"; its members gave up, as it was NotReady ({gave_up})" if gave_up else ""
     waiting = _waits(work) if work and facts.waits is not None else "whether work waits is not known"
     if_meant = "" if gave_up or settings.running_hours else _IF_MEANT
-    why = f"no members since {utc(since)}{after}; {waiting}{if_meant}"
+    why = f"no members since {utc(since)}{needed}{after}; {waiting}{if_meant}"
     evidence = {**({"reason": gave_up} if gave_up else {}), **_work_numbers(facts)}
-    return Verdict(DOWN, since, due, why, CRITICAL, evidence)
+    return Verdict(DOWN, began, due, why, CRITICAL, evidence)
+
+
+def _began(facts: Facts) -> datetime:
+    """Return since when a group without members is down: since work waits while it is meant to run."""
+    previous, since, hours = facts.previous, facts.state_since, facts.settings.running_hours
+    if previous and facts.was == DOWN and previous.since >= since:
+        return previous.since
+    if facts.work and facts.waits:
+        since = max(since, to_time(facts.work.waits_since or 0.0))
+    return (next_change(hours, since) or since) if hours and not contain(hours, since) else since
 
 
 def _due_without_members(facts: Facts) -> datetime:
@@ -184,7 +195,8 @@ def stalled(facts: Facts) -> Verdict | None:
     which = f"{'all ' if is_all and one.count > 1 else ''}{count(one.count, 'partition')}"
     which += " with work" if is_all and one.count > 1 else ""
     nobody = f", {one.unowned} of them without an active member" if one.unowned else ""
-    why = f"no offset of {which} moved since {utc(since)}, {_work_of(one)}{nobody}: {_places(one)}"
+    least = one.at_least if since == to_time(one.since) else ""
+    why = f"no offset of {which} moved since {least}{utc(since)}, {_work_of(one)}{nobody}: {_places(one)}"
     evidence = {
         "partitions": _rows_of(one.named),
         "partition_count": one.count,
@@ -282,8 +294,9 @@ def behind(facts: Facts) -> Verdict | None:
         return None
     since, eta = to_time(max(slow.since, work.settled_at)), work.catch_up_seconds
     due = since if was_behind else since + timedelta(seconds=facts.settings.behind_for)
+    least = slow.at_least if since == to_time(slow.since) else ""
     why = (
-        f"it does not catch up since {utc(since)}: {count(slow.count, 'partition')}, the oldest record is "
+        f"it does not catch up since {least}{utc(since)}: {count(slow.count, 'partition')}, the oldest record is "
         f"{_more_than(slow.lag_seconds or 0.0)} old{f', caught up in {_less_than(eta)}' if eta else ''}; "
         f"{_places(slow)}"
     )

@@ -14,14 +14,13 @@ would otherwise give spells of negative length.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from sys import intern
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from streaming_app.groups.state_rules import EMPTY, NONE, NOT_READY, UNCERTAIN
+from streaming_app.groups.state_rules import EMPTY, NOT_READY
 from streaming_app.text import host_of
 
 GAVE_UP_KEPT_FOR = timedelta(days=15)
@@ -30,23 +29,17 @@ WINDOW = timedelta(hours=2)
 _KEPT = 600  # events of one kind and group: enough for any sensible threshold
 _PRUNE_EVERY = timedelta(seconds=60)
 STATE, ASSIGNED, JOINED, LEFT, REASON = "state", "assignment_epoch", "member_joined", "member_left", "not_ready_reason"
-_PUSHED, _STORED, _FAILED = "unsolicited_push", "stored_description_epoch", "failed_description_epoch"
 _LISTS: Mapping[str, str] = {
     STATE: "states",
     ASSIGNED: "assignments",
     **dict.fromkeys((JOINED, LEFT), "members"),
     REASON: "reasons",
-    **dict.fromkeys((_PUSHED, _STORED, _FAILED), "calls"),
 }
 KINDS = tuple(_LISTS)
 """The kinds of events that are kept."""
 COLUMNS = ("at", "kind", "member_id", "old", "new", "offset", "cause", "client_host", "instance_id")
 """The columns of `group_events` that a `Row` needs."""
 _INITIAL_EPOCH = 1  # of a group without assignments; 0 before Kafka 4.3
-REBALANCE = "rebalance"
-BEGUN, STORED, REJECTED, REMOVED = CALLS = ("begun", "stored", "rejected", "removed")
-"""What the log says of calls of the plugin: one is about to be made, a description was stored, rejected for good, or
-removed by a deletion or the clean-up. A call that fails for now leaves only its beginning, and only the first time."""
 
 Row = Mapping[str, Any]
 """An event with the columns `COLUMNS`."""
@@ -93,8 +86,6 @@ class GroupHistory(NamedTuple):
     members: Sequence[Event] = ()
     reasons: Sequence[Event] = ()
     """Why the group was NotReady."""
-    calls: Sequence[Event] = ()
-    """Of the plugin for topology descriptions: kept so that each counts once."""
 
 
 NO_HISTORY = GroupHistory()
@@ -106,7 +97,7 @@ def _event(row: Row) -> Event | None:
     kind, old, new = row["kind"], row["old"], row["new"]
     if row["at"] is None or kind not in _LISTS or (kind == REASON and not new):
         return None
-    if kind in {ASSIGNED, _STORED, _FAILED} and None in {old, new}:
+    if kind == ASSIGNED and None in {old, new}:
         return None  # the first value, or that of a group that is gone
     if kind == ASSIGNED and int(new) <= _INITIAL_EPOCH < int(old):
         return None  # the group was deleted: there is no assignment any more
@@ -114,29 +105,6 @@ def _event(row: Row) -> Event | None:
     if kind in {JOINED, LEFT}:
         place = intern(row.get("instance_id") or host_of(row.get("client_host")) or new or old or "")
     return Event(row["at"], row["offset"], kind, old, new, row["member_id"], place, row.get("cause"))
-
-
-def count(events: Collection[Row]) -> Counter[str]:
-    """Count what new events of one group say: `REBALANCE` and `CALLS`.
-
-    Values that a record has for less than a millisecond leave no event: neither has the epoch before a call that the
-    plugin answers at once, nor both of a push that stores the same epoch again, of which the event of the push is left.
-    """
-    found: Counter[str] = Counter()
-    begun_at = {event["at"] for event in events if event["kind"] == _STORED and event["new"] == str(UNCERTAIN)}
-    for event in events:
-        if event["kind"] == ASSIGNED:
-            found[REBALANCE] += 1
-        elif event["kind"] == _FAILED:
-            found[REJECTED] += 1
-        elif event["kind"] == _PUSHED:
-            found.update([] if event["at"] in begun_at else [BEGUN, STORED])
-        elif event["kind"] == _STORED and event["new"] == str(UNCERTAIN):
-            found[BEGUN] += 1
-        elif event["kind"] == _STORED:
-            found[REMOVED if event["new"] == str(NONE) else STORED] += 1
-            found[BEGUN] += event["old"] != str(UNCERTAIN)
-    return found
 
 
 class GroupHistories:

@@ -130,21 +130,24 @@ def unstable(facts: Facts) -> Verdict | None:
 
 def _needless_assignments(facts: Facts) -> Verdict | None:
     """Find many assignments that move tasks, and that no member caused that joined or left."""
-    recent = [
+    needless = [
         (one, causes)
         for one in facts.history.assignments
-        if one.at > facts.now - _ASSIGNED_WITHIN
         if (causes := split_causes(one.cause)) and not causes & _QUIET_CAUSES
     ]
+    recent = [(one, causes) for one, causes in needless if one.at > facts.now - _ASSIGNED_WITHIN]
     if len(recent) < _ASSIGNMENTS:
         return None
     found = Counter(cause for _, causes in recent for cause in causes)
     named = ", ".join(f"{cause} {number}" for cause, number in sorted(found.items()))
     why = f"{len(recent):,} new assignments in {_minutes(_ASSIGNED_WITHIN)} that no member caused: {named}"
     evidence = {"assignments": len(recent), "causes": dict(found), "members": facts.group.member_count}
-    times = [one.at for one, _ in recent]
+    times = [one.at for one, _ in needless]
+    first = len(times) - _ASSIGNMENTS  # of as many as it takes, which has been so at each one since the first of all
+    while first and times[first + _ASSIGNMENTS - 2] - times[first - 1] < _ASSIGNED_WITHIN:
+        first -= 1
     ends_at = times[-_ASSIGNMENTS] + _ASSIGNED_WITHIN
-    return Verdict(UNSTABLE, times[0], times[_ASSIGNMENTS - 1], why, WARNING, evidence, recheck_at=ends_at)
+    return Verdict(UNSTABLE, times[first], times[first + _ASSIGNMENTS - 1], why, WARNING, evidence, recheck_at=ends_at)
 
 
 def _flapping(facts: Facts) -> Verdict | None:

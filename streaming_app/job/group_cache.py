@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -81,7 +80,6 @@ class GroupCache:
         self._some_dead = False
         self._histories = GroupHistories(window)
         self._rebalances: dict[str, int] = {}
-        self._counts: Counter[str] = Counter()
         self._started_at = now()
         self._is_complete = False
 
@@ -142,19 +140,14 @@ class GroupCache:
             self._add_events(_events(rows, EVENTS.column), bounds)
 
     def _add_events(self, events: Iterable[tuple[str, dict[str, Any]]], bounds: WrittenBetween) -> None:
-        new: dict[str, list[dict[str, Any]]] = {}
         for group_id, event in events:
             group = self._groups.get(group_id)
             if group is None or event["at"] is None:
                 continue
             event["at"] = bounds.correct(event["at"])
-            if self._histories.add(group.group_id, event, bounds.latest) and event["at"] >= self._started_at:
-                new.setdefault(group_id, []).append(event)
-        for group_id, of_group in new.items():
-            counted = history.count(of_group)
-            self._counts.update(counted)
-            if rebalances := counted[history.REBALANCE]:
-                self._rebalances[group_id] = self._rebalances.get(group_id, 0) + rebalances
+            is_new = self._histories.add(group.group_id, event, bounds.latest) and event["at"] >= self._started_at
+            if is_new and event["kind"] == history.ASSIGNED:
+                self._rebalances[group_id] = self._rebalances.get(group_id, 0) + 1
 
     def groups(self) -> Mapping[str, GroupSnapshot]:
         """Return the groups by id, as of the last `refresh`: as long as nothing changes, the same object."""
@@ -174,13 +167,6 @@ class GroupCache:
     def rebalances_total(self, group_id: str) -> int:
         """Return how many new assignments the group got, by the broker's time, since this cache was created."""
         return self._rebalances.get(group_id, 0)
-
-    def counts(self) -> Mapping[str, int]:
-        """Return what happened in all groups, by the broker's time, since this cache was created: how often what.
-
-        That is `REBALANCE`, and what became of calls of the plugin for topology descriptions, see `history.CALLS`.
-        """
-        return self._counts
 
     def _read(self, known: Mapping[str, GroupSnapshot]) -> Iterator[GroupSnapshot]:
         """Read from the tables the groups that are not Dead or are in `known`."""

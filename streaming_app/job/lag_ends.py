@@ -160,8 +160,8 @@ class LogEndsReader:
                 written = end if answer.offset < 0 else answer.offset
                 if written is not None and start is not None and written > start:
                     found[key].append((written, at[key]))
-                if at is new and answer.offset >= 0:  # the first record after the commit: from its time on it is there
-                    found[key].append((answer.offset + 1, answer.timestamp / 1000))
+                if at is new and answer.offset >= 0:  # the first record after the commit: it is there from its time on
+                    found[key] += [(answer.offset + more, answer.timestamp / 1000) for more in (0, 1)]
         return {key: sorted(samples, key=itemgetter(1)) for key, samples in found.items()}
 
     def _stale(self, found: Offsets) -> list[TopicPartition]:

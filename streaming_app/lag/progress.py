@@ -82,6 +82,8 @@ class Standing:
     """Since when records have waited at every pass that knew it."""
     known_at: float | None = None
     """The newest pass of this run that knew it."""
+    known_from: float | None = None
+    """The first one."""
     offset: int | None = None
     """Committed, also if that commit has expired."""
     committed_at: float | None = None
@@ -139,6 +141,11 @@ class Standing:
     def unmoved_since(self) -> float:
         """Since when records have waited and the offset has not moved."""
         return max(self.waits_since or 0.0, self.moved_at)
+
+    def is_older(self, since: float | None) -> bool:
+        """Return whether what holds since a time may have held before: this run found it, or commits of one offset."""
+        repeats = self.commits > 1 and since == self.moved_at <= (self.known_from or 0.0)
+        return since is not None and (since == self.known_from or repeats)
 
     def is_stalled(self, patience: float) -> bool:
         """Return whether records have waited for so many seconds, and the offset has not moved."""
@@ -314,7 +321,7 @@ class Standing:
                     self.waits_since = min(one.now, max(0.0 if self.is_untimed else self.moved_at, written_by))
             if found.lag is not None:
                 self.trend.add(found.lag, one.now)
-        self.known_at = one.now
+        self.known_at, self.known_from = one.now, self.known_from or one.now
 
     def _judge(self, row: LagRow, found: _Lag, one: GroupPass, lost: int, *, falls: bool) -> tuple[str, bool]:
         """Return the status of a commit, of which `lost` offsets are proven to be, and whether it is held as before."""

@@ -37,6 +37,13 @@ class Partitions:
     """How many of them are of tasks that no member has."""
     tasks: frozenset[str | None] = frozenset()
     """Those of all of them."""
+    is_older: bool = False
+    """It may have been so before `since`: the job found it like that."""
+
+    @property
+    def at_least(self) -> str:
+        """What is said before `since`."""
+        return "at least " if self.is_older else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,15 +173,17 @@ def _partitions(found: Sequence[Standing], since: str, offsets: str = "waiting")
     """Return these partitions; `since` and `offsets` name what of each says that."""
     if not found:
         return None
-    rows = [one.row for one in found]
+    rows, since_of = [one.row for one in found], attrgetter(since)
+    first = min(found, key=since_of)
     return Partitions(
-        min(map(attrgetter(since), found)),
+        since_of(first),
         len(found),
         sum(map(attrgetter(offsets), found)),
         sorted(rows, key=lambda row: (row.topic, row.partition))[:_NAMED],
         max((row.lag_seconds for row in rows if row.lag_seconds is not None), default=None),
         sum(row.is_unowned for row in rows),
         frozenset(row.task_id for row in rows),
+        first.is_older(since_of(first)),
     )
 
 

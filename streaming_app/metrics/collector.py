@@ -45,9 +45,6 @@ class GroupSource(Protocol):
     def rebalances_total(self, group_id: str) -> int:
         """Return the number of new target assignments of the group."""
 
-    def counts(self) -> Mapping[str, int]:
-        """Return how often what happened in all groups."""
-
 
 @dataclass(frozen=True)
 class MetricSources:
@@ -110,7 +107,6 @@ class _StreamsGroupsCollector(Collector):
             sinks=sources.sinks(),
             version=self._version,
             groups_by_type=sources.types(),
-            counts=sources.groups.counts(),
         )
         yield from (metric.family([(cluster, job)]) for metric in JOB_METRICS)
         copies, verdicts = sources.copies(), sources.verdicts()

@@ -160,7 +160,7 @@ GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
     ),
     Metric(
         "streams_group_unsolicited_descriptions_total",
-        "Descriptions that the broker accepted although it had no reason to ask for them, since the group was created.",
+        "Pushes of a description that the broker had no reason to ask for, since the group was created.",
         lambda group: group.snapshot.unsolicited_pushes,
     ),
     Metric(

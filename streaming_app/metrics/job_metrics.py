@@ -8,7 +8,6 @@ from typing import NamedTuple
 from offsets_decoder.definitions import record
 from streaming_app.alerts.problem import Identity
 from streaming_app.groups.state_rules import DEAD, STATES
-from streaming_app.health.history import CALLS
 from streaming_app.job_status import JobStatus, OffsetsStatus, inputs
 from streaming_app.metrics.metric import Metric, Sample, unix_seconds
 from streaming_app.notify.outbox import SinkStatus
@@ -32,8 +31,6 @@ class JobScrape(NamedTuple):
     sinks: Sequence[SinkStatus]
     version: str
     groups_by_type: Mapping[str, int]
-    counts: Mapping[str, int]
-    """What happened in all groups, see `GroupCache.counts`."""
 
 
 def _record_name(number: int) -> str:
@@ -92,14 +89,6 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
         "because of the limit of 100, and `verdicts`, for which they wait.",
         lambda job: [Sample(number, (what,)) for what, number in job.left_out.items()],
         ("of",),
-    ),
-    Metric(
-        "streams_groups_description_calls_total",
-        "What the records say of calls of the brokers' description plugin since the job started: `begun`, `stored`, "
-        "`rejected` for good, and `removed` with a group or by the cleanup. One that fails for now leaves "
-        "only its beginning, and only the first time.",
-        lambda job: [Sample(job.counts.get(result, 0), (result,)) for result in CALLS],
-        ("result",),
     ),
     Metric(
         "streams_groups_job_caught_up",

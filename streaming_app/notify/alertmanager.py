@@ -18,10 +18,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr
 
-from streaming_app.alerts.problem import FIRING, RESOLVED, Problem
+from streaming_app.alerts.problem import RESOLVED, Problem
 from streaming_app.chunks import chunks
 from streaming_app.notify.http_sink import HttpSink, check_url, split_url
-from streaming_app.notify.message import dump_json, format_next, format_value
+from streaming_app.notify.message import dump_json, format_next, format_summary, format_value, with_since
 from streaming_app.notify.sink import SinkError
 from streaming_app.text import shorten, utc_iso
 
@@ -70,12 +70,12 @@ class AlertmanagerSink(HttpSink):
 
     def _to_api_alerts(self, problem: Problem, event: str) -> Iterator[dict[str, Any]]:
         """Yield the end of what the problem was before, and the alert as it is."""
-        now = _now()
-        ends_at = (problem.ended_at or now) if event == RESOLVED else now + _ENDS_AFTER
+        now, is_over = _now(), event == RESOLVED
+        ends_at = (problem.ended_at or now) if is_over else now + _ENDS_AFTER
         details = "\n".join(f"{name}: {format_value(value)}" for name, value in problem.evidence.items())
         annotations = {
-            "summary": problem.summary,
-            "description": format_next(problem, FIRING),
+            "summary": format_summary(problem, RESOLVED) if is_over else with_since(problem.summary, problem),
+            "description": format_next(problem, event),
             "details": shorten(details, _MAX_DETAILS),
             **self.links(problem),
         }

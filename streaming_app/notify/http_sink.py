@@ -22,8 +22,6 @@ from urllib.parse import quote, urlsplit
 
 from pydantic import SecretStr, model_validator
 from typing_extensions import Self
-from urllib3 import Retry
-from urllib3.exceptions import InvalidHeader
 
 from streaming_app.errors import reason_of
 from streaming_app.notify.sink import Sink, SinkError, UrlSink, failure, status_error
@@ -182,11 +180,8 @@ def _shut_down_at(ends_at: float, connected: socket.socket) -> Iterator[None]:
 
 def _refusal(origin: str, response: HTTPResponse, *, quotes_answer: bool) -> SinkError:
     """Return the error for a response with another status than 2xx."""
-    body = after = None
+    body = None
     if quotes_answer:
         with suppress(HTTPException, OSError):
             body = " ".join(response.read(_MAX_ERROR_BYTES).decode("utf-8", "replace").split())
-    if given := response.getheader("Retry-After"):
-        with suppress(InvalidHeader):
-            after = Retry().parse_retry_after(given)
-    return status_error(origin, response.status, f" ({body})" if body else "", after)
+    return status_error(origin, response.status, f" ({body})" if body else "")

@@ -13,7 +13,17 @@ import shlex
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from streaming_app.alerts.problem import BY_EVIDENCE, HEALTH, RESOLVED, Problem, severity_rank
+from streaming_app.alerts.problem import (
+    BY_EVIDENCE,
+    FIRING,
+    HEALTH,
+    IGNORED,
+    NOT_ENABLED,
+    RESOLVED,
+    Problem,
+    severity_rank,
+)
+from streaming_app.health.verdict import GOOD
 from streaming_app.text import and_more, count, digest, escape, lasted, shorten, utc, utc_iso
 
 _MAX_ID, _MAX_SUMMARY, _MAX_VALUE = 200, 500, 10_000  # characters
@@ -48,20 +58,34 @@ def format_summary(problem: Problem, event: str) -> str:
         by = "" if problem.ended_by in {None, BY_EVIDENCE} else f" ({problem.ended_by})"
         after = lasted(problem.ended_at - (problem.opened_at or problem.ended_at))
         return f"{subject}{problem.rule} is over since {utc(problem.ended_at)}, after {after}{by}"
-    summary = shorten(one_line(problem.summary), _MAX_SUMMARY)
+    return with_since(shorten(one_line(problem.summary), _MAX_SUMMARY), problem)
+
+
+def with_since(summary: str, problem: Problem) -> str:
+    """Return a summary that says since when it is so."""
     return summary if " since " in summary else f"{summary} (since {utc(problem.since)})"
 
 
 def format_next(problem: Problem, event: str) -> str:
-    """Return one line: the next step of who reads it; of a problem that is over, why it is."""
+    """Return one line: the next step of who reads it; of a problem that is over, why it is, and that there is none."""
     if event == RESOLVED:
-        last = problem.timeline[-1] if problem.timeline else None
-        is_of_group = last is not None and last.verdict is not None and last.at == problem.ended_at
-        return shorten(one_line(last.why), _MAX_SUMMARY) if last and is_of_group else "Its condition does not hold."
+        return f"{shorten(one_line(_why_over(problem)), _MAX_SUMMARY)} Nothing is to be done."
     if problem.subject == HEALTH and problem.group_id is not None:
         group = shorten(one_line(problem.group_id), _MAX_NAME)
         return f"Next: streams-groups why --group {shlex.quote(group)} --cluster {problem.cluster}"
     return f"Next: streams-groups alerts --cluster {problem.cluster}, and the runbook of {problem.rule}"
+
+
+def _why_over(problem: Problem) -> str:
+    """Return why a problem is over, in a sentence."""
+    last = problem.timeline[-1] if problem.timeline else None
+    if problem.ended_by == IGNORED:
+        return "The configuration ignores the group."
+    if problem.ended_by == NOT_ENABLED:
+        return "The configuration disables the rule."
+    if problem.ended_by not in {None, BY_EVIDENCE}:
+        return f"A person ended it: {problem.ended_by}."
+    return last.why if last and last.verdict in GOOD else "Its condition does not hold any more."
 
 
 def format_message(problem: Problem, event: str, links: Links) -> str:
@@ -88,13 +112,14 @@ def format_message(problem: Problem, event: str, links: Links) -> str:
 
 
 def format_list(problems: Sequence[Problem], event: str, named: int, links: Sequence[Links]) -> str:
-    """Return the message about several problems: a line for each that is named, how many more, what they share."""
+    """Return the message about several problems: a line for each that is named, what to do, and what they share."""
     pages = (f" {page}" if (page := one["page_url"]) else "" for one in links)
     lines = [f"- {format_summary(one, event)}{page}" for one, page in zip(problems[:named], pages, strict=False)]
     more = [and_more(left).strip()] if (left := len(problems) - named) > 0 else []
-    runbook = links[0]["runbook_url"]
+    runbook, step = links[0]["runbook_url"], f"Next: streams-groups alerts --cluster {problems[0].cluster}"
     shared = [f"severity: {worst_severity(problems)}", f"since: {utc_iso(min(one.since for one in problems))}"]
-    return "\n".join([*lines, *more, "", *shared, *([f"runbook: {runbook}"] if runbook else [])])
+    steps = [step] if event == FIRING else []
+    return "\n".join([*lines, *more, *steps, "", *shared, *([f"runbook: {runbook}"] if runbook else [])])
 
 
 def worst_severity(problems: Sequence[Problem]) -> str:

@@ -29,7 +29,7 @@ from streaming_app.alerts.problems import Problems
 from streaming_app.job_status import FailingSink
 from streaming_app.notify.sink import Sink, SinkError
 
-_MAX_RETRY_AFTER_SECONDS = 3600.0  # for a receiver that asks for a longer pause
+_REMEMBERED_SECONDS = 3600.0  # a refusal
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Outbox:
         if error is None:
             if not self._refusals:  # else the rest of what was refused waits no longer
                 self._sent_at |= {(one.rule, sent.event): seconds for one, _ in zip(sent.problems, over, strict=False)}
-            recent = seconds - _MAX_RETRY_AFTER_SECONDS  # what was not tried again since is due no more
+            recent = seconds - _REMEMBERED_SECONDS  # what was not tried again since is due no more
             refused = self._refused_until.items()
             self._refused_until = {of: until for of, until in refused if of not in ids and until > recent}
             self._refusals, self._failures, self._paused_until = 0 if ids else self._refusals, 0, 0.0
@@ -153,8 +153,7 @@ class Outbox:
             self._refusals += 1
         elif not error.retry:
             self._refused_until |= dict.fromkeys(ids, seconds + self.longest_pause)
-        pause = min(self.first_pause * 2.0 ** min(self._failures, 60), self.longest_pause)
-        self._paused_until = seconds + max(pause, min(error.after_seconds or 0, _MAX_RETRY_AFTER_SECONDS))
+        self._paused_until = seconds + min(self.first_pause * 2.0 ** min(self._failures, 60), self.longest_pause)
         self._failures += 1
         failing = known.failing or FailingSink(known.name, at, str(error))
         self._status = replace(known, failed=known.failed + 1, failing=failing)

@@ -48,14 +48,12 @@ class SinkError(ValueError):
     """A notification could not be sent, or the settings are wrong. Its text is one line and contains no secret.
 
     `retry`: the error may be transient (the receiver is down, busy, slow). Otherwise an operator has to fix something
-    first, such as a password: then it is only retried at the longest interval, but never dropped. `after_seconds` is
-    how long the receiver asked to wait before the next request.
+    first, such as a password: then it is only retried at the longest interval, but never dropped.
     """
 
-    def __init__(self, line: str, *, retry: bool, after_seconds: float | None = None) -> None:
+    def __init__(self, line: str, *, retry: bool) -> None:
         super().__init__(line)
         self.retry = retry
-        self.after_seconds = after_seconds
 
 
 def failure(receiver: str, said: str, otherwise: str) -> SinkError:
@@ -66,10 +64,10 @@ def failure(receiver: str, said: str, otherwise: str) -> SinkError:
     return SinkError(f"{receiver}: {otherwise}", retry=True)
 
 
-def status_error(receiver: str, status: int, why: str = "", after_seconds: float | None = None) -> SinkError:
+def status_error(receiver: str, status: int, why: str = "") -> SinkError:
     """Return the error for a response with another status than 2xx: what to do, and whether to try again."""
     line = f"{receiver} responded with status {status}{why}{_TO_FIX.get(status, '')}"
-    return SinkError(line, retry=status in _RETRYABLE, after_seconds=after_seconds)
+    return SinkError(line, retry=status in _RETRYABLE)
 
 
 class Sink(Section):

@@ -8,7 +8,7 @@ The body, version 1:
      "data": {"fingerprint": identifies this alert; a later alert of the same rule and group has a different one,
               "cluster", "group_id": null for alerts about the job or the cluster, "rule", "severity", "state",
               "pending_since": since when the condition holds, "opened_at", "resolved_at": null while it fires,
-              "summary": one line, "details": an object with further context,
+              "summary": one line, "next": the next step in one line, "details": an object with further context,
               "labels": those declared for the group, "cause": what is proven to be one, or null,
               "ended_by": null while it fires,
               "runbook_url", "page_url": null if there is none}}
@@ -33,7 +33,7 @@ from typing_extensions import Self
 
 from streaming_app.alerts.problem import Problem
 from streaming_app.notify.http_sink import HttpUrlSink
-from streaming_app.notify.message import dump_json, event_at, notification_id
+from streaming_app.notify.message import dump_json, event_at, format_next, notification_id
 from streaming_app.notify.sink import SinkError
 from streaming_app.text import utc_iso
 
@@ -98,6 +98,7 @@ def payload(alert: Problem, event: str, links: Mapping[str, str | None]) -> dict
         "opened_at": alert.opened_at and utc_iso(alert.opened_at),
         "resolved_at": alert.ended_at and utc_iso(alert.ended_at),
         "summary": alert.summary,
+        "next": format_next(alert, event),
         "details": dict(alert.evidence),
         "labels": dict(alert.labels),
         "cause": alert.cause,

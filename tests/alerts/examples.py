@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from streaming_app.alerts.problem import CRITICAL, FIRING, RESOLVED, Delivery, Problem
+from streaming_app.notify.message import format_message
 from streaming_app.text import digest
 
 SINCE = datetime(2026, 11, 21, 3, 12, 5, 765000, tzinfo=timezone.utc)
@@ -31,3 +33,17 @@ def make_alert(*sinks: str, resolved: bool = False, group_id: str | None = "paym
         "deliveries": tuple(Delivery(sink, event) for sink in sinks for event in events),
     }
     return Problem(**(fields | other))
+
+
+def check_text(alert: Problem) -> None:
+    """Assert that two lines say which group it is, what is wrong since when, and what to do; and those of the end."""
+    for event in (FIRING, RESOLVED):
+        over = {"ended_at": alert.since + timedelta(hours=2), "ended_by": alert.ended_by or "evidence"}
+        one = replace(alert, **over) if event == RESOLVED else alert
+        text, _, _ = format_message(one, event, {"runbook_url": None, "page_url": None}).partition("\n\n")
+        what, step = text.split("\n")
+        assert (alert.group_id or "") in what
+        assert "since " in what
+        assert (
+            step.startswith("Next: streams-groups ") if event == FIRING else step.endswith(". Nothing is to be done.")
+        )

@@ -17,6 +17,7 @@ from streaming_app.alerts.problem import Finding, ProblemKey
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job_status import DiskSpace, FailingSink, JobStatus, OffsetsStatus
 from tests.alerts.evaluation import findings_of, rule_settings_of
+from tests.alerts.examples import check_text, make_alert
 from tests.support.healthy_group import healthy_group
 
 NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
@@ -193,6 +194,16 @@ def test_a_rule_about_the_job_finds_its_condition_with_its_time_and_the_reason(
     rule: str, wrong: dict[str, Any], since: datetime, words: str
 ) -> None:
     check(lambda now: find(job=replace(RUNNING, **wrong), now=now)[rule], since, words)
+
+
+@pytest.mark.parametrize(("rule", "wrong", "since", "words"), [*CASES, *JOB_CASES])
+def test_the_text_of_an_alert_is_what_is_wrong_since_when_and_the_next_step_in_two_lines(
+    rule: str, wrong: dict[str, Any], since: datetime, words: str
+) -> None:
+    of_group = rule in WRONG
+    found = find(replace(HEALTHY, **wrong)) if of_group else find(job=replace(RUNNING, **wrong))
+    check_text(make_alert(rule=rule, group_id=GROUP if of_group else None, summary=found[rule].summary, since=since))
+    assert words in found[rule].summary
 
 
 @pytest.mark.parametrize("deleted", [{"state": "Dead"}, {"group_type": "classic"}], ids=["Dead", "classic"])

@@ -21,7 +21,6 @@ AGAIN = [(-2, 0), (0, 0)]
         pytest.param([(-2, -1), (0, -1), (0, -1)], 0, id="stored, and a rebalance"),
         pytest.param([(-2, -1), (0, -1)] * 2, 1, id="pushed again"),
         pytest.param([(-2, -1), (0, -1)] * 3, 2, id="pushed twice again"),
-        pytest.param([*FAILURE, (-2, 0)], 0, id="failed, and a rebalance"),
         pytest.param([*FAILURE, *SUCCESS], 1, id="failed, then pushed"),
         pytest.param([*FAILURE, *SUCCESS, *AGAIN, *AGAIN], 3, id="failed, then pushed three times"),
     ],
@@ -31,6 +30,26 @@ def test_unsolicited_pushes_are_counted(epochs: list[tuple[int, int]], unsolicit
     result = fold(log(*FIRST_JOIN, *pushes))
     assert result.group.unsolicited_pushes == unsolicited
     assert sum(event.kind == "unsolicited_push" for event in result.events) == unsolicited
+
+
+@pytest.mark.parametrize(
+    ("epochs", "stored_before", "unsolicited"),
+    [
+        pytest.param([2, 2], [], 2, id="rejected twice more"),
+        pytest.param([3, 4], [], 0, id="rebalances"),
+        pytest.param([3, 3], [], 1, id="a rebalance, and rejected once more"),
+        pytest.param([2], [(0, 0), (-2, 0)], 2, id="the end of a push after one that was stored"),
+    ],
+)
+def test_a_push_that_is_rejected_once_more_is_counted_by_the_same_record(
+    epochs: list[int], stored_before: list[tuple[int, int]], unsolicited: int
+) -> None:
+    pairs = [*FAILURE, *stored_before]
+    pushes = [metadata(stored=one, failed=other) for one, other in pairs]
+    pushes += [metadata(epoch=epoch, stored=-2, failed=0) for epoch in epochs]
+    result = fold(log(*FIRST_JOIN, *((at(10 + n), 17, GROUP, value) for n, value in enumerate(pushes))))
+    assert result.group.unsolicited_pushes == unsolicited
+    assert result.group.description_status == "FAILED"
 
 
 def test_deleting_the_description_of_an_empty_group_is_not_a_push() -> None:

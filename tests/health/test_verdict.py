@@ -63,6 +63,13 @@ def test_a_stable_group_is_judged_by_its_work(of_work: GroupWork | None, expecte
     assert verdict(facts(group(), of_work)).verdict == expected
 
 
+def test_a_group_whose_tasks_are_not_assigned_yet_says_what_the_broker_waits_for() -> None:
+    found = verdict(facts(group("Assigning", ago(seconds=20)), work()))
+    assert found.verdict == IDLE
+    for setting in ("group.streams.initial.rebalance.delay.ms", "group.streams.assignment.interval.ms"):
+        assert setting in found.why
+
+
 def test_lost_records_are_losing_with_how_many() -> None:
     lost = row(status="LOST", committed_offset=90, log_start_offset=790)
     found = verdict(facts(group(), waiting(ago(hours=1), lost=unmoved(ago(minutes=2), offsets=700, named=(lost,)))))
@@ -400,6 +407,15 @@ def test_what_was_stalled_without_any_commit_is_not_over_before_it_has_one() -> 
         assert (found.verdict == IDLE) is ends
         assert ("not_over" in found.evidence) is not ends
     assert verdict(facts(group(), work()), before).verdict == IDLE  # it does not read the topic any more
+
+
+def test_a_group_without_members_is_down_since_work_came_and_a_later_estimate_of_that_changes_nothing() -> None:
+    alone = group("Empty", ago(hours=3))
+    found = verdict(facts(alone, waiting(ago(minutes=20))))
+    assert (found.verdict, found.since) == (DOWN, ago(minutes=20))
+    assert "no members since 2026-11-21 00:12:00Z, and needed since 2026-11-21 02:52:00Z; " in found.why
+    again = verdict(facts(alone, waiting(ago(minutes=21))), found)
+    assert (again.since, again.why) == (found.since, found.why)
 
 
 def test_that_nothing_waits_is_not_known_of_a_group_without_members_while_some_partitions_are_not() -> None:

@@ -16,6 +16,10 @@ CHOSEN: dict[str, tuple[str, ...]] = {
         "A tool that removes unused topics deletes a changelog",
         "The application may not create its internal topics",
         "A release names a source topic that does not exist, and the old instances are gone",
+        "A topic of two applications is missing, and another one of one of them; both give up",
+        "A changelog is deleted and created again and again, so that the group is NotReady for three of four minutes",
+        "A changelog is deleted under an application for which nothing waits and nothing comes",
+        "A changelog is deleted under an application for which nothing waits, and later records come",
     ),
     "Restarts and deployments": (
         "Restart of the only instance",
@@ -105,6 +109,8 @@ CHOSEN: dict[str, tuple[str, ...]] = {
         "An application dies at the hour at which it died the day before, and was back after four hours",
         "Three instances are scaled to zero within two minutes of the last record",
         "The clocks of America/New_York go forward, and an application that runs from 8 to 18 h there declares that",
+        "The clocks of Europe/Berlin go forward, and an application that runs from 8 to 18 h there declares nothing",
+        "With exactly-once, an application crashes two seconds after a commit, and nothing starts it",
     ),
     "By the clock": (
         "An application that runs in office hours",
@@ -123,6 +129,7 @@ CHOSEN: dict[str, tuple[str, ...]] = {
         "The plugin's store is down while thirty applications start",
         "The plugin rejects the descriptions of thirty applications",
         "A tool pushes descriptions that nobody asked for",
+        "A tool pushes a description of which the plugin has rejected the first one, and rejects all others",
         "Five groups lack their descriptions, then one more does, and one gets it",
         "A group whose description was cleaned up comes back with clients that do not send one",
     ),
@@ -133,6 +140,7 @@ CHOSEN: dict[str, tuple[str, ...]] = {
     ),
     "The job": (
         "The job is down for two hours, with a deployment meanwhile",
+        "The job starts a minute after the first records of three days came, which are processed three minutes later",
         "An override that matches every group, during a rolling restart",
         "All instances are lost while the job is down",
         "The alert of an application that was lost is ignored, the application comes back, and nothing is ignored",

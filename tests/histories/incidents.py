@@ -238,6 +238,14 @@ INCIDENTS = (
         *(do(BEGINS + n * 300, "push") for n in range(5)),
     ),
     incident(
+        "A tool pushes a description of which the plugin has rejected the first one, and rejects all others",
+        "GroupUnsolicitedDescription GroupDescriptionFailed",
+        do(0, "set_plugin", mode="rejected"),
+        start(names(2)),
+        *(do(BEGINS + n * 300, "push", result="rejected") for n in range(5)),
+        begins=0.0,
+    ),
+    incident(
         "A group whose description was cleaned up comes back with clients that do not send one",
         "GroupDescriptionMissing",
         do(0, "set_plugin", mode="stored"),

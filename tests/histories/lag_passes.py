@@ -39,6 +39,7 @@ class LagPasses:
         if before:
             for (topic, partition), samples in before._tracker.samples().items():
                 self._tracker.restore_samples(topic, partition, samples.topic_id, samples.pairs())
+            self._rows = before._rows
             for row in before._rows:
                 self._tracker.restore_row(row)
 
@@ -67,8 +68,12 @@ class LagPasses:
         """Find earlier ends of logs that are seen for the first time with lag, as `job.lag_ends` does."""
         for key, committed in self._tracker.unseen(commits, ends, START.timestamp() + at).items():
             committed_at = max(0.0, committed - START.timestamp())
-            times = {*(at - age for age in _SEED_SECONDS), committed_at, self._first_record_after(key, committed_at)}
-            samples = [(end, START.timestamp() + time) for time in sorted(times) if (end := self._end_at(key, time))]
+            first_at = self._first_record_after(key, committed_at)
+            times = {*(at - age for age in _SEED_SECONDS), committed_at, first_at}
+            samples = [(end, START.timestamp() + time) for time in times if (end := self._end_at(key, time))]
+            if (before := self._end_at(key, committed_at)) and first_at <= at:
+                samples += [(before + more, START.timestamp() + first_at) for more in (0, 1)]
+            samples.sort(key=lambda sample: sample[::-1])
             self._tracker.restore_samples(key[0], key[1], ends[key].topic_id, samples)
 
     def _first_record_after(self, key: TopicPartition, time: float) -> float:

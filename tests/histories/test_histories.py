@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from streaming_app.alerts.catalog import HEALTH_RULES
 from streaming_app.health.verdict import VERDICTS
-from tests.histories.bed import run
+from tests.alerts.examples import check_text
+from tests.histories.bed import STEP, run
 from tests.histories.chosen import CHOSEN, PACED
-from tests.histories.history import HOUR, MINUTE, History
+from tests.histories.history import BEGINS, HOUR, MINUTE, History
 from tests.histories.judged import (
     HISTORIES,
     OUTCOMES,
@@ -37,7 +39,9 @@ def test_an_incident_raises_the_expected_alert_after_it_began_and_no_other(histo
     check_incident(history)
 
 
-@pytest.mark.parametrize("name", CHOSEN["One host, habits and clocks"][1:3])
+@pytest.mark.parametrize(
+    "name", [*CHOSEN["One host, habits and clocks"][1:3], CHOSEN["One host, habits and clocks"][-1]]
+)
 def test_a_death_pages_after_five_minutes_whatever_happened_before(name: str) -> None:
     outcome = OUTCOMES[name]
     for one in outcome.problems:
@@ -73,6 +77,37 @@ def test_groups_that_lack_a_description_are_not_resolved_because_others_change()
     assert MENDED <= resolved_at <= MENDED + 6 * MINUTE
 
 
+def test_who_stops_at_night_without_saying_so_is_told_how_to_say_it() -> None:
+    fired = OUTCOMES[next(name for name in CHOSEN["One host, habits and clocks"] if "declares nothing" in name)].fired
+    assert len(fired) == 5  # one for each time without members while records come
+    assert all("if this is meant, add running_hours for it" in one.summary for one in fired)
+
+
+def test_groups_that_miss_one_topic_have_one_cause_and_an_alert_each_that_names_the_topics() -> None:
+    outcome = OUTCOMES[next(name for name in CHOSEN["Not ready"] if name.startswith("A topic of two"))]
+    assert {one.group_id: one.cause for one in outcome.problems} == dict.fromkeys(("one", "two"), "missing_topic:a")
+    texts = {one.group_id: one.summary for one in outcome.fired}
+    assert "Source topics a are missing" in texts["one"]
+    assert "Source topics a, b are missing" in texts["two"]
+
+
+def test_not_ready_is_a_warning_while_nothing_waits_or_comes_and_gets_critical_once_it_does() -> None:
+    for what, severity, messages in (("nothing comes", "warning", 1), ("later records come", "critical", 2)):
+        outcome = OUTCOMES[next(name for name in CHOSEN["Not ready"] if name.endswith(what))]
+        (fired,) = outcome.fired
+        assert (fired.severity, len(outcome.told)) == (severity, messages)
+        assert fired.at <= BEGINS + 6 * MINUTE
+        assert all(word in fired.summary for word in ("NotReady", "log"))
+
+
+def test_a_push_that_nobody_asked_for_and_the_plugin_rejects_is_an_alert() -> None:
+    fired = OUTCOMES[next(name for name in CHOSEN["Descriptions"] if name.endswith("rejects all others"))].fired
+    assert [(one.rule, one.at >= BEGINS) for one in fired] == [
+        ("StreamsGroupDescriptionFailed", False),
+        ("StreamsGroupUnsolicitedDescription", True),
+    ]
+
+
 def test_an_application_that_never_commits_is_stalled_which_is_critical() -> None:
     (fired,) = OUTCOMES["An application fails at its first record, and never commits"].fired
     assert (fired.rule, fired.severity) == ("StreamsGroupStalled", "critical")
@@ -105,6 +140,26 @@ def test_the_same_facts_open_and_end_the_same_problems_at_any_pace_and_with_rest
     check_paces(HISTORIES[name])
 
 
+@pytest.mark.parametrize("seconds", [STEP, 60.0])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "The only host with all four instances is lost",
+        "One partition has a record that is tried again and again",
+        "A source topic is missing: the client gives up, and is started again",
+    ],
+)
+def test_a_job_that_is_killed_at_every_step_loses_nothing_and_ends_nothing(name: str, seconds: float) -> None:
+    begins = HISTORIES[name].begins
+    history = replace(HISTORIES[name], watched_from=begins - 10 * MINUTE, seconds=begins + 30 * MINUTE)
+    steady, killed = run(history), run(history, restart_every=seconds)
+    assert [(one.alert_id, one.since, one.opened_at) for one in killed.problems] == [
+        (one.alert_id, one.since, one.opened_at) for one in steady.problems
+    ]
+    assert [one.ended_at for one in killed.problems] == [None]
+    assert [told[1:] for told in killed.told] == [told[1:] for told in steady.told]
+
+
 def test_the_chosen_histories_bring_every_verdict_and_every_rule_that_a_history_may_bring() -> None:
     outcomes = [OUTCOMES[one.name] for one in CHOSEN_HISTORIES]
     assert {change.verdict.verdict for outcome in outcomes for change in outcome.changes} == set(VERDICTS)
@@ -122,7 +177,14 @@ def test_many_groups_with_one_cause_have_an_alert_each_and_are_told_of_in_few_me
     outcome = OUTCOMES[name]
     assert {one.rule for one in outcome.fired} == {"StreamsGroupDescriptionFailed"}
     assert len({one.group_id for one in outcome.fired}) == len(outcome.fired) == 30
-    assert outcome.notifications <= 12  # they start one after the other, for ten minutes: one a minute
+    assert len(outcome.told) <= 12  # they start one after the other, for ten minutes: one a minute
+
+
+def test_each_alert_about_the_health_of_a_group_is_what_is_wrong_since_when_and_the_next_step_in_two_lines() -> None:
+    problems = [one for history in CHOSEN_HISTORIES for one in OUTCOMES[history.name].problems if one.opened_at]
+    assert {one.rule for one in problems} == set(HEALTH_RULES)
+    for one in problems:
+        check_text(one)
 
 
 def test_an_alert_says_how_often_how_long_and_why() -> None:

@@ -30,15 +30,16 @@ from tests.histories.history import (
 from tests.histories.operated import TEN_TRIALS
 
 ONE_HOST = {"host": "10.0.0.1"}
-TEAMS = ("orders", "payments", "search")
-DEATHS = {team: BEGINS + n * 4 * MINUTE for n, team in enumerate(TEAMS)}
-"""When each application of the history about one host dies."""
+LIVES_ON = "ledger"
+TEAMS = ("orders", "payments", "search", LIVES_ON)
+DEATHS = {team: BEGINS + n * 4 * MINUTE for n, team in enumerate(TEAMS) if team != LIVES_ON}
+"""When each application of the history about one host dies; one lives on."""
 BERLIN_SPRING, NEW_YORK_SPRING = 27 * DAY, 6 * DAY  # 29 March and 8 March 2026: the simulation starts on 2 March
 _MORNING, _NOON = 2 * HOUR, 6 * HOUR
 
 
 def _of_teams() -> Operations:
-    """Run three applications, all of whose clients have one address."""
+    """Run an application of each team, all of whose clients have one address."""
     return [
         one
         for team in TEAMS
@@ -80,6 +81,21 @@ def _spring(day: float, location: str) -> tuple[Operations, dict[str, object]]:
     return runs, hours_of(("08:00", "18:00"), location=location)
 
 
+_SPRINGS = (("Europe/Berlin", BERLIN_SPRING), ("America/New_York", NEW_YORK_SPRING))
+
+
+def _flaps(topic: str, times: int, away: float, there: float, partitions: int = 12) -> Operations:
+    """Delete a topic, and create it again, so many times."""
+    return [
+        one
+        for at in (BEGINS + n * (away + there) for n in range(times))
+        for one in (
+            *do(at, "set_topic", topic=topic, partitions=None),
+            *do(at + away, "set_topic", topic=topic, partitions=partitions),
+        )
+    ]
+
+
 _OTHER = {"group": "audit", "sources": ("in",), "changelogs": ("log",)}
 
 
@@ -112,6 +128,16 @@ WIDENED_ORDINARY = (
         topics=TOPICS,
     ),
     ordinary(
+        "The job starts a minute after the first records of three days came, which are processed three minutes later",
+        working(2),
+        do(HOUR, "change", rate=0.0),
+        hang(names(2), 73 * HOUR, 4 * MINUTE),
+        do(73 * HOUR, "change", rate=10.0),
+        hours=75,
+        topics=FEW,
+        watched_from=73 * HOUR + MINUTE,
+    ),
+    ordinary(
         "Three instances are scaled to zero within two minutes of the last record",
         working(3),
         do(BEGINS, "change", rate=0.0),
@@ -135,10 +161,60 @@ WIDENED_ORDINARY = (
             watched_from=day - 2 * DAY + 60,
             running_hours=_spring(day, location)[1],
         )
-        for location, day in (("Europe/Berlin", BERLIN_SPRING), ("America/New_York", NEW_YORK_SPRING))
+        for location, day in _SPRINGS
     ),
 )
 WIDENED_INCIDENTS = (
+    *(
+        incident(
+            f"The clocks of {location} go forward, and an application that runs from 8 to 18 h there declares nothing",
+            DOWN,
+            _spring(day, location)[0],
+            hours=(day + 2 * DAY) / HOUR,
+            topics=FEW,
+            watched_from=day - 2 * DAY + 60,
+            begins=day - 2 * DAY + 600,
+        )
+        for location, day in _SPRINGS
+    ),
+    incident(
+        "With exactly-once, an application crashes two seconds after a commit, and nothing starts it",
+        DOWN,
+        working(2, transactional=True),
+        stop(names(2), BEGINS + 2, action="crash"),
+        begins=BEGINS + 2,
+    ),
+    incident(
+        "A topic of two applications is missing, and another one of one of them; both give up",
+        DOWN,
+        start(["x"], BEGINS, group="one", sources=("a",)),
+        start(["y"], BEGINS, group="two", sources=("b", "a")),
+        topics={},
+    ),
+    incident(
+        "A changelog is deleted and created again and again, so that the group is NotReady for three of four minutes",
+        DOWN,
+        working(2, STATE),
+        _flaps("log", 12, away=180.0, there=60.0),
+        topics=TOPICS,
+    ),
+    incident(
+        "A changelog is deleted under an application for which nothing waits and nothing comes",
+        DOWN,
+        working(2, STATE),
+        do(HOUR, "change", rate=0.0),
+        do(BEGINS, "set_topic", topic="log", partitions=None),
+        topics=TOPICS,
+    ),
+    incident(
+        "A changelog is deleted under an application for which nothing waits, and later records come",
+        DOWN,
+        working(2, STATE),
+        do(HOUR, "change", rate=0.0),
+        do(BEGINS, "set_topic", topic="log", partitions=None),
+        do(BEGINS + HOUR, "change", rate=10.0),
+        topics=TOPICS,
+    ),
     incident(
         "All instances are lost while another application reads the same topics",
         DOWN,

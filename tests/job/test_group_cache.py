@@ -55,10 +55,6 @@ def rebalance(at: datetime | None, old: str | None = "1", new: str = "2") -> dic
     return event(at, "assignment_epoch", old, new, cause="member_joined")
 
 
-def description(minute: float, old: str | None, new: str) -> dict[str, Any]:
-    return event(at(minute), "stored_description_epoch", old, new)
-
-
 def at(minutes: float) -> datetime:
     return NOW + timedelta(minutes=minutes)
 
@@ -250,29 +246,6 @@ def test_events_are_kept_for_the_window_and_rebalances_counted_from_the_start(
     cache.refresh()
     assert assigned_at(cache) == []
     assert cache.rebalances_total("a") == 2
-
-
-def test_what_happens_in_all_groups_is_counted_once_from_the_start_also_of_groups_that_are_gone(
-    warehouse: Path, cache: GroupCache, clock: FakeClock
-) -> None:
-    store(warehouse, row("a"), row("b"))
-    add_events(warehouse, ("a", description(-5, "-1", "-2")))
-    cache.refresh()
-    clock.time = at(9)
-    pushed = [description(1, "-1", "-2"), description(2, "-2", "0"), description(0.5, None, "-1"), rebalance(at(3))]
-    again = event(at(3), "unsolicited_push", None, "0")
-    rejected = [description(4, "-1", "-2"), event(at(5), "failed_description_epoch", "-1", "0"), rebalance(at(6))]
-    at_once = [description(5, "-1", "0"), again, description(7, "0", "-1")]  # the plugin took less than a millisecond
-    add_events(warehouse, *(("a", one) for one in pushed))
-    cache.on_rows(folded(row("a", 2, events=pushed), row("b", 2, events=rejected), row("c", 2, events=at_once)))
-    cache.on_bulk_change()
-    cache.refresh()
-    deleted = [description(7, "0", "-2"), description(8, "-2", "-1"), rebalance(at(8), old="5", new="1")]
-    cache.on_rows(folded(row("a", 9, events=deleted, state="Dead")))
-    for _ in range(2):
-        cache.refresh()
-    assert "a" not in cache.groups()
-    assert cache.counts() == {"rebalance": 2, "begun": 6, "stored": 3, "rejected": 1, "removed": 2}
 
 
 def test_an_event_that_a_later_batch_retracts_is_removed(cache: GroupCache) -> None:

@@ -274,6 +274,26 @@ def test_a_run_that_begins_in_the_middle_counts_from_the_last_commit_or_the_arri
     assert (stalled and stalled.since) == since
 
 
+@pytest.mark.parametrize(
+    ("committed", "repeats", "is_older"),
+    [(500, False, True), (10, True, True), (10, False, False)],
+    ids=["a commit beyond the end", "an offset that is committed again and again", "a commit and records with times"],
+)
+def test_since_may_be_too_late_where_a_run_found_it_so_and_nothing_says_how_long_it_had_been(
+    committed: int, *, repeats: bool, is_older: bool
+) -> None:
+    tracker = LagTracker()
+    tracker.restore_samples(TOPIC, 0, "id", [(5, T0 - 3600), (20, T0 - 2400), (90, T0 - 60)])
+    tasks = {GROUP: replace(RUNS, owners={("0", 0): Owner("m", "p", "10.0.0.1")})}
+    for now in (T0 + second for second in range(0, 421, 30)):
+        commit = Commit(committed, "id", 0, now - 1 if repeats else T0 - 1800)
+        ends = {(TOPIC, 0): LogEnds(100, 0, 100, "id", now, now, 1, now)}
+        tracker.observe({(GROUP, TOPIC, 0): commit}, ends, tasks, now)
+    stalled = tracker.work[GROUP].stalled
+    assert stalled is not None
+    assert stalled.is_older is is_older
+
+
 def test_a_group_whose_offsets_move_at_each_pass_moves_also_where_the_rule_allows_no_time() -> None:
     cluster = MiniCluster(LagTracker(patience=lambda _group_id: 0.0))
     for _ in range(20):

@@ -150,8 +150,6 @@ def test_what_concerns_all_groups_is_not_limited_to_those_with_series(scrape: Sc
     assert {key: value for key, value in values.items() if key[0] == "streams_groups_by_protocol"} == {
         ("streams_groups_by_protocol", "classic"): 40
     }
-    calls = {key[1]: value for key, value in values.items() if key[0] == "streams_groups_description_calls_total"}
-    assert calls == {"begun": 5, "stored": 3, "rejected": 0, "removed": 1}
 
 
 def test_the_values_of_the_job_come_from_its_health(scrape: Scrape) -> None:

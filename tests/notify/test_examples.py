@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import SecretStr
 
 from streaming_app.alerts.problem import FIRING, RESOLVED, Problem
 from streaming_app.config.labels import LabelsSettings, make_labels
@@ -22,7 +24,7 @@ from streaming_app.notify.sink import SinkError
 from streaming_app.notify.webhook import WebhookSink
 from streaming_app.sandbox.process import Process, reserve_port
 from tests.alerts.examples import make_alert
-from tests.support.receivers import HttpReceiver, start_alertmanager
+from tests.support.receivers import HOST, HttpReceiver, SmtpReceiver, start_alertmanager
 from tests.support.tools import debian_tool
 from tests.support.waiting import wait_until
 
@@ -141,6 +143,25 @@ def accepts(sink: Any, one: Problem) -> bool:
     except SinkError:  # it starts
         return False
     return True
+
+
+def test_a_mail_of_the_page_arrives_and_each_service_of_it_is_one_that_apprise_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MAIL_PASSWORD", "secret")
+    monkeypatch.setenv("SLACK_TOKENS", "T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ")
+    monkeypatch.setenv("PAGERDUTY_KEY", "key")
+    sinks = yaml.safe_load(os.path.expandvars(block("yaml", "name: pagerduty").replace("env:", "")))["sinks"]
+    urls = {one["name"]: AppriseSink.model_validate(one).read_url() for one in sinks if one["type"] == "apprise"}
+    assert list(urls) == ["slack", "mail", "ntfy", "pagerduty"]
+    with SmtpReceiver() as server:
+        url = urls["mail"].replace(
+            "mailtos://USER:secret@smtp.example.com?", f"mailto://{HOST}:{server.port}?mode=insecure&"
+        )
+        AppriseSink(type="apprise", url=SecretStr(url)).send([problem("payments-cards")], FIRING)
+        (envelope,) = server.envelopes
+    assert envelope.rcpt_tos == ["ops@example.com"]
+    assert b"Subject: [FIRING] StreamsGroupDown: payments-cards (cluster prod)" in envelope.content
 
 
 def test_a_chat_of_the_page_gets_one_message_with_what_is_wrong_and_the_next_step(receiver: HttpReceiver) -> None:

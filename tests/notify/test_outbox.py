@@ -207,14 +207,6 @@ def test_pauses_double_while_a_sink_fails_and_are_short_again_after_it_has_accep
     assert sending.times[7:] == [45, 50, 51, 53, 57]
 
 
-@pytest.mark.parametrize(("asked", "pause"), [(0.5, 1), (600, 600), (86_400, 3_600), (None, 1)])
-def test_a_sink_that_asks_for_a_longer_pause_gets_it_up_to_an_hour(asked: float | None, pause: float) -> None:
-    sending = Sending()
-    sending.offer(0, of("a"))
-    sending.run(0, SinkError("429", retry=True, after_seconds=asked))
-    assert sending.outbox.wakes_at == pause
-
-
 def test_the_operator_reads_one_line_when_a_sink_fails_and_one_when_it_works_again() -> None:
     sending = Sending()
     sending.offer(0, of("a"), of("b"))
@@ -300,7 +292,7 @@ def test_once_it_ends_nothing_waits_for_others_and_a_sink_that_is_down_gets_noth
     assert sending.outbox.wakes_at == math.inf
 
 
-_ANSWERS = st.sampled_from([None, None, DOWN, REFUSED, SinkError("429", retry=True, after_seconds=90)])
+_ANSWERS = st.sampled_from([None, None, DOWN, REFUSED])
 _STEPS = st.lists(
     st.tuples(
         st.sampled_from([0.0, 1.0, 7.0, 70.0]),

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from streaming_app.alerts.problem import FIRING, RESOLVED
 from streaming_app.config.settings import SinkList
-from streaming_app.notify.message import format_message, format_title, one_line
+from streaming_app.notify.message import format_list, format_message, format_title, one_line
 from tests.alerts.examples import make_alert
 from tests.long.hostile import HOSTILE, effective_characters
 from tests.support.receivers import make_sink
@@ -87,7 +87,7 @@ def test_a_message_has_the_most_important_first() -> None:
     ]
     assert format_message(alert, RESOLVED, {**LINKS, "runbook_url": "https://wiki/not-ready"}).splitlines() == [
         "payments: not-ready is over since 2026-11-21 03:21:05Z, after 4m",
-        "Its condition does not hold.",
+        "Its condition does not hold any more. Nothing is to be done.",
         "",
         "severity: critical",
         "since: 2026-11-21T03:12:05.765Z",
@@ -96,6 +96,28 @@ def test_a_message_has_the_most_important_first() -> None:
         "missing_topics: card-transactions",
         "state: NotReady",
         "runbook: https://wiki/not-ready",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "why"),
+    [
+        ("retired", "A person ended it: retired."),
+        ("ignored", "The configuration ignores the group."),
+        ("not enabled", "The configuration disables the rule."),
+    ],
+)
+def test_the_end_of_an_alert_says_who_ended_it_and_not_that_it_is_over_where_that_is_not_known(
+    ended_by: str, why: str
+) -> None:
+    _, second, *_ = format_message(make_alert(resolved=True, ended_by=ended_by), RESOLVED, LINKS).splitlines()
+    assert second == f"{why} Nothing is to be done."
+
+
+def test_a_message_about_several_has_the_next_step_once() -> None:
+    text = format_list([make_alert(group_id=name) for name in "abc"], FIRING, 2, [LINKS] * 3)
+    assert [line for line in text.splitlines() if line.startswith("Next: ")] == [
+        "Next: streams-groups alerts --cluster prod"
     ]
 
 

@@ -116,10 +116,10 @@ def test_the_templates_for_chats_let_an_id_mention_nobody_and_hide_no_link(
     sent = {one.path: one.json["attachments"][0] for one in receiver.requests if one.path != "/hook"}
     assert "<!channel>" in sent["/own"]["title"]
     assert sent["/ours"]["title"] == "FIRING: not-ready (1) in prod"
-    severity_and_group, summary, runbook = sent["/ours"]["text"].splitlines()
+    severity_and_group, summary, step, runbook = sent["/ours"]["text"].splitlines()
     assert runbook == "https://wiki/a_b#not-ready"
     assert severity_and_group.startswith("critical: `.!channel. ...https://evil.example.pay here... .all ")
-    for line in (severity_and_group, summary):
+    for line in (severity_and_group, summary, step):
         assert line.count("`") == 2
         assert not set(line) & set("<>&@|*_~[]\\")
         assert len(line) < 320

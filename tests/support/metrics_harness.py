@@ -50,9 +50,6 @@ class FixedGroups:
     def rebalances_total(self, group_id: str) -> int:
         return self._rebalances.get(group_id, 0)
 
-    def counts(self) -> Mapping[str, int]:
-        return {"rebalance": sum(self._rebalances.values()) + 1_000, "begun": 5, "stored": 3, "removed": 1}
-
 
 def batch(behind: int = 0, **fields: Any) -> Batch:
     values: dict[str, Any] = {

@@ -1,11 +1,11 @@
-"""A warehouse and checkpoint of release 0.1.0 go on with this release: nothing is lost, nothing is there twice."""
+"""A warehouse and checkpoint of an earlier release go on with this one: nothing is lost, nothing is there twice."""
 
 from __future__ import annotations
 
 import json
 import tarfile
 from collections.abc import Callable, Mapping
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,9 @@ import pytest
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.tables.reader import WarehouseReader
-from tests.support.job_runner import run_once
+from tests.support.job_runner import run_job, run_once, streams_groups
 from tests.upgrade.record import TOPIC, archive_of, create_topic, produce, read_parts
+from tests.upgrade.test_alerts_upgrade import add
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,8 +52,8 @@ def extract(release: str, directory: Path, topic: str, identity: Mapping[str, st
         elif file.is_file():
             text = file.read_text("utf-8").replace(f'"{TOPIC}"', f'"{topic}"')
             file.write_text(text.replace(rf"\"{TOPIC}\"", rf"\"{topic}\""), "utf-8")
-    record = directory / "_checkpoints" / "default.topic.json"
-    record.write_text(json.dumps({**json.loads(record.read_text("utf-8")), **identity}), "utf-8")
+    for record in (directory / "_checkpoints").glob("default*.topic.json"):
+        record.write_text(json.dumps({**json.loads(record.read_text("utf-8")), **identity}), "utf-8")
     return directory
 
 
@@ -62,6 +63,12 @@ def answers(warehouse: Path) -> dict[str, list[dict[str, Any]]]:
     return {"events": events} | {
         name: reader.rows(query) for name, query in (("groups", GROUPS), ("members", MEMBERS), ("tasks", ASSIGNMENTS))
     }
+
+
+def identity_of(warehouse: Path) -> dict[str, str]:
+    """Return of which topic a warehouse is."""
+    found = json.loads((warehouse / "_checkpoints" / "default.topic.json").read_text("utf-8"))
+    return {name: found[name] for name in ("cluster_id", "topic", "topic_id")}
 
 
 def test_a_warehouse_of_0_1_0_goes_on_without_loss_and_without_doubles(
@@ -82,10 +89,7 @@ def test_a_warehouse_of_0_1_0_goes_on_without_loss_and_without_doubles(
 
     reference = tmp_path / "reference"
     run(reference)
-    identity = json.loads((reference / "_checkpoints" / "default.topic.json").read_text("utf-8"))
-    upgraded = extract(
-        "0.1.0", tmp_path / "upgraded", topic, {name: identity[name] for name in ("cluster_id", "topic", "topic_id")}
-    )
+    upgraded = extract("0.1.0", tmp_path / "upgraded", topic, identity_of(reference))
     # 0.1.0 did not record when it was last at the end of the topic, so tombstones may have been missed.
     assert any("reading from the beginning" in line for line in run(upgraded))  # after those of the upgrade
     assert answers(upgraded) == answers(reference)
@@ -96,3 +100,56 @@ def test_a_warehouse_of_0_1_0_goes_on_without_loss_and_without_doubles(
     assert WarehouseReader(upgraded).rows("SELECT max(at) AS last FROM group_events")[0]["last"] < datetime.now(
         timezone.utc
     )
+
+
+OLD_CONFIGURATION = """
+alerts:
+  keep_firing_for: 10m
+  rules:
+    StreamsGroupNotReady: {for: 5m}
+    StreamsGroupNoProgress: {after: 7m}
+sinks:
+  - {type: log}
+page: {listen: "127.0.0.1:8080"}
+"""
+
+
+def test_open_alerts_silences_and_the_configuration_of_0_2_0_go_on(
+    spark: SparkSession, broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    topic, server = unique("recorded"), broker.bootstrap_server
+    create_topic(client, topic)
+    produce(server, topic, read_parts()[0])
+    run_once(spark, server, tmp_path / "reference", topic=topic)
+    warehouse = extract("0.2.0", tmp_path / "warehouse", topic, identity_of(tmp_path / "reference"))
+    add(warehouse, "StreamsGroupNoProgress", 10)
+    add(warehouse, "StreamsGroupNotReady", 20, group_id="orders")
+    now = datetime.now(timezone.utc)
+    silence = {"id": "1", "group": "pay.*", "rule": None, "comment": "a deployment", "created_by": "me"}
+    times = {"starts_at": now.isoformat(), "ends_at": (now + timedelta(hours=2)).isoformat()}
+    (warehouse / "_jobs" / "default.silences").mkdir(parents=True)
+    (warehouse / "_jobs" / "default.silences" / "00000000.json").write_text(json.dumps(silence | times), "utf-8")
+    file = tmp_path / "streams-groups.yaml"
+    file.write_text(OLD_CONFIGURATION, "utf-8")
+
+    done = run_job(server, warehouse, "--topic", topic, "--config", file)
+
+    assert done.returncode == 0, done.stderr
+    named = [line.partition(" was removed and does nothing: use ") for line in done.stderr.splitlines()]
+    assert {key.removeprefix("Warning: ") for key, _, successor in named if successor} == {
+        "alerts.keep_firing_for",
+        "alerts.rules.StreamsGroupNotReady",
+        "alerts.rules.StreamsGroupNoProgress",
+        "sinks.type: log",
+        "page.listen",
+    }
+    shown = json.loads(streams_groups("alerts", "--json", "--warehouse", warehouse).stdout)
+    found = {one["group_id"]: one for one in shown if one["group_id"] in {"payments", "orders"}}
+    assert {group: (one["rule"], one["state"]) for group, one in found.items()} == {
+        "payments": ("StreamsGroupStalled", "firing"),
+        "orders": ("StreamsGroupDown", "firing"),
+    }
+    assert {group: one["muted"] and one["muted"]["reason"] for group, one in found.items()} == {
+        "payments": "a deployment",
+        "orders": None,
+    }

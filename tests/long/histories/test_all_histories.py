@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
+from streaming_app.alerts.catalog import HEALTH_RULES
+from streaming_app.alerts.problem import RESOLVED
 from tests.histories.bed import run
 from tests.histories.history import HOUR, History
 from tests.histories.incidents import INCIDENTS
-from tests.histories.judged import HISTORIES, check_incident, check_ordinary, check_paces, name_of
+from tests.histories.judged import (
+    HISTORIES,
+    OUTCOMES,
+    PAGE,
+    check_incident,
+    check_ordinary,
+    check_paces,
+    check_start_in_the_middle,
+    name_of,
+    pages,
+    start_in_the_middle,
+    told_at,
+)
 from tests.histories.ordinary import ORDINARY
 
 pytestmark = pytest.mark.slow
@@ -30,6 +45,38 @@ def test_an_incident_raises_the_expected_alert_after_it_began_and_no_other(histo
     check_incident(history)
 
 
+@pytest.mark.parametrize("history", [one for one in INCIDENTS if one.rules & {*HEALTH_RULES}], ids=name_of)
+def test_a_job_that_starts_in_the_middle_of_an_outage_says_since_when_it_is(history: History) -> None:
+    check_start_in_the_middle(history)
+
+
+def test_somebody_is_told_soon_and_seldom(capsys: pytest.CaptureFixture[str]) -> None:
+    """The figures of all histories, which are printed: seconds to the first page, and messages about each problem."""
+    played = [(history, OUTCOMES[name]) for name, history in HISTORIES.items()]
+    whole = sorted(seconds for history, outcome in played for seconds in pages(history, outcome))
+    cut = sorted(
+        seconds
+        for history, _ in played
+        if history.rules & {*HEALTH_RULES}
+        for start, late in [start_in_the_middle(history)]
+        for seconds in pages(history, late, start)
+    )
+    problems = [(one, outcome) for _, outcome in played for one in outcome.problems if one.opened_at]
+    begins = Counter(len(told_at(one, outcome)) for one, outcome in problems)
+    ends = Counter(len(told_at(one, outcome, RESOLVED)) for one, outcome in problems)
+    with capsys.disabled():
+        print(f"\n{len(ORDINARY)} ordinary histories, {len(INCIDENTS)} incidents; {len(problems)} problems of health")
+        for what, seconds in (("", whole), (", of a job that starts in the middle", cut)):
+            p50, p95 = (seconds[int(len(seconds) * share)] for share in (0.5, 0.95))
+            print(
+                f"seconds to the first page{what}: {len(seconds)}, p50 {p50:.0f}, p95 {p95:.0f}, most {seconds[-1]:.0f}"
+            )
+        print(f"messages about a problem: {dict(begins)}; that it is over: {dict(ends)}")
+    assert max(whole[int(len(whole) * 0.95)], cut[-1]) <= PAGE
+    assert begins.keys() <= {1, 2}
+    assert ends.keys() <= {0, 1}
+
+
 @pytest.mark.parametrize("history", [*INCIDENTS, *ORDINARY], ids=name_of)
 def test_the_same_facts_open_and_end_the_same_problems_at_any_pace_and_with_restarts(history: History) -> None:
     check_paces(history)
@@ -40,5 +87,5 @@ def test_leaving_out_evaluations_while_nothing_happens_changes_nothing(name: str
     history = replace(HISTORIES[name], seconds=HISTORIES[name].seconds + 4 * HOUR)
     some, every = run(history), run(history, every_step=True)
     assert some.evaluations < every.evaluations
-    assert (some.fired, some.notifications) == (every.fired, every.notifications)
+    assert (some.fired, some.told) == (every.fired, every.told)
     assert some.problems == every.problems

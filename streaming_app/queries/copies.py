@@ -90,7 +90,7 @@ class CopiesReport:
     checks: list[StopCheck]
     brokers: Brokers
     tags: Mapping[str | None, Mapping[str, str]]
-    """The client tags of each process, by which Kafka spreads standbys."""
+    """The client tags of each process."""
 
     @property
     def is_settled(self) -> bool:

@@ -12,14 +12,18 @@ keeps it up to date, but a process with it needs less of a restore.
 
 A status is made from each description of the group and the status before it. What it says since when lasts as long as
 it is so, and no status is made while a group rebalances: tasks and their copies move then.
+
+A restore ends when its pace by its newest reports says so. A thread restores all its tasks with one consumer, which
+goes on faster with the rest when one is done. So no task takes longer than all that is left to the thread does at the
+pace of the thread.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from streaming_app.groups.group import ROLES
@@ -54,6 +58,7 @@ class TaskCopy(NamedTuple):
     lag: int | None = None
     acceptable_lag: int | None = None
     reported_at: datetime | None = None
+    rate: float | None = None
     ready_at: datetime | None = None
 
     @property
@@ -196,37 +201,79 @@ class CopiesSum(NamedTuple):
     """Those whose lag is not acceptable."""
     unknown: int = 0
     """Those of which no lag is reported: if there are any, the sum is a lower bound."""
+    rate: float | None = None
+    """Offsets a second; None if it is not known of any."""
+    ready_at: datetime | None = None
+    """When the last of them is at the end of its changelogs; None if that is not known of each."""
 
 
 def sum_copies(copies: Iterable[TaskCopy]) -> dict[str, CopiesSum]:
     """Sum up the copies of one group, by role; every role has a sum."""
-    sums = dict.fromkeys(ROLE_ORDER, CopiesSum())
+    by_role: defaultdict[str, list[TaskCopy]] = defaultdict(list)
     for copy in copies:
-        number, lag, behind, unknown = sums.get(copy.role, CopiesSum())
-        if copy.lag is not None:
-            lag = (lag or 0) + copy.lag
-        sums[copy.role] = CopiesSum(number + 1, lag, behind + copy.is_behind, unknown + (copy.lag is None))
-    return sums
+        by_role[copy.role].append(copy)
+    return {role: _sum(by_role[role]) for role in ROLE_ORDER}
+
+
+def _sum(copies: Sequence[TaskCopy]) -> CopiesSum:
+    lags = [copy.lag for copy in copies if copy.lag is not None]
+    rates = [copy.rate for copy in copies if copy.rate is not None]
+    ends = [copy.ready_at for copy in copies if copy.ready_at is not None]
+    return CopiesSum(
+        len(copies),
+        sum(lags) if lags else None,
+        sum(copy.is_behind for copy in copies),
+        len(copies) - len(lags),
+        sum(rates) if rates else None,
+        max(ends) if ends and len(ends) == len(copies) else None,
+    )
+
+
+class Report(NamedTuple):
+    """What was left of the changelogs of a copy, or of all that a thread restores, and when the report of it came."""
+
+    at: datetime
+    lag: int
+
+
+_FEWEST, _MOST = 2, 6  # reports that a pace is made of, and that are kept: what came last counts
 
 
 class Progress(NamedTuple):
     """How a copy that restores, or a standby that is further behind than acceptable, has come on by its reports."""
 
     copy: TaskCopy
-    since: datetime
-    """When it was first seen like that."""
-    first_lag: int
-    """How many offsets were left then."""
-    lag: int
-    """The fewest that were left since."""
-    fell_at: datetime
-    """When the report of these came: it has not come nearer to the end after it."""
+    reports: tuple[Report, ...]
+    """The newest of those that came nearer to the end than each before, in order: at least one."""
+    rate: float | None = None
+    """Offsets a second, by these; None if it is not known yet."""
+    ends_at: datetime | None = None
+    """When it is done if it goes on like that; None if that is not known yet."""
 
     @property
-    def ends_at(self) -> datetime | None:
-        """When it is done if it goes on like that; None if that is not known yet."""
-        done, took = self.first_lag - self.lag, self.fell_at - self.since
-        return self.fell_at + took * (self.lag / done) if done > 0 and took else None
+    def lag(self) -> int:
+        """The fewest offsets that were left."""
+        return self.reports[-1].lag
+
+    @property
+    def fell_at(self) -> datetime:
+        """When the report of these came: it has not come nearer to the end after it."""
+        return self.reports[-1].at
+
+
+def _rate(reports: Sequence[Report]) -> float | None:
+    """Return how many offsets a second were done; None of a single report.
+
+    The first is left out once there are three: it may have been made long before the job saw it.
+    """
+    first, last = reports[1 if len(reports) > _FEWEST else 0], reports[-1]
+    seconds = (last.at - first.at).total_seconds()
+    return (first.lag - last.lag) / seconds if seconds else None
+
+
+def _ends_at(reports: Sequence[Report]) -> datetime | None:
+    rate = _rate(reports)
+    return reports[-1].at + timedelta(seconds=reports[-1].lag / rate) if rate else None
 
 
 class TooFew(NamedTuple):
@@ -249,6 +296,8 @@ class GroupCopies:
     uncopied: Mapping[TaskId, TooFew] = field(default_factory=dict)
     """Stateful tasks with fewer copies than are asked for."""
     restoring: Mapping[TaskId, Progress] = field(default_factory=dict)
+    threads: Mapping[str, tuple[Report, ...]] = field(default_factory=dict)
+    """By member what was left of all that it restores."""
 
 
 def next_status(
@@ -258,14 +307,16 @@ def next_status(
     known = [copy for copy in copies if copy.role != DORMANT]  # nobody keeps those up to date
     before = before or GroupCopies(known[0].group_id if known else "")
     earlier = {one.copy.key: one for one in (*before.behind, *before.restoring.values())}
-    progress = [_next_progress(copy, earlier.get(copy.key), now) for copy in known]
-    late = [one for one in progress if one and one.copy.role == STANDBY]
+    progress = [one for copy in known if (one := _next_progress(copy, earlier.get(copy.key), now))]
+    threads = _next_threads(known, progress, before, now)
+    late = [one for one in progress if one.copy.role == STANDBY]
     return GroupCopies(
         known[0].group_id if known else before.group_id,
         standby_replicas,
         tuple(sorted(late, key=lambda one: (one.fell_at, one.copy.key))),
         _uncopied(known, standby_replicas or 0, before, now),
-        {one.copy.task: one for one in progress if one and one.copy.role == RESTORING},
+        {one.copy.task: _with_thread(one, threads) for one in progress if one.copy.role == RESTORING},
+        threads,
     )
 
 
@@ -275,11 +326,37 @@ def _next_progress(copy: TaskCopy, old: Progress | None, now: datetime) -> Progr
         return old  # its client has not reported since the coordinator moved
     if copy.role != RESTORING and not (copy.role == STANDBY and copy.is_behind):
         return None
-    if old is None or (copy.role == RESTORING and copy.lag > old.first_lag):
-        return Progress(copy, now, copy.lag, copy.lag, now)
-    if copy.lag < old.lag:
-        return old._replace(copy=copy, lag=copy.lag, fell_at=now)
-    return old._replace(copy=copy)
+    if old is None or (copy.role == RESTORING and copy.lag > old.reports[0].lag):
+        return Progress(copy, (Report(now, copy.lag),))
+    reports = _next_reports(old.reports, copy.lag, now)
+    return Progress(copy, reports, _rate(reports), _ends_at(reports))
+
+
+def _next_reports(reports: tuple[Report, ...], lag: int, now: datetime) -> tuple[Report, ...]:
+    return (*reports[1 - _MOST :], Report(now, lag)) if lag < reports[-1].lag else reports
+
+
+def _next_threads(
+    copies: Iterable[TaskCopy], progress: Iterable[Progress], before: GroupCopies, now: datetime
+) -> dict[str, tuple[Report, ...]]:
+    """Return by member what was left of all that it restores, from when on none of that went to another member."""
+    left, has = Counter[str](), {copy.place for copy in copies}
+    for one in progress:
+        if one.copy.role == RESTORING:
+            left[one.copy.member_id] += one.lag
+    lost = {one.copy.member_id for one in before.restoring.values() if one.copy.place not in has}
+    found = {}
+    for member_id, lag in left.items():
+        old = before.threads.get(member_id)
+        is_new = old is None or lag > old[0].lag or member_id in lost
+        found[member_id] = (Report(now, lag),) if old is None or is_new else _next_reports(old, lag, now)
+    return found
+
+
+def _with_thread(one: Progress, threads: Mapping[str, tuple[Report, ...]]) -> Progress:
+    """Return the progress of a task that ends, at the latest, when its thread is done with all."""
+    ends = one.ends_at, _ends_at(threads[one.copy.member_id])
+    return one._replace(ends_at=min(filter(None, ends), default=None))
 
 
 def _uncopied(

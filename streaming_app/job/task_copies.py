@@ -2,10 +2,12 @@
 
 Theory of operation
 -------------------
-Only groups that run are asked for. A group in which nothing can be restored is asked for again only when it has
-changed, as its copies are in the log; so a cluster of stateless groups costs nothing. The pause after a pass is at
-least four times as long as the pass took, so that describing many groups does not slow the stream down. The table is
-written only if something has changed.
+Only groups that run are asked for: once a minute, as clients report. A pass follows the one before after ten seconds,
+and asks for those groups that have changed since, as copies go with the members that left; until two minutes after
+that, and while they restore, for those as well, so that a report is seen soon after it came. A group in which nothing
+can be restored is asked for only when it has changed; so a cluster of stateless groups costs nothing. The pause after a
+pass is at least four times as long as the pass took, so that describing many groups does not slow the stream down. The
+table is written only if something has changed.
 
 A group that the principal may not describe has its copies from the log, without offsets; one that could not be
 described for another reason keeps what was known of it. The job's first pass waits until it has caught up.
@@ -16,12 +18,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any
 
 from streaming_app.chunks import chunks
 from streaming_app.groups.snapshot import REBALANCING, GroupSnapshot
 from streaming_app.groups.state_rules import STABLE
 from streaming_app.groups.task_copies import (
+    RESTORING,
     CopiesSum,
     GroupCopies,
     TaskCopy,
@@ -38,13 +42,18 @@ from streaming_app.kafka.protocol import GroupError
 from streaming_app.report import ReportOnce
 from streaming_app.tables.reader import WarehouseReader, of_groups
 from streaming_app.tables.task_copies_table import TaskCopiesTable
-from streaming_app.text import count
+from streaming_app.text import EPOCH, count
 
 _NEEDS = "task copies need Describe on the groups and on their topics"
 _GROUPS_PER_QUERY = 1_000
+_PASS_SECONDS = 10.0
 _PAUSE_FACTOR = 4  # times what the last pass took
+_ASKED_FOR = timedelta(minutes=1)
+_MOVED_FOR = timedelta(minutes=2)  # until then each task that a member got has reported whether it restores
 _CONFIGS_FOR = timedelta(hours=1)
 _RUNS = frozenset({*REBALANCING, STABLE})
+
+_KEY = attrgetter("key")
 
 _Version = tuple[int | None, int | None, int | None, int]
 """What changes when a group's tasks may have moved."""
@@ -56,6 +65,8 @@ class _Group:
 
     copies: list[TaskCopy] = field(default_factory=list)
     version: _Version | None = None
+    asked_at: datetime = EPOCH
+    changed_at: datetime = EPOCH
     is_stateless: bool = False
     status: GroupCopies | None = None
     acceptable_lag: int | None = None
@@ -72,7 +83,7 @@ class TaskCopies(Poller):
         self._on_described = on_described
         self._table = TaskCopiesTable(job.config.warehouse, job.config.cluster, job.fence)
         self._known: dict[str, _Group] = {}
-        self._stored: list[TaskCopy] | None = None
+        self._is_read = self._is_stored = False
         self._report_denial = ReportOnce(job.report)
         self._statuses: tuple[GroupCopies, ...] | None = None
         self._sums: Mapping[str, Mapping[str, CopiesSum]] = {}
@@ -87,14 +98,14 @@ class TaskCopies(Poller):
 
     def pause(self, seconds: float) -> float:
         """Return the time until the next pass."""
-        return max(super().pause(seconds) or 0.0, _PAUSE_FACTOR * seconds)
+        return max(_PASS_SECONDS, _PAUSE_FACTOR * seconds)
 
     def tick(self) -> None:
         """Make one pass. Raises the errors of brokers and tables."""
-        if self._stored is None:
-            self._stored = self._table.read()
-            for copy in self._stored:
+        if not self._is_read:
+            for copy in sorted(self._table.read(), key=_KEY):
                 self._known.setdefault(copy.group_id, _Group()).copies.append(copy)
+            self._is_read = self._is_stored = True
         now = self._now()
         running = {
             group_id: group
@@ -106,8 +117,8 @@ class TaskCopies(Poller):
             and not group.set_aside_reason
         }
         for group_id in self._known.keys() - running.keys():
-            del self._known[group_id]
-        wanted = [group_id for group_id, snapshot in running.items() if self._is_wanted(group_id, snapshot)]
+            self._is_stored &= not self._known.pop(group_id).copies
+        wanted = [group_id for group_id, snapshot in running.items() if self._is_wanted(group_id, snapshot, now)]
         if wanted:
             with StreamsGroupClient.of(self._job.properties) as client:
                 self._ask(client, wanted, running, now)
@@ -116,14 +127,20 @@ class TaskCopies(Poller):
         self._sums = {group_id: sum_copies(group.copies) for group_id, group in self._known.items() if group.copies}
         self._write()
 
-    def _is_wanted(self, group_id: str, snapshot: GroupSnapshot) -> bool:
+    def _is_wanted(self, group_id: str, snapshot: GroupSnapshot, now: datetime) -> bool:
         known = self._known.get(group_id)
-        return known is None or not known.is_stateless or known.version != _version(snapshot)
+        if known is None or known.version != _version(snapshot):
+            return True
+        restores = any(copy.role == RESTORING for copy in known.copies)
+        is_due = restores or now - known.asked_at >= _ASKED_FOR or now - known.changed_at < _MOVED_FOR
+        return is_due and not known.is_stateless
 
     def _ask(
         self, client: StreamsGroupClient, wanted: Sequence[str], running: Mapping[str, GroupSnapshot], now: datetime
     ) -> None:
         described = describe_each(client, wanted)
+        for group_id in wanted:
+            self._known.setdefault(group_id, _Group()).asked_at = now
         denied = {g: error for g, error in described.failures.items() if error.code in AUTHORIZATION_CODES}
         self._read_configs(client, [group["group_id"] for group in described.groups], running, now)
         for group in described.groups:
@@ -135,12 +152,18 @@ class TaskCopies(Poller):
         self._report_denied(denied)
 
     def _set(self, group_id: str, copies: list[TaskCopy], snapshot: GroupSnapshot, now: datetime) -> None:
-        known = self._known.setdefault(group_id, _Group())
-        known.copies, known.version = copies, _version(snapshot)
+        known, version = self._known.setdefault(group_id, _Group()), _version(snapshot)
         known.is_stateless = not any(copy.stateful for copy in copies)
+        if known.version != version:
+            known.version = version
+            if self._statuses is not None:  # what was so before the job's first pass has not just changed
+                known.changed_at = now
         if snapshot.state == STABLE:  # else tasks move, and what was known of them lasts
             known.status = next_status(copies, known.standby_replicas, known.status, now)
-            known.copies = _with_estimates(copies, known.status)
+            copies = _with_estimates(copies, known.status)
+        copies.sort(key=_KEY)
+        self._is_stored &= copies == known.copies
+        known.copies = copies
 
     def _read_configs(
         self, client: StreamsGroupClient, group_ids: Iterable[str], running: Mapping[str, GroupSnapshot], now: datetime
@@ -187,16 +210,17 @@ class TaskCopies(Poller):
             )
 
     def _write(self) -> None:
-        copies = sorted((copy for group in self._known.values() for copy in group.copies), key=lambda one: one.key)
-        if not self.stopping.is_set() and copies != sorted(self._stored or (), key=lambda one: one.key):
-            self._table.replace(copies)
-            self._stored = copies
+        if not self._is_stored and not self.stopping.is_set():
+            self._table.replace([copy for group in self._known.values() for copy in group.copies])
+            self._is_stored = True
 
 
 def _with_estimates(copies: Iterable[TaskCopy], status: GroupCopies) -> list[TaskCopy]:
-    """Return the copies with the time at which each that comes on is done, by its reports until now."""
-    ends = {one.copy.key: one.ends_at for one in (*status.behind, *status.restoring.values())}
-    return [copy._replace(ready_at=ends.get(copy.key)) for copy in copies]
+    """Return the copies with the pace of each that comes on, and when it is done, by its reports until now."""
+    known = {one.copy.key: one for one in (*status.behind, *status.restoring.values())}
+    return [
+        copy._replace(rate=one.rate, ready_at=one.ends_at) if (one := known.get(copy.key)) else copy for copy in copies
+    ]
 
 
 def _version(snapshot: GroupSnapshot) -> _Version:

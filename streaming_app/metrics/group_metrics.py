@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.groups.task_copies import CopiesSum
+from streaming_app.groups.task_copies import RESTORING, CopiesSum
 from streaming_app.health.verdict import Verdict
 from streaming_app.metrics.metric import Metric, Sample, unix_seconds
 
@@ -34,6 +34,11 @@ def _of_copies(value: Callable[[CopiesSum], float | None]) -> Callable[[GroupScr
                 yield Sample(found, (role,))
 
     return samples
+
+
+def _restore_seconds(group: GroupScrape) -> float | None:
+    ready_at = group.copies[RESTORING].ready_at if group.copies else None
+    return ready_at.timestamp() - group.now if ready_at and ready_at.timestamp() > group.now else None
 
 
 def _epochs(group: GroupScrape) -> Iterator[Sample]:
@@ -146,6 +151,12 @@ GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
         "Those of these tasks that are further behind than `acceptable.recovery.lag`.",
         _of_copies(lambda copies: copies.behind),
         ("role",),
+    ),
+    Metric(
+        "streams_group_restore_remaining_seconds",
+        "Time until the last task that restores its state is done, if all go on as by the reports of their clients "
+        "until now; absent while nothing restores, while it is not known of each, and once it is over.",
+        _restore_seconds,
     ),
     Metric(
         "streams_group_description_status",

@@ -1,4 +1,4 @@
-"""What `describe --copies` prints: the copies of tasks, and which processes may be stopped without a restore.
+"""What `describe --copies` prints: the copies of tasks, what each process restores, and which ones may be stopped.
 
 A process may be stopped if every stateful task that it has would go on elsewhere without a restore: another process has
 the task active, or has a copy that is at most `acceptable.recovery.lag` behind. Copies of static members that left
@@ -20,10 +20,12 @@ from streaming_app.groups.task_copies import (
     DORMANT,
     RESTORING,
     ROLE_ORDER,
+    CopiesSum,
     TaskCopy,
     TaskId,
     copies_of_row,
     format_task,
+    sum_copies,
     with_offsets,
 )
 from streaming_app.queries.brokers import Brokers, read_brokers
@@ -87,6 +89,8 @@ class CopiesReport:
     copies: list[TaskCopy]
     checks: list[StopCheck]
     brokers: Brokers
+    tags: Mapping[str | None, Mapping[str, str]]
+    """The client tags of each process."""
 
     @property
     def is_settled(self) -> bool:
@@ -113,6 +117,8 @@ class CopiesReport:
                 "MEMBER": copy.member_id,
                 "LAG": copy.lag,
                 "END": copy.task_end_offset,
+                "DONE": _share(copy),
+                "RATE": _rounded(copy.rate),
                 "REPORTED": copy.reported_at,
                 "READY": copy.ready_at,
             }
@@ -120,17 +126,28 @@ class CopiesReport:
         ]
 
     def process_rows(self) -> list[Row]:
-        """Return a row for each process: whether it may be stopped now without a restore, and why not."""
+        """Return a row for each process: what it restores, whether it may be stopped without a restore, and why not."""
         return [
             {
                 "PROCESS": check.process_id,
                 "HOST": check.client_host,
+                "TAGS": ",".join(f"{name}={value}" for name, value in self.tags.get(check.process_id, {}).items()),
                 "COPIES": check.copies,
+                "RESTORING": restore.copies,
+                "LAG": restore.lag,
+                "RATE": _rounded(restore.rate),
+                "READY": restore.ready_at,
                 "MAY-STOP": ("no" if check.obstacles else "yes") if self.is_settled else "not now",
                 "WHY": self._why_not(check),
             }
-            for check in self.checks
+            for check, restore in self._restores()
         ]
+
+    def _restores(self) -> Iterator[tuple[StopCheck, CopiesSum]]:
+        """Yield each process with the sum of the tasks whose state it restores."""
+        for check in self.checks:
+            place = check.client_host, check.process_id
+            yield check, sum_copies(one for one in self.copies if (one.client_host, one.process_id) == place)[RESTORING]
 
     def _why_not(self, check: StopCheck) -> str:
         if not self.is_settled:
@@ -149,13 +166,29 @@ class CopiesReport:
                 {
                     "process_id": check.process_id,
                     "client_host": check.client_host,
+                    "client_tags": self.tags.get(check.process_id, {}),
                     "copies": check.copies,
+                    "restoring": restore.copies,
+                    "lag": restore.lag,
+                    "rate": restore.rate,
+                    "ready_at": restore.ready_at,
                     "may_stop": not check.obstacles if self.is_settled else None,
                     "obstacles": list(check.obstacles),
                 }
-                for check in self.checks
+                for check, restore in self._restores()
             ],
         }
+
+
+def _share(copy: TaskCopy) -> str | None:
+    """Return how much of its changelogs a copy has; 100 % only if that is all."""
+    if copy.lag is None or copy.task_offset is None or not copy.task_end_offset:
+        return None
+    return f"{100 * min(copy.task_offset, copy.task_end_offset) // copy.task_end_offset}%"
+
+
+def _rounded(rate: float | None) -> int | None:
+    return None if rate is None else round(rate)
 
 
 def read_reports(warehouse: WarehouseReader, cluster: str, groups: Sequence[Row]) -> list[CopiesReport]:
@@ -174,4 +207,5 @@ def _report(group: Row, known: list[TaskCopy], brokers: Brokers) -> CopiesReport
     acceptable = DEFAULT_ACCEPTABLE_LAG if own is None else own
     away = {member["member_id"] for member in members if member["member_epoch"] == AWAY_EPOCH}
     checks = check_stops(copies, acceptable, away)
-    return CopiesReport(group["group_id"], group["state"], acceptable, own is None, copies, checks, brokers)
+    tags = {member["process_id"]: dict(member["client_tags"] or ()) for member in members}
+    return CopiesReport(group["group_id"], group["state"], acceptable, own is None, copies, checks, brokers, tags)

@@ -342,6 +342,8 @@ def _restore(scale: Scale, copy: TaskCopy, owned: Mapping[str, Owned], y: int) -
     text += f": {share:.0%} of {copy.task_end_offset:,} offsets" if share is not None else ", how far is not known"
     if copy.reported_at:
         text += f", as of {utc(copy.reported_at)}"
+    if copy.rate:
+        text += f", {copy.rate:,.0f} a second"
     if copy.ready_at:
         text += f", done at about {utc(copy.ready_at)}"
     for one in scale.span(begin, scale.end, "restore", text, y, 11):

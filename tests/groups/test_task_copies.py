@@ -168,7 +168,9 @@ def statuses(*descriptions: list[TaskCopy]) -> GroupCopies:
         ([100, 60, 60], NOW + 2.5 * MINUTE),
         ([100, 120], None),
         ([100, 120, 60], NOW + 3 * MINUTE),
-        ([100, 60, None, 20], NOW + 3.75 * MINUTE),
+        ([100, 60, None, 20], NOW + 4 * MINUTE),
+        ([1_001, 1_000, 800, 600], NOW + 6 * MINUTE),
+        ([10_000, 9_990, 9_980, 9_970, 9_960, 9_000, 8_000, 7_000, 6_000, 5_000], NOW + 14 * MINUTE),
     ],
 )
 def test_a_restore_ends_when_its_pace_says_and_begins_again_where_more_is_left_than_at_first(
@@ -178,6 +180,27 @@ def test_a_restore_ends_when_its_pace_says_and_begins_again_where_more_is_left_t
     restore = status.restoring["0", 0]
     assert restore.ends_at == ends
     assert restore.lag == lags[-1]
+
+
+def test_tasks_of_one_thread_end_with_all_of_it_as_each_goes_faster_once_another_is_done() -> None:
+    def restores(*lags: int) -> list[TaskCopy]:
+        return [copy("a", "restoring", n, lag) if lag else copy("a", "active", n) for n, lag in enumerate(lags)]
+
+    status = statuses(restores(100, 300), restores(80, 280), restores(60, 260))
+    ends = {task: one.ends_at for task, one in status.restoring.items()}
+    assert ends == {("0", 0): NOW + 5 * MINUTE, ("0", 1): NOW + 10 * MINUTE}  # not after 15
+    assert [one.rate for one in status.restoring.values()] == [20 / 60, 20 / 60]
+    assert statuses(*[restores(n, 300) for n in (100, 60, 20, 0)]).restoring["0", 1].ends_at == NOW + 13 * MINUTE
+
+
+def test_what_goes_to_another_thread_is_not_done_by_the_one_that_had_it() -> None:
+    def restores(*lags: int) -> list[TaskCopy]:
+        return [copy("a", "restoring", n, lag) for n, lag in enumerate(lags)]
+
+    moved = [copy("b", "restoring", 0, 90), *restores(0, 280)[1:]]
+    status = statuses(restores(100, 300), moved)
+    ends = {task: one.ends_at for task, one in status.restoring.items()}
+    assert ends == {("0", 0): None, ("0", 1): NOW + 15 * MINUTE}
 
 
 def test_every_copy_that_is_behind_is_found_whatever_stands_before_it() -> None:
@@ -198,6 +221,10 @@ def test_the_lags_of_a_group_are_summed_by_role_and_those_that_are_not_known_cou
     assert (sums["standby"], sums["warmup"]) == (CopiesSum(3, 20_010, 1, 1), CopiesSum(3, 5, 0, 2))
     assert sum_copies([copy("b", "standby")])["standby"] == CopiesSum(1, None, 0, 1)
     assert sum_copies([copy("b", "standby", lag=0)])["standby"] == CopiesSum(1, 0)
+    restores = [copy("a", "restoring", n, 9, rate=n + 0.5, ready_at=NOW + n * MINUTE) for n in range(2)]
+    assert sum_copies(restores)["restoring"] == CopiesSum(2, 18, 0, 0, 2.0, NOW + MINUTE)
+    unknown = [*restores, copy("b", "restoring", 2, 9)]
+    assert sum_copies(unknown)["restoring"] == CopiesSum(3, 27, 0, 0, 2.0, None)  # not known of each
 
 
 def test_of_what_is_known_of_tasks_that_a_member_has_no_longer_only_the_state_on_its_disk_stays() -> None:

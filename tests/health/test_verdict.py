@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streaming_app.groups.task_copies import Progress, TaskCopy
+from streaming_app.groups.task_copies import Progress, Report, TaskCopy
 from streaming_app.health.history import STATE, Event, GroupHistory
 from streaming_app.health.verdict import (
     BAD,
@@ -283,10 +283,11 @@ def test_a_restore_that_nothing_reports_has_five_minutes_before_short_retention_
         assert (found.verdict, found.severity) == (RESTORING, expected)
 
 
-def reported(fell: float, left: int = 400) -> dict[str, Progress]:
+def reported(fell: float) -> dict[str, Progress]:
     """Return the report of a task that restored 600 of 1,000 offsets in the hour that ended so many minutes ago."""
     copy = TaskCopy("g", "m", None, None, "restoring", "0", 0)
-    return {"0_0": Progress(copy, ago(minutes=fell + 60), 1_000, left, ago(minutes=fell))}
+    reports = Report(ago(minutes=fell + 60), 1_000), Report(ago(minutes=fell), 400)
+    return {"0_0": Progress(copy, reports, ends_at=ago(minutes=fell - 40))}
 
 
 def test_a_restore_that_advances_by_its_reports_may_take_longer_and_says_until_when() -> None:

@@ -40,6 +40,8 @@ class FakeBrokers:
         self.asked: list[list[str]] = []
         self.failures: dict[str, GroupError] = {}
         self.standby_offset = 40
+        self.restored_offset: int | None = None
+        self.gone: set[str] = set()
         self.stateless: set[str] = set()
 
     def describe(self, group_ids: Sequence[str]) -> Descriptions:
@@ -53,9 +55,10 @@ class FakeBrokers:
     def _group(self, group_id: str) -> dict[str, Any]:
         changelogs = [] if group_id in self.stateless else [{"name": "c"}]
         reported = [] if group_id in self.stateless else offset(self.standby_offset)
+        restored = [] if self.restored_offset is None else offset(self.restored_offset)
         none = {"standby_tasks": [], "warmup_tasks": []}
         members = [
-            ("a", [], {"active_tasks": tasks(0), **none}),
+            ("a", restored, {"active_tasks": tasks(0), **none}),
             ("b", reported, {**none, "active_tasks": [], "standby_tasks": tasks(0)}),
         ]
         return {
@@ -71,6 +74,7 @@ class FakeBrokers:
                     "assignment": assignment,
                 }
                 for name, known, assignment in members
+                if name not in self.gone
             ],
         }
 
@@ -147,6 +151,36 @@ def test_the_table_is_written_only_when_something_has_changed_and_sums_are_those
     assert harness.poller.sums()["g"]["standby"] == CopiesSum(1, 10)
 
 
+def test_the_copies_of_a_member_that_left_go_at_the_next_pass(harness: Harness) -> None:
+    harness.poll()
+    harness.brokers.gone = {"b"}
+    harness.poll(1 / 6)
+    assert [one.member_id for one in harness.table.rows] == ["a", "b"]  # the log does not say so yet
+    harness.groups["g"] = replace(harness.groups["g"], last_offset=harness.groups["g"].last_offset + 1)
+    harness.poll(1 / 6)
+    assert [one.member_id for one in harness.table.rows] == ["a"]
+
+
+def test_a_group_is_asked_for_once_a_minute_and_at_each_pass_after_it_changed_and_while_it_restores(
+    harness: Harness,
+) -> None:
+    def asked(passes: int) -> int:
+        before = len(harness.brokers.asked)
+        for _ in range(passes):
+            harness.poll(1 / 6)
+        return len(harness.brokers.asked) - before
+
+    assert harness.poller.pause(0.1) == 10
+    assert asked(12) == 2  # that it was so when the job started is no change
+    harness.groups["g"] = replace(harness.groups["g"], assignment_epoch=8)
+    assert asked(60) == 12 + 8
+    harness.brokers.restored_offset = 30
+    assert asked(60) > 54
+    assert (harness.table.rows[0].role, harness.table.rows[0].lag) == ("restoring", 70)
+    harness.brokers.restored_offset = 100
+    assert asked(12) == 2
+
+
 def test_groups_that_do_not_run_are_not_asked_for_and_their_rows_and_sums_are_removed(harness: Harness) -> None:
     harness.poll()
     harness.groups["g"] = replace(harness.groups["g"], state="Empty", member_count=0)
@@ -186,7 +220,7 @@ def test_what_is_known_of_a_group_stays_while_its_coordinator_does_not_answer(ha
 def test_what_is_behind_lasts_while_the_group_rebalances(harness: Harness) -> None:
     harness.poll()
     (status,) = harness.poller.statuses()
-    assert (status.standby_replicas, status.behind[0].since) == (1, NOW + timedelta(minutes=1))
+    assert (status.standby_replicas, status.behind[0].fell_at) == (1, NOW + timedelta(minutes=1))
     harness.groups["g"] = replace(harness.groups["g"], state="Reconciling")
     harness.brokers.standby_offset = 100
     harness.poll()

@@ -7,6 +7,7 @@ import math
 import re
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -16,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from streaming_app.config.sections import MetricsSettings
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.groups.task_copies import TaskCopy, sum_copies
 from streaming_app.metrics.collector import MetricSources, make_registry
 from streaming_app.metrics.group_metrics import GROUP_METRICS, LABELS_METRIC
 from streaming_app.metrics.job_metrics import JOB_METRICS
@@ -24,7 +26,7 @@ from streaming_app.metrics.metric import Metric
 from streaming_app.stream.health import Health
 from streaming_app.tables.definitions import tables, views
 from streaming_app.web.monitoring import monitoring_server
-from tests.support.metrics_harness import SINCE, busy_health, group, sources
+from tests.support.metrics_harness import NOW, SINCE, busy_health, group, sources
 from tests.support.tools import debian_tool
 from tests.support.waiting import MINUTES
 
@@ -35,6 +37,7 @@ EXAMPLES = (
     group("b", "NotReady", description_status="FAILED", unsolicited_pushes=2, solicitable=True),
     group("deleted", "Dead"),
 )
+RESTORES = TaskCopy("g", "m", "p", "h", "restoring", "0", 0, stateful=True, lag=60, ready_at=NOW + timedelta(hours=1))
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
@@ -96,6 +99,7 @@ def test_the_values_of_a_group_come_from_its_snapshot(scrape: Scrape) -> None:
     }
     assert values["streams_group_description_status", "b", "FAILED"] == 1
     of_a = {key[0]: value for key, value in values.items() if key[1:] == ("a",)}
+    assert 0 < of_a.pop("streams_group_restore_remaining_seconds") <= 3_600
     assert of_a.pop("streams_group_state_since_timestamp_seconds") == pytest.approx(SINCE.timestamp())
     assert of_a == {
         "streams_group_health_since_timestamp_seconds": pytest.approx(SINCE.timestamp()),
@@ -110,18 +114,25 @@ def test_the_values_of_a_group_come_from_its_snapshot(scrape: Scrape) -> None:
     assert values["streams_group_solicitable", "b"] == 1
     copies = {key: value for key, value in values.items() if key[0].startswith("streams_group_copies")}
     assert copies == {
+        ("streams_group_copies", "a", "restoring"): 2,
         ("streams_group_copies", "a", "standby"): 3,
         ("streams_group_copies", "a", "warmup"): 2,
+        ("streams_group_copies", "b", "restoring"): 0,
         ("streams_group_copies", "b", "standby"): 0,
         ("streams_group_copies", "b", "warmup"): 0,
+        ("streams_group_copies_lag_offsets", "a", "restoring"): 900,
         ("streams_group_copies_lag_offsets", "a", "standby"): 60,
         ("streams_group_copies_lag_offsets", "a", "warmup"): 5_000,
+        ("streams_group_copies_lag_unknown", "a", "restoring"): 0,
         ("streams_group_copies_lag_unknown", "a", "standby"): 1,
         ("streams_group_copies_lag_unknown", "a", "warmup"): 0,
+        ("streams_group_copies_lag_unknown", "b", "restoring"): 0,
         ("streams_group_copies_lag_unknown", "b", "standby"): 0,
         ("streams_group_copies_lag_unknown", "b", "warmup"): 0,
+        ("streams_group_copies_behind", "a", "restoring"): 0,
         ("streams_group_copies_behind", "a", "standby"): 1,
         ("streams_group_copies_behind", "a", "warmup"): 0,
+        ("streams_group_copies_behind", "b", "restoring"): 0,
         ("streams_group_copies_behind", "b", "standby"): 0,
         ("streams_group_copies_behind", "b", "warmup"): 0,
     }
@@ -135,6 +146,16 @@ def test_the_values_of_a_group_come_from_its_snapshot(scrape: Scrape) -> None:
     }
     assert values["streams_group_unsolicited_descriptions_total", "b"] == 2
     assert 600 <= values["streams_group_description_stale_seconds", "b"] < 3600  # seconds since the groups were created
+
+
+@pytest.mark.parametrize(
+    "copies",
+    [[], [RESTORES, RESTORES._replace(partition=1, ready_at=None)], [RESTORES._replace(ready_at=SINCE)]],
+    ids=["nothing restores", "one is not known", "overdue"],
+)
+def test_the_time_left_of_a_restore_is_absent_where_it_is_not_known(copies: list[TaskCopy], scrape: Scrape) -> None:
+    values = samples(scrape([group("g")], copies=lambda: {"g": sum_copies(copies)}))
+    assert not [key for key in values if key[0] == "streams_group_restore_remaining_seconds"]
 
 
 def test_the_declared_labels_of_a_group_are_a_metric_that_takes_no_label_of_the_job(scrape: Scrape) -> None:

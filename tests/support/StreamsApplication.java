@@ -30,9 +30,10 @@ import org.apache.kafka.streams.kstream.TimeWindows;
  * A Kafka Streams application: `StreamsApplication CONFIGURATIONS TOPOLOGY INSTANCES INPUT... OUTPUT`.
  *
  * Topologies: `words` counts words, with a repartition topic and a store; `join` joins a stream with a table, and counts
- * also by windows; `filter` keeps no state; `global` joins a stream with a global table. With one instance the program
- * ends with it; of several each is started again. Lines on its standard input: `tasks` prints as a line of JSON what the
- * client itself says of its tasks and stores; `produce` and `pause` let it write into its input. It ends with that input.
+ * also by windows; `keep` keeps the newest value of each key; `filter` keeps no state; `global` joins a stream with a
+ * global table. With one instance the program ends with it; of several each is started again. Lines on its standard
+ * input: `tasks` prints as a line of JSON what the client itself says of its tasks and stores; `produce` and `pause` let
+ * it write into its input. It ends with that input.
  */
 public final class StreamsApplication {
     private static final List<KafkaStreams> INSTANCES = new ArrayList<>();
@@ -95,6 +96,7 @@ public final class StreamsApplication {
                     .count(Materialized.as("ordered-by-minute"));
                 write(joined.count(Materialized.as("ordered")).toStream().mapValues(String::valueOf), topics);
             }
+            case "keep" -> write(input.toTable(Materialized.as("kept")).toStream().mapValues(value -> "kept"), topics);
             case "global" -> {
                 var table = builder.globalTable(topics.get(1), Consumed.with(text, text), Materialized.as("regions"));
                 write(input.join(table, (key, value) -> key, (value, region) -> region), topics);

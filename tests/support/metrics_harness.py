@@ -94,8 +94,12 @@ def sources(groups: Iterable[GroupSnapshot], **fields: Any) -> MetricSources:
         "sinks": lambda: (SinkStatus("pager", sent=5, failed=2, waiting=1), SinkStatus("mail")),
     }
     values["copies"] = lambda: {
-        "a": {"standby": CopiesSum(3, 60, 1, 1), "warmup": CopiesSum(2, 5_000)},
-        "b": {"standby": CopiesSum(), "warmup": CopiesSum()},
+        "a": {
+            "restoring": CopiesSum(2, 900, ready_at=NOW + timedelta(hours=1)),
+            "standby": CopiesSum(3, 60, 1, 1),
+            "warmup": CopiesSum(2, 5_000),
+        },
+        "b": {"restoring": CopiesSum(), "standby": CopiesSum(), "warmup": CopiesSum()},
     }
     values["verdicts"] = lambda: {"a": Verdict("Down", SINCE, SINCE, "no members", "critical")}
     values["newcomers_left_out"] = lambda: {"alerts": 7, "verdicts": 0}

@@ -126,14 +126,14 @@ def test_a_mute_and_a_deployment_are_drawn_exactly_while_they_last(begin: float,
 
 def test_a_restore_lasts_since_the_member_got_the_task_and_says_how_far_it_is() -> None:
     offsets: dict[str, Any] = {"task_offset": 250, "task_end_offset": 1_000, "lag": 750}
-    offsets |= {"reported_at": at(50), "ready_at": at(70)}
+    offsets |= {"reported_at": at(50), "rate": 2.5, "ready_at": at(70)}
     copy = TaskCopy("g", "m1", None, "/10.0.0.1", RESTORING, "1", 0, **offsets)
     owned = {"1_0": Owned("other", at(40), owners={"m1": at(30), "other": at(40)})}
     found = restore_track(SCALE, HOUR, [copy, copy._replace(role="standby")], owned)
     (whole,), (done,) = of_kind(found, "restore")[:1], of_kind(found, "restored")
     assert (whole.x, whole.width, done.width) == (500, 500, 125)
     assert whole.text.startswith("1_0 restores its state on 10.0.0.1: 25% of 1,000 offsets")
-    assert whole.text.endswith(f"done at about {utc(at(70))}")
+    assert whole.text.endswith(f", 2 a second, done at about {utc(at(70))}")
     late = restore_track(SCALE, HOUR, [copy], {"1_0": Owned("m1", at(30))})
     assert late.shapes[0].x == pytest.approx(833.33)
     assert restore_track(SCALE, Window(*TIMES), [copy], {}).shapes == []  # only the present is known

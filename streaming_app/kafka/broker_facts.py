@@ -100,8 +100,9 @@ class TopicConfigs:
         oldest = dict(islice(known, max(_PER_REQUEST, len(wanted) // _PASSES)))
         due = {topic: names for topic, names in wanted.items() if (topic, names) not in known or topic in oldest}
         found = _configs(admin, ConfigResourceType.TOPIC, due)
-        asked = {(topic, names): found.get(topic, {}) for topic, names in due.items()}
-        self._known = {key: one for key, one in known.items() if key not in asked} | asked
+        # One that does not exist has none, and is asked for at each pass.
+        asked = {(topic, names): found[topic] for topic, names in due.items() if found.get(topic)}
+        self._known = {key: one for key, one in known.items() if key[0] not in due} | asked
         return {topic: configs for (topic, _), configs in self._known.items()}
 
 

@@ -133,6 +133,7 @@ def test_of_many_topics_the_configs_are_asked_for_in_turn_and_those_of_a_new_one
     assert wait_until(lambda: retentions(TopicConfigs()) == ["2000"] * 3)
     assert [retentions(configs).count("2000") for _ in range(3)] == [1, 2, 3]
     topics.append(unique("many"))
+    assert retentions(configs) == ["2000"] * 3
     client.create_topic(topics[-1], configs={"retention.ms": "3000"})
     assert sorted(retentions(configs)) == ["2000", "2000", "2000", "3000"]
 

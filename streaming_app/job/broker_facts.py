@@ -2,7 +2,8 @@
 
 Each pass asks for the kinds of facts that are due. A kind that cannot be had now keeps what was known of it, with the
 time at which it was, also across a restart: a broker that is away, or an ACL that was taken away, makes facts old, and
-not wrong. Configs change rarely: they are asked for again after ten minutes, those of groups when there are others.
+not wrong. Configs change rarely: they are asked for again after ten minutes, those of groups when there are others, and
+those of topics in ten passes if they are many.
 
 The table is replaced in one commit when a fact has changed, and every ten minutes for the times.
 """
@@ -86,6 +87,7 @@ class BrokerFacts(Poller):
         """Prepare it for the groups of a job, whose rows it keeps."""
         super().__init__("broker facts", job, _NEEDS)
         self._table = RustTable(job.config.warehouse / NAME, job.config.cluster, job.fence)
+        self._topic_configs = read.TopicConfigs()
         self._known: dict[str, _Known] = {}
         self._written: Sequence[BrokerFact] = ()
         self._written_at: datetime | None = None
@@ -106,7 +108,7 @@ class BrokerFacts(Poller):
             _Source([kinds.FEATURE], lambda admin, _: read.features(admin)),
             _Source(
                 [kinds.RETENTION, kinds.ISR, kinds.INTERNAL_TOPIC],
-                lambda admin, asked: read.topic_facts(admin, asked.topics, asked.internal),
+                lambda admin, asked: read.topic_facts(admin, asked.topics, asked.internal, self._topic_configs),
             ),
             _Source([kinds.TRANSACTION, kinds.WRITER], self._transactions),
         )

@@ -33,11 +33,7 @@ from streaming_app.job.stream_query import (
 )
 from streaming_app.kafka.broker_facts import has_description_plugin
 from streaming_app.kafka.log_reader import LogReaders
-from streaming_app.kafka.offsets_topic import (
-    TopicIdentity,
-    coordinator_answers,
-    describe_offsets_topic,
-)
+from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient
 from streaming_app.report import Report
 from streaming_app.stream.commits_batch import OWN_ROWS, SHARED, CommitsBatchWriter
 from streaming_app.stream.groups_batch import GroupsBatchWriter
@@ -71,7 +67,6 @@ if TYPE_CHECKING:
 
     from streaming_app.config.settings import JobConfig
     from streaming_app.job.services import BackgroundServices
-    from streaming_app.kafka.offsets_topic import OffsetsTopic
     from streaming_app.kafka.topic_metadata import TopicMetadata
     from streaming_app.stream.health import Health
     from streaming_app.tables.location import Location
@@ -121,7 +116,7 @@ class TopicStream(ABC):
         self._reset = parts.config.reset  # for the first start only
         self._topic: OffsetsTopic | None = None
         self._starts: Mapping[int, int] | None = None  # None: not known
-        self._topic_identity = TopicIdentity(parts.spark, parts.properties)
+        self._client = OffsetsTopicClient(parts.properties, parts.config.topic, parts.spark)
         self._positions = LogPositions(
             parts.properties,
             checkpoint,
@@ -145,7 +140,7 @@ class TopicStream(ABC):
         context.setJobDescription(self.query.start_description)  # of this thread's queries
         if self.name:  # the threads of a query inherit it: in the default pool its tasks would delay the other stream's
             context.setLocalProperty("spark.scheduler.pool", self.name)
-        topic = self._describe_topic()
+        topic = self._client.describe()
         with self.query.lock:  # a maintenance that runs would find tables that come and go
             self._before_start()
             self._writer.prepare(self.report)
@@ -166,7 +161,6 @@ class TopicStream(ABC):
         self._topic = topic
         self._starts = {} if position.from_beginning else newest_batch_ends(self._checkpoint).committed or None
         self._known_tables.remember()
-        self._topic_identity.remember(topic)
         self.health.started_reading(
             from_beginning=position.from_beginning,
             tombstone_retention=timedelta(milliseconds=topic.delete_retention_ms),
@@ -200,7 +194,7 @@ class TopicStream(ABC):
         the brokers have, and other errors as `start` does.
         """
         self._writer.check_owner()
-        topic = self._describe_topic(to_read=False)
+        topic = self._client.describe(to_read=False)
         check_same_topic(self._checkpoint, topic)
         if self._topic and topic.partitions > self._topic.partitions:
             raise StreamChangedError(f"The topic now has {topic.partitions} partitions")
@@ -220,7 +214,7 @@ class TopicStream(ABC):
         """Raise StreamChangedError if Spark waits for a coordinator that does not answer: another one may."""
         if self._topic is None or not self.query.is_asking_for_ends:
             return
-        is_well = coordinator_answers(self._spark, self._properties, self._topic.name, self._topic.group_id)
+        is_well = self._client.coordinator_answers(self._topic.group_id)
         if not is_well and self.query.is_asking_for_ends:
             raise StreamChangedError(f"The coordinator of group {self._topic.group_id} does not answer")
 
@@ -261,11 +255,8 @@ class TopicStream(ABC):
 
     def close(self) -> None:
         """Release what the stream holds."""
-        self._topic_identity.close()
+        self._client.close()
         self._positions.close()
-
-    def _describe_topic(self, *, to_read: bool = True) -> OffsetsTopic:
-        return describe_offsets_topic(self._spark, self._properties, self.config.topic, to_read=to_read)
 
     # What a stream may do otherwise.
 
@@ -347,7 +338,6 @@ class GroupsStream(TopicStream):
             partitions_grew=position.partitions_grew,
             topics=self._topics,
             open_log=partial(self._logs.open, topic.name),
-            check_topic=self._topic_identity.check,
             positions=self._positions,
             maintenance=self._maintenance,
             listener=self._services.group_cache,
@@ -406,6 +396,5 @@ class CommitsStream(TopicStream):
             options,
             self.progress.on_done,
             maintenance=self._maintenance,
-            check_topic=self._topic_identity.check,
             positions=self._positions,
         )

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from streaming_app.kafka.client import StreamsGroupClient
 
 _PER_REQUEST = 500  # groups or topics
+_PASSES = 10  # until the configs of every topic were asked for again
 _MOST_LEFT_OVER = 1_000  # topics
 _ACCEPTABLE_LAG = "streams.acceptable.recovery.lag"
 _STREAMS = "streams."  # what the names of configs of streams groups begin with
@@ -87,7 +88,27 @@ class InternalTopic(NamedTuple):
     configs: tuple[tuple[str, str], ...]
 
 
-def topic_facts(admin: Admin, topics: Iterable[str], wanted: Iterable[InternalTopic] = ()) -> list[BrokerFact]:
+class TopicConfigs:
+    """The configs of topics as they were when last asked for: of many topics a tenth at each pass, the oldest first."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, tuple[str, ...]], _Configs] = {}
+
+    def ask(self, admin: Admin, wanted: Mapping[str, tuple[str, ...]]) -> dict[str, _Configs]:
+        """Return by topic the wanted configs, as far as they may be read; those of new topics are asked for now."""
+        known = {key: self._known[key] for key in self._known if wanted.get(key[0]) == key[1]}
+        oldest = dict(islice(known, max(_PER_REQUEST, len(wanted) // _PASSES)))
+        due = {topic: names for topic, names in wanted.items() if (topic, names) not in known or topic in oldest}
+        found = _configs(admin, ConfigResourceType.TOPIC, due)
+        # One that does not exist has none, and is asked for at each pass.
+        asked = {(topic, names): found[topic] for topic, names in due.items() if found.get(topic)}
+        self._known = {key: one for key, one in known.items() if key[0] not in due} | asked
+        return {topic: configs for (topic, _), configs in self._known.items()}
+
+
+def topic_facts(
+    admin: Admin, topics: Iterable[str], wanted: Iterable[InternalTopic] = (), configs: TopicConfigs | None = None
+) -> list[BrokerFact]:
     """Return how long topics keep records, which partitions lack a leader or replicas, and how internal topics are.
 
     Of an internal topic that is how many partitions it has, and what is not as it was asked for: `ACTUAL, asked for
@@ -98,16 +119,16 @@ def topic_facts(admin: Admin, topics: Iterable[str], wanted: Iterable[InternalTo
     names, by_length = list(topics), sorted(wanted, key=lambda one: len(one.group_id))
     asked = {one.name: one for one in by_length if one.name.startswith(f"{one.group_id}-")}
     own = {name: [key for key, _ in one.configs] for name, one in asked.items()}
-    keys = {name: [*_RETENTION_CONFIGS, _MIN_ISR, *own.get(name, ())] for name in names}
-    configs = _configs(admin, ConfigResourceType.TOPIC, keys)
+    keys = {name: (*_RETENTION_CONFIGS, _MIN_ISR, *own.get(name, ())) for name in names}
+    by_topic = (configs or TopicConfigs()).ask(admin, keys)
     facts = [
         BrokerFact(kinds.RETENTION, topic, name, *values[name])
-        for topic, values in configs.items()
+        for topic, values in by_topic.items()
         for name in _RETENTION_CONFIGS
         if name in values
     ]
     for topic in _described_topics(admin, names):
-        name, values = topic["name"], configs.get(topic["name"], {})
+        name, values = topic["name"], by_topic.get(topic["name"], {})
         facts += _replicas(topic, values.get(_MIN_ISR))
         if one := asked.get(name):
             found = _compared(one, topic, values)

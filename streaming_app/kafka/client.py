@@ -33,7 +33,7 @@ from typing_extensions import Self
 
 from streaming_app.chunks import chunks
 from streaming_app.kafka import protocol
-from streaming_app.kafka.connection import connection_settings, open_admin
+from streaming_app.kafka.connection import Admin, connection_settings
 from streaming_app.kafka.protocol import (
     COORDINATOR_CODES,
     TOPIC_AUTHORIZATION_FAILED,
@@ -59,7 +59,7 @@ class StreamsGroupClient:
 
     def __init__(self, bootstrap_server: str | Sequence[str], **security: Any) -> None:  # noqa: ANN401 - kafka-python's own settings
         """Connect. `security` are kafka-python's settings, such as `security_protocol` and `sasl_mechanism`."""
-        self.admin = open_admin(bootstrap_server, **security)
+        self.admin = Admin(bootstrap_servers=bootstrap_server, **security)
 
     @classmethod
     def of(cls, properties: Mapping[str, str], seconds: float | None = None) -> Self:

@@ -10,7 +10,6 @@ several brokers do not add up.
 import copy
 import logging
 import random
-import socket
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,8 +38,7 @@ ANSWER_MS = 20_000
 """How long brokers may take to answer a request about many partitions or groups."""
 _READS = (MetadataRequest, FindCoordinatorRequest, DescribeClusterRequest, DescribeConfigsRequest)  # of any broker
 _NEXT_SECONDS = 1.0  # without an answer, until the next broker is asked, too
-_LOGIN_SECONDS = 3.0  # of one of several servers, until the next one is tried: more in the next round
-_PAUSE_SECONDS = 0.1  # between two attempts to connect
+_PAUSE_SECONDS = 0.1  # until servers of which none answered are tried again, twice as long each time
 _LOOK_SECONDS = 1.5  # without an answer, until the other brokers are asked whether the broker is still there
 _REQUESTS_AT_A_TIME = 10_000  # of a broker: kafka-python fails what is more than five, and does not let it wait
 _GROUPS_PER_FIND = 1_000
@@ -52,33 +50,7 @@ def connect(properties: Mapping[str, str], seconds: float | None = None) -> "Adm
 
     Raises KafkaError if none answers, SecurityError for properties that kafka-python does not support.
     """
-    return open_admin(**connection_settings(properties, seconds))
-
-
-def open_admin(
-    bootstrap_servers: str | Sequence[str],
-    bootstrap_timeout_ms: float = 30_000,
-    **settings: Any,  # noqa: ANN401 - kafka-python's own
-) -> "Admin":
-    """Connect to the first of these servers that answers in time. Raises KafkaError if none does."""
-    names = bootstrap_servers.split(",") if isinstance(bootstrap_servers, str) else bootstrap_servers
-    servers = [name.strip() for name in names if name.strip()]
-    random.shuffle(servers)
-    began = time.monotonic()
-    while True:
-        server, elapsed = servers[0], time.monotonic() - began
-        left = max(0.0, bootstrap_timeout_ms / 1000 - elapsed)
-        patience = left if len(servers) == 1 else min(left, max(_LOGIN_SECONDS, elapsed))
-        try:
-            if len(servers) > 1:  # one whose machine or process is gone is known at once
-                host, _, port = server.rpartition(":")
-                socket.create_connection((host.strip("[]"), port), min(patience, _NEXT_SECONDS)).close()
-            return Admin(bootstrap_servers=[server], bootstrap_timeout_ms=1000 * patience, **settings)
-        except (KafkaError, OSError, UnicodeError) as error:
-            if len(servers) == 1 or time.monotonic() - began >= bootstrap_timeout_ms / 1000:
-                raise error if isinstance(error, KafkaError) else KafkaConnectionError(f"{server}: {error}") from None
-        servers = [*servers[1:], server]
-        time.sleep(_PAUSE_SECONDS)
+    return Admin(**connection_settings(properties, seconds))
 
 
 class KeptConnection:
@@ -110,7 +82,7 @@ class KeptConnection:
 def connection_settings(properties: Mapping[str, str], seconds: float | None = None) -> dict[str, Any]:
     """Return the settings of kafka-python for the same. Raises SecurityError."""
     return {
-        "bootstrap_servers": properties["bootstrap.servers"].split(","),
+        "bootstrap_servers": [one.strip() for one in properties["bootstrap.servers"].split(",") if one.strip()],
         "bootstrap_timeout_ms": int(1000 * (CONNECT_SECONDS if seconds is None else seconds)),
         **security_settings(properties),
     }
@@ -140,11 +112,60 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc] # kafka-python
         except KafkaError as error:
             return Future().failure(error)
 
+    async def _do_bootstrap(self, deadline: float | None) -> bool:
+        """Learn the brokers from the server that answers first. The parent tries one, and waits for it alone.
+
+        A login is waited for until the deadline, while others of the servers are tried, too.
+        """
+        brokers = self.cluster.bootstrap_brokers()
+        random.shuffle(brokers)
+        servers = [one.node_id for one in brokers]
+
+        def left_ms() -> float | None:
+            return None if deadline is None else max(0.0, 1000 * (deadline - time.monotonic()))
+
+        def ask(server: Any) -> Future:  # noqa: ANN401 - the same
+            return self.call_soon(self._ask_server, server, left_ms())
+
+        pause = _PAUSE_SECONDS
+        while True:
+            try:
+                await self.wait_for(self.call_soon(self._first, list(servers), ask), left_ms())
+                break
+            except KafkaError as error:  # of the last one
+                if not error.retriable or self.closed or left_ms() == 0:
+                    raise
+            await self._net.sleep(pause)
+            pause = min(2 * pause, _NEXT_SECONDS)
+            for server in servers:
+                self.reset_backoff(server)
+        for server in servers:
+            self.close(server)
+        self.cluster.start_refresh_loop()
+        return True
+
+    async def _ask_server(self, server: Any, timeout_ms: float | None) -> None:  # noqa: ANN401 - the same
+        try:
+            await self.get_connection(server, timeout_ms, refresh_metadata_on_err=False)
+            await self.cluster.refresh_metadata(server)
+        except KafkaError:
+            raise
+        except Exception as error:  # of sockets, TLS, names and tokens
+            raise KafkaConnectionError(str(error)) from error
+        if not self.cluster.brokers():
+            raise KafkaConnectionError("it knows no broker yet")
+
     async def _first_answer(self, request: Any, timeout_ms: float | None) -> Any:  # noqa: ANN401 - the same
-        nodes, sent = self._nodes_to_ask() or [None], list[Future]()
+        return await self._first(
+            self._nodes_to_ask() or [None], lambda node: self._begin(copy.copy(request), node, timeout_ms)
+        )
+
+    async def _first(self, nodes: list[Any], ask: Callable[[Any], Future]) -> Any:  # noqa: ANN401 - the same
+        """Ask one node after the other, a moment apart or once one fails, and return the first answer of all."""
+        sent = list[Future]()
         while True:
             if nodes:
-                sent.append(self._begin(copy.copy(request), nodes.pop(0), timeout_ms))
+                sent.append(ask(nodes.pop(0)))
             newest = next((one for one in reversed(sent) if not one.is_done), sent[-1])
             with suppress(Exception):  # sockets, TLS, logins: another one may answer
                 await self.wait_for(newest, 1000 * _NEXT_SECONDS)
@@ -198,7 +219,11 @@ class Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
             yield from self.send_to_any(request).coordinators
 
     def send_to_coordinators(
-        self, group_ids: Iterable[str], build_request: Callable[[list[str]], Any], most: int
+        self,
+        group_ids: Iterable[str],
+        build_request: Callable[[list[str]], Any],
+        most: int,
+        timeout_ms: int = ANSWER_MS,
     ) -> list[tuple[list[str], Any]]:
         """Send the coordinators requests for at most so many groups; return the groups of each with the response.
 
@@ -212,7 +237,7 @@ class Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
             else:
                 by_node[one.node_id].append(one.key)
         sent = [(node_id, some) for node_id, ids in by_node.items() for some in chunks(ids, most)]
-        answers = self.send_all([(node_id, build_request(ids)) for node_id, ids in sent], ANSWER_MS)
+        answers = self.send_all([(node_id, build_request(ids)) for node_id, ids in sent], timeout_ms)
         return found + [(ids, answer) for (_, ids), answer in zip(sent, answers, strict=True)]
 
     def broker_ids(self) -> list[int]:

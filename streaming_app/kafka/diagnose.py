@@ -39,6 +39,7 @@ CONNECTIONS = 16
 
 # Why, and what to do. `servers` are all bootstrap servers, `server` is one of them, `detail` the library's message.
 _NOBODY = "No Kafka broker answers"
+_SETTINGS = "--command-config: "
 _UNREACHABLE = f"{_NOBODY} at {{servers}}"
 _TLS_FAILED = "TLS with {server} failed"
 NO_LISTENER = f"{_UNREACHABLE}: nothing listens there; is the address right, and does the broker run?"
@@ -116,6 +117,11 @@ class Failure(NamedTuple):
     some_answer: bool
     """A broker does answer: another one does not."""
 
+    @property
+    def may_pass(self) -> bool:
+        """Whether waiting may help: brokers, or who gives tokens, may only be down."""
+        return self.some_answer or self.line.startswith((_NOBODY, _SETTINGS))
+
 
 def explain(servers: str, properties: Properties) -> Failure:
     """Return why a client with these properties gets no answer."""
@@ -152,7 +158,7 @@ def find_away(servers: str, properties: Properties) -> dict[str, str | None]:
         try:
             failure = _find_failure(server, uses_tls, settings)
         except SecurityError as error:
-            return f"--command-config: {error}"
+            return f"{_SETTINGS}{error}"
         return failure and failure[0].format(servers=servers, server=server, detail=failure[1])
 
     names = [part.strip() for part in servers.split(",")]

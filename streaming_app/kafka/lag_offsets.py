@@ -251,7 +251,7 @@ def format_topic_id(topic_id: UUID | None) -> str | None:
 
 
 def fetch_committed_offsets(
-    admin: Admin, group_ids: Iterable[str]
+    admin: Admin, group_ids: Iterable[str], timeout_ms: int = ANSWER_MS
 ) -> tuple[dict[str, dict[TopicPartition, Commit]], dict[str, str]]:
     """Return by group what its coordinator has of every partition, or else, in the other dict, the name of the error.
 
@@ -259,7 +259,7 @@ def fetch_committed_offsets(
     """
     offsets: dict[str, dict[TopicPartition, Commit]] = {}
     errors: dict[str, str] = {}
-    for ids, answer in admin.send_to_coordinators(group_ids, _fetch_request, _GROUPS_PER_FETCH):
+    for ids, answer in admin.send_to_coordinators(group_ids, _fetch_request, _GROUPS_PER_FETCH, timeout_ms):
         if isinstance(answer, Exception):
             name = answer.name if isinstance(answer, GroupError) else type(answer).__name__
             errors.update(dict.fromkeys(ids, name))

@@ -1,32 +1,54 @@
-"""The offsets topic as the brokers describe it, requested with Kafka's own AdminClient in Spark's JVM.
+"""The offsets topic as the brokers describe it, and which group coordinator answers Spark.
 
-Kafka's Java client is used so that every security setting of `--command-config` works as in Spark's reader. Here is
-what the topic is, whether it is still the one that a stream began to read, and which coordinator answers Spark.
+kafka-python asks. Where it does not support the client properties, as those of GSSAPI, Kafka's own client in Spark's
+JVM describes the topic, so that the job runs; whether a coordinator answers is then not known.
 """
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping
+from contextlib import closing
+from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from streaming_app.errors import JobError, NotAuthorizedError, OtherTopicError, UnreachableError
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import KafkaTimeoutError
+
+from streaming_app.errors import JobError, MissingTopicError, NotAuthorizedError, OtherTopicError, UnreachableError
 from streaming_app.groups.partition import partition_of
 from streaming_app.kafka import GROUP_PREFIX
-from streaming_app.kafka.error_lines import missing_acl_message, to_job_error
+from streaming_app.kafka.connection import Admin, KeptConnection, connect
+from streaming_app.kafka.error_lines import REQUEST_ERRORS, missing_acl_message, to_job_error
+from streaming_app.kafka.lag_offsets import (
+    EARLIEST,
+    LATEST,
+    LogEndsClient,
+    Offset,
+    TopicLeaders,
+    fetch_committed_offsets,
+    format_topic_id,
+    is_denied,
+)
+from streaming_app.kafka.properties import SecurityError
+from streaming_app.kafka.protocol import TOPIC_AUTHORIZATION_FAILED, error_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+T = TypeVar("T")
+
 COORDINATOR_SECONDS = 10.0
 """How long a coordinator of any partition may take to answer: with the requests before, the line comes within 15 s."""
-_NEXT_MS = 200  # one that does not answer is waited for, until the answer of the next one is looked at
-_TIMEOUT_MS = 15_000
+_NEXT_MS = 1_000  # without an answer of one, until the next one is asked
+_PATIENCE_SECONDS = 10.0  # for elections
+_PAUSE_SECONDS = 0.2  # between two attempts
+_JAVA_TIMEOUT_MS = 15_000
 _IDS_PER_PARTITION = 8  # of random ones: then nearly each partition has one
 _READ = "READ"
+_UNKNOWN_TOPIC, _INVALID_TOPIC = 3, 17
 _DELETE_RETENTION = "delete.retention.ms"
 _DEFAULT_DELETE_RETENTION_MS = 86_400_000  # Kafka's default, for a principal that may not read the configuration
 
@@ -49,44 +71,62 @@ class OffsetsTopic(NamedTuple):
     group_id: str = GROUP_PREFIX
     """Of Spark's consumers: its coordinator answered."""
 
+    @classmethod
+    def of(
+        cls, name: str, topic_id: str, cluster_id: str, ends: Mapping[int, int], starts: Mapping[int, int]
+    ) -> OffsetsTopic:
+        """Return it with what follows from its offsets."""
+        offsets = sum(ends.values()) - sum(starts.values())
+        return cls(name, topic_id, cluster_id, len(ends), offsets, end_offsets=ends, start_offsets=starts)
+
+
+class OffsetsTopicClient:
+    """Asks about the offsets topic, over one connection; for one thread at a time.
+
+    Calls raise UnreachableError when no broker answers, MissingTopicError when the topic does not exist,
+    NotAuthorizedError when an ACL is missing, and JobError for what waiting does not cure; each says what to do.
+    """
+
+    def __init__(self, properties: Mapping[str, str], topic: str, spark: SparkSession) -> None:
+        """Prepare; the first call connects. `properties` are Kafka client properties."""
+        self._properties, self._topic, self._spark = properties, topic, spark
+        self._connection = KeptConnection(partial(connect, properties))
+
+    def describe(self, *, to_read: bool = True) -> OffsetsTopic:
+        """Return the description of the topic, with a group id for Spark's consumers if it is `to_read`.
+
+        Without that no coordinator is needed.
+        """
+        try:
+            return self._ask(partial(_describe, self._properties, self._topic, to_read=to_read))
+        except SecurityError as error:
+            return _describe_in_java(self._spark, self._properties, self._topic, error)
+
+    def coordinator_answers(self, group_id: str) -> bool:
+        """Return whether the coordinator of a group answers, as far as it can be asked."""
+        try:
+            return self._ask(lambda admin: _first_answering(admin, [group_id])) is not None
+        except SecurityError:
+            return True
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        self._connection.close()
+
+    def _ask(self, call: Callable[[Admin], T]) -> T:
+        try:
+            return call(self._connection.get())
+        except REQUEST_ERRORS as error:
+            self.close()
+            raise to_job_error(error, self._properties) from None
+
 
 def describe_offsets_topic(
     spark: SparkSession, properties: Mapping[str, str], topic: str, *, to_read: bool = True
 ) -> OffsetsTopic:
-    """Return the description of `topic`, with a group id for Spark's consumers if it is `to_read`.
-
-    Without that no coordinator is needed.
-
-    Raises UnreachableError when no broker answers, MissingTopicError when the topic does not exist, NotAuthorizedError
-    when its ACLs do not allow to read it, and JobError when it has no partitions; each says what to do.
-    """
-    with _JavaAdmin.of(spark, properties, topic) as admin:
-        description = admin.describe_topic(topic)
-        operations = description.authorizedOperations()
-        if operations is not None and _READ not in {operation.toString() for operation in operations}:
-            raise NotAuthorizedError(missing_acl_message(_READ, "Topic", topic))
-        partitions = description.partitions().size()
-        if partitions == 0:
-            raise JobError(f"Topic {topic} has no partitions: is this the cluster you mean?")
-        group_id = _answering_group(admin, topic, partitions) if to_read else GROUP_PREFIX
-        ends, starts = (admin.list_offsets(topic, partitions, which) for which in ("latest", "earliest"))
-        return OffsetsTopic(
-            topic,
-            description.topicId().toString(),
-            admin.get(admin.java.describeCluster().clusterId()),
-            partitions,
-            sum(ends.values()) - sum(starts.values()),
-            ends,
-            admin.delete_retention_ms(topic),
-            starts,
-            group_id,
-        )
-
-
-def coordinator_answers(spark: SparkSession, properties: Mapping[str, str], topic: str, group_id: str) -> bool:
-    """Return whether the coordinator of a group answers. Raises as `describe_offsets_topic`."""
-    with _JavaAdmin.of(spark, properties, topic) as admin:
-        return admin.first_answering([group_id]) is not None
+    """Describe the topic as `OffsetsTopicClient` does, over a connection for this call."""
+    with closing(OffsetsTopicClient(properties, topic, spark)) as client:
+        return client.describe(to_read=to_read)
 
 
 def check_topic_id(name: str, expected: str, found: str) -> None:
@@ -98,39 +138,61 @@ def check_topic_id(name: str, expected: str, found: str) -> None:
         )
 
 
-class TopicIdentity:
-    """The topic of one stream, and whether it is still the same one; over one connection, for one thread at a time."""
-
-    def __init__(self, spark: SparkSession, properties: Mapping[str, str]) -> None:
-        """Prepare; the first check connects."""
-        self._spark, self._properties = spark, properties
-        self._topic: OffsetsTopic | None = None
-        self._admin: _JavaAdmin | None = None
-
-    def remember(self, topic: OffsetsTopic) -> None:
-        """Take this topic for the one that is read from now on."""
-        self._topic = topic
-
-    def check(self) -> None:
-        """Raise OtherTopicError if another topic has the name by now; where that is not known, as `to_job_error`."""
-        if self._topic is None:
-            return
-        name = self._topic.name
-        with _java_errors(self._properties, name):
-            if self._admin is None:
-                self._admin = _JavaAdmin(self._spark, self._properties)
-            found = self._admin.describe_topic(name).topicId().toString()
-        check_topic_id(name, self._topic.topic_id, found)
-
-    def close(self) -> None:
-        """Close the connection, if there is one."""
-        if self._admin is not None:
-            with suppress(Exception):  # py4j raises several kinds if the JVM has ended
-                self._admin.close()
-            self._admin = None
+def _describe(properties: Mapping[str, str], topic: str, admin: Admin, *, to_read: bool) -> OffsetsTopic:
+    client, deadline = LogEndsClient(admin), time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        described = admin.describe_topics([topic])[0]
+        _raise_unless_readable(properties, topic, described)
+        leaders = {one["partition_index"]: one["leader_id"] for one in described["partitions"]}
+        partitions, led = [(topic, one) for one in leaders], {topic: TopicLeaders(None, leaders)}
+        found = [client.list_offsets(partitions, led, at) for at in (LATEST, EARLIEST)]
+        ends, starts = ({key[1]: one.offset for key, one in some.items() if isinstance(one, Offset)} for some in found)
+        if len(ends) == len(starts) == len(leaders):
+            break
+        if time.monotonic() > deadline:
+            raise KafkaTimeoutError(f"a partition of {topic} has no leader that answers")
+        time.sleep(_PAUSE_SECONDS)
+    topic_id, cluster_id = (
+        format_topic_id(uuid.UUID(described["topic_id"])) or "",
+        admin.describe_cluster()["cluster_id"],
+    )
+    return OffsetsTopic.of(topic, topic_id, cluster_id, ends, starts)._replace(
+        delete_retention_ms=_delete_retention_ms(admin, topic),
+        group_id=_answering_group(admin, topic, len(leaders)) if to_read else GROUP_PREFIX,
+    )
 
 
-def _answering_group(admin: _JavaAdmin, topic: str, partitions: int) -> str:
+def _raise_unless_readable(properties: Mapping[str, str], topic: str, described: Mapping[str, Any]) -> None:
+    servers, code = properties["bootstrap.servers"], described["error_code"]
+    if code == TOPIC_AUTHORIZATION_FAILED:
+        raise NotAuthorizedError(missing_acl_message("DESCRIBE", "Topic", topic))
+    if code == _UNKNOWN_TOPIC:
+        raise _missing(servers, topic)
+    if code == _INVALID_TOPIC:
+        raise JobError(f"--topic {topic}: Kafka does not allow this topic name")
+    if code:
+        raise UnreachableError(f"{servers}: {topic}: {error_name(code)}.")
+    operations = described.get("authorized_operations")
+    if operations is not None and _READ not in operations:
+        raise NotAuthorizedError(missing_acl_message(_READ, "Topic", topic))
+    if not described["partitions"]:
+        raise JobError(f"Topic {topic} has no partitions: is this the cluster you mean?")
+
+
+def _missing(servers: str, topic: str) -> MissingTopicError:
+    return MissingTopicError(
+        f"{servers} has no topic {topic}: no group has committed offsets there yet, or --topic is wrong"
+    )
+
+
+def _delete_retention_ms(admin: Admin, topic: str) -> int:
+    """Return the topic's `delete.retention.ms`, or Kafka's default if the principal lacks DescribeConfigs on it."""
+    resource = ConfigResource(ConfigResourceType.TOPIC, topic, {_DELETE_RETENTION: None})
+    configs = admin.describe_configs([resource], config_filter="all").get("topic", {}).get(topic, {})
+    return int(configs[_DELETE_RETENTION]["value"]) if configs else _DEFAULT_DELETE_RETENTION_MS
+
+
+def _answering_group(admin: Admin, topic: str, partitions: int) -> str:
     """Return a new group id whose coordinator answers the request that Spark's driver sends before it reads.
 
     Spark waits for that answer without a limit, and reads nothing of it. The id is new each time: Spark's executors
@@ -141,102 +203,70 @@ def _answering_group(admin: _JavaAdmin, topic: str, partitions: int) -> str:
     start = uuid.uuid4()
     ids = (f"{GROUP_PREFIX}-{start}-{number}" for number in range(_IDS_PER_PARTITION * partitions))
     groups = {partition_of(one, partitions): one for one in ids}  # the leader of the partition coordinates the group
-    if (found := admin.first_answering(groups.values())) is not None:
+    if (found := _first_answering(admin, groups.values())) is not None:
         return found
     names = ", ".join(map(str, sorted(groups)))
     raise UnreachableError(f"No group coordinator answers, of partition {names} of {topic}; Spark needs one to read.")
 
 
-# --- Kafka's AdminClient ----------------------------------------------------------------------------------------------
+def _first_answering(admin: Admin, group_ids: Collection[str]) -> str | None:
+    """Return the first of some groups whose coordinator answers within COORDINATOR_SECONDS; None if none does."""
+    deadline = time.monotonic() + COORDINATOR_SECONDS
+    while True:
+        for group_id in group_ids:
+            answered, errors = fetch_committed_offsets(admin, [group_id], _NEXT_MS)
+            if answered:
+                return group_id
+            if any(map(is_denied, errors.values())):
+                raise NotAuthorizedError(
+                    missing_acl_message("DESCRIBE", "Group", GROUP_PREFIX, " --resource-pattern-type prefixed")
+                )
+            if time.monotonic() > deadline:
+                return None
+        time.sleep(_PAUSE_SECONDS)
 
 
-@contextmanager
-def _java_errors(properties: Mapping[str, str], topic: str) -> Iterator[None]:
-    """Raise the exceptions of Java in the block as `to_job_error` has them."""
+# --- Kafka's own client, for properties that kafka-python does not support --------------------------------------------
+
+
+def _describe_in_java(
+    spark: SparkSession, properties: Mapping[str, str], topic: str, refused: SecurityError
+) -> OffsetsTopic:
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - Spark is loaded only where it is needed
 
+    jvm: Any = spark._jvm  # noqa: SLF001 - the JVM has no public name
+    clients, settings = jvm.org.apache.kafka.clients.admin, jvm.java.util.Properties()
+    timeouts = {"default.api.timeout.ms": str(_JAVA_TIMEOUT_MS), "request.timeout.ms": str(_JAVA_TIMEOUT_MS // 3)}
+    for name, value in {**properties, **timeouts}.items():
+        settings.setProperty(name, value)
     try:
-        yield
+        admin = clients.AdminClient.create(settings)
+    except Py4JJavaError:  # it does not support them, either
+        raise JobError(f"--command-config: {refused}") from None
+    try:
+        described = admin.describeTopics(jvm.java.util.List.of(topic)).allTopicNames().get().get(topic)
+        found = []
+        for spec in (clients.OffsetSpec.latest(), clients.OffsetSpec.earliest()):
+            specs = jvm.java.util.HashMap()
+            for one in described.partitions():
+                specs.put(jvm.org.apache.kafka.common.TopicPartition(topic, one.partition()), spec)
+            offsets = admin.listOffsets(specs).all().get()
+            found.append({partition.partition(): one.offset() for partition, one in offsets.items()})
+        ids = described.topicId().toString(), admin.describeCluster().clusterId().get()
+        return OffsetsTopic.of(topic, *ids, *found)._replace(group_id=f"{GROUP_PREFIX}-{uuid.uuid4()}")
     except Py4JJavaError as error:
-        raise to_job_error(error.java_exception, properties, topic) from None
+        raise _java_job_error(error.java_exception, properties, topic) from None
+    finally:
+        admin.close(jvm.java.time.Duration.ofMillis(0))
 
 
-class _JavaAdmin:
-    """A connection. Each call takes at most `_TIMEOUT_MS`, which overrides the time-outs in the properties."""
-
-    def __init__(self, spark: SparkSession, properties: Mapping[str, str]) -> None:
-        jvm: Any = spark._jvm  # noqa: SLF001 - the JVM has no public name
-        self._jvm = jvm
-        self._unit = jvm.java.util.concurrent.TimeUnit.MILLISECONDS
-        settings = jvm.java.util.Properties()
-        timeouts = {"default.api.timeout.ms": str(_TIMEOUT_MS), "request.timeout.ms": str(_TIMEOUT_MS // 3)}
-        for name, value in {**properties, **timeouts}.items():
-            settings.setProperty(name, value)
-        self._clients = jvm.org.apache.kafka.clients.admin
-        self.java = self._clients.AdminClient.create(settings)
-
-    @classmethod
-    @contextmanager
-    def of(cls, spark: SparkSession, properties: Mapping[str, str], topic: str) -> Iterator[_JavaAdmin]:
-        """Connect for a block about a topic, whose exceptions of Java are raised as `to_job_error` has them."""
-        with _java_errors(properties, topic):
-            made = cls(spark, properties)
-            try:
-                yield made
-            finally:
-                made.close()
-
-    def close(self) -> None:
-        self.java.close(self._jvm.java.time.Duration.ofMillis(0))
-
-    def get(self, future: Any, timeout_ms: int | None = None) -> Any:  # noqa: ANN401 - of the JVM
-        return future.get(_TIMEOUT_MS if timeout_ms is None else timeout_ms, self._unit)
-
-    def describe_topic(self, topic: str) -> Any:  # noqa: ANN401 - Kafka's
-        options = self._clients.DescribeTopicsOptions().includeAuthorizedOperations(True)  # noqa: FBT003 - Java's
-        described = self.java.describeTopics(self._jvm.java.util.List.of(topic), options)
-        return self.get(described.allTopicNames()).get(topic)
-
-    def list_offsets(self, topic: str, partitions: int, which: str) -> dict[int, int]:
-        """Return the `latest` or `earliest` offset of each partition."""
-        specs, spec = self._jvm.java.util.HashMap(), getattr(self._clients.OffsetSpec, which)()
-        for partition in range(partitions):
-            specs.put(self._jvm.org.apache.kafka.common.TopicPartition(topic, partition), spec)
-        found = self.get(self.java.listOffsets(specs).all())
-        return {partition.partition(): result.offset() for partition, result in found.items()}
-
-    def delete_retention_ms(self, topic: str) -> int:
-        """Return the topic's `delete.retention.ms`, or Kafka's default if the principal lacks DescribeConfigs on it."""
-        from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - Spark is loaded only where it is needed
-
-        config = self._jvm.org.apache.kafka.common.config.ConfigResource
-        resource = config(config.Type.TOPIC, topic)
-        try:
-            found = self.get(self.java.describeConfigs(self._jvm.java.util.List.of(resource)).all()).get(resource)
-        except Py4JJavaError:
-            return _DEFAULT_DELETE_RETENTION_MS
-        entry = found.get(_DELETE_RETENTION)
-        return _DEFAULT_DELETE_RETENTION_MS if entry is None else int(entry.value())
-
-    def first_answering(self, group_ids: Collection[str]) -> str | None:
-        """Return the first of some groups whose coordinator answers within COORDINATOR_SECONDS; None if none does."""
-        from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - Spark is loaded only where it is needed
-
-        specs = self._jvm.java.util.HashMap()
-        for group_id in group_ids:
-            specs.put(group_id, self._clients.ListConsumerGroupOffsetsSpec())
-        listed = self.java.listConsumerGroupOffsets(specs)
-        waiting = {group_id: listed.partitionsToOffsetAndMetadata(group_id) for group_id in group_ids}
-        deadline = time.monotonic() + COORDINATOR_SECONDS
-        while waiting and time.monotonic() < deadline:
-            for group_id, answer in list(waiting.items()):
-                try:
-                    self.get(answer, _NEXT_MS)
-                except Py4JJavaError as error:  # noqa: PERF203 - one of them
-                    if "GroupAuthorizationException" in str(error.java_exception):
-                        raise
-                    if "TimeoutException" not in str(error.java_exception.getClass().getName()):
-                        del waiting[group_id]  # not by `isDone`: the answer may have come since the time-out
-                else:
-                    return group_id
-        return None
+def _java_job_error(error: Any, properties: Mapping[str, str], topic: str) -> JobError:  # noqa: ANN401 - a Java exception
+    servers, names, message = properties["bootstrap.servers"], [], ""
+    while error is not None:
+        names.append(error.getClass().getSimpleName())
+        message, error = " ".join((error.getMessage() or "").split()), error.getCause()
+    if names[-1] == "UnknownTopicOrPartitionException":
+        return _missing(servers, topic)
+    if names[-1] == "TimeoutException" or "LoginException" in names:
+        return to_job_error(KafkaTimeoutError(), properties)
+    return JobError(f"{servers}: {names[-1]}: {message}")

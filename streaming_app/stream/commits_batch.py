@@ -90,12 +90,11 @@ class CommitsBatchWriter:
         on_done: Callable[[int, Outcome], None],
         *,
         maintenance: Maintenance | None = None,
-        check_topic: Callable[[], None] = lambda: None,
         positions: LogPositions | None = None,
     ) -> None:
         """Prepare for batches of the topic of `options`; the rest is as in `GroupsBatchWriter`."""
         self._tables, self._options = tables, options
-        self._on_done, self._maintenance, self._check_topic = on_done, maintenance, check_topic
+        self._on_done, self._maintenance = on_done, maintenance
         self._make_rows = partial(make_rows, options=options)
         checkpoint = commits_checkpoint_location(writer.location, options.cluster)
         self._offsets = BatchOffsets(checkpoint)
@@ -140,9 +139,7 @@ class CommitsBatchWriter:
 
     def _read(self, read: Callable[[], T]) -> T:
         """Return what was read of one log of one topic."""
-        found = read_whole(self._positions, read, self._offsets.ends)
-        self._check_topic()
-        return found
+        return read_whole(self._positions, read, self._offsets.ends)
 
     def _weight(self, written: int) -> int:
         """Return for how many commits of `Maintenance` a batch with so many rows counts."""

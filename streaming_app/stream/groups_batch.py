@@ -88,7 +88,6 @@ class GroupsBatchWriter:
         partitions_grew: bool = False,
         topics: TopicLookup | None = None,
         open_log: Callable[[], AbstractContextManager[LogReader | None]] = nullcontext,
-        check_topic: Callable[[], None] = lambda: None,
         positions: LogPositions | None = None,
         maintenance: Maintenance | None = None,
         listener: GroupListener | None = None,
@@ -100,15 +99,13 @@ class GroupsBatchWriter:
 
         `history_offsets` is what the history tables hold already, by table and partition, see `start`; `topics`
         finds the reasons of NotReady; `open_log` gives what reads large records, or None if only Spark can;
-        `check_topic` is called once the records of a batch are read, and raises if they may be of another topic;
-        `positions` are asked before and after that; `free_heap` is called after one that Spark kept; the rest is as in
-        `FoldOptions`.
+        `positions` are asked before and after the records of a batch are read, and raise if they may be of another log;
+        `free_heap` is called after one that Spark kept; the rest is as in `FoldOptions`.
         """
         self._writer = writer
         self._group_rows = GroupRows(writer)
         self._cluster = cluster
         self._on_done = on_done
-        self._check_topic = check_topic
         self._maintenance = maintenance
         self._listener = listener
         self._is_first = writer.is_empty("groups")
@@ -156,9 +153,7 @@ class GroupsBatchWriter:
 
     def _read(self, read: Callable[[], pa.Table]) -> pa.Table:
         """Return what was read of one log of one topic."""
-        found = read_whole(self._positions, read, self._offsets.ends)
-        self._check_topic()
-        return found
+        return read_whole(self._positions, read, self._offsets.ends)
 
     def _write_parts(
         self, records: BatchRecords, parts: Sequence[Part], writers: tuple[str, ...], batch_id: int

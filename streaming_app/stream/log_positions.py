@@ -212,11 +212,13 @@ class LogPositions(NoPositions):
     def after_read(self, ends: Mapping[int, int] | None) -> bool:
         """Ask the leaders once records were read; False if there was an election: `before_read`, and read again.
 
-        `ends` are the offsets after the last ones of the batch, which is noted as read.
+        `ends` are the offsets after the last ones of the batch, which is noted as read. Raises as `before_read`, and
+        OtherTopicError if another topic has the name by now.
         """
         with self._lock:
             if not (self._is_known and self._seen):
                 return True
+            self._leaders.forget()
             asked = {partition: one.epoch for partition, one in self._seen.items()}
             found = self._leaders.ends(asked)
             if self._leaders.epochs(asked) != asked:

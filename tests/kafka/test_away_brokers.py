@@ -37,7 +37,8 @@ def test_the_others_are_asked_and_who_is_away_is_named(
 
     def is_another(broker: Any) -> bool:
         """Let the one that is away be asked first: by its id, or as a server by its address."""
-        return str(broker) not in {str(first), address}
+        name = f"{broker.host}:{broker.port}" if hasattr(broker, "port") else str(broker)
+        return name not in {str(first), address}
 
     with away(three_brokers, first):
         with StreamsGroupClient.of(properties) as client:

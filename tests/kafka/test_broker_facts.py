@@ -8,10 +8,13 @@ from functools import partial
 
 import pytest
 from kafka import KafkaProducer
+from kafka.admin import ConfigResource, ConfigResourceType
 
+from streaming_app.kafka import broker_facts
 from streaming_app.kafka.broker_facts import (
     BrokerFact,
     InternalTopic,
+    TopicConfigs,
     acceptable_lags,
     configs_of_brokers,
     group_configs,
@@ -109,6 +112,30 @@ def test_retention_and_replicas_of_a_topic_are_facts_and_one_that_does_not_exist
     assert [fact for fact in found if fact.kind == "isr"] == [
         BrokerFact("isr", f"{topic}-{partition}", "isr", "1 of 1, min.insync.replicas 2") for partition in (0, 1)
     ]
+
+
+def test_of_many_topics_the_configs_are_asked_for_in_turn_and_those_of_a_new_one_at_once(
+    client: StreamsGroupClient, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_facts, "_PER_REQUEST", 1)
+    monkeypatch.setattr(broker_facts, "_PASSES", 3)
+    topics = [unique("many") for _ in range(3)]
+    for topic in topics:
+        client.create_topic(topic, configs={"retention.ms": "1000"})
+
+    def retentions(configs: TopicConfigs) -> list[str]:
+        return [one.value for one in topic_facts(client.admin, topics, (), configs) if one.name == "retention.ms"]
+
+    configs = TopicConfigs()
+    assert retentions(configs) == ["1000"] * 3
+    changed = [ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": "2000"}) for topic in topics]
+    client.admin.alter_configs(changed)
+    assert wait_until(lambda: retentions(TopicConfigs()) == ["2000"] * 3)
+    assert [retentions(configs).count("2000") for _ in range(3)] == [1, 2, 3]
+    topics.append(unique("many"))
+    assert retentions(configs) == ["2000"] * 3
+    client.create_topic(topics[-1], configs={"retention.ms": "3000"})
+    assert sorted(retentions(configs)) == ["2000", "2000", "2000", "3000"]
 
 
 def test_a_transaction_that_is_open_for_longer_than_its_time_out_is_a_fact_of_each_partition(

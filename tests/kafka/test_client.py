@@ -10,10 +10,13 @@ import pytest
 from kafka.errors import KafkaError
 
 from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, connect
 from streaming_app.kafka.protocol import build
 from streaming_app.sandbox.broker import LocalBroker
+from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from streaming_app.sandbox.process import reserve_port
+from tests.support.slow_server import slow_server
 
 # kafka-python 3.0 does not close a socket whose connection was refused; the garbage collector does.
 ignore_unclosed_sockets = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
@@ -46,6 +49,12 @@ def test_a_cluster_that_does_not_answer_raises_and_leaves_no_thread_behind(monke
     assert started
     assert not any(thread.is_alive() for thread in started)
     gc.collect()
+
+
+@pytest.mark.broker
+def test_a_login_is_waited_for_as_long_with_several_servers_as_with_one(broker: Broker) -> None:
+    with slow_server(broker.bootstrap_server, 3.5) as one, slow_server(broker.bootstrap_server, 3.5) as other:
+        connect({"bootstrap.servers": f"{one}, {other}"}, IMPATIENT_CONNECT_SECONDS).close()
 
 
 @ignore_unclosed_sockets

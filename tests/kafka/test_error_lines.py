@@ -1,35 +1,28 @@
-"""Exceptions of Kafka's Java client as errors of the job."""
+"""Errors of requests as errors of the job."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
+from kafka.errors import CoordinatorNotAvailableError, KafkaConnectionError, SaslAuthenticationFailedError, UnknownError
 
-from streaming_app.errors import JobError, MissingTopicError, NotAuthorizedError, UnreachableError
+from streaming_app.errors import JobError, UnreachableError
 from streaming_app.kafka.error_lines import to_job_error
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-PROPERTIES = {"bootstrap.servers": "h:1"}
+from streaming_app.kafka.protocol import GroupError
+from streaming_app.sandbox.process import reserve_port
 
 
 @pytest.mark.parametrize(
-    ("class_name", "error_type"),
+    ("error", "error_type"),
     [
-        ("CoordinatorNotAvailableException", UnreachableError),
-        ("UnknownTopicOrPartitionException", MissingTopicError),
-        ("TopicAuthorizationException", NotAuthorizedError),
-        ("UnknownServerException", JobError),
+        (CoordinatorNotAvailableError(), UnreachableError),
+        (KafkaConnectionError(), UnreachableError),
+        (SaslAuthenticationFailedError(), UnreachableError),  # nothing listens there any more
+        (UnknownError("not\nnow"), JobError),
+        (GroupError(69), JobError),
     ],
 )
-def test_the_kind_of_error_tells_whether_waiting_may_help(
-    spark: SparkSession, class_name: str, error_type: type[JobError]
-) -> None:
-    jvm = spark._jvm
-    assert jvm is not None
-    cause = getattr(jvm.org.apache.kafka.common.errors, class_name)("not now")
-    error = to_job_error(jvm.java.util.concurrent.ExecutionException(cause), PROPERTIES, "t")
-    assert type(error) is error_type
-    assert "\n" not in str(error)
+def test_the_kind_of_error_tells_whether_waiting_may_help(error: Exception, error_type: type[JobError]) -> None:
+    with reserve_port() as closed:
+        found = to_job_error(error, {"bootstrap.servers": f"127.0.0.1:{closed.getsockname()[1]}"})
+    assert type(found) is error_type
+    assert "\n" not in str(found)

@@ -1,15 +1,17 @@
-"""Each failure between client and broker is one line that says what to do, from Kafka's client and kafka-python."""
+"""Each failure between client and broker is one line that says what to do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import gc
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming_app.errors import JobError
-from streaming_app.kafka import diagnose, offsets_topic
+from streaming_app.errors import JobError, UnreachableError
+from streaming_app.kafka import connection, diagnose
+from streaming_app.kafka.offsets_topic import describe_offsets_topic
 from streaming_app.sandbox.process import reserve_port
 from tests.security.conftest import ClientConfig
 from tests.security.security_harness import PASSWORD, SECRETS, SecurityHarness
@@ -19,7 +21,19 @@ from tests.support.job_runner import error_line, streams_groups
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.broker
+pytestmark = [
+    pytest.mark.broker,
+    # kafka-python 3.0 does not close a socket whose TLS handshake failed; the garbage collector does.
+    pytest.mark.filterwarnings("ignore:unclosed <s:ResourceWarning"),
+]
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    yield
+    gc.collect()  # else it warns in another test
+
+
 ClientConfigs = Mapping[str, ClientConfig]
 MakeConfig = Callable[[ClientConfigs, str, Path], ClientConfig]
 """Returns the client configuration of a mechanism with something wrong in it."""
@@ -86,7 +100,7 @@ CASES: Mapping[str, tuple[MakeConfig, str, str]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_failure_is_one_line_from_either_client(
+def test_a_failure_is_one_line_and_the_job_waits_where_that_may_help(
     secured: SecurityHarness,
     client_configs: ClientConfigs,
     spark: SparkSession,
@@ -105,24 +119,18 @@ def test_a_failure_is_one_line_from_either_client(
     }
     address = addresses.get(config.listener) or secured.broker.address(config.listener)
     expected = cause.partition("{detail}")[0].format(servers=address, server=address)
-
-    python = diagnose.find_cause(address, config.properties)
-    assert python is not None
     if cause == diagnose.MECHANISM_NOT_ENABLED:  # kafka-python does not always get the broker's reason
-        assert "does not enable" in python
-    else:
-        assert expected in python
+        expected = "does not enable"
 
-    monkeypatch.setattr(offsets_topic, "_TIMEOUT_MS", 1000)  # some failures are a timeout in Kafka's client
+    monkeypatch.setattr(connection, "CONNECT_SECONDS", 2.0)  # some failures are a time-out
     with pytest.raises(JobError) as raised:
-        offsets_topic.describe_offsets_topic(
-            spark, {**config.properties, "bootstrap.servers": address}, "__consumer_offsets"
-        )
-    java = str(raised.value)
-    assert expected in java
-    for line in (python, java):
-        assert "\n" not in line
-        assert all(secret not in line for secret in SECRETS)
+        describe_offsets_topic(spark, {**config.properties, "bootstrap.servers": address}, "__consumer_offsets")
+    line = str(raised.value)
+    assert expected in line
+    assert "\n" not in line
+    assert all(secret not in line for secret in SECRETS)
+    may_pass = cause.startswith("No Kafka broker answers") or "returned no token" in cause
+    assert isinstance(raised.value, UnreachableError) == may_pass
 
 
 def test_an_error_about_a_setting_does_not_contain_its_secret(tmp_path: Path) -> None:

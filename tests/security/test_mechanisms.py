@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from kafka.admin import ACLOperation, ACLResourcePatternType, ResourcePattern, R
 
 from streaming_app.cli.main import main
 from streaming_app.config.settings import JobConfig
-from streaming_app.errors import JobError
+from streaming_app.errors import JobError, MissingTopicError
 from streaming_app.job.run import run_with
 from streaming_app.job_status import SelfCheckStatus
 from streaming_app.kafka.offsets_topic import describe_offsets_topic
@@ -25,7 +26,7 @@ from streaming_app.stream.source import WANTED_RECORDS
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.reader import WarehouseReader
 from tests.security.conftest import ClientConfig
-from tests.security.security_harness import SECRETS, SecurityHarness
+from tests.security.security_harness import PASSWORD, SECRETS, USER, SecurityHarness
 from tests.support.frames import read_once
 from tests.support.job_runner import run_once
 from tests.support.running_job import job_in_thread
@@ -138,6 +139,43 @@ def test_every_mechanism_works_for_job_topic_metadata_and_verify_and_no_secret_i
     contents += [spark_log(spark).read_bytes(), *(line.encode() for line in lines)]
     for secret in SECRETS:
         assert not any(secret.encode() in content for content in contents)
+
+
+def test_the_job_runs_with_a_login_that_only_the_java_client_supports(
+    secured: SecurityHarness, spark: SparkSession, tmp_path: Path, create_warehouse: Callable[[Path], Path]
+) -> None:
+    """A JAAS file of the JVM stands for GSSAPI, and for login handlers of others."""
+    secured.allow(*ALL)
+    module, quoted = "org.apache.kafka.common.security.plain.PlainLoginModule", PASSWORD.replace('"', '\\"')
+    jaas = f'KafkaClient {{ {module} required username="{USER}" password="{quoted}"; }};'
+    (tmp_path / "jaas.conf").write_text(jaas, "utf-8")
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    config, address = write_properties(tmp_path, login), secured.broker.address("SASL")
+    warehouse, lines = create_warehouse(tmp_path / "warehouse"), list[str]()
+    with pytest.raises(JobError, match=r"--command-config: sasl\.jaas\.config is missing"):
+        describe_offsets_topic(spark, client_properties(address, config), TOPIC)
+    with jaas_file(spark, tmp_path / "jaas.conf"):
+        job_config = JobConfig(bootstrap_server=address, warehouse=warehouse, command_config=config, once=True)
+        run_with(spark, job_config, lines.append, Event(), tmp_path / "spark.log")
+        with pytest.raises(MissingTopicError, match="has no topic missing"):
+            describe_offsets_topic(spark, client_properties(address, config), "missing")
+    assert lines[-1] == "Done: all available records are processed."
+    assert WarehouseReader(warehouse).rows("SELECT group_id FROM groups") == [{"group_id": "g"}]
+    assert not any("p4ss" in line for line in lines)
+
+
+@contextmanager
+def jaas_file(spark: SparkSession, file: Path) -> Iterator[None]:
+    jvm = spark._jvm
+    assert jvm is not None
+    setting, configuration = "java.security.auth.login.config", jvm.javax.security.auth.login.Configuration
+    jvm.java.lang.System.setProperty(setting, str(file))
+    configuration.setConfiguration(None)  # it is read again
+    try:
+        yield
+    finally:
+        jvm.java.lang.System.clearProperty(setting)
+        configuration.setConfiguration(None)
 
 
 def spark_log(spark: SparkSession) -> Path:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import pytest
 
 from offsets_decoder import encode
-from streaming_app.errors import MissingTopicError, OtherTopicError
+from streaming_app.errors import OtherTopicError
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.offsets_topic import TopicIdentity, describe_offsets_topic
+from streaming_app.kafka.lag_offsets import format_topic_id
+from streaming_app.kafka.offsets_topic import OffsetsTopic
 from streaming_app.kafka.properties import client_properties
 from streaming_app.sandbox.container import Broker
 from streaming_app.stream.commits_batch import CommitsBatchWriter
 from streaming_app.stream.groups_batch import GroupsBatchWriter
+from streaming_app.stream.log_positions import LogPositions, NoPositions, read_whole
 from streaming_app.stream.outcome import FoldOptions
-from streaming_app.tables.checkpoint_offsets import checkpoint_location, commits_checkpoint_location
+from streaming_app.tables.checkpoint_offsets import BatchEnds, checkpoint_location, commits_checkpoint_location
+from streaming_app.tables.files import warehouse_files
+from streaming_app.tables.location import Location
 from streaming_app.tables.newest_tables import NewestTables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.writer import TableWriter
@@ -35,17 +41,20 @@ RECORDS = [
 WRITTEN = ("groups", "group_events", "group_records", "offset_commits", "quarantine")
 
 
-def refuse() -> None:
-    raise OtherTopicError("another one")
+class OfAnother(NoPositions):
+    """Finds that the records that were read may be of another topic."""
+
+    def after_read(self, ends: Mapping[int, int] | None) -> bool:
+        raise OtherTopicError(f"another one at {ends}")
 
 
 def main_stream(writer: TableWriter) -> Callable[[DataFrame, int], None]:
-    return GroupsBatchWriter(writer, "default", "topic", lambda *_: pytest.fail("done"), check_topic=refuse)
+    return GroupsBatchWriter(writer, "default", "topic", lambda *_: pytest.fail("done"), positions=OfAnother())
 
 
 def second_stream(writer: TableWriter) -> Callable[[DataFrame, int], None]:
     tables, options = NewestTables(writer, "default", 30), FoldOptions("default", "topic")
-    return CommitsBatchWriter(writer, tables, options, lambda *_: pytest.fail("done"), check_topic=refuse)
+    return CommitsBatchWriter(writer, tables, options, lambda *_: pytest.fail("done"), positions=OfAnother())
 
 
 @pytest.mark.parametrize(
@@ -71,24 +80,24 @@ def test_nothing_of_a_batch_is_written_if_the_topic_is_another_one_by_then(
 
 
 @pytest.mark.broker
-def test_the_identity_of_a_topic_is_known_with_each_check(
-    broker: Broker, client: StreamsGroupClient, spark: SparkSession, unique: Callable[[str], str]
+def test_what_was_read_while_the_topic_was_created_again_is_refused(
+    broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
     name = unique("offsets")
     client.create_topic(name)
+    described = client.admin.describe_topics([name])[0]
+    files = warehouse_files(Location.of(tmp_path), None)  # type: ignore[arg-type] # only a store needs Spark
+    checkpoint = Location.of(tmp_path / "checkpoint")
     properties = client_properties(broker.bootstrap_server, None)
-    identity = TopicIdentity(spark, properties)
-    identity.remember(describe_offsets_topic(spark, properties, name))
-    for _ in range(2):
-        identity.check()
-    client.delete_topic(name)
-    with pytest.raises(MissingTopicError):
-        identity.check()
-    client.create_topic(name)
+    positions = LogPositions(properties, files, checkpoint, pytest.fail, Event())
+    topic = OffsetsTopic(name, format_topic_id(UUID(described["topic_id"])) or "", "cluster", 1, 0)
+    positions.open(topic, BatchEnds({}, {}))
+    assert read_whole(positions, lambda: "read", {0: 0}) == "read"
+
+    def read() -> None:
+        client.delete_topic(name)
+        client.create_topic(name)
+
     with pytest.raises(OtherTopicError, match="deleted and created again"):
-        identity.check()
-    identity.remember(describe_offsets_topic(spark, properties, name))
-    identity.check()
-    identity.close()
-    identity.check()  # it connects again
-    identity.close()
+        read_whole(positions, read, {0: 0})
+    positions.close()

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay
 
 from streaming_app.errors import SetupError
-from streaming_app.kafka.connection import Admin, open_admin
+from streaming_app.kafka.connection import Admin
 from tests.support.kafka_cluster import LocalCluster
 from tests.support.waiting import MINUTES, wait_until
 
 
 @contextmanager
 def connection(server: str) -> Iterator[Admin]:
-    admin = open_admin(server)
+    admin = Admin(bootstrap_servers=server)
     try:
         yield admin
     finally:

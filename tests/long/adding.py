@@ -76,7 +76,10 @@ _RULE = """\
 order = 99
 severity = "warning"
 for = "0s"
+summary = "A trial."
+impact = "None."
 meaning = "A trial."
+confirm = "streams-groups status"
 steps = ["Try."]
 
 [queries]
@@ -218,6 +221,7 @@ assert "trials array<struct<at:timestamp,source_partition:int,offset:bigint>>" i
     "an alert rule": Addition(
         (
             Edit("streaming_app/alerts/catalog/StreamsGroupTrial.toml", "", _RULE, "its entry"),
+            Edit("deploy/outputs/StreamsGroupTrial.txt", "", "A trial.\n", "what its command prints,"),
             Edit(
                 "streaming_app/alerts/conditions.py",
                 "CONDITIONS: dict[str, Condition] = {\n",

@@ -448,6 +448,7 @@ def never_pushed(rig: Rig) -> Steps:
 @state("StreamsGroupDescriptionMissing", is_shown=False)
 def all_left_for_a_while(rig: Rig) -> Steps:
     rig.client.create_topic("stays", 1)
+    rig.client.configure_group("stay-counts", {"streams.session.timeout.ms": 3_600_000})  # else the broker ends it
     rig.keep(member := rig.prepare("stay-counts", topics=("stays",), instance_id="stays-1"))
     with rig.lock:
         rig.drop(member, leave=False)
@@ -523,12 +524,11 @@ def disk_almost_full(rig: JobRig) -> Steps:
 
 @job_state("StreamsGroupsJobBehind", keep=(_STATUS, "^SEVERITY", "StreamsGroupsJobBehind"), columns=_ALERT)
 def burst_of_records(rig: JobRig) -> Steps:
-    rig.stop_job()
-    rig.start_job("--max-offsets-per-trigger", "20")
-    rig.await_caught_up()
     rig.client.create_topic("burst", 1)
-    member = rig.prepare("burst-of-records", topics=("burst",))
-    rig.keep(member)
+    rig.keep(member := rig.prepare("burst-of-records", topics=("burst",)))
+    rig.stop_job()
+    rig.start_job("--max-offsets-per-trigger", "5")
+    rig.await_caught_up()
     for _ in range(600):
         rig.commit(member, "burst", 0)
     yield None

@@ -235,7 +235,7 @@ assert "trials array<struct<at:timestamp,source_partition:int,offset:bigint>>" i
                 "its settings in",
             ),
         ),
-        ("deploy/RUNBOOK.md",),
+        ("deploy/RUNBOOK.md", "docs/alerts.md"),
         "`tests/alerts`, with a case in its `test_rules.py`, `tests/config/test_example.py`, "
         "`tests/deploy/test_runbook.py`, and an incident in `tests/histories`",
     ),

@@ -14,9 +14,10 @@ import pytest
 
 from streaming_app.alerts.catalog import GROUP_ID, rules
 from tests.long.campaign.disk import Disk
+from tests.long.runbook.job_states import JOB_STATES
 from tests.long.runbook.outputs import file_of, shape, show
 from tests.long.runbook.rig import JobRig, Rig
-from tests.long.runbook.states import JOB_STATES, STATES, State, Steps
+from tests.long.runbook.states import STATES, State, Steps
 from tests.support.receivers import HttpReceiver
 from tests.support.waiting import wait_until
 

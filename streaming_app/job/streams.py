@@ -39,6 +39,7 @@ from streaming_app.kafka.offsets_topic import (
     describe_offsets_topic,
 )
 from streaming_app.report import Report
+from streaming_app.stream import newest_records, source
 from streaming_app.stream.commits_batch import OWN_ROWS, SHARED, CommitsBatchWriter
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.stream.log_positions import LogPositions, TruncatedLogError
@@ -101,6 +102,8 @@ class TopicStream(ABC):
     name: ClassVar[str | None] = None
     watched: ClassVar[Sequence[str] | None] = None
     """The tables whose loss ends the query; None: all."""
+    wanted: ClassVar[Callable[[DataFrame], DataFrame]]
+    """Returns what a batch has of the records of the Kafka source."""
 
     def __init__(
         self, parts: StreamParts, checkpoint: Location, trigger: float, maintenance: Callable[..., Maintenance]
@@ -191,7 +194,8 @@ class TopicStream(ABC):
                     self._rows_changed()
 
         self.progress.starting()
-        return self.query.start(records, write, None if once else self._trigger)
+        # As a part of the query: what is added to a batch is planned, and sent to the JVM, for each batch.
+        return self.query.start(self.wanted(records), write, None if once else self._trigger)
 
     def check(self) -> None:
         """Check that the running query may go on.
@@ -298,6 +302,8 @@ class TopicStream(ABC):
 class GroupsStream(TopicStream):
     """The stream of the streams groups."""
 
+    wanted = staticmethod(source.wanted_records)
+
     def __init__(self, parts: StreamParts, topics: TopicMetadata, services: BackgroundServices) -> None:
         """Prepare; `topics` finds the reasons of NotReady."""
         config = parts.config
@@ -371,6 +377,7 @@ class CommitsStream(TopicStream):
 
     name = OFFSETS
     watched = (*NAMES, *SHARED)
+    wanted = staticmethod(newest_records.wanted_records)
 
     def __init__(self, parts: StreamParts) -> None:
         """Prepare."""

@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from streaming_app.tables.writer import TableWriter
 
 _READ_PLUGIN_SECONDS = 3600.0
+_BUSY_SECONDS = 1.0  # between two batches of the groups: commits come all the time, and each batch has a price
 _LOOK_SECONDS = 1.0  # between two looks at what a query has done: each is some calls of the JVM
 _MAINTENANCE_SECONDS = 1.0  # it looks at what is due; that takes no time
 
@@ -104,6 +105,8 @@ class TopicStream(ABC):
     """The tables whose loss ends the query; None: all."""
     wanted: ClassVar[Callable[[DataFrame], DataFrame]]
     """Returns what a batch has of the records of the Kafka source."""
+    busy_seconds = 0.0
+    """How far apart batches are while records keep coming, if that is more than the trigger."""
 
     def __init__(
         self, parts: StreamParts, checkpoint: Location, trigger: float, maintenance: Callable[..., Maintenance]
@@ -195,7 +198,8 @@ class TopicStream(ABC):
 
         self.progress.starting()
         # As a part of the query: what is added to a batch is planned, and sent to the JVM, for each batch.
-        return self.query.start(self.wanted(records), write, None if once else self._trigger)
+        trigger = None if once else self._trigger
+        return self.query.start(self.wanted(records), write, trigger, self.busy_seconds)
 
     def check(self) -> None:
         """Check that the running query may go on.
@@ -310,6 +314,7 @@ class GroupsStream(TopicStream):
         done_at = config.warehouse / "_jobs" / f"{config.cluster}.maintenance"
         maintenance = partial(Maintenance, parts.writer, done_at)
         super().__init__(parts, checkpoint_location(config.warehouse, config.cluster), config.trigger, maintenance)
+        self.busy_seconds = min(2 * config.trigger, _BUSY_SECONDS)
         self._topics, self._services, self._logs = topics, services, LogReaders(parts.properties)
         self._read_again = services.read_again
         self._plugin_read_at = -math.inf

@@ -103,7 +103,7 @@ class TopicStream(ABC):
     name: ClassVar[str | None] = None
     watched: ClassVar[Sequence[str] | None] = None
     """The tables whose loss ends the query; None: all."""
-    wanted: ClassVar[Callable[[DataFrame], DataFrame]]
+    wanted: ClassVar[staticmethod[[DataFrame], DataFrame]]
     """Returns what a batch has of the records of the Kafka source."""
     busy_seconds = 0.0
     """How far apart batches are while records keep coming, if that is more than the trigger."""

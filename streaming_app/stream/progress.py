@@ -35,7 +35,7 @@ class Progress:
         self._health = health
         self._has_caught_up = False
         self._outcomes: dict[int, tuple[Outcome, datetime]] = {}  # with when it was written
-        self._last: tuple[str, str] | None = None  # trigger that is reported: the run, and when it began
+        self._last: tuple[StreamingQuery, str] | None = None  # the trigger that is reported: when it began
         self._lock = Lock()
         self.starting()
 
@@ -64,12 +64,11 @@ class Progress:
         known: Any = query._jsq.recentProgress()  # noqa: SLF001 - only what is new is read
         new: list[_Trigger] = []
         for number in range(len(known) - 1, -1, -1):
-            one = json.loads(known[number].json())
-            if (one["runId"], one["timestamp"]) == self._last:
+            if (query, str(known[number].timestamp())) == self._last:  # the JSON of one is made at each call for it
                 break
-            new.append(one)
+            new.append(json.loads(known[number].json()))
         for one in reversed(new):
-            self._last = one["runId"], one["timestamp"]
+            self._last = query, one["timestamp"]
             self._take(one)
 
     def _take(self, trigger: _Trigger) -> None:

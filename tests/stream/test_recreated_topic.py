@@ -73,6 +73,15 @@ def test_nothing_of_a_batch_is_written_if_the_topic_is_another_one_by_then(
     assert [reader.rows(f"SELECT * FROM {name}") for name in WRITTEN] == [[]] * len(WRITTEN)
 
 
+def test_the_topic_is_not_asked_for_where_nothing_is_written(spark: SparkSession, empty_warehouse: Path) -> None:
+    done = list[int]()
+    write_offset_log(checkpoint_location(empty_warehouse, "default").path, [2])
+    writer = TableWriter(spark, str(empty_warehouse), "default")
+    write = GroupsBatchWriter(writer, "default", "topic", lambda number, _: done.append(number), check_topic=refuse)
+    write(batch(spark, RECORDS[1:]), 0)
+    assert done == [0]
+
+
 @pytest.mark.broker
 def test_the_identity_of_a_topic_is_known_with_each_check(
     broker: Broker, client: StreamsGroupClient, spark: SparkSession, unique: Callable[[str], str]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from streaming_app.tables.checkpoint_offsets import checkpoint_location, commits
 from streaming_app.tables.newest_tables import NewestTables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.writer import TableWriter
-from tests.support.frames import batch, limit_driver, write_offset_log
+from tests.support.frames import Row, batch, limit_driver, offsets_batch, write_offset_log
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,13 +49,16 @@ def second_stream(writer: TableWriter) -> Callable[[DataFrame, int], None]:
 
 
 @pytest.mark.parametrize(
-    ("stream", "is_small"), [(main_stream, False), (second_stream, True)], ids=["groups, many jobs", "commits, one job"]
+    ("stream", "batch_of", "is_small"),
+    [(main_stream, batch, False), (second_stream, offsets_batch, True)],
+    ids=["groups, many jobs", "commits, one job"],
 )
 def test_nothing_of_a_batch_is_written_if_the_topic_is_another_one_by_then(
     spark: SparkSession,
     empty_warehouse: Path,
     monkeypatch: pytest.MonkeyPatch,
     stream: Callable[[TableWriter], Callable[[DataFrame, int], None]],
+    batch_of: Callable[[SparkSession, Iterable[Row]], DataFrame],
     is_small: bool,
 ) -> None:
     if is_small:
@@ -65,9 +68,18 @@ def test_nothing_of_a_batch_is_written_if_the_topic_is_another_one_by_then(
         limit_driver(monkeypatch, records=0)
     write = stream(TableWriter(spark, str(empty_warehouse), "default"))
     with pytest.raises(OtherTopicError):
-        write(batch(spark, RECORDS), 0)
+        write(batch_of(spark, RECORDS), 0)
     reader = WarehouseReader(empty_warehouse)
     assert [reader.rows(f"SELECT * FROM {name}") for name in WRITTEN] == [[]] * len(WRITTEN)
+
+
+def test_the_topic_is_not_asked_for_where_nothing_is_written(spark: SparkSession, empty_warehouse: Path) -> None:
+    done = list[int]()
+    write_offset_log(checkpoint_location(empty_warehouse, "default").path, [2])
+    writer = TableWriter(spark, str(empty_warehouse), "default")
+    write = GroupsBatchWriter(writer, "default", "topic", lambda number, _: done.append(number), check_topic=refuse)
+    write(batch(spark, RECORDS[1:]), 0)
+    assert done == [0]
 
 
 @pytest.mark.broker

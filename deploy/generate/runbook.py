@@ -19,6 +19,8 @@ from streaming_app.text import format_duration
 
 PAGE = Path(__file__).parents[2] / "deploy" / "RUNBOOK.md"
 ALERTS_PAGE = Path(__file__).parents[2] / "docs" / "alerts.md"
+OUTPUTS = Path(__file__).parents[2] / "deploy" / "outputs"
+"""What the command of each rule printed on a real broker: `tests/long/runbook` writes it."""
 
 _JOB, _DESCRIPTION = "StreamsGroups", "Description"
 
@@ -106,28 +108,34 @@ def _about(*, job: bool, descriptions: bool = False) -> str:
         for rule in rules().values()
         if rule.name.startswith(_JOB) == job and (_DESCRIPTION in rule.name) == descriptions
     )
-    return "\n\n".join(map(_section, chosen))
+    return "\n\n".join(map(section, chosen))
 
 
 def _fires_after(rule: Rule) -> str:
     return format_duration(rule.for_seconds) if rule.for_seconds else "at once"
 
 
-def _section(rule: Rule) -> str:
+def section(rule: Rule) -> str:
+    """Return what the runbook says of a rule."""
     head = f"{rule.summary} **{rule.severity.capitalize()}**, `for: {format_duration(rule.for_seconds)}`."
     parts = [
         f"### {rule.name}",
         _wrap(head),
         _wrap(f"**For the business:** {rule.impact}"),
         _wrap(f"**When:** {rule.meaning}"),
-        f"**Confirm:**\n\n```\n{rule.confirm}\n```",
-        *((f"It prints, for a group of the demo:\n\n```text\n{rule.output.strip()}\n```",) if rule.output else ()),
+        f"**Confirm:** `{rule.confirm}` prints, for example:",
+        f"```text\n{_output(rule.name)}\n```",
         "**What to do:**",
         _list(rule.steps),
         *(("**What not to do:**", _list(rule.avoid)) if rule.avoid else ()),
         *(f"{question}\n\n```sql\n{sql}\n```" for question, sql in rule.queries.items()),
     ]
     return "\n\n".join(parts)
+
+
+def _output(name: str) -> str:
+    file = OUTPUTS / f"{name}.txt"
+    return file.read_text("utf-8").rstrip() if file.exists() else ""
 
 
 def _list(items: Iterable[str]) -> str:

@@ -58,8 +58,6 @@ class Rule:
     """Question to the SQL (DataFusion's) that answers it; `GROUP_ID` is the placeholder for the group's id."""
     steps: tuple[str, ...]
     """What to do, the most likely first."""
-    output: str = ""
-    """What that command printed of a group of the demo; empty if no group of the demo has such an alert."""
     avoid: tuple[str, ...] = ()
     """What not to do, and why."""
     replaces: tuple[str, ...] = ()

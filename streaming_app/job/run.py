@@ -165,7 +165,7 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
         for stream in streams:
             at_exit.enter_context(closing(stream))
         running = at_exit.enter_context(closing(Services()))
-        running.start(SparkProgress(spark, streams[0].query.is_own, health, report))
+        running.start(SparkProgress(spark, streams[0].query, health, report))
         supervisors = [Supervisor(stream, log_file) for stream in streams]
         for supervisor in supervisors:
             running.start(supervisor)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ OFFSETS = "offsets"
 _ASKING = "Getting offsets"  # how Spark describes a query that asks the brokers up to where it may read
 _NEWEST = 40  # queries that are looked at: a batch runs few at a time, and there may be two streams
 _PROGRESS_SECONDS = 15.0  # between two looks at Spark's progress: executors report every 10 s
+_AT_ONCE = 4  # batches that a rest saves, which then come without a pause
 _MAX_CAUSE = 500  # characters of a line about a failure
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _BY_FILE_SYSTEM = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -52,6 +54,7 @@ class StreamQuery:
         """Prepare; no batch begins once `stop` is set. Two active queries of a session need different names."""
         self._checkpoint, self._stop, self._name = checkpoint, stop, name
         self._query: StreamingQuery | None = None
+        self._id: str | None = None
         self._no_batch = threading.Event()
         self._no_batch.set()
         self.lock = threading.Lock()
@@ -78,9 +81,7 @@ class StreamQuery:
 
     def is_own(self, description: str) -> bool:
         """Return whether Spark describes so what a batch of this query runs, or what was run to start it."""
-        return description == self.start_description or (
-            self._query is not None and f"id = {self._query.id}" in description
-        )
+        return description == self.start_description or (self._id is not None and f"id = {self._id}" in description)
 
     @property
     def is_asking_for_ends(self) -> bool:
@@ -88,20 +89,31 @@ class StreamQuery:
         return self._query is not None and str(self._query.status["message"]).startswith(_ASKING)
 
     def start(
-        self, records: DataFrame, write_batch: Callable[[DataFrame, int], None], trigger_seconds: float | None
+        self,
+        records: DataFrame,
+        write_batch: Callable[[DataFrame, int], None],
+        trigger_seconds: float | None,
+        busy_seconds: float = 0.0,
     ) -> StreamingQuery:
         """Start the query, with a batch every so many seconds; None: for what there is now.
 
-        Raises StopRequestedError when the job ends.
+        While records keep coming, batches are `busy_seconds` apart if that is more; the first ones after a rest are
+        not. Raises StopRequestedError when the job ends.
         """
+        due = 0.0
 
         def write(batch: DataFrame, batch_id: int) -> None:
+            nonlocal due
             if self._stop.is_set():
                 raise StopRequestedError
             self._no_batch.clear()
+            began = time.monotonic()
             try:
                 with self.lock:
                     write_batch(batch, batch_id)
+                if trigger_seconds is not None:
+                    due = max(due, began - _AT_ONCE * busy_seconds) + busy_seconds
+                    self._stop.wait(due - trigger_seconds - time.monotonic())  # the next trigger comes after that
             finally:
                 self._no_batch.set()
 
@@ -117,6 +129,7 @@ class StreamQuery:
         if self._stop.is_set():
             raise StopRequestedError
         query = self._query = stream.start()
+        self._id = query.id  # each question for it is two calls of the JVM
         if self._stop.is_set():  # and nobody waits for the query any more
             query.stop()
         return query
@@ -154,10 +167,16 @@ class SparkProgress(Service):
     too. They do not change while tasks hang.
     """
 
-    def __init__(self, spark: SparkSession, is_own: Callable[[str], bool], health: Health, report: Report) -> None:
-        """Look at the queries that `is_own`, by their description: others may run in the session, such as a user's."""
-        super().__init__("progress of Spark", report, interval=_PROGRESS_SECONDS, after=_PROGRESS_SECONDS)
-        self._is_own, self._health = is_own, health
+    def __init__(self, spark: SparkSession, query: StreamQuery, health: Health, report: Report) -> None:
+        """Look while a batch is written or a start prepared; others may run queries in the session, such as a user."""
+        super().__init__(
+            "progress of Spark",
+            report,
+            interval=_PROGRESS_SECONDS,
+            after=_PROGRESS_SECONDS,
+            may_tick=lambda: query.is_writing or health.reading is None,
+        )
+        self._is_own, self._health = query.is_own, health
         self._queries: Any = spark._jsparkSession.sharedState().statusStore()  # noqa: SLF001 - the JVM has no public name
         self._last = ""
 

@@ -35,6 +35,7 @@ from streaming_app.kafka.broker_facts import has_description_plugin
 from streaming_app.kafka.log_reader import LogReaders
 from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient
 from streaming_app.report import Report
+from streaming_app.stream import newest_records, source
 from streaming_app.stream.commits_batch import OWN_ROWS, SHARED, CommitsBatchWriter
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.stream.log_positions import LogPositions, TruncatedLogError
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from streaming_app.tables.writer import TableWriter
 
 _READ_PLUGIN_SECONDS = 3600.0
+_BUSY_SECONDS = 1.0  # between two batches of the groups: commits come all the time, and each batch has a price
 _LOOK_SECONDS = 1.0  # between two looks at what a query has done: each is some calls of the JVM
 _MAINTENANCE_SECONDS = 1.0  # it looks at what is due; that takes no time
 
@@ -96,6 +98,10 @@ class TopicStream(ABC):
     name: ClassVar[str | None] = None
     watched: ClassVar[Sequence[str] | None] = None
     """The tables whose loss ends the query; None: all."""
+    wanted: ClassVar[staticmethod[[DataFrame], DataFrame]]
+    """Returns what a batch has of the records of the Kafka source."""
+    busy_seconds = 0.0
+    """How far apart batches are while records keep coming, if that is more than the trigger."""
 
     def __init__(
         self, parts: StreamParts, checkpoint: Location, trigger: float, maintenance: Callable[..., Maintenance]
@@ -184,7 +190,9 @@ class TopicStream(ABC):
                     self._rows_changed()
 
         self.progress.starting()
-        return self.query.start(records, write, None if once else self._trigger)
+        # As a part of the query: what is added to a batch is planned, and sent to the JVM, for each batch.
+        trigger = None if once else self._trigger
+        return self.query.start(self.wanted(records), write, trigger, self.busy_seconds)
 
     def check(self) -> None:
         """Check that the running query may go on.
@@ -288,12 +296,15 @@ class TopicStream(ABC):
 class GroupsStream(TopicStream):
     """The stream of the streams groups."""
 
+    wanted = staticmethod(source.wanted_records)
+
     def __init__(self, parts: StreamParts, topics: TopicMetadata, services: BackgroundServices) -> None:
         """Prepare; `topics` finds the reasons of NotReady."""
         config = parts.config
         done_at = config.warehouse / "_jobs" / f"{config.cluster}.maintenance"
         maintenance = partial(Maintenance, parts.writer, done_at)
         super().__init__(parts, checkpoint_location(config.warehouse, config.cluster), config.trigger, maintenance)
+        self.busy_seconds = min(2 * config.trigger, _BUSY_SECONDS)
         self._topics, self._services, self._logs = topics, services, LogReaders(parts.properties)
         self._read_again = services.read_again
         self._plugin_read_at = -math.inf
@@ -360,6 +371,7 @@ class CommitsStream(TopicStream):
 
     name = OFFSETS
     watched = (*NAMES, *SHARED)
+    wanted = staticmethod(newest_records.wanted_records)
 
     def __init__(self, parts: StreamParts) -> None:
         """Prepare."""

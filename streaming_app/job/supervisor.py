@@ -56,6 +56,7 @@ _PAUSE_SECONDS = 2.0  # doubled with each consecutive failure
 _RETRY_SECONDS = 300.0  # after the second stream was given up
 _HEALTHY_SECONDS = 300.0  # a stream that ran this long, or wrote a batch, had recovered from its last failure
 _POLL_SECONDS = 0.25
+_LOOK_SECONDS = 1.0  # between two questions whether a query is active, each of which is a call of the JVM
 _TOPIC_SECONDS = 30.0  # between two checks of the topic
 _CONFIRM_SECONDS = 5.0  # until a missing ACL is checked again
 _WAIT_SECONDS = 2.0  # between two attempts to start
@@ -179,7 +180,7 @@ class Supervisor(Service):
     def _watch(self, query: StreamingQuery) -> str | None:
         check_at = time.monotonic() + _TOPIC_SECONDS
         try:
-            while query.isActive and not self.stopping.wait(_POLL_SECONDS):
+            while query.isActive and not self.stopping.wait(_POLL_SECONDS if self._once else _LOOK_SECONDS):
                 if self._health.was_away_too_long:
                     raise StreamChangedError("The job was away from the end of the topic for too long")  # noqa: TRY301
                 if time.monotonic() >= check_at:

@@ -37,8 +37,10 @@ appender.file.policies.type = SizeBasedTriggeringPolicy
 appender.file.policies.size = 20MB
 appender.file.strategy.type = DefaultRolloverStrategy
 appender.file.strategy.max = 3
-logger.stop.name = org.apache.spark.sql.execution.streaming.MicroBatchExecution
+logger.stop.name = org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution
 logger.stop.level = error
+logger.late.name = org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor
+logger.late.level = error
 """
 
 _JVM_EXITED = "JAVA_GATEWAY_EXITED"

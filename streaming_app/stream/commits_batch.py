@@ -34,7 +34,6 @@ from streaming_app.stream.newest_records import (
     find_newest,
     make_rows,
     take_newest,
-    wanted_records,
 )
 from streaming_app.stream.source import SIZE
 from streaming_app.stream.table_versions import TableVersions, batch_writers
@@ -102,7 +101,7 @@ class CommitsBatchWriter:
         self._versions = TableVersions(writer, checkpoint, NAMES, shared=SHARED)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Write one micro-batch of the Kafka source into the tables."""
+        """Write one micro-batch of `newest_records.wanted_records` into the tables."""
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._options.cluster
         written_by = (batch_writers(self._options.cluster, query)[0], batch_id)
         with self._newest(batch, self._offsets.most_records(batch_id)) as newest:
@@ -119,15 +118,14 @@ class CommitsBatchWriter:
     @contextmanager
     def _newest(self, batch: DataFrame, most: int | None) -> Iterator[pa.Table | DataFrame]:
         """Give the newest record of each key, as Arrow unless they are many; `most` is how many records there are."""
-        wanted = wanted_records(batch)
         if most is not None and fits_driver(NEWEST, records=most):
-            few, largest = self._read(lambda: read_small(wanted, most, NEWEST))
+            few, largest = self._read(lambda: read_small(batch, most, NEWEST))
             if (pc.max(few["size"]).as_py() or 0) <= largest:
                 yield take_newest(few)
                 return
         sums = "count(*)", f"coalesce(sum({SIZE}), 0)", f"coalesce(every({IS_OF_ONE_KEY}), true)"
         for by in (HASH, KEY):
-            kept = find_newest(wanted, by).persist()
+            kept = find_newest(batch, by).persist()
             try:
                 ((records, size, is_valid),) = self._read(lambda: read_again(kept).selectExpr(*sums).collect())  # noqa: B023
                 if is_valid:

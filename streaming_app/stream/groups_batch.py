@@ -37,7 +37,7 @@ from streaming_app.stream.log_positions import NoPositions, read_whole
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.stream.outputs import APPENDED, EVENTS, FOLDED_DDL, RETRACTED, HistoryOffsets, rows_of
 from streaming_app.stream.slices import Part, SlicePlans
-from streaming_app.stream.source import RAW, wanted_records
+from streaming_app.stream.source import RAW
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.tables.arrow import arrow_schema
 from streaming_app.tables.checkpoint_offsets import BatchOffsets, checkpoint_location
@@ -126,7 +126,7 @@ class GroupsBatchWriter:
         self._is_running = False  # a batch was written
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Write one micro-batch of the Kafka source into the tables."""
+        """Write one micro-batch of `source.wanted_records` into the tables."""
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._cluster
         writers = batch_writers(self._cluster, query)
         self._plans.begin(writers[0], batch_id)
@@ -135,7 +135,7 @@ class GroupsBatchWriter:
         # The first batch may be that of a catch-up, in which most groups have few records: Spark reads it once.
         limit = {"read" if self._is_running else "records": most or 0}
         is_few = most is not None and fits_driver(GROUPS, **limit)
-        with BatchRecords(wanted_records(batch), self._read, self._free_heap) as records:
+        with BatchRecords(batch, self._read, self._free_heap) as records:
             with self._times.measure("read"):
                 index = records.read(most if is_few else None)
             counts = self._write_parts(records, self._plans.divide(index), writers, batch_id)

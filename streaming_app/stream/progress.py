@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime, timezone
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +34,8 @@ class Progress:
         self._write = write
         self._health = health
         self._has_caught_up = False
-        self._outcomes: dict[int, Outcome] = {}
-        self._last: tuple[str, str] | None = None  # trigger that is reported: the run, and when it began
+        self._outcomes: dict[int, tuple[Outcome, datetime]] = {}  # with when it was written
+        self._last: tuple[StreamingQuery, str] | None = None  # the trigger that is reported: when it began
         self._lock = Lock()
         self.starting()
 
@@ -50,7 +50,7 @@ class Progress:
 
     def on_done(self, batch_id: int, outcome: Outcome) -> None:
         """Receive the counts of a batch; Spark's progress of it follows."""
-        self._outcomes[batch_id] = outcome
+        self._outcomes[batch_id] = outcome, datetime.now(timezone.utc)
 
     def look_at(self, query: StreamingQuery) -> None:
         """Report what the query has done since the last call. Call it once a second, and once after its end.
@@ -64,12 +64,11 @@ class Progress:
         known: Any = query._jsq.recentProgress()  # noqa: SLF001 - only what is new is read
         new: list[_Trigger] = []
         for number in range(len(known) - 1, -1, -1):
-            one = json.loads(known[number].json())
-            if (one["runId"], one["timestamp"]) == self._last:
+            if (query, str(known[number].timestamp())) == self._last:  # the JSON of one is made at each call for it
                 break
-            new.append(one)
+            new.append(json.loads(known[number].json()))
         for one in reversed(new):
-            self._last = one["runId"], one["timestamp"]
+            self._last = query, one["timestamp"]
             self._take(one)
 
     def _take(self, trigger: _Trigger) -> None:
@@ -85,13 +84,16 @@ class Progress:
         self.records += seen
         for source in trigger["sources"]:
             self.ends = _offsets(source["endOffset"]) or self.ends
-        outcome = self._outcomes.pop(trigger["batchId"], None)
-        if not outcome:
+        known = self._outcomes.pop(trigger["batchId"], None)
+        if not known:
             return
-        seconds, behind = trigger["batchDuration"] / 1000, _behind(trigger)
+        outcome, written_at = known
+        # Spark's own duration has the pause after the batch, too, see `StreamQuery`.
+        written = max(0.0, (written_at - began_at).total_seconds())
+        seconds, behind = written + trigger["durationMs"].get("commitOffsets", 0) / 1000, _behind(trigger)
         phases = all_phases(outcome.seconds, trigger["durationMs"], seconds)
         batch = Batch(seen, seconds, outcome.by_type, outcome.quarantined, outcome.drifted, behind, phases)
-        self._health.batch_done(batch, self.end_known_at or began_at, began_at + timedelta(seconds=seconds))
+        self._health.batch_done(batch, self.end_known_at or began_at, written_at)
         if seen:
             self._write(batch_line(trigger["batchId"], seen, seconds, outcome, sum(behind.values())))
         if not any(behind.values()) and self.end_known_at is None:

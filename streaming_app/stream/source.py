@@ -129,7 +129,7 @@ _RAW_SCHEMA = pa.schema(
 
 
 def wanted_records(batch: DataFrame) -> DataFrame:
-    """Return the records of a micro-batch of the Kafka source that leave the JVM, as `RAW`, with their `MEASURES`."""
+    """Return the records of the Kafka source that leave the JVM, as `RAW`, with their `MEASURES`."""
     raw = batch.where(WANTED_RECORDS).selectExpr(f"{GROUP_BYTES} AS group_bytes", *RAW[1:])
     return raw.selectExpr(*RAW, f"{RECORD_TYPE} AS type", f"{SIZE} AS size", "xxhash64(group_bytes) AS hash")
 

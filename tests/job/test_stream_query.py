@@ -82,7 +82,7 @@ def count_rows(spark: SparkSession, call: Callable[[Callable[[], Any]], Any] = l
 def test_progress_is_what_runs_to_start_the_query_and_in_its_batches_alone(spark: SparkSession, tmp_path: Path) -> None:
     batch, others = HeldBatch(spark, tmp_path / "batch"), HeldBatch(spark, tmp_path / "others")
     health = Health()
-    progress = SparkProgress(spark, batch.query.is_own, health, print)
+    progress = SparkProgress(spark, batch.query, health, print)
 
     def start() -> None:
         spark.sparkContext.setJobDescription(batch.query.start_description)
@@ -124,3 +124,27 @@ def test_no_batch_begins_once_the_job_ends_and_a_users_choice_of_how_checkpoints
         query.awaitTermination()
     assert numbers == [0, 1, 2]
     assert spark.conf.get(setting) == chosen
+
+
+def test_batches_pause_while_records_keep_coming_but_not_the_first_ones_after_a_rest(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    pauses = list[float]()
+
+    class Watched(Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            pauses.append(timeout or 0.0)
+            return False
+
+    stop = Watched()
+    query = StreamQuery(Location.of(tmp_path / "checkpoint"), stop).start(
+        spark.readStream.format("rate").option("rowsPerSecond", 100).load(), lambda *_: None, 0.0, 10_000.0
+    )
+    try:
+        assert wait_until(lambda: len(pauses) >= 6)
+    finally:
+        stop.set()
+        query.stop()
+    assert all(pause <= 0 for pause in pauses[:4]), pauses
+    assert 9_000 < pauses[4] <= 10_000
+    assert 19_000 < pauses[5] <= 20_000  # nobody has waited for the one before

@@ -76,7 +76,10 @@ _RULE = """\
 order = 99
 severity = "warning"
 for = "0s"
+summary = "A trial."
+impact = "None."
 meaning = "A trial."
+confirm = "streams-groups status"
 steps = ["Try."]
 
 [queries]
@@ -218,6 +221,7 @@ assert "trials array<struct<at:timestamp,source_partition:int,offset:bigint>>" i
     "an alert rule": Addition(
         (
             Edit("streaming_app/alerts/catalog/StreamsGroupTrial.toml", "", _RULE, "its entry"),
+            Edit("deploy/outputs/StreamsGroupTrial.txt", "", "A trial.\n", "what its command prints,"),
             Edit(
                 "streaming_app/alerts/conditions.py",
                 "CONDITIONS: dict[str, Condition] = {\n",
@@ -231,7 +235,7 @@ assert "trials array<struct<at:timestamp,source_partition:int,offset:bigint>>" i
                 "its settings in",
             ),
         ),
-        ("deploy/RUNBOOK.md",),
+        ("deploy/RUNBOOK.md", "docs/alerts.md"),
         "`tests/alerts`, with a case in its `test_rules.py`, `tests/config/test_example.py`, "
         "`tests/deploy/test_runbook.py`, and an incident in `tests/histories`",
     ),

@@ -20,7 +20,7 @@ from streaming_app.tables.driver_limits import NEWEST
 from streaming_app.tables.newest_tables import NAMES, NewestTables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.writer import TableWriter
-from tests.support.frames import Pair, batch, limit_driver, write_offset_log
+from tests.support.frames import Pair, limit_driver, offsets_batch, write_offset_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,8 +75,8 @@ def write(spark: SparkSession, path: Path, cuts: list[int], start: int = 0) -> l
     write_batch = CommitsBatchWriter(writer, tables, options, lambda _, outcome: outcomes.append(outcome))
     rows = [(n, START + timedelta(seconds=n), key, value) for n, (key, value) in enumerate(history())]
     for number, (begin, end) in enumerate(zip([0, *cuts], [*cuts, len(rows)], strict=True), start):
-        write_batch(batch(spark, rows[begin:end]), number)
-    write_batch(batch(spark, rows[begin:end]), number)  # as after a crash before the checkpoint
+        write_batch(offsets_batch(spark, rows[begin:end]), number)
+    write_batch(offsets_batch(spark, rows[begin:end]), number)  # as after a crash before the checkpoint
     return outcomes
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -28,7 +28,7 @@ from streaming_app.tables.newest_tables import NewestTables
 from streaming_app.tables.writer import TableWriter
 from tests.stream import test_commits_batch, test_groups_batch
 from tests.support.fencing import CLUSTER, NEW, OLD, assert_fenced, claim, claimed
-from tests.support.frames import batch, limit_driver
+from tests.support.frames import Row, batch, limit_driver, offsets_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,10 +51,6 @@ def write_groups(writer: TableWriter, records: DataFrame) -> None:
 def write_commits(writer: TableWriter, records: DataFrame) -> None:
     tables, options = NewestTables(writer, CLUSTER, 30), FoldOptions(CLUSTER, "topic")
     CommitsBatchWriter(writer, tables, options, lambda *_: None)(records, 0)
-
-
-def records_of(spark: SparkSession, module: Any) -> DataFrame:
-    return batch(spark, [(n, module.START, *pair) for n, pair in enumerate(module.history())])
 
 
 @contextmanager
@@ -83,8 +79,8 @@ def line_by_line(on_line: Callable[[int], None]) -> Iterator[None]:
 
 @pytest.mark.parametrize("records", [20_000, 0], ids=["delta-rs", "spark"])
 @pytest.mark.parametrize(
-    ("write", "module", "kind"),
-    [(write_groups, test_groups_batch, GROUPS), (write_commits, test_commits_batch, NEWEST)],
+    ("write", "batch_of", "module", "kind"),
+    [(write_groups, batch, test_groups_batch, GROUPS), (write_commits, offsets_batch, test_commits_batch, NEWEST)],
     ids=["groups", "commits"],
 )
 def test_wherever_a_batch_is_paused_it_commits_nothing_after_that_of_a_newer_job(
@@ -93,12 +89,13 @@ def test_wherever_a_batch_is_paused_it_commits_nothing_after_that_of_a_newer_job
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     write: Write,
+    batch_of: Callable[[SparkSession, Iterable[Row]], DataFrame],
     module: Any,
     kind: str,
     records: int,
 ) -> None:
     limit_driver(monkeypatch, kind, records=records)
-    frame = records_of(spark, module)
+    frame = batch_of(spark, [(n, module.START, *pair) for n, pair in enumerate(module.history())])
 
     def attempt(name: str, pause_at: int) -> tuple[int, bool, Any]:
         """Return how many lines a batch has, whether it was refused once a newer job has written it, and the tables."""

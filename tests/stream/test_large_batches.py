@@ -156,7 +156,7 @@ def test_the_records_of_each_part_are_the_same_from_the_log_and_from_spark(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     divide_small_batches(monkeypatch)
-    frame = source.wanted_records(batch(spark, [*ROWS, (len(ROWS), START, None, b"no key")]))
+    frame = batch(spark, [*ROWS, (len(ROWS), START, None, b"no key")])
     parts = {}
     for most in (len(ROWS) + 1, None):
         with BatchRecords(frame, lambda read: read()) as found:

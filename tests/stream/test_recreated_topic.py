@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from threading import Event
@@ -28,7 +28,7 @@ from streaming_app.tables.location import Location
 from streaming_app.tables.newest_tables import NewestTables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.writer import TableWriter
-from tests.support.frames import batch, limit_driver, write_offset_log
+from tests.support.frames import Row, batch, limit_driver, offsets_batch, write_offset_log
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,13 +58,16 @@ def second_stream(writer: TableWriter) -> Callable[[DataFrame, int], None]:
 
 
 @pytest.mark.parametrize(
-    ("stream", "is_small"), [(main_stream, False), (second_stream, True)], ids=["groups, many jobs", "commits, one job"]
+    ("stream", "batch_of", "is_small"),
+    [(main_stream, batch, False), (second_stream, offsets_batch, True)],
+    ids=["groups, many jobs", "commits, one job"],
 )
 def test_nothing_of_a_batch_is_written_if_the_topic_is_another_one_by_then(
     spark: SparkSession,
     empty_warehouse: Path,
     monkeypatch: pytest.MonkeyPatch,
     stream: Callable[[TableWriter], Callable[[DataFrame, int], None]],
+    batch_of: Callable[[SparkSession, Iterable[Row]], DataFrame],
     is_small: bool,
 ) -> None:
     if is_small:
@@ -74,7 +77,7 @@ def test_nothing_of_a_batch_is_written_if_the_topic_is_another_one_by_then(
         limit_driver(monkeypatch, records=0)
     write = stream(TableWriter(spark, str(empty_warehouse), "default"))
     with pytest.raises(OtherTopicError):
-        write(batch(spark, RECORDS), 0)
+        write(batch_of(spark, RECORDS), 0)
     reader = WarehouseReader(empty_warehouse)
     assert [reader.rows(f"SELECT * FROM {name}") for name in WRITTEN] == [[]] * len(WRITTEN)
 

@@ -1,4 +1,4 @@
-"""Batches as Spark's Kafka source passes them to the micro-batch."""
+"""Batches as the two queries of the job pass them to what writes them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streaming_app.kafka.offsets_topic import OffsetsTopic
+from streaming_app.stream import newest_records, source
 from streaming_app.stream.source import source_options
 from streaming_app.tables.driver_limits import GROUPS, MOST
 from tests.support.waiting import wait_until
@@ -28,6 +29,17 @@ _SESSION_CLASS = "org.apache.spark.sql.classic.SparkSession"
 
 
 def batch(spark: SparkSession, rows: Iterable[Row]) -> DataFrame:
+    """Return a batch of the streams groups."""
+    return source.wanted_records(kafka_records(spark, rows))
+
+
+def offsets_batch(spark: SparkSession, rows: Iterable[Row]) -> DataFrame:
+    """Return a batch of the committed offsets."""
+    return newest_records.wanted_records(kafka_records(spark, rows))
+
+
+def kafka_records(spark: SparkSession, rows: Iterable[Row]) -> DataFrame:
+    """Return records as Spark's Kafka source has them."""
     return spark.createDataFrame([(key, value, "topic", 0, offset, at, 0) for offset, at, key, value in rows], _KAFKA)
 
 

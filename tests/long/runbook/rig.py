@@ -1,0 +1,248 @@
+"""A broker, a job and groups for the states of the runbook: members that send heartbeats, applications, commands."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+from click.testing import CliRunner
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
+
+from streaming_app.cli.main import main
+from streaming_app.errors import WarehouseError
+from streaming_app.jvm.jars import KAFKA_VERSION
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.protocol import Fields, GroupError
+from streaming_app.sandbox.broker import LocalBroker
+from streaming_app.sandbox.demo_groups import rejoin
+from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
+from streaming_app.sandbox.process import Startable
+from streaming_app.tables.reader import Row, WarehouseReader, quote
+from tests.long.campaign.disk import Disk
+from tests.support.ivy import broker_jars
+from tests.support.kafka_scripts import run_script
+from tests.support.receivers import HttpReceiver
+from tests.support.running_job import RunningJob, is_caught_up, running_job
+from tests.support.streams_application import StreamsApplication
+from tests.support.waiting import wait_until
+
+_HEARTBEAT_SECONDS = 1.0
+_PLUGIN = Path(__file__).parents[2] / "support" / "RefusingPlugin.java"
+_LONGEST = 1500.0
+"""Seconds: the job asks for some things every five minutes, and senders and brokers wait longer after each failure."""
+
+
+class Rig(Startable):
+    """Start it, or use it as a context manager. Its members send heartbeats until it is stopped."""
+
+    def __init__(self, directory: Path, config: Mapping[str, Any], *, warehouse: Path | None = None) -> None:
+        """Prepare. `config` is the configuration of the job; nothing runs before `start`."""
+        self.directory, self.warehouse = directory, warehouse or directory / "warehouse"
+        self.config: dict[str, Any] = dict(config)
+        self._stack, self._job = ExitStack(), ExitStack()
+        self._members: list[SimulatedMember] = []
+        self._work: list[Callable[[], object]] = []
+        self.lock = threading.RLock()
+        """Held while members send; hold it to make a member do something else."""
+        self._stop = threading.Event()
+        self.hidden: list[tuple[str, str]] = []
+        """What of this machine no output shows, and what it shows instead."""
+
+    def start(self) -> None:
+        plugin = self.directory / "plugin"
+        jars = broker_jars(KAFKA_VERSION)
+        plugin.mkdir()
+        classes = ":".join(map(str, jars))
+        subprocess.run(["javac", "-cp", classes, "-d", str(plugin), str(_PLUGIN)], check=True)
+        properties = {"group.streams.topology.description.plugin.class": "RefusingPlugin"}
+        self.broker = LocalBroker(self.directory / "broker", class_path=[plugin, *jars], properties=properties)
+        self._stack.enter_context(self.broker)
+        self.client = self._stack.enter_context(StreamsGroupClient(self.server))
+        thread = threading.Thread(target=self._send, name="heartbeats", daemon=True)
+        self._stack.callback(thread.join)
+        self._stack.callback(self._stop.set)
+        thread.start()
+        self._stack.callback(self.stop_job)
+        self.start_job()
+
+    def stop(self) -> None:
+        self._stack.close()
+
+    @property
+    def server(self) -> str:
+        return self.broker.bootstrap_server
+
+    # The job, and commands about it
+
+    def start_job(self, *options: str) -> None:
+        file = self.directory / "streams-groups.yaml"
+        settings = {"bootstrap_server": self.server, "warehouse": str(self.warehouse), **self.config}
+        file.write_text(yaml.safe_dump(settings), "utf-8")
+        self.runner = CliRunner(env={"STREAMS_GROUPS_CONFIG": str(file)})
+        self.job: RunningJob = self._job.enter_context(
+            running_job(self.server, self.warehouse, "--config", file, *options)
+        )
+
+    def stop_job(self) -> None:
+        self._job.close()
+
+    def await_caught_up(self) -> None:
+        assert wait_until(lambda: is_caught_up(self.warehouse)), self.job.lines
+
+    def run(self, command: str, *, may_fail: bool = False, **values: str) -> str:
+        """Run a command as a document shows it, with the values of its placeholders; return what it prints.
+
+        With `may_fail` it may exit with 1, as a check that finds what is wrong.
+        """
+        for name, value in values.items():
+            command = re.sub(rf"\b{name}\b", value, command)
+        if not command.startswith("streams-groups "):
+            return run_script(self.server, self.directory, command)
+        ran = self.runner.invoke(main, command.split()[1:])
+        assert ran.exit_code in {0, int(may_fail)}, f"{command}: {ran.output}"
+        return ran.output
+
+    def alert(self, rule: str, group_id: str | None) -> Row | None:
+        """Return the newest alert of a rule about a group, which may have ended."""
+        of = "group_id IS NULL" if group_id is None else f"group_id = {quote(group_id)}"
+        with suppress(WarehouseError):  # the job has not created the tables yet
+            rows = WarehouseReader(self.warehouse).rows(
+                f"SELECT alert_id, rule, severity, opened_at, ended_at, summary FROM alerts WHERE rule = {quote(rule)} "
+                f"AND {of} AND opened_at IS NOT NULL ORDER BY opened_at DESC LIMIT 1"
+            )
+            return rows[0] if rows else None
+        return None
+
+    def await_open(self, rule: str, group_id: str | None) -> Row:
+        assert wait_until(lambda: self._is_open(rule, group_id), _LONGEST, interval=1), (rule, group_id)
+        found = self.alert(rule, group_id)
+        assert found
+        return found
+
+    def await_end(self, rule: str, group_id: str | None) -> None:
+        ended = wait_until(lambda: not self._is_open(rule, group_id), _LONGEST, interval=1)
+        assert ended, self.alert(rule, group_id)
+
+    def _is_open(self, rule: str, group_id: str | None) -> bool:
+        found = self.alert(rule, group_id)
+        return bool(found) and found["ended_at"] is None
+
+    # Groups
+
+    def prepare(
+        self, group_id: str, *subtopologies: Fields, topics: tuple[str, ...] = (), **settings: Any
+    ) -> SimulatedMember:
+        """Return a member that has not joined, of a group that reads these topics, or with these subtopologies."""
+        epoch = settings.pop("epoch", 0)
+        own = topology(*(subtopologies or (subtopology("0", source_topics=list(topics)),)), epoch=epoch)
+        return SimulatedMember(self.client, group_id, own, **settings)
+
+    def keep(self, *members: SimulatedMember) -> None:
+        """Let members join, and send heartbeats from then on; return once they and their groups have settled."""
+        with self.lock:
+            for one in members:
+                one.join()
+            self._members += members
+            settle([one for one in self._members if one.group_id in {member.group_id for member in members}])
+
+    def keep_as_it_is(self, member: SimulatedMember) -> None:
+        """Send the heartbeats of a member that has joined, whatever its group becomes."""
+        with self.lock:
+            self._members.append(member)
+
+    def drop(self, *members: SimulatedMember, leave: bool = True) -> None:
+        """Let members leave, or only send nothing any more."""
+        with self.lock:
+            self._members = [one for one in self._members if one not in members]
+            for one in members if leave else ():
+                one.leave()
+
+    def every_second(self, work: Callable[[], object]) -> None:
+        """Do this after the heartbeats, until the rig is stopped."""
+        self._work.append(work)
+
+    def stop_work(self, work: Callable[[], object]) -> None:
+        with self.lock:
+            self._work.remove(work)
+
+    def state(self, group_id: str) -> str:
+        return str(self.client.describe([group_id])[0]["group_state"])
+
+    def has_topic(self, topic: str) -> bool:
+        return topic in {one if isinstance(one, str) else one["name"] for one in self.client.admin.list_topics()}
+
+    def knows_offset(self, group_id: str, offset: int) -> bool:
+        """Return whether the table has a row of the group with this committed offset."""
+        return self._any(f"SELECT 1 AS n FROM lag WHERE group_id = {quote(group_id)} AND committed_offset = {offset}")
+
+    def has_progressed(self, group_id: str) -> bool:
+        return self._any(f"SELECT 1 AS n FROM group_health WHERE group_id = {quote(group_id)} AND verdict = 'Ok'")
+
+    def _any(self, query: str) -> bool:
+        with suppress(WarehouseError):  # the job has not created the tables yet
+            return bool(WarehouseReader(self.warehouse).rows(query))
+        return False
+
+    def _send(self) -> None:
+        while not self._stop.wait(_HEARTBEAT_SECONDS):  # noqa: WAIT002 - a pause
+            with self.lock:
+                for member in self._members:
+                    with suppress(KafkaError, OSError):
+                        try:
+                            member.step()
+                        except GroupError as error:
+                            rejoin(member, error)
+                for work in self._work:
+                    with suppress(KafkaError, GroupError, OSError):
+                        work()
+
+    def commit(self, member: SimulatedMember, topic: str, offset: int | None = None) -> None:
+        """Commit an offset in all partitions that a member has, by default the ends of their logs."""
+        with self.lock:
+            ends = self.client.end_offsets(topic)
+            active = [one for own in member.assignment["active"].values() for one in own]
+            offsets = {(topic, one): ends[one] if offset is None else offset for one in active if one in ends}
+            self.client.commit_offsets(member.group_id, offsets, member.member_id, member.epoch)
+
+    def produce(self, topic: str, records: int, *, minutes_old: float = 0.0) -> None:
+        """Append records, each partition in turn, which say that they are so old."""
+        stamp = int(1000 * (time.time() - 60 * minutes_old))
+        partitions = len(self.client.end_offsets(topic))
+        with KafkaProducer(bootstrap_servers=self.server) as producer:
+            for number in range(records):
+                producer.send(topic, b"%d" % number, partition=number % partitions, timestamp_ms=stamp)
+
+    def application(
+        self, group_id: str, kind: str, *topics: str, name: str = "1", **options: Any
+    ) -> StreamsApplication:
+        """Start an instance of a real application."""
+        directory = self.directory / f"{group_id}-{name}"
+        own = StreamsApplication(
+            self.server, directory, group_id, kind, topics, properties={"commit.interval.ms": "200"}, **options
+        )
+        return self._stack.enter_context(own)
+
+    def refuse(self, group_id: str, how: str) -> Path:
+        """Let the plugin refuse the descriptions of a group, `refused` for good or `failing`; return what ends it."""
+        file = self.broker.directory / f"{how}-{group_id}"
+        file.touch()
+        return file
+
+
+class JobRig(Rig):
+    """One whose warehouse has a disk of its own, and whose job sends alerts to a receiver, with a token from a file."""
+
+    def __init__(
+        self, directory: Path, config: Mapping[str, Any], disk: Disk, receiver: HttpReceiver, token: Path
+    ) -> None:
+        super().__init__(directory, config, warehouse=disk.directory / "warehouse")
+        self.disk, self.receiver, self.token = disk, receiver, token
+        self.hidden = [(receiver.url, "https://hooks.example.com")]

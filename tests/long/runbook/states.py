@@ -1,0 +1,458 @@
+"""The states of the runbook: what brings each about, and then its advice, followed as it stands.
+
+Each is a generator. It brings the state about and yields the id of the group, None for the job; the alert opens. What
+comes then is the advice, after which the alert ends.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from kafka import TopicPartition
+from kafka.admin import NewPartitions
+
+from streaming_app.alerts.catalog import rules
+from streaming_app.kafka.protocol import GroupError
+from streaming_app.sandbox.member import internal_topic, settle, subtopology, topology
+from tests.long.runbook.rig import Rig
+from tests.support.waiting import await_topics, wait_until
+
+Steps = Iterator[str | None]
+_COMPACTED = {"cleanup.policy": "compact"}
+_MANY, _PAUSE = 20_000, 5  # records that wait, of which one is taken after so many seconds: it takes hours
+_WHY = (r"^(?!  What to do)",)
+"""Of `why`: who reads the page need not be sent there."""
+_STATE = ("^GROUP .* STATE", " (CURRENT|FAILED|NEVER_STORED) ")
+_DESCRIPTION = ("GROUP", "STATE", "TOPOLOGY-DESCRIPTION", "STORED-DESCRIPTION-EPOCH", "FAILED-DESCRIPTION-EPOCH")
+
+
+class State(NamedTuple):
+    rule: str
+    play: Callable[[Any], Steps]
+    keep: tuple[str, ...] = ()
+    """Of the lines of the output, those in which one of these is found; none: all."""
+    columns: tuple[str, ...] = ()
+    """Of its table; none: all."""
+    is_shown: bool = True
+    """Whether the page shows its output."""
+    ends: bool = True
+    """Whether the alert ends soon after the advice was followed, and not when so much time has passed."""
+
+    @property
+    def name(self) -> str:
+        return self.play.__name__
+
+
+STATES: list[State] = []
+
+
+def state(rule: str, **options: Any) -> Callable[[Callable[[Rig], Steps]], Callable[[Rig], Steps]]:
+    def add(play: Callable[[Rig], Steps]) -> Callable[[Rig], Steps]:
+        STATES.append(State(rule, play, **options))
+        return play
+
+    return add
+
+
+def advised(rule: str, begin: str) -> str:
+    """Return the command in the steps of a rule that begins so."""
+    steps = " ".join((*rules()[rule].steps, *rules()[rule].avoid))
+    return next(code for code in re.findall(r"`([^`]+)`", steps) if code.startswith(begin))
+
+
+# --- Health -----------------------------------------------------------------------------------------------------------
+
+
+def _without_what_was_deleted(rig: Rig, group_id: str, topic: str) -> Any:
+    rig.client.create_topic(topic, 1)
+    member = rig.prepare(group_id, topics=(topic,))
+    rig.keep(member)
+    rig.produce(topic, 500)
+    rig.commit(member, topic, 120)
+    rig.drop(member)
+    rig.client.admin.delete_records({TopicPartition(topic, 0): 400})
+    return member
+
+
+@state("StreamsGroupLosing", keep=_WHY)
+def losing(rig: Rig) -> Steps:
+    rule, topic = "StreamsGroupLosing", "clicks"
+    member = _without_what_was_deleted(rig, "clickstream-sessions", topic)
+    yield "clickstream-sessions"
+    rig.run(advised(rule, "kafka-configs.sh --alter --entity-type topics"), TOPIC=topic)
+    assert "member_left" in rig.run(advised(rule, "streams-groups history"), GROUP_ID="clickstream-sessions")
+    rig.run(advised(rule, "kafka-configs.sh --alter --entity-type groups"), GROUP_ID="clickstream-sessions")
+    rig.keep(member)
+    rig.commit(member, topic, 450)
+
+
+@state("StreamsGroupLosing", is_shown=False)
+def losing_accepted(rig: Rig) -> Steps:
+    _without_what_was_deleted(rig, "clickstream-archive", "old-clicks")
+    yield "clickstream-archive"
+    found = rig.alert("StreamsGroupLosing", "clickstream-archive")
+    assert found
+    rig.run(advised("StreamsGroupLosing", "streams-groups alerts end"), ID=found["alert_id"])
+
+
+@state("StreamsGroupDown", keep=_WHY)
+def source_topic_missing(rig: Rig) -> Steps:
+    member = rig.prepare("fraud-detection", topics=("card-transactions",))
+    with rig.lock:
+        member.join()
+    rig.keep_as_it_is(member)
+    yield "fraud-detection"
+    rig.client.create_topic("card-transactions", 1)
+    rig.drop(member)
+    rig.produce("card-transactions", 10)
+    rig.keep(again := rig.prepare("fraud-detection", topics=("card-transactions",)))
+    rig.commit(again, "card-transactions")
+
+
+@state("StreamsGroupDown", is_shown=False)
+def application_without_its_topic(rig: Rig) -> Steps:
+    """A real application, whose client gives up; it is started again once the topic is there."""
+    rig.client.create_topic("lines", 2)
+    rig.client.create_topic("counts", 2)
+    first = rig.application("word-count", "words", "lines", "counts")
+    first.produce(on=True)
+    assert wait_until(lambda: rig.has_progressed("word-count"))
+    first.produce(on=False)
+    rig.client.admin.delete_topics(["lines"])
+    yield "word-count"
+    rig.client.create_topic("lines", 2)
+    assert wait_until(lambda: first.pid is None), "Kafka's client goes on: the advice to restart it is not needed"
+    again = rig.application("word-count", "words", "lines", "counts", name="2")
+    again.produce(on=True)
+
+
+@state("StreamsGroupDown", is_shown=False)
+def stopped(rig: Rig) -> Steps:
+    rig.client.create_topic("parcels", 2)
+    member = rig.prepare("parcel-tracking", topics=("parcels",))
+    rig.keep(member)
+    rig.commit(member, "parcels")
+    rig.drop(member)
+    rig.produce("parcels", 10)
+    yield "parcel-tracking"
+    rig.keep(member)
+    rig.commit(member, "parcels")
+
+
+@state("StreamsGroupDown", is_shown=False)
+def stopped_for_good(rig: Rig) -> Steps:
+    rig.client.create_topic("faxes", 2)
+    member = rig.prepare("fax-archive", topics=("faxes",))
+    rig.keep(member)
+    rig.commit(member, "faxes")
+    rig.drop(member)
+    rig.produce("faxes", 10)
+    yield "fax-archive"
+    found = rig.alert("StreamsGroupDown", "fax-archive")
+    assert found
+    rig.run(advised("StreamsGroupDown", "streams-groups alerts end"), ID=found["alert_id"])
+
+
+@state("StreamsGroupDown", is_shown=False)
+def differently_partitioned(rig: Rig) -> Steps:
+    rig.client.create_topic("invoices", 2)
+    rig.client.create_topic("payments", 4)
+    joined = subtopology("0", source_topics=["invoices", "payments"], copartition_groups=[["invoices", "payments"]])
+    member = rig.prepare("dunning", joined)
+    with rig.lock:
+        member.join()
+    rig.keep_as_it_is(member)
+    yield "dunning"
+    rig.client.admin.create_partitions({"invoices": NewPartitions(4)})
+    rig.drop(member)
+    rig.produce("invoices", 8)
+    rig.produce("payments", 8)
+    rig.keep(again := rig.prepare("dunning", joined))
+    rig.commit(again, "invoices")
+    rig.commit(again, "payments")
+
+
+@state("StreamsGroupDown", is_shown=False)
+def internal_topic_of_another_size(rig: Rig) -> Steps:
+    """A real application whose repartition topic was made by hand; it is reset as the page says."""
+    rig.client.create_topic("phrases", 2)
+    rig.client.create_topic("totals", 2)
+    rig.client.create_topic("phrase-count-words-repartition", 1)
+    rig.client.create_topic("phrase-count-counted-changelog", 3)
+    first = rig.application("phrase-count", "words", "phrases", "totals")
+    first.produce(on=True)
+    yield "phrase-count"
+    first.stop()
+    assert wait_until(lambda: rig.state("phrase-count") == "Empty")
+    reset = advised("StreamsGroupDown", "kafka-streams-groups.sh --reset-offsets")
+    rig.run(f"{reset} {advised('StreamsGroupDown', '--dry-run')}", GROUP_ID="phrase-count")
+    rig.run(f"{reset} {advised('StreamsGroupDown', '--delete-all-internal-topics')}", GROUP_ID="phrase-count")
+    again = rig.application("phrase-count", "words", "phrases", "totals", name="2")
+    again.produce(on=True)
+
+
+@state("StreamsGroupDown", is_shown=False)
+def changed_topology(rig: Rig) -> Steps:
+    rig.client.create_topic("bookings", 2)
+    rig.client.create_topic("cancellations", 2)
+    former = rig.prepare("booking-totals", topics=("bookings",))
+    rig.keep(former)
+    rig.commit(former, "bookings")
+    rig.drop(former)
+    rig.produce("bookings", 10)
+    yield "booking-totals"
+    changed = rig.prepare("booking-totals", topics=("bookings", "cancellations"))
+    with pytest.raises(GroupError, match="Topology updates are not supported yet"):
+        changed.join()
+    rig.run("kafka-streams-groups.sh --delete --group booking-totals")
+    rig.produce("cancellations", 10)
+    rig.keep(changed)
+    rig.commit(changed, "bookings")
+    rig.commit(changed, "cancellations")
+
+
+@state("StreamsGroupStalled", keep=_WHY)
+def stuck_process(rig: Rig) -> Steps:
+    rig.client.create_topic("shipments", 2)
+    member = rig.prepare("shipment-router", topics=("shipments",))
+    rig.keep(member)
+    rig.produce("shipments", 40)
+    rig.commit(member, "shipments", 12)
+    yield "shipment-router"
+    rule = "StreamsGroupStalled"
+    rig.run(advised(rule, "streams-groups describe GROUP_ID --copies"), GROUP_ID="shipment-router")
+    command = advised(rule, "kafka-console-consumer.sh")
+    assert "\n24" in f"\n{rig.run(command, TOPIC='shipments', P='0', COMMITTED='12')}"
+    rig.run(advised(rule, "kafka-transactions.sh"), TOPIC="shipments")
+    rig.run(f"{advised(rule, 'streams-groups verify')} --bootstrap-server {rig.server}")
+    rig.drop(member)
+    rig.keep(again := rig.prepare("shipment-router", topics=("shipments",)))
+    rig.commit(again, "shipments")
+
+
+@state("StreamsGroupStalled", is_shown=False)
+def recreated_topic(rig: Rig) -> Steps:
+    rig.client.create_topic("tickets", 1)
+    member = rig.prepare("ticketing", topics=("tickets",))
+    rig.keep(member)
+    rig.produce("tickets", 50)
+    rig.commit(member, "tickets")
+    rig.client.admin.delete_topics(["tickets"])
+    assert wait_until(lambda: not rig.has_topic("tickets"))
+    rig.client.create_topic("tickets", 1)
+    rig.produce("tickets", 5)
+    rig.commit(
+        member, "tickets", 50
+    )  # the broker deleted its offset with the topic; a client goes on with its position
+    yield "ticketing"
+    rig.drop(member)
+    assert wait_until(lambda: rig.state("ticketing") == "Empty")
+    rig.run(advised("StreamsGroupStalled", "kafka-streams-groups.sh --reset"), GROUP_ID="ticketing", TOPIC="tickets")
+    rig.keep(again := rig.prepare("ticketing", topics=("tickets",)))
+    rig.commit(again, "tickets")
+
+
+@state(
+    "StreamsGroupBehind",
+    columns=("GROUP", "PROCESS", "HOST", "LAG", "LAG-SECONDS", "STATUS", "PARTITIONS", "NOT-OK"),
+)
+def too_few_instances(rig: Rig) -> Steps:
+    rig.client.create_topic("orders", 2)
+    member = rig.prepare("orders-aggregator", topics=("orders",), process_id="orders-0")
+    rig.keep(member)
+    rig.produce("orders", _MANY, minutes_old=30)
+    seconds = 0
+
+    def go_on() -> None:
+        nonlocal seconds
+        seconds += 1
+        if seconds % _PAUSE == 0:
+            rig.commit(member, "orders", seconds // _PAUSE)
+
+    rig.every_second(go_on)
+    yield "orders-aggregator"
+    rig.stop_work(go_on)
+    second = rig.prepare("orders-aggregator", topics=("orders",), process_id="orders-1")
+    rig.keep(second)
+    for one in (member, second):
+        rig.commit(one, "orders")
+
+
+@state("StreamsGroupUnstable", keep=_WHY, ends=False)
+def short_stays(rig: Rig) -> Steps:
+    rig.client.create_topic("sessions", 2)
+    own = topology(subtopology("0", source_topics=["sessions"]))
+    await_topics(rig.client, "session-warm-up", own)  # one that was NotReady is about to be Down, and not Unstable
+    rig.keep(member := rig.prepare("session-windows", topics=("sessions",)))
+    rig.commit(member, "sessions")
+    for _ in range(3):
+        crashing = rig.prepare("session-windows", topics=("sessions",), instance_id="session-windows-2")
+        rig.keep(crashing)
+        rig.drop(crashing)
+    yield "session-windows"
+
+
+@state(
+    "StreamsGroupOffsetsRewound", columns=("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "STATUS")
+)
+def second_application(rig: Rig) -> Steps:
+    rig.client.create_topic("refunds", 1)
+    rig.keep(member := rig.prepare("refund-audit", topics=("refunds",)))
+    rig.produce("refunds", 100)
+    rig.commit(member, "refunds", 80)
+    assert wait_until(lambda: rig.knows_offset("refund-audit", 80))
+    rig.commit(member, "refunds", 10)
+    yield "refund-audit"
+    rig.commit(member, "refunds", 100)
+
+
+# --- What else is observed of groups ----------------------------------------------------------------------------------
+
+
+def _stateful(group_id: str, topic: str) -> Any:
+    changelog = internal_topic(f"{group_id}-totals-changelog", configs=_COMPACTED)
+    return subtopology("0", source_topics=[topic], state_changelog_topics=[changelog])
+
+
+@state("StreamsGroupStandbyBehind", columns=("GROUP", "TASK", "ROLE", "HOST", "PROCESS", "LAG", "END", "REPORTED"))
+def slow_standby(rig: Rig) -> Steps:
+    rig.client.create_topic("ledger-entries", 1)
+    rig.client.configure_group("ledger-totals", {"streams.num.standby.replicas": 1})
+    own = _stateful("ledger-totals", "ledger-entries")
+    pair = [rig.prepare("ledger-totals", own, process_id=f"ledger-{one}") for one in (0, 1)]
+    rig.keep(*pair)
+    settle(pair, until=lambda: all(one.settled for one in pair) and any(one.assignment["standby"] for one in pair))
+    standby = next(one for one in pair if one.assignment["standby"])
+
+    def report(offset: int) -> None:
+        with rig.lock:
+            places = {"subtopology_id": "0", "partition": 0}
+            standby.heartbeat(
+                task_offsets=[{**places, "offset": offset}], task_end_offsets=[{**places, "offset": 90_000}]
+            )
+
+    report(12_000)
+    yield "ledger-totals"
+    report(90_000)
+
+
+@state("StreamsGroupInternalTopicMisconfigured", keep=("^GROUP .* DIFFERS", "asked for"))
+def changelog_that_deletes(rig: Rig) -> Steps:
+    rig.client.create_topic("customers", 1)
+    rig.keep(rig.prepare("customer-profiles", _stateful("customer-profiles", "customers")))
+    topic = "customer-profiles-totals-changelog"
+    rig.run(f"kafka-configs.sh --alter --entity-type topics --entity-name {topic} --add-config cleanup.policy=delete")
+    yield "customer-profiles"
+    command = advised("StreamsGroupInternalTopicMisconfigured", "kafka-configs.sh")
+    rig.run(command, TOPIC=topic)
+
+
+@state(
+    "StreamsGroupMembersStale",
+    columns=("GROUP", "MEMBER", "PROCESS", "MEMBER-EPOCH", "MEMBER-STATE", "TOPOLOGY-EPOCH", "ASSIGNMENTS"),
+)
+def one_stale_member(rig: Rig) -> Steps:
+    rig.client.create_topic("prices", 1)
+    rig.keep(rig.prepare("price-feed", topics=("prices",), epoch=2, process_id="prices-1"))
+    stale = rig.prepare("price-feed", topics=("prices",), epoch=1, process_id="prices-0")
+    rig.keep(stale)
+    yield "price-feed"
+    rig.drop(stale)
+
+
+@state("StreamsGroupMembersStale", is_shown=False)
+def all_members_stale(rig: Rig) -> Steps:
+    rig.client.create_topic("rates", 1)
+    rig.keep(newer := rig.prepare("rate-feed", topics=("rates",), epoch=2))
+    rig.keep(stale := rig.prepare("rate-feed", topics=("rates",), epoch=1))
+    rig.drop(newer)
+    yield "rate-feed"
+    rig.drop(stale)
+    assert wait_until(lambda: rig.state("rate-feed") == "Empty")
+    rig.run(advised("StreamsGroupMembersStale", "kafka-streams-groups.sh --delete"), GROUP_ID="rate-feed")
+    rig.keep(rig.prepare("rate-feed", topics=("rates",)))
+
+
+# --- Topology descriptions --------------------------------------------------------------------------------------------
+
+
+@state(
+    "StreamsGroupUnsolicitedDescription",
+    keep=_STATE,
+    columns=("GROUP", "STATE", "TOPOLOGY-DESCRIPTION", "UNSOLICITED-PUSHES"),
+    ends=False,
+)
+def pushed_twice(rig: Rig) -> Steps:
+    rig.client.create_topic("page-views", 1)
+    rig.keep(member := rig.prepare("view-counts", topics=("page-views",)))
+    with rig.lock:
+        member.push_description()
+        member.push_description()
+    yield "view-counts"
+    command = advised("StreamsGroupUnsolicitedDescription", "kafka-streams-groups.sh")
+    assert "page-views" in rig.run(command, GROUP_ID="view-counts")
+
+
+def _push(rig: Rig, member: Any, *, is_refused: bool) -> None:
+    with rig.lock:
+        try:
+            member.push_description()
+        except GroupError:
+            assert is_refused
+        else:
+            assert not is_refused
+
+
+@state("StreamsGroupDescriptionFailed", keep=_STATE, columns=_DESCRIPTION)
+def description_refused(rig: Rig) -> Steps:
+    """A real application, whose description the plugin refuses for good."""
+    rig.client.create_topic("trades", 1)
+    rig.client.create_topic("matched-trades", 1)
+    refused = rig.refuse("trade-matching", "refused")
+    first = rig.application("trade-matching", "filter", "trades", "matched-trades")
+    yield "trade-matching"
+    log = first.log_file.read_text("utf-8", "replace")
+    assert re.search("Topology description push failed with.*the description is too large", log, re.DOTALL)
+    refused.unlink()
+    first.stop()
+    assert wait_until(lambda: rig.state("trade-matching") == "Empty")
+    rig.run(advised("StreamsGroupDescriptionFailed", "kafka-streams-groups.sh --delete"), GROUP_ID="trade-matching")
+    rig.application("trade-matching", "filter", "trades", "matched-trades", name="2")
+
+
+@state("StreamsGroupDescriptionFailed", is_shown=False)
+def store_away(rig: Rig) -> Steps:
+    rig.client.create_topic("quotes", 1)
+    rig.keep(member := rig.prepare("quote-matching", topics=("quotes",)))
+    failing = rig.refuse("quote-matching", "failing")
+    _push(rig, member, is_refused=True)
+    yield "quote-matching"
+    failing.unlink()
+    assert wait_until(lambda: member.topology_description_required), "the broker does not ask again"
+    _push(rig, member, is_refused=False)
+
+
+@state("StreamsGroupDescriptionMissing", keep=_STATE, columns=_DESCRIPTION)
+def never_pushed(rig: Rig) -> Steps:
+    rig.client.create_topic("visits", 1)
+    rig.keep(member := rig.prepare("visit-counts", topics=("visits",)))
+    yield "visit-counts"
+    _push(rig, member, is_refused=False)
+
+
+@state("StreamsGroupDescriptionMissing", is_shown=False)
+def all_left_for_a_while(rig: Rig) -> Steps:
+    rig.client.create_topic("stays", 1)
+    rig.client.configure_group("stay-counts", {"streams.session.timeout.ms": 3_600_000})  # else the broker ends it
+    rig.keep(member := rig.prepare("stay-counts", topics=("stays",), instance_id="stays-1"))
+    with rig.lock:
+        rig.drop(member, leave=False)
+        member.leave(temporarily=True)
+    yield "stay-counts"
+    member = rig.prepare("stay-counts", topics=("stays",), instance_id="stays-1")
+    rig.keep(member)
+    assert wait_until(lambda: member.topology_description_required)
+    _push(rig, member, is_refused=False)

@@ -23,7 +23,6 @@ from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.stream.log_positions import LogPositions, NoPositions, read_whole
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.tables.checkpoint_offsets import BatchEnds, checkpoint_location, commits_checkpoint_location
-from streaming_app.tables.files import warehouse_files
 from streaming_app.tables.location import Location
 from streaming_app.tables.newest_tables import NewestTables
 from streaming_app.tables.reader import WarehouseReader
@@ -89,10 +88,9 @@ def test_what_was_read_while_the_topic_was_created_again_is_refused(
     name = unique("offsets")
     client.create_topic(name)
     described = client.admin.describe_topics([name])[0]
-    files = warehouse_files(Location.of(tmp_path), None)  # type: ignore[arg-type] # only a store needs Spark
     checkpoint = Location.of(tmp_path / "checkpoint")
     properties = client_properties(broker.bootstrap_server, None)
-    positions = LogPositions(properties, files, checkpoint, pytest.fail, Event())
+    positions = LogPositions(properties, checkpoint, pytest.fail, Event())
     topic = OffsetsTopic(name, format_topic_id(UUID(described["topic_id"])) or "", "cluster", 1, 0)
     positions.open(topic, BatchEnds({}, {}))
     assert read_whole(positions, lambda: "read", {0: 0}) == "read"

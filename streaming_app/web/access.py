@@ -3,10 +3,10 @@
 Theory of operation
 -------------------
 Page and metrics are read-only and have no session. The risks left are other machines, and other sites in the reader's
-browser. A site whose name resolves to 127.0.0.1 (DNS rebinding) sends its own name as `Host`. So the server answers only
-for `localhost`, IP addresses, the host's own name and allowed names, and only GET and HEAD. The Content-Security-Policy
-allows only files of this server. The worker that lays out pictures has another policy, because it alone compiles
-WebAssembly.
+browser. A site whose name resolves to 127.0.0.1 (DNS rebinding) sends its own name as `Host`. So the server answers
+only for `localhost`, IP addresses, the host's own name and allowed names, and only GET and HEAD. The
+Content-Security-Policy allows only files of this server. The worker that lays out pictures has another policy, because
+it alone compiles WebAssembly.
 """
 
 from __future__ import annotations

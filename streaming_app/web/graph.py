@@ -1,7 +1,7 @@
 """A picture of groups, subtopologies, processors and topics, and how a large picture is folded. Pure.
 
-A picture has nodes, edges and boxes around nodes. It has no positions: the browser lays it out. This module makes the ids
-(`n0`, `b1`, ...), so the text of a layout contains no name from Kafka.
+A picture has nodes, edges and boxes around nodes. It has no positions: the browser lays it out. This module makes the
+ids (`n0`, `b1`, ...), so the text of a layout contains no name from Kafka.
 """
 
 from __future__ import annotations
@@ -171,9 +171,9 @@ class Graph:
     def folded(self, is_open: Callable[[str], bool], *, all_users: bool = False) -> Graph:
         """Return the picture with each closed box as one node, if the picture has many nodes.
 
-        `is_open` says by the name of a box whether its nodes are drawn. A node outside of boxes joins the box of all the
-        nodes it leads to. If it leads nowhere, it joins the box of all the nodes that lead to it. With `all_users` it
-        joins a box only if the nodes on both sides are all in that box. A box with one node is left out.
+        `is_open` says by the name of a box whether its nodes are drawn. A node outside of boxes joins the box of all
+        the nodes it leads to. If it leads nowhere, it joins the box of all the nodes that lead to it. With `all_users`
+        it joins a box only if the nodes on both sides are all in that box. A box with one node is left out.
         """
         if len(self.nodes) <= FOLDED_ABOVE:
             return self

@@ -1,7 +1,7 @@
 """The small files next to the tables that the job writes: the topic it reads, the time of maintenance, the heartbeat.
 
-In a store they are written as Spark writes its checkpoint: with Spark's CheckpointFileManager and Hadoop's
-configuration. So they work wherever a checkpoint does, and are written atomically as far as the store allows.
+In a store it writes them as Spark writes its checkpoint: with Spark's CheckpointFileManager and Hadoop's configuration.
+So they work wherever a checkpoint works, and writes are as atomic as the store allows.
 """
 
 from __future__ import annotations

@@ -358,7 +358,7 @@ def read_whole(positions: NoPositions, read: Callable[[], T], ends: Mapping[int,
 
 
 def read_again(records: DataFrame) -> DataFrame:
-    """Return the records to be kept, where they were kept, when they are read next, without what is kept of them."""
+    """Drop the cached copy of records; the next read caches them again, at the same storage level."""
     level = records.storageLevel
     return records.unpersist(blocking=True).persist(level)
 

@@ -31,7 +31,7 @@ class Most(NamedTuple):
 
     @property
     def read(self) -> int:
-        """This process reads so many records, to see whether it can divide them into small parts."""
+        """Number of records that this process reads, to see whether it can divide them into small parts."""
         return 10 * self.records
 
 

@@ -126,7 +126,7 @@ class CopiesReport:
         ]
 
     def process_rows(self) -> list[Row]:
-        """Return a row for each process: what it restores, whether it may be stopped without a restore, and if not, why."""
+        """Return a row for each process: what it restores, and why it may not be stopped now without a restore."""
         return [
             {
                 "PROCESS": check.process_id,

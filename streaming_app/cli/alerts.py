@@ -28,13 +28,15 @@ if TYPE_CHECKING:
 @click.option(
     "--check",
     is_flag=True,
-    help="Exit with 1 if an alert fires that is not muted, or the tables are not up to date.",
+    help="Exit with 1 if an alert fires and is not muted, or the tables are not up to date.",
 )
 @click.option("--muted", "count_muted", is_flag=True, help="With --check: muted alerts count, too.")
 @max_age_option
-@click.option("--pending", is_flag=True, help="Also alerts whose condition has not held long enough to fire.")
-@click.option("--resolved", is_flag=True, help="Also those that ended.")
-@click.option("--json", "as_json", is_flag=True, help="Everything about them, as JSON.")
+@click.option(
+    "--pending", is_flag=True, help="Show pending alerts, too: their condition has not yet held for long enough."
+)
+@click.option("--resolved", is_flag=True, help="Show ended alerts, too.")
+@click.option("--json", "as_json", is_flag=True, help="All columns, as JSON.")
 @click.pass_context
 @handle_errors
 def alerts(  # noqa: PLR0913, PLR0917 - one per option
@@ -135,7 +137,7 @@ class _RefusedMute(click.UsageError):
     "--reason",
     type=click.Choice(["retired", "planned"]),
     required=True,
-    help="Nobody runs the group any more, or it is meant to be so.",
+    help="retired: nobody runs the group any more; planned: it is down on purpose.",
 )
 @handle_errors
 def end(warehouse: Location, cluster: str, alert_id: str, reason: str) -> None:

@@ -56,7 +56,7 @@ _READ_FOR = {"state": (*_OF_ANY_TYPE, "group_health", "group_events"), "members"
     flag_value="",
     default=None,
     metavar="[VERDICT,...]",
-    help="Also since when; with VERDICT, such as Down,Stalled, only groups with one of these.",
+    help="Show since when the verdict holds; with VERDICT, such as Down,Stalled, only these verdicts.",
 )
 @json_option
 @handle_errors
@@ -117,18 +117,18 @@ def _print_listed(rows: list[dict[str, Any]], as_json: bool) -> None:
     "aspect",
     flag_value="offsets",
     default=None,
-    help="Committed offsets and lag, of groups of any type (the default, after the verdict).",
+    help="Committed offsets and lag, for groups of any type. By default the verdict comes first.",
 )
 @click.option(
     "--copies",
     "aspect",
     flag_value="copies",
-    help="The copies of each task, and which processes may be stopped now without a restore.",
+    help="The copies of each task, and which processes you may stop now without a restore.",
 )
 @click.option(
     "--description",
     is_flag=True,
-    help="The stored description as the job fetched it last, as Kafka's own tool prints it.",
+    help="The stored topology description that the job fetched last, as Kafka's own tool prints it.",
 )
 @click.option("--verbose", is_flag=True, help="More columns; with --state also which members a rebalance waits for.")
 @click.option("--json", "as_json", is_flag=True, help="Everything known, as JSON.")

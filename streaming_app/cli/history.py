@@ -23,31 +23,29 @@ if TYPE_CHECKING:
 @click.command(short_help="Show what happened to a group.")
 @warehouse_options
 @one_group_option
-@click.option("--task", metavar="TASK", help="Who had this task, such as 0_3.")
-@click.option("--member", metavar="MEMBER", help="Only this member: its member id or its instance id.")
+@click.option("--task", metavar="TASK", help="Show who had this task, such as 0_3, and when.")
+@click.option("--member", metavar="MEMBER", help="Show only this member; a member id or an instance id.")
 @click.option(
     "--at",
     "time",
     type=instant(),
     metavar="TIME",
-    help="How it was at this time: 2026-03-14T03:12Z, or 10m for ten minutes ago.",
+    help="Show the group as it was at this time: 2026-03-14T03:12Z, or 10m for ten minutes ago.",
 )
 @click.option(
     "--limit",
     default=100,
     show_default=True,
     type=click.IntRange(min=1),
-    help="How many of the newest lines; with --topology how many changes.",
+    help="Print at most so many of the newest lines; with --topology so many changes.",
 )
-@click.option(
-    "--topology", is_flag=True, help="What was added to the newest topology and taken away from the one before."
-)
+@click.option("--topology", is_flag=True, help="Show what the newest topology gained and lost against the one before.")
 @click.option(
     "--from",
     "since",
     type=instant(),
     metavar="TIME",
-    help="With --topology: compare the newest with the one at this time, not with the one before.",
+    help="With --topology: compare the newest with the topology at this time.",
 )
 @json_option
 @handle_errors

@@ -49,10 +49,14 @@ def run(loaded: LoadedConfig, once: bool, reset: bool) -> None:
 @click.command(short_help="Run all of it on a local broker.")
 @warehouse_options
 @click.option(
-    "--seconds", default=0.0, type=duration(), metavar="DURATION", help="Keep the groups running this much longer."
+    "--seconds",
+    default=0.0,
+    type=duration(),
+    metavar="DURATION",
+    help="Keep the broker and the groups for so long after the job has ended.",
 )
 @click.option("--web", is_flag=True, help="Keep the groups and the job running, and serve the page, until Ctrl-C.")
-@click.option("--listen", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="The page's address.")
+@click.option("--listen", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="Address of the page.")
 @handle_errors
 def demo(warehouse: Location, cluster: str, seconds: float, web: bool, listen: str) -> None:
     """Start a local Kafka broker, streams groups and the job, print the tables, then stop them all."""
@@ -69,13 +73,13 @@ def demo(warehouse: Location, cluster: str, seconds: float, web: bool, listen: s
     "--write-config",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Only write a first configuration for the cluster, with what was found on it; FILE must not exist.",
+    help="Only write a first configuration for the cluster; FILE must not exist.",
 )
 @click.option(
     "--fetch-jars",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Only fetch the jars of Spark's connector, for a host without network; STREAMS_GROUPS_JARS names DIR there.",
+    help="Only fetch the jars of Spark's connector, for a host without network; set STREAMS_GROUPS_JARS to DIR there.",
 )
 @click.option("--demo", is_flag=True, help="With --fetch-jars: also the jars of Kafka, which the demo starts.")
 @click.option(

@@ -27,8 +27,8 @@ _BY = {
 @click.command(short_help="Show the lag of committed offsets.")
 @warehouse_options
 @group_options
-@click.option("--by", type=click.Choice(list(_BY)), default="group", show_default=True, help="What lag is summed by.")
-@click.option("--top", type=click.IntRange(min=1), metavar="N", help="Only the N largest.")
+@click.option("--by", type=click.Choice(list(_BY)), default="group", show_default=True, help="Sum the lag by this.")
+@click.option("--top", type=click.IntRange(min=1), metavar="N", help="Print only the N largest.")
 @json_option
 @handle_errors
 def lag(  # noqa: PLR0913, PLR0917 - one per option

@@ -84,7 +84,7 @@ _config = click.option(
     envvar=environment.FILE,
     show_envvar=True,
     metavar="FILE",
-    help="YAML file with any of these options and more. STREAMS_GROUPS_... variables override it, flags override both.",
+    help="YAML file with these options and more. STREAMS_GROUPS_... variables override it, options override both.",
 )
 _warehouse = click.option(
     "--warehouse",
@@ -194,7 +194,11 @@ def group_options(command: Command) -> Command:
         return command(*args, group_ids=tuple(dict.fromkeys((*group_ids, *more_ids))), **flags)
 
     argument = click.argument("group_ids", nargs=-1, metavar="[GROUP]...")
-    return argument(click.option("--group", "more_ids", multiple=True, metavar="GROUP", help="As GROUP.")(named))  # type: ignore[return-value]
+    return argument(
+        click.option("--group", "more_ids", multiple=True, metavar="GROUP", help="The same as the argument GROUP.")(
+            named
+        )
+    )  # type: ignore[return-value]
 
 
 def one_group_option(command: Command) -> Command:

@@ -44,14 +44,14 @@ _ALERT_COLUMNS = {
     "released",
     multiple=True,
     metavar="GROUP",
-    help="Only let the running job read the records of a group again that is set aside.",
+    help="Only ask the running job to read a group again that is set aside.",
 )
 @json_option
 @handle_errors
 def status(  # noqa: PLR0913, PLR0917 - one per option
     warehouse: Location, cluster: str, check: bool, max_age: float, released: tuple[str, ...], as_json: bool
 ) -> None:
-    """Show whether the job runs, how far behind it is, the firing alerts, what is set aside, and the table sizes."""
+    """Show the job and how far behind it is, firing alerts, groups that are set aside, and sizes of tables."""
     from streaming_app.queries.status import format_status, read_status  # noqa: PLC0415 - not loaded by --help
 
     if released:
@@ -108,7 +108,7 @@ def _upper(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     show_default=True,
     type=size(at_least=GIB),
     metavar="SIZE",
-    help="How much address space its process may have; sorts use temporary files from a quarter of it on.",
+    help="Address space of its process; a sort that needs more than a quarter of it uses temporary files.",
 )
 @handle_errors
 def sql(  # noqa: PLR0913, PLR0917 - its options

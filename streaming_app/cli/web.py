@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 @click.command(short_help="Serve the page.")
 @config_sections("page")
 @warehouse_options
-@click.option("--listen", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="Where it is served.")
-@click.option("--base-path", metavar="PATH", help="Path of the page, for a proxy that does not strip it.")
+@click.option("--listen", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="Address of the page.")
+@click.option("--base-path", metavar="PATH", help="Path of the page, if a proxy passes it on.")
 @click.option(
     "--allowed-host",
     "allowed_hosts",
     multiple=True,
     metavar="NAME",
-    help="A name under which the page is reached, such as that of a proxy; localhost and IP addresses always are.",
+    help="A host name under which browsers may reach the page; localhost and IP addresses are always allowed.",
 )
 @click.option(
     "--auth-file",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Who may read it: lines USER:PASSWORD or Bearer TOKEN.",
+    help="File of those who may read the page: lines USER:PASSWORD or Bearer TOKEN.",
 )
 @handle_errors
 def web(  # noqa: PLR0913, PLR0917 - one per option

@@ -78,7 +78,7 @@ def not_ready(facts: Facts) -> Verdict | None:
 
 
 def without_members(facts: Facts) -> Verdict | None:
-    """Nobody processes, and there is work, or that cannot be known."""
+    """Nobody processes, and work waits, or it is not known whether it does."""
     work, settings, since, gave_up = facts.work, facts.settings, facts.state_since, facts.gave_up
     if not facts.ended or facts.successor:
         return None

@@ -14,7 +14,7 @@ BEHIND, UNSTABLE = "Behind", "Unstable"
 OFF, IDLE, OK, UNKNOWN = "Off", "Idle", "Ok", "Unknown"
 VERDICTS: Mapping[str, str] = {
     LOSING: "Records were deleted before the group read them.",
-    DOWN: "Nothing is processed, and there is work, or that cannot be known.",
+    DOWN: "Nothing is processed, and work waits, or it is not known whether it does.",
     STALLED: "Members have the tasks and work waits, but offsets do not move.",
     RESTORING: "As Stalled, but tasks came to another member and restore their state.",
     BEHIND: "Offsets move, but the oldest record that waits is old, and the group does not catch up.",

@@ -194,8 +194,8 @@ class TaskCopies(Poller):
         if denied:
             first = min(denied)
             self._report_denial(
-                f"task copies: how far behind the copies of {count(len(denied), 'group')} are "
-                f"is not known, such as {first!r}: {denied[first]}; the job's principal needs Describe on the groups "
+                f"task copies: the lag of the copies of {count(len(denied), 'group')} is not "
+                f"known, such as {first!r}: {denied[first]}; the job's principal needs Describe on the groups "
                 "and on their topics"
             )
         else:

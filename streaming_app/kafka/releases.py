@@ -75,7 +75,7 @@ DESCRIPTIONS = Ability(
 TASK_OFFSETS = Ability(
     "task offsets",
     "4.4",
-    "how far behind copies are is not known",
+    "the lag of copies is not known",
     "brokers before 4.4 do not tell what clients report",
 )
 ABILITIES = (READINESS, DESCRIPTIONS, TASK_OFFSETS)

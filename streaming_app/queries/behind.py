@@ -1,13 +1,13 @@
-"""How far behind a group was over time, in seconds, and the lag of its partitions at an instant, from `lag_history`.
+"""How far behind a group was over time in seconds, and the lag of its partitions at an instant, from `lag_history`.
 
-A row of `lag_history` holds until the next one of its partition, and for `SAMPLE_LASTS` at most: the job writes one an
-hour where nothing changes, so where none comes it did not know the lag. Rows of releases before that one, which are
-those without `log_start_offset`, hold until the next one. The last one holds for as long as `lag` is known, and a
-partition of which `lag` has no row any more is gone after it.
+A row of `lag_history` holds until the next row of its partition, and for `SAMPLE_LASTS` at most. The job writes a row
+an hour even if nothing changes, so a longer gap means that it did not know the lag. Rows of earlier releases, which
+have no `log_start_offset`, hold until the next row. The last row holds as long as `lag` is known. A partition without a
+row in `lag` is gone after its last row.
 
-A row says how old the first record was that was not committed. Until the next one that record gets older: a group that
-stands still must not look as if it kept up. So between two rows this is the most that it was, and at a row, and where
-nothing moves, it is exact.
+A row has the age of the oldest record that was not committed. Until the next row that age grows: a group that stands
+still must not look as if it kept up. So between two rows the value is an upper bound. It is exact at a row, and where
+nothing moves.
 """
 
 from __future__ import annotations
@@ -92,22 +92,22 @@ FROM cells GROUP BY bin
 
 
 class Behind(NamedTuple):
-    """How far behind a group was in a part of the time: that of its partition that was furthest behind."""
+    """How far behind a group was in a part of the time, by its partition that was furthest behind."""
 
     at_end: float | None
-    """In seconds; None if it was known of no partition then."""
+    """In seconds; None if it was known for no partition."""
     least: float
-    """It was never less, whenever it was known."""
+    """Lower bound of all known values of the part."""
     most: float | None
-    """It was never more; None if it was never known."""
+    """Upper bound; None if it was never known."""
     is_lower_bound: bool
-    """Of some partition it was not known for a part of it, or only that it was at least so much."""
+    """For some partition it was unknown at times, or only a lower bound was known."""
 
 
 def behind_series(  # noqa: PLR0913 - a group of a cluster, a time, and how closely
     reader: WarehouseReader, cluster: str, group_id: str, begin: datetime, end: datetime, *, bins: int = BINS
 ) -> Mapping[int, Behind]:
-    """Return the parts from `begin` to `end` of which anything is known, by number from 0. Raises WarehouseError."""
+    """Return the parts from `begin` to `end` with known values, by number from 0. Raises WarehouseError."""
     first, last, where = _microseconds(begin), _microseconds(end), of_group(cluster, group_id)
     width = repr((last - first) / bins)
     rows = reader.rows(_SERIES.format(spans=_spans(where, begin, end), begin=first, end=last, width=width))
@@ -115,13 +115,13 @@ def behind_series(  # noqa: PLR0913 - a group of a cluster, a time, and how clos
 
 
 def _spans(where: str, begin: datetime, end: datetime) -> str:
-    """Return the common table expressions of which `spans` has for how long each row holds, in microseconds.
+    """Return common table expressions; `spans` has how long each row holds, in microseconds.
 
-    `at` is `since`, when it was written, or `begin`. The lag is known up to `until`, and if that is null and `lag` is
-    not, it still is; up to `gone` the partition is there, and if that is null, it still is.
+    `at` is `since`, when the row was written, or `begin`. The lag is known up to `until`; if that is null and `lag` is
+    not, it still is. The partition exists up to `gone`; if that is null, it still does.
     """
     names = "topic, partition, at, lag, lag_seconds, lag_seconds_is_lower_bound, is_read, lasts"
-    begins, ends = time_literal(begin), time_literal(end + SAMPLE_LASTS)  # what has a later row is not gone
+    begins, ends = time_literal(begin), time_literal(end + SAMPLE_LASTS)  # a partition with a later row is not gone
     before = _NEWEST.format(where=f"{where} AND observed_at <= {begins}")
     within = _SAMPLES.format(where=f"{where} AND observed_at > {begins} AND observed_at < {ends}")
     return _SPANS.format(
@@ -139,9 +139,9 @@ def _microseconds(time: datetime) -> int:
 
 
 def lag_at(reader: WarehouseReader, cluster: str, group_id: str, at: datetime) -> list[dict[str, Any]]:
-    """Return the lag of each partition of a group at a time: rows with columns of `lag`.
+    """Return the lag of each partition of a group at a time, as rows with columns of `lag`.
 
-    `lag`, `lag_seconds` and `status` are None where they were not known. Raises WarehouseError.
+    `lag`, `lag_seconds` and `status` are None if they were not known. Raises WarehouseError.
     """
     where = f"{of_group(cluster, group_id)} AND observed_at <= {time_literal(at)}"
     rows = reader.rows(_NEWEST.format(where=where))

@@ -1,4 +1,4 @@
-"""What the brokers of a cluster are, as the job last heard from them, and what is unknown for that reason."""
+"""The brokers of a cluster as the job last saw them, and what is unknown because of their releases."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class Brokers(NamedTuple):
     releases: tuple[BrokerRelease, ...] = ()
     observed_at: datetime | None = None
     configs: Mapping[int, Mapping[str, str]] = {}
-    """The configs that are known, by broker."""
+    """The known configs, by broker."""
 
     @property
     def offsets_retention(self) -> timedelta:
-        """How long the brokers keep offsets of a group without members: the longest of all, else Kafka's default."""
+        """How long the brokers keep offsets of a group without members: the longest of all, or Kafka's default."""
         known = self._numbers(OFFSETS_RETENTION)
         return timedelta(minutes=max(known)) if known else _DEFAULT_RETENTION
 
     @property
     def offsets_sweep(self) -> timedelta:
-        """How often the brokers look for such offsets, and for groups without any: the longest, else the default."""
+        """How often the brokers remove such offsets, and groups without offsets: the longest, or the default."""
         known = self._numbers(OFFSETS_SWEEP)
         return timedelta(milliseconds=max(known)) if known else _DEFAULT_SWEEP
 
@@ -49,11 +49,11 @@ class Brokers(NamedTuple):
         return [float(values[name]) for values in self.configs.values() if name in values]
 
     def why_unknown(self, ability: Ability) -> str | None:
-        """Return what is unknown since some of them lack an ability, and why."""
+        """Return what is unknown since some brokers lack an ability, and why."""
         return why_unknown(ability, self.releases)
 
     def reasons(self) -> Iterator[str]:
-        """Yield the same for every ability that some lack, and what some do not do as they are configured."""
+        """Yield `why_unknown` for every ability that some brokers lack, and what their configuration turns off."""
         yield from filter(None, map(self.why_unknown, ABILITIES))
         yield from config_gaps(self.configs)
 
@@ -62,7 +62,7 @@ class Brokers(NamedTuple):
         return describe_releases(self.releases) or "not asked yet: the running job asks them once it has caught up"
 
     def why_no_offsets(self) -> str:
-        """Return why nothing is known of how far behind copies are, in a sentence."""
+        """Return a sentence: why the lag of copies is not known."""
         if reason := self.why_unknown(TASK_OFFSETS):
             return f"{reason[0].upper()}{reason[1:]}."
         since = "" if self.releases else f" since Kafka {TASK_OFFSETS.since}"
@@ -73,7 +73,7 @@ class Brokers(NamedTuple):
 
 
 def read_brokers(reader: WarehouseReader, cluster: str) -> Brokers:
-    """Return what the job has stored of a cluster's brokers. Raises WarehouseError."""
+    """Return what the job has stored about the brokers of a cluster. Raises WarehouseError."""
     rows = reader.rows(
         "SELECT subject, kind, name, value, observed_at FROM broker_facts "  # noqa: S608 - quoted
         f"WHERE cluster = {quote(cluster)} AND kind IN ({quote(FEATURE)}, {quote(BROKER_CONFIG)}) ORDER BY subject"

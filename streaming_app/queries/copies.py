@@ -1,8 +1,8 @@
 """What `describe --copies` prints: the copies of tasks, what each process restores, and which ones may be stopped.
 
-A process may be stopped if every stateful task that it has would go on elsewhere without a restore: another process has
-the task active, or has a copy that is at most `acceptable.recovery.lag` behind. Copies of static members that left
-temporarily do not count: nobody runs them.
+A process may be stopped if each of its stateful tasks can go on elsewhere without a restore: another process has the
+task active, or a copy that is at most `acceptable.recovery.lag` behind. Copies of static members that left temporarily
+do not count: nobody runs them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from streaming_app.tables.reader import Row, WarehouseReader, of_groups
 from streaming_app.tables.task_copies_table import read_copies
 from streaming_app.text import first_of, rank
 
-_OBSTACLES = 3  # named; of more, the number is printed
+_OBSTACLES = 3  # named; more are only counted
 
 
 class StopCheck(NamedTuple):
@@ -42,9 +42,9 @@ class StopCheck(NamedTuple):
     process_id: str | None
     client_host: str | None
     copies: int
-    """How many copies of tasks it has."""
+    """Its number of copies of tasks."""
     obstacles: tuple[str, ...]
-    """Why not, one for each task that would be restored; none if it may."""
+    """Why not: one text for each task that would need a restore; empty if it may."""
 
 
 def check_stops(
@@ -74,7 +74,7 @@ def _obstacles(own: Iterable[TaskCopy], by_task: Mapping[TaskId, list[TaskCopy]]
         elif lags:
             yield f"{name}: the best other copy is {min(lags):,} behind, more than {acceptable:,}"
         else:
-            yield f"{name}: how far behind the other {'copies are' if len(others) > 1 else 'copy is'} is not known"
+            yield f"{name}: the lag of the other {'copies' if len(others) > 1 else 'copy'} is not known"
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class CopiesReport:
     state: str
     acceptable_lag: int
     is_default_lag: bool
-    """The group's own value is not known."""
+    """The group's own value is unknown."""
     copies: list[TaskCopy]
     checks: list[StopCheck]
     brokers: Brokers
@@ -94,17 +94,17 @@ class CopiesReport:
 
     @property
     def is_settled(self) -> bool:
-        """Whether tasks are where they stay. Otherwise nothing is said of processes."""
+        """Whether the tasks stay where they are. Otherwise the report says nothing about processes."""
         return self.state == STABLE
 
     @property
     def lacks_offsets(self) -> bool:
-        """Whether nothing is known of how far behind any stateful copy is."""
+        """Whether the lag of no stateful copy is known."""
         stateful = [copy for copy in self.copies if copy.stateful]
         return bool(stateful) and all(copy.task_offset is None for copy in stateful)
 
     def copy_rows(self) -> list[Row]:
-        """Return a row for each copy: by task, the active one first."""
+        """Return a row for each copy, by task, the active copy first."""
         ordered = sorted(self.copies, key=lambda one: (one.task, rank(one.role, ROLE_ORDER), one.process_id or ""))
         return [
             {
@@ -126,7 +126,7 @@ class CopiesReport:
         ]
 
     def process_rows(self) -> list[Row]:
-        """Return a row for each process: what it restores, whether it may be stopped without a restore, and why not."""
+        """Return a row for each process: what it restores, and why it may not be stopped now without a restore."""
         return [
             {
                 "PROCESS": check.process_id,
@@ -192,7 +192,7 @@ def _rounded(rate: float | None) -> int | None:
 
 
 def read_reports(warehouse: WarehouseReader, cluster: str, groups: Sequence[Row]) -> list[CopiesReport]:
-    """Return the reports about groups, of which these are the rows of `groups`."""
+    """Return the reports about groups; `groups` are rows of `groups`."""
     by_group: defaultdict[str, list[TaskCopy]] = defaultdict(list)
     for copy in read_copies(warehouse, of_groups(cluster, [group["group_id"] for group in groups])):
         by_group[copy.group_id].append(copy)

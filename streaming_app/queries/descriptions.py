@@ -14,15 +14,15 @@ _COLUMNS = ("group_id", "topology_epoch", "status", "stored_at", "fetched_at", "
 
 
 class Description(NamedTuple):
-    """A row of `descriptions`, and what became of it since."""
+    """A row of `descriptions`, and whether it is still current."""
 
     row: Row
     is_current: bool
-    """The log says that it is still the one of the group's topology."""
+    """By the log it still describes the group's topology."""
 
     @property
     def text(self) -> str:
-        """The description as `Topology#describe()` prints it. Raises WarehouseError where it is too large."""
+        """The description as `Topology#describe()` prints it. Raises WarehouseError if it is too large."""
         if (text := self.row["text"]) is None:
             nodes = f"{self.row['node_count']:,} nodes"
             raise WarehouseError(f"The description has {nodes}, too many to print: see the view description_nodes")
@@ -30,7 +30,7 @@ class Description(NamedTuple):
 
     @property
     def origin(self) -> str:
-        """Which one it is, in a sentence."""
+        """A sentence: which description it is."""
         row = self.row
         if not self.is_current:
             since = ", no longer the one of the group's topology"
@@ -44,7 +44,7 @@ class Description(NamedTuple):
 
 
 def find_description(reader: WarehouseReader, cluster: str, group_id: str) -> Description:
-    """Return the description that the job fetched last, also of a topology before, or of a group that is gone.
+    """Return the description that the job fetched last, also of an earlier topology, or of a group that is gone.
 
     Raises WarehouseError if there is none, or no such group.
     """

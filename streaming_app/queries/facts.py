@@ -1,4 +1,4 @@
-"""What the brokers said of groups besides the log: the coordinator, the configs in force, and when a group expires."""
+"""Facts about groups that are not in the log: the coordinator, the configs in force, and when a group expires."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ASSIGNOR = "streams.assignor.name"
 
 @dataclass
 class GroupFacts:
-    """What is known of one group; empty where the job has not asked, or may not."""
+    """Facts about one group; empty if the job has not asked, or may not ask."""
 
     coordinator: str | None = None
     """As Kafka's tools print it: `HOST:PORT (ID)`."""
@@ -31,21 +31,21 @@ class GroupFacts:
         return next((one["value"] for one in self.configs if one["name"] == _ASSIGNOR), None)
 
     def limits(self, brokers: Brokers) -> Mapping[str, str]:
-        """Return the configs of the group's coordinator, among which its limits are; nothing if it is not known."""
+        """Return the configs of the group's coordinator, which include its limits; empty if it is not known."""
         broker = (self.coordinator or "").rpartition("(")[2].rstrip(")")
         return brokers.configs.get(int(broker), {}) if broker.isdecimal() else {}
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as `describe --json` has it."""
+        """Return it in the form of `describe --json`."""
         return {"coordinator": self.coordinator, "configs": self.configs}
 
 
 class Expiry(NamedTuple):
-    """From when on the brokers remove what a group without members leaves; None for both: at their next sweep.
+    """When the brokers may remove offsets and records of a group without members; None for both: at their next sweep.
 
-    They keep an offset for `offsets.retention.minutes` after its commit, and delete a group that has none left, and
-    then its stored description, every `offsets.retention.check.interval.ms` (`OffsetExpirationCondition` and
-    `GroupCoordinatorService.cleanupExpiredOffsets`, Kafka 4.4.0).
+    They keep an offset for `offsets.retention.minutes` after its commit. A sweep every
+    `offsets.retention.check.interval.ms` deletes a group without offsets, and then its stored description
+    (`OffsetExpirationCondition` and `GroupCoordinatorService.cleanupExpiredOffsets`, Kafka 4.4.0).
     """
 
     offsets_from: datetime | None
@@ -53,7 +53,7 @@ class Expiry(NamedTuple):
 
 
 def read_group_facts(reader: WarehouseReader, cluster: str, group_ids: Collection[str]) -> Mapping[str, GroupFacts]:
-    """Return what is known of each of these groups. Raises WarehouseError."""
+    """Return the facts about each of these groups. Raises WarehouseError."""
     found = {group_id: GroupFacts() for group_id in group_ids}
     if not found:
         return found
@@ -72,7 +72,7 @@ def read_group_facts(reader: WarehouseReader, cluster: str, group_ids: Collectio
 
 
 def differing_topics(reader: WarehouseReader, cluster: str, group_ids: Collection[str]) -> list[Row]:
-    """Return a row for each thing in which an internal topic of these groups is not as its topology asks for."""
+    """Return a row for each difference between an internal topic of these groups and what its topology asks for."""
     rows = reader.rows(
         "SELECT group_id, subject, name, value FROM broker_facts "  # noqa: S608 - quoted
         f"WHERE {of_groups(cluster, group_ids)} AND kind = {quote(INTERNAL_TOPIC)} AND value LIKE '%{ASKED_FOR}%' "
@@ -85,7 +85,7 @@ def differing_topics(reader: WarehouseReader, cluster: str, group_ids: Collectio
 
 
 def left_over_topics(reader: WarehouseReader, cluster: str, group_ids: Collection[str] | None = None) -> list[Row]:
-    """Return a row for each internal topic that an earlier topology, or a group that is gone, has left.
+    """Return a row for each internal topic that is left over from an earlier topology, or from a group that is gone.
 
     `group_ids` None: of all groups. Raises WarehouseError.
     """
@@ -109,7 +109,7 @@ def left_over_topics(reader: WarehouseReader, cluster: str, group_ids: Collectio
 
 
 def with_answers(table: Iterable[Row], facts: Mapping[str, GroupFacts]) -> list[Row]:
-    """Return the rows of `describe --state` with COORDINATOR (ID) and ASSIGNOR, as Kafka's tool has them."""
+    """Return the rows of `describe --state` with COORDINATOR (ID) and ASSIGNOR, as Kafka's tool prints them."""
     return [
         {"GROUP": row["GROUP"], "COORDINATOR (ID)": known.coordinator, "ASSIGNOR": known.assignor, **row}
         for row in table
@@ -120,14 +120,14 @@ def with_answers(table: Iterable[Row], facts: Mapping[str, GroupFacts]) -> list[
 def expiries(
     reader: WarehouseReader, cluster: str, group_ids: Collection[str], retention: timedelta
 ) -> dict[str, Expiry]:
-    """Return when the brokers remove what these groups, which have no members, leave. Raises WarehouseError."""
+    """Return when the brokers remove offsets and records of these groups without members. Raises WarehouseError."""
     rows = reader.rows(
         "SELECT group_id, min(committed_at) AS first, max(committed_at) AS last FROM offsets "  # noqa: S608 - quoted
         f"WHERE {of_groups(cluster, group_ids)} GROUP BY group_id"
     )
     found = dict.fromkeys(group_ids, Expiry(None, None))
     for row in rows:
-        if row["first"] is None:  # only the brokers have been asked for its offsets, which do not say when
+        if row["first"] is None:  # its offsets come from the brokers, which do not say when they were committed
             del found[row["group_id"]]
         else:
             found[row["group_id"]] = Expiry(row["first"] + retention, row["last"] + retention)
@@ -135,7 +135,7 @@ def expiries(
 
 
 def expiry_line(group_id: str, expiry: Expiry, sweep: timedelta) -> str:
-    """Return in one line when the brokers, which look every `sweep`, remove what a group without members leaves."""
+    """Return a line: when the brokers, which sweep every `sweep`, remove a group without members."""
     if expiry.offsets_from is None or expiry.group_at is None:
         every = format_duration(sweep.total_seconds())
         return f"{group_id} has no members and no offsets: the brokers delete it at their next sweep, every {every}"
@@ -146,10 +146,10 @@ def expiry_line(group_id: str, expiry: Expiry, sweep: timedelta) -> str:
 
 
 def config_rows(facts: Mapping[str, GroupFacts], brokers: Brokers) -> list[Row]:
-    """Return a row for each config of each group, with where it comes from: group, broker or default.
+    """Return a row for each config of each group, with its source: group, broker or default.
 
-    If the coordinator uses another value than is set, as brokers have limits, also with the values in force; if the job
-    has seen one of them change, also with the values before.
+    If limits of the broker change a value, the rows also have the values in force. If the job has seen a value change,
+    they also have the values before.
     """
     configs = [(group_id, of_group, one) for group_id, of_group in facts.items() for one in of_group.configs]
     in_force = [_in_force(one["name"], one["value"], of_group.limits(brokers)) for _, of_group, one in configs]
@@ -165,7 +165,7 @@ def config_rows(facts: Mapping[str, GroupFacts], brokers: Brokers) -> list[Row]:
 
 
 def _in_force(name: str, value: str, limits: Mapping[str, str]) -> str:
-    """Return the value that the coordinator uses of a config: one beyond its broker's limits is moved to the limit."""
+    """Return the value that the coordinator uses: it moves a value beyond the broker's limits to the limit."""
     of = name.removeprefix("streams.").removeprefix("num.")
     for bound, closer in (("min", max), ("max", min)):
         limit = limits.get(f"group.streams.{bound}.{of}", "")

@@ -49,7 +49,7 @@ _LARGEST = ", ".join(
 
 
 def find_lag(warehouse: WarehouseReader, cluster: str, group_ids: Sequence[str], by: Sequence[str]) -> list[Row]:
-    """Return the sums by these columns of these groups, or of all, the largest first: rows as of the view `group_lag`.
+    """Return the lag of these groups, or of all, summed by these columns, the largest first: rows as in `group_lag`.
 
     Raises WarehouseError if a group does not exist, or if there is no lag in the table at all.
     """
@@ -97,7 +97,7 @@ def to_json(one: Row) -> Row:
 
 
 def find_offsets(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[str] | None) -> list[Row]:
-    """Return the rows of `lag` of these groups, or of all; where there are none, the commits as the log has them.
+    """Return the rows of `lag` of these groups, or of all; for a group without rows, its commits from the log.
 
     Raises WarehouseError if a group does not exist.
     """
@@ -112,13 +112,13 @@ def find_offsets(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[s
 
 
 def offset_rows(offsets: Iterable[Row], *, verbose: bool) -> list[Row]:
-    """Return a row per partition as kafka-streams-groups.sh prints it; with `verbose`, also task, owner and age."""
+    """Return a row for each partition as kafka-streams-groups.sh prints it; with `verbose` also task, owner and age."""
     return [_offset_row(one, verbose=verbose) for one in offsets]
 
 
 def _offset_row(one: Row, *, verbose: bool) -> Row:
     row = {title: one.get(name) for title, name in _OFFSETS.items() if verbose or title not in _ONLY_VERBOSE}
-    if row["OFFSET-LAG"] is None and one.get("is_unknown") is False:  # a log without records, as Kafka's tool has it
+    if row["OFFSET-LAG"] is None and one.get("is_unknown") is False:  # a log without records, as Kafka's tool prints it
         row["OFFSET-LAG"] = 0
     if not verbose:
         return row
@@ -130,7 +130,7 @@ def _offset_row(one: Row, *, verbose: bool) -> Row:
 
 
 def _stream_times(one: Row) -> str | None:
-    """Return the time of the input, or the lowest and the highest of its partitions."""
+    """Return the stream time, or the lowest and the highest of its partitions."""
     times = filter(None, (one["min_partition_time"], one["max_partition_time"]))
     return "..".join(dict.fromkeys(utc_iso(time, "seconds") for time in times)) or None
 

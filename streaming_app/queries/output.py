@@ -1,6 +1,6 @@
 """Formats rows as text: padded columns as Kafka's tools print them, tables for a terminal, JSON, CSV.
 
-No form contains a character that a terminal obeys, wherever in a value it is.
+No form contains a control character, wherever in a value it is.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Rows = Sequence[Mapping[str, Any]]
 _NULL = "-"
-_MAX_PADDED = 200  # terminal cells; a value that is wider does not widen the lines of other rows
+_MAX_PADDED = 200  # terminal cells; a wider value does not widen the lines of other rows
 _WIDEST = 10_000_000
 _FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 """How a formula starts, by OWASP's page on CSV injection: the last four are full-width forms of the first four."""
@@ -63,7 +63,7 @@ def terminal_table(names: Sequence[str], rows: Rows, title: str | None = None) -
 
 
 def print_table(names: Sequence[str], rows: Rows) -> None:
-    """Print rows and their number: a table that is never wrapped, or on a terminal too narrow for it a block a row."""
+    """Print rows and their number: a table without wrapped lines, or on a narrow terminal a block for each row."""
     from rich.console import Console  # noqa: PLC0415 - as above
     from rich.text import Text  # noqa: PLC0415
 
@@ -99,7 +99,7 @@ def as_json(value: object) -> str:
 def as_csv(names: Sequence[str], rows: Rows) -> str:
     """Return CSV with a header line; nested values are JSON.
 
-    Text that a spreadsheet would take for a formula is preceded by an apostrophe, as OWASP advises.
+    An apostrophe stands before text that a spreadsheet would take for a formula, as OWASP advises.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -127,7 +127,7 @@ def cell(value: object) -> str:
 def _to_json(value: object, indent: int | None = None) -> str:
     try:
         text = json.dumps(value, default=_json_value, ensure_ascii=False, allow_nan=False, indent=indent)
-    except ValueError:  # a number that JSON does not have
+    except ValueError:  # NaN or infinity
         text = json.dumps(_finite(value), default=_json_value, ensure_ascii=False, indent=indent)
     return escape_json(text)
 

@@ -1,10 +1,9 @@
 """The pipelines of a cluster: which groups read and write which topics, and where a backlog begins.
 
-What a group reads is in its commits and, of a streams group, in its topology. What it writes is in the log only for
-repartition topics: a plain sink topic is known where a description of the topology was archived, or where the job has
-seen a transaction of the group with it (`writer` of `broker_facts`). Any other group may write topics that nobody is
-known to write, and an answer about what is before or after a group holds for the edges
-that are known. An internal topic is left out unless a second group reads or writes it.
+The commits of a group tell what it reads; the topology of a streams group does, too. Of what it writes the log names
+only repartition topics. Other topics are known from a stored topology description, or from a transaction of the group
+that the job has seen (`writer` of `broker_facts`). So a topic without a known writer may have one, and answers about
+the groups before or after a group hold only for known edges. Internal topics count only if a second group uses them.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ RATE_SECONDS = 600.0
 
 
 class Read(NamedTuple):
-    """A topic that a group reads, and what waits there."""
+    """A topic that a group reads, and its lag."""
 
     group_id: str
     topic: str
     lag: int | None = None
-    """Offsets, the sum over the partitions of which it is known; None if it is of none."""
+    """In offsets, the sum over partitions with a known lag; None if there are none."""
     lag_seconds: float | None = None
-    """How long ago the oldest record that waits was written."""
+    """Age of the oldest waiting record."""
     is_lower_bound: bool = False
     rate: float | None = None
-    """Records a second that the group reads from it; None if it is not known."""
+    """The group reads so many records a second; None if it is not known."""
 
 
 class Write(NamedTuple):
@@ -49,13 +48,13 @@ _Edge = TypeVar("_Edge", Read, Write)
 
 
 class Root(NamedTuple):
-    """A group that is in trouble while none of those that write for it is."""
+    """A group in trouble, while no group that writes for it is in trouble."""
 
     group_id: str
     downstream: tuple[str, ...]
-    """The groups that need what it writes, directly or through others, the nearest first."""
+    """The groups that need what it writes, directly or indirectly, the nearest first."""
     behind: tuple[str, ...]
-    """Those of them that are in trouble, too."""
+    """The groups among `downstream` that are in trouble."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +64,9 @@ class Pipelines:
     reads: tuple[Read, ...] = ()
     writes: tuple[Write, ...] = ()
     undescribed: frozenset[str] = frozenset()
-    """The streams groups of which no description is archived, or not all of it: what they write is not known."""
+    """Streams groups without a complete stored description: what they write is not known."""
     rates: Mapping[str, float] = field(default_factory=dict)
-    """Records a second that topics get, of those of which it is known."""
+    """Records a second that are written to a topic, if known."""
 
     @cached_property
     def _reads(self) -> Mapping[str, list[Read]]:
@@ -96,7 +95,7 @@ class Pipelines:
 
     @cached_property
     def depths(self) -> Mapping[str, int]:
-        """Hops on the shortest way from a group that waits for none, by group id; none of mere circles."""
+        """Hops on the shortest way from a group that reads from no other, by group id; a mere cycle has none."""
         found = {one: 0 for one in self.group_ids if not self._previous.get(one)}
         waiting = deque(found)
         while waiting:
@@ -118,7 +117,7 @@ class Pipelines:
         return sorted({one.group_id for one in self.reads} | {one.group_id for one in self.writes})
 
     def reads_of(self, topic: str) -> Sequence[Read]:
-        """Return who reads a topic."""
+        """Return the reads of a topic."""
         return self._reads.get(topic, ())
 
     def writers(self, topic: str) -> list[str]:
@@ -126,17 +125,17 @@ class Pipelines:
         return sorted(one.group_id for one in self._writes.get(topic, ()))
 
     def downstream(self, group_id: str) -> tuple[str, ...]:
-        """Return the groups that get what this one writes, directly or through others, the nearest first."""
+        """Return the groups that get what this group writes, directly or indirectly, the nearest first."""
         return _reach(self._next, group_id)
 
     def upstream(self, group_id: str) -> tuple[str, ...]:
-        """Return the groups whose results this one reads, directly or through others, the nearest first."""
+        """Return the groups whose results this group reads, directly or indirectly, the nearest first."""
         return _reach(self._previous, group_id)
 
     def roots(self, troubled: Collection[str]) -> list[Root]:
-        """Return where trouble begins, that with most groups in trouble after it first.
+        """Return where trouble begins: the root with most groups in trouble after it first.
 
-        Groups that write for each other in a circle are each other's roots.
+        Groups that write for each other in a cycle are each other's roots.
         """
         found = []
         for group_id in sorted(troubled):
@@ -170,7 +169,7 @@ _LAG = """
 SELECT group_id, topic, lag, lag_seconds, is_lower_bound, partitions, observed_at FROM topic_lag
 WHERE cluster = {cluster}
 """
-# Of a partition whose lag has not changed there is a row an hour.
+# A partition whose lag does not change has one row an hour.
 _LAG_THEN = """
 WITH newest AS (
   SELECT group_id, topic, partition, last_value(lag ORDER BY observed_at) AS lag FROM lag_history
@@ -192,7 +191,7 @@ WHERE cluster = {{cluster}} AND is_newest AND from_kind = '{SINK}' AND to_kind =
 """  # noqa: S608 - our own constants
 _WRITERS = f"SELECT group_id, subject AS topic FROM broker_facts WHERE cluster = {{cluster}} AND kind = '{WRITER}'"  # noqa: S608
 _DESCRIBED = "SELECT DISTINCT group_id FROM descriptions WHERE cluster = {cluster} AND is_newest AND NOT truncated"
-# A topic has dozens of samples of each partition: only what they give leaves the query.
+# A topic has dozens of samples of each partition: the query returns only the rates.
 _TOPIC_RATES = f"""
 WITH samples AS (
   SELECT topic, partition, times[-1] - INTERVAL '{RATE_SECONDS:.0f} seconds' AS due,
@@ -218,7 +217,7 @@ def read_pipelines(reader: WarehouseReader, cluster: str) -> Pipelines:
     living = {row["group_id"] for row in rows(_GROUPS)}
     seen = rows(_WRITERS)
     return pipelines(
-        # Without a lag of any group, the job does not look for it.
+        # Without any lag of a group, the job does not measure lag.
         list(_with_rates(lag, rates, rows)) or rows(_COMMITS),
         [row for row in topologies if row["group_id"] in living],
         [*(row for row in rows(_SINKS) if row["group_id"] in living), *seen],
@@ -230,7 +229,7 @@ def read_pipelines(reader: WarehouseReader, cluster: str) -> Pipelines:
 def _with_rates(
     lag: Sequence[dict[str, Any]], rates: Mapping[str, float], rows: Callable[[str], list[dict[str, Any]]]
 ) -> Iterator[dict[str, Any]]:
-    """Yield rows of `topic_lag` with the records a second that are read: those written, less those that wait more."""
+    """Yield rows of `topic_lag` with the rate of reading: the rate of writing minus the growth of the lag."""
     times = [row["observed_at"] for row in lag if row["topic"] in rates]
     then = {}
     if times:
@@ -255,7 +254,7 @@ def pipelines(
     undescribed: Iterable[str] = (),
     rate_of: Mapping[str, float] | None = None,
 ) -> Pipelines:
-    """Return the pipelines of rows of `topic_lag` or `offsets`, of `subtopologies`, and of sinks with their topics."""
+    """Return the pipelines from rows of `topic_lag` or `offsets`, `subtopologies`, and sinks with their topics."""
     reads = {(row["group_id"], row["topic"]): _read(row) for row in lag}
     writes = {Write(row["group_id"], row["topic"]) for row in sinks}
     internal = set[tuple[str, str]]()
@@ -298,7 +297,7 @@ _FAMILY = 3  # groups at least
 
 
 def families(group_ids: Iterable[str], label: Callable[[str], str | None]) -> Iterator[tuple[str, list[str]]]:
-    """Yield groups that belong together, three or more: by a label if they have one, else by how their ids begin."""
+    """Yield three or more groups that belong together: by a label if they have one, otherwise by a common prefix."""
     found = defaultdict[str, list[str]](list)
     for group_id in group_ids:
         found[label(group_id) or _begin(group_id)].append(group_id)

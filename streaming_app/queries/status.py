@@ -122,7 +122,7 @@ def format_status(status: dict[str, Any], now: datetime) -> Iterator[str]:
 
 
 def _format_brokers(brokers: Row, now: datetime) -> Iterator[str]:
-    """Yield the line about the brokers, and one for each thing that is unknown for what they are."""
+    """Yield the line about the brokers, and a line for each fact that is unknown because of their releases."""
     asked = f", as they said {ago(brokers['observed_at'], now)}" if brokers["observed_at"] else ""
     yield f"brokers   {brokers['text']}{asked}"
     yield from (f"unknown   {reason}" for reason in brokers["unknown"])
@@ -157,7 +157,7 @@ def _format_inputs(known_until: dict[str, datetime | None], now: datetime) -> st
 
 
 def _format_self_check(check: dict[str, Any], now: datetime) -> str:
-    """Return the line about the comparisons with the brokers that the job itself makes."""
+    """Return the line about the job's own comparisons with the brokers."""
     parts = []
     if check["last_run_at"]:
         uncompared = f", {check['not_compared']:,} not compared" if check["not_compared"] else ""

@@ -1,7 +1,7 @@
-"""The topics of topologies as they are: how many partitions they have, which ones a pattern matches, who serves them.
+"""The actual topics of topologies: their partitions, the topics that a pattern matches, the members that serve them.
 
-The log has what an application asked for. What there is, only the brokers know: of source topics the lag is asked for,
-of each partition, and internal topics are compared with what was asked for.
+The log has what an application asked for. Only the brokers know what exists: the job asks them for the lag of each
+partition of source topics, and compares internal topics with what the topology asks for.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Topic(NamedTuple):
     kind: str
     """`source`, `by pattern`, `pattern`, `repartition` or `changelog`."""
     partitions: int | None
-    """None: not known, as for a topic that does not exist."""
+    """None if it is not known, or the topic does not exist."""
     asked_for: int | None = None
-    """Partitions that the topology asks for; None if it leaves that to the brokers."""
+    """The topology asks for so many partitions; None if it leaves that to the brokers."""
 
     @property
     def text(self) -> str | None:
-        """How many partitions it has, and what was asked for where that is not the same; None if it is not known."""
+        """Its number of partitions, and the number asked for if that differs; None if it is not known."""
         if self.partitions is None:
             return f"{self.asked_for} partitions asked for" if self.asked_for else None
         found = count(self.partitions, "partition")
@@ -71,7 +71,7 @@ def topics_of(
 ) -> Sequence[Topic]:
     """Return the topics of the column `subtopologies`.
 
-    `read` has the partitions of topics that are read, by subtopology and topic, `internal` those of internal topics.
+    `read` has the number of partitions of read topics by subtopology and topic, `internal` of internal topics.
     """
     return [topic for part in subtopologies for topic in _topics(part, read, internal)]
 
@@ -93,7 +93,7 @@ def _topics(part: Mapping[str, Any], read: Mapping[tuple[str, str], int], intern
 
 
 def topic_rows(topics: Mapping[str, Iterable[Topic]]) -> list[Row]:
-    """Return a row for each topic of each group, as `describe --topology --verbose` has it."""
+    """Return a row for each topic of each group, as `describe --topology --verbose` prints it."""
     return [
         {
             "GROUP": group_id,
@@ -109,18 +109,18 @@ def topic_rows(topics: Mapping[str, Iterable[Topic]]) -> list[Row]:
 
 
 class Served(NamedTuple):
-    """The partitions that a member can be asked about by interactive queries; None: none."""
+    """The partitions that a member serves in interactive queries; None if there are none."""
 
     active: str | None
-    """Those of its active tasks, as `orders(0,2), customers(0)`."""
+    """Partitions of its active tasks, as `orders(0,2), customers(0)`."""
     standby: str | None
-    """Those of its standby and warm-up tasks."""
+    """Partitions of its standby and warm-up tasks."""
 
 
 def served(tasks: Iterable[Mapping[str, Any]], topics: Iterable[Topic]) -> Served:
-    """Return what a member with these `assignments` serves, as brokers say it to all members.
+    """Return what a member with these `assignments` serves, as brokers tell all members.
 
-    That is, of each task, its partition of each topic that the subtopology reads and that has so many
+    For each task it serves its partition of each topic that the subtopology reads, if the topic has this partition
     (`EndpointToPartitionsManager`, Kafka 4.4.0).
     """
     by_subtopology: dict[str, list[Topic]] = {}
@@ -136,14 +136,14 @@ def served(tasks: Iterable[Mapping[str, Any]], topics: Iterable[Topic]) -> Serve
 
 
 def format_partitions(partitions: Mapping[str, Iterable[int]]) -> str | None:
-    """Return partitions by topic in words, as `orders(0,2), customers(0)`; None for none."""
+    """Return partitions by topic as text such as `orders(0,2), customers(0)`; None if there are none."""
     return (
         ", ".join(f"{topic}({','.join(map(str, sorted(ones)))})" for topic, ones in sorted(partitions.items())) or None
     )
 
 
 def endpoint_rows(groups: Iterable[Mapping[str, Any]], topics: Mapping[str, Sequence[Topic]]) -> list[Row]:
-    """Return a row for each member of these groups that has an endpoint, with what it serves there."""
+    """Return a row for each member of these groups with an endpoint, and what it serves there."""
     return [
         {
             "GROUP": group["group_id"],

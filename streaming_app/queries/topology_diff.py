@@ -26,7 +26,7 @@ class KnownTopology:
     topology_hash: str
     topology_epoch: int
     first_seen_at: datetime | None
-    """None where the log does not say when it was written."""
+    """None if the log does not say when it was written."""
     subtopologies: list[dict[str, Any]]
 
     def to_json(self) -> dict[str, Any]:
@@ -45,7 +45,7 @@ class TopologyDiff:
     before: KnownTopology
     after: KnownTopology
     nodes_before: Nodes | None = None
-    """The processors and stores of the description that was stored of it; None if none is known."""
+    """Processors and stores of its stored description; None if no description is known."""
     nodes_after: Nodes | None = None
 
     @property
@@ -91,9 +91,9 @@ class TopologyDiff:
 def diff_topologies(
     warehouse: WarehouseReader, cluster: str, group_id: str, since: datetime | None = None
 ) -> TopologyDiff:
-    """Return what changed from the topology at the time `since`, or from the one before the newest, to the newest.
+    """Return what changed from the topology at the time `since`, or from the last but one, to the newest.
 
-    Raises WarehouseError for a group that is unknown, or of which no earlier topology is known.
+    Raises WarehouseError for an unknown group, or a group without a known earlier topology.
     """
     known = _known_topologies(warehouse, cluster, group_id)
     if not known:
@@ -120,9 +120,9 @@ def diff_topologies(
 
 
 def topology_at(warehouse: WarehouseReader, cluster: str, group_id: str, at: datetime) -> KnownTopology | None:
-    """Return the topology of a group at a time; None if the tables have none that is so old.
+    """Return the topology of a group at a time; None if no topology in the tables is so old.
 
-    Raises WarehouseError for a group that is unknown.
+    Raises WarehouseError for an unknown group.
     """
     known = _known_topologies(warehouse, cluster, group_id)
     return next((one for one in reversed(known) if one.first_seen_at is None or one.first_seen_at <= at), None)
@@ -134,13 +134,13 @@ class _Description(NamedTuple):
 
 
 def _is_stored_by(one: _Description, since: datetime | None, newest: KnownTopology) -> bool:
-    """Return whether a description was stored by the time `since`, or, without one, before the newest topology."""
+    """Return whether a description was stored by the time `since`; without a time, before the newest topology."""
     stored_at = one.stored_at or EPOCH
     return stored_at <= since if since else newest.first_seen_at is not None and stored_at < newest.first_seen_at
 
 
 def _known_descriptions(warehouse: WarehouseReader, cluster: str, group_id: str) -> list[_Description]:
-    """Return the stored descriptions of a group that were fetched, oldest first."""
+    """Return the stored descriptions of a group that the job fetched, oldest first."""
     rows = warehouse.rows(
         "SELECT stored_at, description_nodes FROM descriptions "  # noqa: S608 - quoted
         f"WHERE {of_group(cluster, group_id)} AND content_hash IS NOT NULL "
@@ -175,7 +175,7 @@ def _known_topologies(warehouse: WarehouseReader, cluster: str, group_id: str) -
 
 
 def _of_older_release(group: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the topology of a row of `groups` that has had no record since releases that kept only the newest one."""
+    """Return the topology from a row of `groups` by a release that kept only the newest topology."""
     epoch, subtopologies = group["topology_epoch"], group["subtopologies"]
     steps = (step for step in group["topology_epochs"] if step["topology_epoch"] == epoch)
     first_seen_at = next((step["first_seen_at"] for step in steps), None)

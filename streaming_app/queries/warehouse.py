@@ -22,7 +22,7 @@ def find_clusters(reader: WarehouseReader, warehouse: Location | Path) -> list[s
 
 
 def check_cluster(reader: WarehouseReader, warehouse: Location | Path, cluster: str) -> None:
-    """Raise WarehouseError, with the clusters that there are, if the warehouse has others but not this one."""
+    """Raise WarehouseError with the existing clusters if the warehouse has other clusters but not this one."""
     known = find_clusters(reader, warehouse)
     if known and cluster not in known:
         names = ", ".join(map(repr, known))
@@ -32,7 +32,7 @@ def check_cluster(reader: WarehouseReader, warehouse: Location | Path, cluster: 
 def find_staleness(heartbeat: HeartbeatRecord | None, cluster: str, now: datetime, max_age: timedelta) -> str | None:
     """Return a line that says why the tables of a cluster are not up to date; None if they are.
 
-    They are if the job was at the end of the topic within `max_age`, and either runs or has stopped in an orderly way.
+    They are if the job was at the end of the topic within `max_age`, and either runs or was stopped cleanly.
     """
     if heartbeat is None:
         return f"No job has written cluster {cluster!r} here yet."
@@ -50,7 +50,7 @@ def find_staleness(heartbeat: HeartbeatRecord | None, cluster: str, now: datetim
 def run_sql(reader: WarehouseReader, query: str) -> tuple[list[str], list[dict[str, Any]]]:
     """Return the column names and the rows of one SELECT. Raises WarehouseError if it fails, or is something else."""
     words = query.strip().removesuffix(";").lower().split()
-    if words == ["show", "tables"]:  # which DataFusion answers only with its information schema
+    if words == ["show", "tables"]:  # DataFusion answers it only with its information schema
         kinds = {"table": tables(), "view": views()}
         rows = [{"name": one.name, "type": kind, "about": one.about} for kind, all_ in kinds.items() for one in all_]
         return ["name", "type", "about"], rows

@@ -1,17 +1,17 @@
 """The Python stage of a batch: raw records and stored rows in, folded rows out. Runs in Spark's workers; no Spark here.
 
-Rows come sorted by group and offset, the stored row of a group first (as offset -1). For each group one row goes out,
+Rows come sorted by group and offset; the stored row of a group comes first (as offset -1). Each group gives one row,
 with its events and its undecodable records nested, so that no decoded record crosses Arrow.
 
-A record that cannot be folded stops no other one. It can decode and still not be foldable, such as a time beyond the
-year 9999, and the fold may then be half changed. So the records since a snapshot are kept; when one fails, the fold is
-restored, the records before it are folded again, and the failed one is reported. The snapshot is at first the stored
-row; a group with many records in one batch gets a new one every `_SNAPSHOT_EVERY` records, which bounds memory, and
-after each one that failed, so that no record is folded again for ever.
+A record that cannot be folded stops no other record. It may decode and still not fold, such as a time beyond the year
+9999, and leave the fold half changed. So the records since a snapshot are kept. When one fails, the fold is restored,
+the records before it are folded again, and the failed record is reported. The first snapshot is the stored row. A group
+with many records in a batch gets a new snapshot every `_SNAPSHOT_EVERY` records, which limits memory, and after each
+failure, so that no record is folded again for ever.
 
-A group whose fold fails as a whole, whose row cannot be written, or which takes more than its budget, is set aside: its
-row stays as it was, with the reason, and its records are left out until it is released, see `job.read_again`. The
-others go on. The records of a row that cannot be written go to quarantine, some megabytes of them at most.
+A group is set aside if its fold fails as a whole, its row cannot be written, or it exceeds its budget. Its row stays as
+it was, with the reason, and its records are skipped until it is released, see `job.read_again`. Other groups go on. The
+records of a row that cannot be written go to quarantine, some megabytes of them at most.
 """
 
 from __future__ import annotations
@@ -53,8 +53,7 @@ def fold_stream(
 ) -> Iterator[pa.RecordBatch]:
     """Fold batches of (group bytes, offset, partition, timestamp, key, value, stored row) into batches of `schema`.
 
-    With `topics`, groups that are NotReady get the reason, and those whose reason changed come out even without a
-    record.
+    With `topics`, groups that are NotReady get the reason. If it changed, a group gives a row even without a record.
     """
     ready: list[Folded] = []
     size = 0
@@ -72,9 +71,9 @@ def fold_stream(
 def fold_in_worker(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, options: FoldOptions, reached: HistoryOffsets
 ) -> Iterator[BatchRows]:
-    """Do the same in a process that does nothing else, a worker of Spark, and yield what `rows_of` gives.
+    """Do the same in a worker of Spark, which does nothing else, and yield the results of `rows_of`.
 
-    Rows leave no garbage but what is counted: with Python's default a fifth of the time was a search for more.
+    The garbage collector runs less often: by default it took a fifth of the time and found nothing.
     """
     gc.set_threshold(_COLLECTED_AFTER)
     for folded in fold_stream(batches, schema, options):
@@ -95,7 +94,7 @@ def stored_as_records(rows: pa.Table) -> pa.Table:
 
 
 def sort_for_fold(records: pa.Table, stored: pa.Table | None) -> pa.Table:
-    """Return raw records and stored rows in the order that `fold_stream` needs: what Spark's shuffle does for many."""
+    """Return raw records and stored rows in the order for `fold_stream`. Spark's shuffle sorts large batches."""
     if stored is None:
         both = records.append_column("stored", pa.nulls(records.num_rows))
     else:
@@ -116,9 +115,9 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[LogRow]:
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yield a batch in parts of some megabytes, as Python's objects of it are many times as large.
+    """Yield a batch in parts of some megabytes, since its Python objects are many times as large.
 
-    Arrow's `nbytes` ends the process for some batches that Spark sends, so whole buffers are counted.
+    Arrow's `nbytes` crashes the process for some batches that Spark sends, so this counts whole buffers.
     """
     most = max(1, batch.num_rows * _BYTES_PER_BATCH // max(1, batch.get_total_buffer_size()))
     for start in range(0, batch.num_rows, most):
@@ -130,15 +129,15 @@ class Folded(NamedTuple):
 
     row: dict[str, Any]
     size: int
-    """Bytes, roughly."""
+    """Its approximate size in bytes."""
     refuse: Callable[[Exception], Folded] | None = None
-    """Returns the row for the case that this one cannot be written, because of an error."""
+    """Returns the row to write if this one cannot be written because of an error."""
 
 
 def fold_group(rows: Iterator[LogRow], options: FoldOptions, topics: TopicLookup | None) -> Iterator[Folded]:
-    """Yield the folded row of one group, after rows of undecodable records alone where there are very many of those.
+    """Yield the folded row of one group; before it rows of only undecodable records, if there are very many.
 
-    Whatever goes wrong with the group as a whole concerns no other one: it is set aside.
+    If the fold fails as a whole, the group is set aside, and no other group is affected.
     """
     one = _Group(options)
     try:
@@ -286,10 +285,10 @@ class _Group:
         group.add(raw)
 
     def _in_other_partition(self, raw: Raw) -> GroupFold | None:
-        """Return the fold for a record that is in another partition than the group so far; None to leave it out.
+        """Return the fold for a record in another partition than that of the group so far; None to skip the record.
 
-        With more partitions, a coordinator finds nothing of a group whose partition changed, and creates it again in
-        the other one. Offsets of two partitions cannot be compared, so the row starts over, too.
+        After partitions were added, a coordinator does not find a group whose partition changed, and creates it again
+        in the other partition. Offsets of two partitions cannot be compared, so the row starts over, too.
         """
         options, group = self._options, self._group
         if raw.record.record_type == CLASSIC_GROUP:
@@ -306,7 +305,7 @@ class _Group:
         return self._group
 
     def _close_at_end_of_history(self, group: GroupFold, raw: Raw) -> None:
-        """End the operation where an earlier batch ended, so that its events are retracted and not emitted again."""
+        """End the operation where an earlier batch ended, so that its events are replaced and not written twice."""
         cut = self._options.history_offsets.get(raw.partition)
         if cut is not None and self._last_offset <= cut < raw.record.offset:
             group.close_operation()

@@ -1,27 +1,27 @@
-"""What a stream has read, as leader epochs and offsets, and whether the log still has it.
+"""Stores what a stream has read, as leader epochs and offsets, and checks whether the log still has it.
 
 Theory of operation
 -------------------
-Where a partition has no replica in the ISR, an unclean election gives it a leader that lacks records. The others cut
-their logs, and new records get the offsets of those that are gone. An offset alone does not tell the two apart; the
-leader epoch of its record does. So next to the checkpoint is, for each partition, up to where records may be in the
-tables and of which epochs they are, which is written before the first row of a batch. A leader epoch rises at every
-restart of a broker, too. Only the leader's answer to OffsetForLeaderEpoch tells whether what was read is still there.
+If a partition has no replica in the ISR, an unclean election gives it a leader that lacks records. The other replicas
+cut their logs, and new records get the offsets of lost ones. The offset alone does not tell the two apart; the leader
+epoch of the record does. So a file next to the checkpoint has for each partition its chain: up to where records may be
+in the tables, and their epochs. It is written before the first row of a batch. A leader epoch also rises at every
+restart of a broker. Only the leader's answer to OffsetForLeaderEpoch tells whether the log still has what was read.
 
-- At each start the chain of each partition is compared with the log. Records between where they part and the end of
-  the chain are a `Cut`: `truncation` marks what came of them, and `start` reads that partition again from its start.
-  A batch that was begun, and of which nothing was written, may end beyond the log, and Spark could never read it: then
-  there is no cut, and the query starts from the last batch that was committed.
-- Before and after the records of a batch are read, the leaders are asked. If their epochs differ, the records may be of
-  two logs, and are read again. Only then is anything written.
-- Spark's executors keep records that they fetched and did not need yet, until the query ends. These may be of the old
-  log, too, although nothing of it was written. So the end of the log after a read counts as what was read, for as long
-  as the query runs.
-- Where the log begins after the stream's position, records were deleted before they were read, by a retention or by
+- Each start compares the chain of each partition with the log. Records between the point where they part and the end of
+  the chain are a `Cut`: `truncation` marks the rows made from them, and `start` reads that partition again from its
+  start. A batch that was begun without writing anything may end beyond the log, and Spark could never read it. That is
+  no cut: the query starts from the last committed batch.
+- The job asks the leaders before and after it reads the records of a batch. If their epochs differ, the records may
+  come from two logs, and it reads them again. Only then does it write anything.
+- Spark's executors keep records that they fetched and did not need yet, until the query ends. These may come from the
+  old log, too, although nothing of it was written. So as long as the query runs, the end of the log after a read counts
+  as read.
+- If the log begins after the stream's position, records were deleted before the stream read them, by retention or by
   DeleteRecords: Spark could never read on. That is a `Cut`, too, of records that did exist: no history is void.
-- A warehouse of an older release has no chains: the log is then taken for what was read, unless it ends earlier.
+- A warehouse of an older release has no chains. Then the log counts as what was read, unless it ends earlier.
 
-With client properties that kafka-python does not support nothing of this is known, and the job does as without it.
+With client properties that kafka-python does not support, the job works without these checks.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ class Cut:
     partition: int
     start: int
     end: int
-    """The offset after the last one."""
+    """The offset after the last lost record."""
     epoch: int | None
-    """Leader epoch of the last of them; None if it is not known."""
+    """Leader epoch of the last lost record; None if it is not known."""
     new_epoch: int
     """Leader epoch when this was found."""
     found_at: str
     """In ISO-8601."""
     unread: bool = False
-    """They were deleted before the stream has read them."""
+    """They were deleted before the stream read them."""
 
     def __str__(self) -> str:
         last = self.end - 1
@@ -80,13 +80,13 @@ class Cut:
 
 
 class LogCheck(NamedTuple):
-    """What a start has to know about the log."""
+    """What a start needs to know about the log."""
 
     cuts: tuple[Cut, ...] = ()
     ends_early: bool = False
     """A batch that was begun ends beyond the log."""
     committed: Mapping[int, int] = {}
-    """By partition, the end of the last batch that was committed."""
+    """By partition, the end of the last committed batch."""
 
     @property
     def is_whole(self) -> bool:
@@ -98,11 +98,11 @@ NO_CUT = LogCheck()
 
 
 class TruncatedLogError(Exception):
-    """The log was cut while the query ran: it must be started again. The text is one line."""
+    """The log was cut while the query ran: the query must start again. The text is one line."""
 
 
 class NoPositions:
-    """Knows nothing of a log, for callers that have none."""
+    """Checks nothing, for callers without a log."""
 
     chains: Mapping[int, Chain] = MappingProxyType({})
 
@@ -127,7 +127,7 @@ class LogPositions(NoPositions):
         *,
         on_cut: Callable[[Cut], None] = lambda _: None,
     ) -> None:
-        """Prepare; `on_cut` gets each cut that is found. Once `stop` is set, no call waits."""
+        """Prepare; `on_cut` gets each cut. Once `stop` is set, no call waits."""
         self._stop = stop
         self._properties, self._report, self._on_cut = properties, report, on_cut
         self._file = Location(f"{checkpoint}.epochs.json")
@@ -141,7 +141,7 @@ class LogPositions(NoPositions):
         self._is_known = True
 
     def open(self, topic: OffsetsTopic, batches: BatchEnds) -> LogCheck:
-        """Compare what was read with the log, before the query starts; the `batches` are those of the checkpoint.
+        """Compare what was read with the log before the query starts; `batches` come from the checkpoint.
 
         Raises UnreachableError if a partition has no leader for half a minute.
         """
@@ -160,7 +160,7 @@ class LogPositions(NoPositions):
             return self._with_unread(found, topic, batches)
 
     def _with_unread(self, found: LogCheck, topic: OffsetsTopic, batches: BatchEnds) -> LogCheck:
-        """Add what was deleted after the last batch that was committed."""
+        """Add records that were deleted after the last committed batch."""
         now, cut = datetime.now(timezone.utc).isoformat(), {one.partition for one in found.cuts}
         unread = [
             Cut(topic.name, one, batches.committed[one], start, None, self._last_epoch(one), now, unread=True)
@@ -169,14 +169,14 @@ class LogPositions(NoPositions):
         ]
         for one in unread:
             self._on_cut(one)
-        # Of the first batch it is not known where it begins.
+        # It is not known where the first batch begins.
         is_first_begun = bool(batches.begun) and not batches.committed and any(topic.start_offsets.values())
         return found._replace(cuts=(*found.cuts, *unread), ends_early=found.ends_early or is_first_begun)
 
     def started(self, cuts: Iterable[Cut]) -> None:
-        """Store the positions once tables and checkpoint fit the log that has these `cuts`.
+        """Store the positions once tables and checkpoint fit the log with these `cuts`.
 
-        What a partition that is read again had been read up to stays known: events of these records are in the tables,
+        A partition that is read again keeps the position that had been read: the tables have events of these records,
         so a cut of them that comes meanwhile must be found.
         """
         with self._lock:
@@ -210,10 +210,10 @@ class LogPositions(NoPositions):
                 self._raise_if_cut()
 
     def after_read(self, ends: Mapping[int, int] | None) -> bool:
-        """Ask the leaders once records were read; False if there was an election: `before_read`, and read again.
+        """Ask the leaders after reading records; False if there was an election: call `before_read`, and read again.
 
-        `ends` are the offsets after the last ones of the batch, which is noted as read. Raises as `before_read`, and
-        OtherTopicError if another topic has the name by now.
+        `ends` are the end offsets of the batch, which is noted as read. Raises as `before_read`, and OtherTopicError if
+        another topic has the name by now.
         """
         with self._lock:
             if not (self._is_known and self._seen):
@@ -233,7 +233,7 @@ class LogPositions(NoPositions):
             return True
 
     def close(self) -> None:
-        """Close the connection, if there is one; not while another thread waits for an answer, which a daemon may."""
+        """Close the connection, if any, unless another thread waits for an answer, as a daemon thread may."""
         if self._connected is None or not self._lock.acquire(timeout=_CLOSE_SECONDS):
             return
         with suppress(Exception):  # kafka-python raises several kinds
@@ -248,7 +248,7 @@ class LogPositions(NoPositions):
     def _compare(
         self, partitions: Iterable[int], known: Mapping[int, tuple[Chain, int]], batches: BatchEnds
     ) -> LogCheck:
-        """Set the positions, and return the difference from the log."""
+        """Set the positions, and return how they differ from the log."""
         partitions = list(partitions)
         epochs, log = self._ask_ends(partitions)
         self.chains, self._ends, cuts = {}, {}, []
@@ -271,7 +271,7 @@ class LogPositions(NoPositions):
         return LogCheck(tuple(cuts), bool(begun), batches.committed)
 
     def _ask_ends(self, partitions: Sequence[int]) -> tuple[dict[int, int], dict[int, EpochEnd]]:
-        """Return the epochs of the leaders and where the log ends, as of one moment."""
+        """Return the epochs of the leaders and the ends of the logs at one moment."""
         while True:
             epochs = self._leaders.epochs(partitions)
             log = self._leaders.ends(epochs)
@@ -287,7 +287,7 @@ class LogPositions(NoPositions):
                 raise TruncatedLogError(f"The log of partition {partition} of {self._topic} was cut at offset {end}")
 
     def _find_lost(self) -> dict[int, int]:
-        """Return where the log parts from what was read, for partitions that lack some of it."""
+        """Return where the log parts from what was read, for partitions that lack records."""
         found = self._leaders.ends({partition: one.epoch for partition, one in self._seen.items()})
         return {partition: end for partition, (_, end) in found.items() if end < self._seen[partition].start}
 
@@ -349,7 +349,7 @@ class LogPositions(NoPositions):
 
 
 def read_whole(positions: NoPositions, read: Callable[[], T], ends: Mapping[int, int] | None) -> T:
-    """Return what `read` returns, once no election happened while it read; `ends` are as in `after_read`."""
+    """Call `read` until no election happens during it, and return its result; `ends` are as in `after_read`."""
     while True:
         positions.before_read()
         found = read()
@@ -358,7 +358,7 @@ def read_whole(positions: NoPositions, read: Callable[[], T], ends: Mapping[int,
 
 
 def read_again(records: DataFrame) -> DataFrame:
-    """Return the records to be kept, where they were kept, when they are read next, without what is kept of them."""
+    """Drop the cached copy of records; the next read caches them again, at the same storage level."""
     level = records.storageLevel
     return records.unpersist(blocking=True).persist(level)
 

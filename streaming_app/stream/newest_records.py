@@ -1,15 +1,14 @@
-"""The newest record of each key in a batch, found in the JVM, and the rows that these give, in Spark's workers, too.
+"""Finds the newest record of each key of a batch in the JVM, and makes rows of them, also in Spark's workers.
 
-Of millions of commits, only the newest of each key are ever decoded.
+Of millions of commits, Python decodes only the newest of each key.
 
-Kafka keys of offset commits name group, topic and partition, and their newest record holds all that there is to know.
-So do those of the records that tell the types, epochs and members of groups. Of types in `KEY_ONLY` the key says
-enough, and their values, which hold subscriptions and user data, stay in the JVM; so do those of members of consumer
-groups that are large. Of a classic group without members also the newest record with members is read: see
-`LAST_PROTOCOL`.
+The key of an offset commit names group, topic and partition, and its newest record says everything. So do the newest
+records about the types, epochs and members of groups. For types in `KEY_ONLY` the key is enough: their values, which
+hold subscriptions and user data, stay in the JVM. So do large values of members of consumer groups. For a classic group
+without members, the newest record with members is read, too: see `LAST_PROTOCOL`.
 
-Spark groups by a sort, as a value has no fixed size. By one column of 8 bytes that is a radix sort. The keys of a topic
-begin alike, so that each comparison of two would read both: of 10,000,000 commits in any order that took twice as long.
+Spark groups by a sort, since values have no fixed size. By one column of 8 bytes it is a radix sort. Keys of a topic
+begin alike, so comparing two keys would read both: for 10,000,000 commits in random order that took twice as long.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ IS_OF_ONE_KEY = "is_of_one_key"
 def find_newest(wanted: DataFrame, by: Sequence[str]) -> DataFrame:
     """Return the newest records of each key among `wanted_records`, with `COLUMNS`, and `IS_OF_ONE_KEY`.
 
-    The key of a group that is in two partitions, since the topic was given more, counts in each of them.
+    If partitions were added and a group is in two partitions, its key counts in each of them.
     """
     from pyspark.sql.functions import expr  # noqa: PLC0415 - Spark is loaded by those who need it
 
@@ -103,13 +102,13 @@ def find_newest(wanted: DataFrame, by: Sequence[str]) -> DataFrame:
 
 
 def wanted_records(batch: DataFrame) -> DataFrame:
-    """Return the records that this reads, with `COLUMNS` and `size`; a value of `KEY_ONLY` is empty or null."""
+    """Return the records to read, with `COLUMNS` and `size`; a value of `KEY_ONLY` is empty or null."""
     columns = "partition", "offset", "timestamp", f"{ENTITY} AS key", f"{_VALUE} AS value"
     return batch.where(WANTED).selectExpr(*columns).selectExpr("*", f"{SIZE} AS size")
 
 
 def take_newest(records: pa.Table) -> pa.Table:
-    """Return what `find_newest` returns, of few `wanted_records`."""
+    """Do what `find_newest` does, for few `wanted_records`."""
     columns = (records[name].to_pylist() for name in ("partition", "key", "offset", "value"))
     newest: dict[tuple[int, bytes], tuple[int, int]] = {}
     agreed: dict[tuple[int, bytes], tuple[int, int]] = {}
@@ -216,12 +215,12 @@ def _commit(record: Record) -> Row:
 
 
 def _time(milliseconds: int) -> int | None:
-    """Return a time in microseconds; None for -1, and for a time that cannot be shown."""
+    """Return a time in microseconds; None for -1, and for a time outside of the supported years."""
     return milliseconds * _MICROSECONDS if 0 <= milliseconds <= LAST_MS else None
 
 
 def _decode(key: bytes, value: bytes | None, options: FoldOptions) -> Record:
-    """Return the record; one of which the key is enough without its value, also if that cannot be read."""
+    """Return the record; without its value if the key is enough, even if the value cannot be read."""
     kind = int.from_bytes(key[:2], "big")
     if kind in KEY_ONLY or (kind == CONSUMER_MEMBER and not value):
         return decode(key, None, dialect=options.dialect)
@@ -263,7 +262,7 @@ def _place(member_id: str, instance_id: str | None, value: Mapping[str, Any]) ->
 
 
 def _assigned(data: bytes) -> list[Row]:
-    """Return the topics and partitions of an assignment of Kafka's consumers; none if it is not one.
+    """Return the topics and partitions of an assignment of Kafka's consumers; empty for other bytes.
 
     A version, then an array of topics, each with an array of partitions (`ConsumerProtocolAssignment`, Kafka 4.4).
     """
@@ -282,7 +281,7 @@ def _assigned(data: bytes) -> list[Row]:
             if not left:
                 break
     except (struct_error, UnicodeDecodeError):
-        return []  # each client library may have its own form
+        return []  # another client library may use another form
     return found
 
 

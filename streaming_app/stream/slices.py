@@ -1,21 +1,21 @@
-"""How a batch is divided so that memory is bounded by bytes, and how it is divided further when it fails.
+"""Divides a batch into slices, so that bytes limit memory, and divides it further when it fails.
 
 Theory of operation
 -------------------
-Spark bounds a batch by its number of offsets, and a record may have a megabyte: 400 of them in one batch once ended a
-JVM of 2 GB, and the same batch followed after each restart. So a batch whose large records exceed `SLICE_BYTES` is
-written in slices, one after the other. Slices are intervals of the records in the order of (partition, offset); the
-records of a group are in one partition, so each slice continues what the previous one wrote.
+Spark limits a batch by its number of offsets, and a record may have a megabyte: 400 of them in one batch once ended a
+JVM of 2 GB, and again after each restart. So the job writes a batch whose large records exceed `SLICE_BYTES` in slices,
+one after the other. Slices are intervals of the records in the order of (partition, offset). The records of a group are
+in one partition, so each slice continues what the previous one wrote.
 
-What is written once must stay written once when a batch is repeated. So the ends of the slices are stored before the
-first one is written (see `SlicePlans`), a repeated batch uses them again, and every slice has a version: Delta skips an
-append whose version it already has. A batch that fails twice is divided further, into halves at each failure from then
-on, down to single records. A half gets a version between those of its neighbors, so a slice that was written before is
-skipped as both of its halves. Each batch that succeeds takes back one of the halvings for the next one.
+A repeated batch must write nothing twice. So the ends of the slices are stored before the first slice is written (see
+`SlicePlans`), a repeated batch uses them again, and every slice has a version: Delta skips an append whose version it
+already has. A batch that fails twice is divided into halves, again at each further failure, down to single records. A
+half gets a version between those of its neighbors, so if a slice was written before, both of its halves are skipped.
+Each successful batch takes back one of the halvings for the next batch.
 
-A group with very many or large records takes seconds, and the others would wait for it. So where the others are few,
-such groups are `apart`: they come last in the order. The history of a partition is then for a moment ahead of a
-group's: should the job die at that moment, and lose its checkpoint, too, it would take the events of that group in that
+A group with very many or large records takes seconds, and other groups would wait for it. So if the others have few
+records, such groups are `apart`: they come last in the order. Then the history of a partition is ahead of such a group
+for a moment. If the job dies at that moment and also loses its checkpoint, it takes the events of that group in that
 batch for written.
 """
 
@@ -42,7 +42,7 @@ FAILURES_BEFORE_HALVING = 2
 _POSITIONS = 1 << 32  # in a batch
 _MAX_SLICES = 4_096
 _END = (1 << 31, 0)  # after every record
-_APART_RECORDS, _APART_BYTES = 2_000, 128 << 10  # of a group in a batch: with more it may be written after all others
+_APART_RECORDS, _APART_BYTES = 2_000, 128 << 10  # a group with more in a batch may be written after all others
 _MOST_APART, _MOST_CUTS = 2_000, 20
 
 
@@ -51,11 +51,11 @@ class Slice:
     """A part of a batch: the records from the end of the previous slice to `end`, or to the end of the batch."""
 
     end: tuple[int, int] | None
-    """Partition and offset: before it are the partitions below, and the offsets below in this partition."""
+    """Partition and offset: lower partitions, and lower offsets of this partition, are before it."""
     position: int
     """Orders the slices of a batch; the last one has the highest."""
     is_apart: bool = False
-    """It has the groups that are written apart only; the slices before it have all others."""
+    """It has only the groups that are written apart; earlier slices have all others."""
 
     def version(self, batch: int) -> int:
         """Return the version of an append of this slice: it increases with each slice and batch."""

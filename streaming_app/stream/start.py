@@ -1,32 +1,32 @@
-"""Where the job starts, and what it reads again: whatever went wrong, the topic is compacted, small, and the truth.
+"""Decides where a query starts and what it reads again: the topic is compacted and small, and has the current state.
 
 Theory of operation
 -------------------
-A record next to the checkpoint names the topic and the `groups` table that both belong to. A topic that is deleted and
-created again counts from 0, so another one than that of the record is refused unless `--reset` is given. A job that
-finds all as it was resumes from the checkpoint. Otherwise it reads again:
+A record next to the checkpoint names its topic and its `groups` table. A topic that was deleted and created again
+counts from 0, so the job refuses another topic than that of the record, unless `--reset` is given. If nothing has
+changed, the job resumes from the checkpoint. Otherwise it reads again:
 
-| what is found | partitions | rows that no longer count |
+| what it finds | partitions to read | rows that no longer count |
 | --- | --- | --- |
 | no record, or it names other tables or another topic | all | all |
 | no checkpoint, or it is damaged or does not fit the tables (see `table_versions`) | all | all |
 | more partitions than before | all | all |
 | the job was away for so long that tombstones may be gone | all | all |
-| the log was cut (see `log_positions`) | that one | those of records that do not exist |
-| records were deleted before they were read | that one | all of it |
-| groups differ from the brokers', or were set aside and are to be tried again | theirs | theirs |
+| the log was cut (see `log_positions`) | that partition | rows of records that no longer exist |
+| records were deleted before the job read them | that partition | all of the partition |
+| groups differ from the brokers', or are released after they were set aside | of these groups | of these groups |
 
-A new query, with a new checkpoint, reads these partitions from their start, and the others on from where they were. A
-row that counts skips the records that it has. One that does not count stands until then, marked by `READ_AGAIN`: the
-first record of its group replaces it, with what only it proves (see `groups.read_again`). Those that are left when the
-ends of the partitions are reached had no records any more, and go. Rows of records that do not exist go at once.
+A new query with a new checkpoint reads these partitions from their start, and continues in the others. A row that
+counts skips the records that it has. A row that does not count stays, marked by `READ_AGAIN`, until the first record of
+its group replaces it; the new row keeps what only the old row proves (see `groups.read_again`). When the query reaches
+the ends of the partitions, it deletes the marked rows that are left: their groups have no records any more. Rows of
+records that no longer exist are deleted at once.
 
-The history (`history_tables`) stays, but for what is marked as void, see `truncation`.
-`StartPosition.history_offsets` is how far it reaches; what the log shows again up to there, after compaction perhaps
-otherwise, is left out.
+The history (`history_tables`) stays, except what is marked as void, see `truncation`. It reaches up to
+`StartPosition.history_offsets`. The query writes no events again up to there, since the compacted log may show others.
 
-Each step can be the last one: the record names no rows from before the first change until after the last one, so a job
-that is killed in between reads everything again.
+The job may die after each step. From before the first change until after the last one the record names no rows, so a
+job that was killed in between reads everything again.
 """
 
 from __future__ import annotations
@@ -82,26 +82,26 @@ Offsets = Mapping[int, int]
 
 @dataclass(frozen=True)
 class StartPosition:
-    """Where the job starts; `message` says it to people."""
+    """Where a query starts; `message` is for people."""
 
     message: str
     from_beginning: bool = False
-    """All is read again, and no record was read since."""
+    """Everything is read again, and no record has been read yet."""
     history_offsets: Mapping[str, Offsets] = field(default_factory=dict)
-    """By table, the highest offsets that it holds."""
+    """By table, the highest offsets in it."""
     partitions_grew: bool = False
-    """The topic had fewer partitions once, see `FoldOptions`."""
+    """The topic once had fewer partitions, see `FoldOptions`."""
     read_again: frozenset[int] = frozenset()
-    """The partitions that are read from their start."""
+    """The partitions to read from their start."""
     starting: Offsets = field(default_factory=dict)
-    """Where each partition begins if there is no checkpoint; none: all of them from their start."""
+    """Where to begin in each partition if there is no checkpoint; empty: at the start of all."""
     until: dict[int, int] = field(default_factory=dict)
-    """Where rows that are still marked go, as nothing has replaced them."""
+    """Rows that are still marked when these offsets are reached are deleted, since nothing has replaced them."""
 
 
 @dataclass(frozen=True)
 class QueryTables:
-    """The tables that a query writes, as far as where it starts depends on them."""
+    """The tables that a query writes, with what its start needs to know of them."""
 
     name: str
     """The table with rows of this topic; its identity is in the record."""
@@ -109,7 +109,7 @@ class QueryTables:
     delete: Callable[[str], object]
     """Deletes the rows that match a condition."""
     outdate: Callable[[str], object]
-    """Lets the rows that match count no longer."""
+    """Marks the rows that match: they no longer count."""
     versions: TableVersions
     own_rows: Mapping[str, str]
     """The rows of history tables that the query wrote, in SQL."""
@@ -117,7 +117,7 @@ class QueryTables:
     """The tables with a row for what the newest records say, and their offsets."""
     history: tuple[Table, ...] = ()
     skips_known: bool = False
-    """Rows skip the records that they have; otherwise what is read again is appended again."""
+    """Rows skip the records that they have. Otherwise records that are read again are appended again."""
 
 
 def group_tables(writer: TableWriter, checkpoint: Location) -> QueryTables:
@@ -148,10 +148,10 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
     log: LogCheck = NO_CUT,
     groups: Collection[str] = (),
 ) -> StartPosition:
-    """Make checkpoint, tables and topic fit each other. `tables` are those of the groups by default.
+    """Make checkpoint, tables and topic consistent. By default `tables` are those of the groups.
 
-    `log` says whether what was read is still there; `groups` are to be read again. `away` is how long ago the job was
-    last at the end of the topic, None if that is not known: too long, then. Raises OtherTopicError when the topic is
+    `log` says whether the log still has what was read. `groups` are read again. `away` is how long ago the job was last
+    at the end of the topic; None, if it is not known, counts as too long. Raises OtherTopicError if the topic is
     another one than before and `reset` is not given.
     """
     tables = tables or group_tables(writer, checkpoint)
@@ -193,14 +193,14 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
     record[_STARTING] = {}
     if reason is None:
         record[_STARTING] = _starting(log, before, topic, read_again)
-        record[_UNTIL] = {**_until(before, topic), **until}  # what an earlier reading has not reached yet
+        record[_UNTIL] = {**_until(before, topic), **until}  # ends that an earlier reading has not reached yet
     writer.check_owner()  # no commit to a table keeps a job that was paused from removing the next one's checkpoint
     _write(file, {**record, _ROWS: _NO_ROWS})
     tables.versions.forget()
     checkpoint.remove_directory()
     if had_rows:
         _outdate(tables, cuts, groups, reason, at_once=not until)
-    tables.versions.write()  # a table that is lost before the first batch is done must be recognized, too
+    tables.versions.write()  # so that the loss of a table before the end of the first batch is noticed, too
     _write(file, {**record, _ROWS: identity})
     if reason is None:
         return _position(record, _partly(cuts, groups), read_again=read_again)
@@ -212,7 +212,7 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
 
 
 def finish_reading(writer: TableWriter, checkpoint: Location, position: StartPosition, ends: Offsets | None) -> bool:
-    """Delete the rows that nothing has replaced, if a batch with these ends was the last to do so; return whether."""
+    """If a batch with these ends finishes the reading, delete the marked rows that are left; return whether it does."""
     if not position.until or not _is_reached(position.until, ends):
         return False
     group_tables(writer, checkpoint).delete(_IS_MARKED)
@@ -231,19 +231,19 @@ def _resume(file: Location, checkpoint: Location, record: dict[str, Any], tables
 
 
 def _mark(groups: RustTable, condition: str) -> None:
-    """Mark the rows of groups that match, of some files at a time: delta-rs has in memory what a commit rewrites."""
+    """Mark the rows of groups that match, some files at a time: delta-rs holds in memory what a commit rewrites."""
     left = f"({condition}) AND (last_offset IS NULL OR last_offset > {READ_AGAIN})"
     mark = {"last_offset": f"{marked(0)} - coalesce(last_offset, -1)"}
     for span in ranges(group_files(groups.open(), groups.cluster), _MARKED_BYTES):
         limits = [f"group_id {sign} {quote(id_)}" for sign, id_ in ((">=", span.first), ("<=", span.last)) if id_]
         groups.update(mark, " AND ".join([left, *limits]))
-    groups.update(mark, left)  # of files whose ranges are not known to the last character
+    groups.update(mark, left)  # in files whose ranges are shortened in the log
 
 
 def _outdate(
     tables: QueryTables, cuts: Sequence[Cut], groups: Collection[str], reason: str | None, *, at_once: bool
 ) -> None:
-    """Let rows not count any more; `at_once` they go."""
+    """Mark rows that no longer count; with `at_once` delete them."""
     lost = [rows_of(cut) if tables.skips_known else of_partition(cut) for cut in cuts if not cut.unread]
     if lost:
         tables.delete(" OR ".join(lost))
@@ -256,7 +256,7 @@ def _outdate(
 
 
 def _starting(log: LogCheck, known: Mapping[str, Any], topic: OffsetsTopic, again: Collection[int]) -> Offsets:
-    """Return where each partition begins: those that are read again at their start, others after what was committed."""
+    """Return where to begin: at the start of partitions to read again, after the last commit in the others."""
     ends = log.committed or _offsets(known, _STARTING)
     return {one: EARLIEST if one in again else ends.get(one, EARLIEST) for one in range(topic.partitions)}
 
@@ -283,12 +283,12 @@ def check_same_topic(checkpoint: Location, topic: OffsetsTopic) -> None:
 
 
 def _is_complete(checkpoint: Location) -> bool:
-    """Return whether a checkpoint has all: one that was deleted while the job ran has only what was written since."""
+    """Return whether a checkpoint is complete: after a deletion while the job ran, it has only newer files."""
     return {"metadata", "offsets"} <= set(checkpoint.names())
 
 
 def _mismatch(versions: TableVersions, restored: Sequence[str], checkpoint: Location) -> str | None:
-    """Return how checkpoint and tables do not fit; None if they do."""
+    """Return why checkpoint and tables do not fit; None if they do."""
     if damage := find_damage(checkpoint):
         return f"the checkpoint is damaged, {damage}; {_STAYS}"
     if restored:
@@ -298,7 +298,7 @@ def _mismatch(versions: TableVersions, restored: Sequence[str], checkpoint: Loca
 
 
 def _too_long(away: timedelta | None, topic: OffsetsTopic) -> str | None:
-    """Return that tombstones may be gone that the job has not read; None if not."""
+    """Return a text if tombstones may be gone that the job has not read; None if not."""
     retention = timedelta(milliseconds=topic.delete_retention_ms)
     if not is_too_long(away, retention):
         return None
@@ -318,12 +318,12 @@ def _history(  # noqa: PLR0913 - each is one thing it needs
     restored: Sequence[str],
     cuts: Sequence[Cut],
 ) -> dict[str, Any]:
-    """Return how far the history reaches, and since when it is of this topic. A `restored` table reaches less far.
+    """Return how far the history reaches, and since when it belongs to this topic. A `restored` table reaches less far.
 
     In a partition that was cut no table reaches further than the records that are left.
 
-    Offsets of a topic that was deleted mean nothing for the new one of that name. Those that the record cannot tell
-    apart, since it was lost, are beyond the end of the topic.
+    Offsets of a deleted topic mean nothing for a new topic of that name. If the record was lost, offsets beyond the end
+    of the topic are those of another topic.
     """
     if is_other:
         ends = (writer.table(one.name).select(f"max({one.expires_by})").column(0)[0].as_py() for one in tables)
@@ -350,9 +350,10 @@ def _history(  # noqa: PLR0913 - each is one thing it needs
 def _add_committed(
     history: Mapping[str, dict[int, int]], committed: Offsets, restored: Collection[str], cuts: Sequence[Cut]
 ) -> None:
-    """Let the history reach as far as batches were committed: a record may leave no event, and compaction its copies.
+    """Extend the history to the committed batches, since a record may leave no event.
 
-    So the highest offset in a table is less than what was read: a copy beyond it would give the events once more.
+    So the highest offset in a table may be lower than what was read, and a copy of a record that compaction left beyond
+    it would give its events once more.
     """
     lost = {cut.partition for cut in cuts}
     for name, reached in history.items():
@@ -375,12 +376,12 @@ def _position(
 
 
 def _offsets(record: Mapping[str, Any], name: str) -> dict[int, int]:
-    """Return offsets by partition, of which JSON makes texts."""
+    """Return offsets by partition, whose numbers are text in JSON."""
     return {int(partition): offset for partition, offset in record.get(name, {}).items()}
 
 
 def _until(known: Mapping[str, Any], topic: OffsetsTopic) -> dict[int, int]:
-    """Return up to where partitions are read again; a log that was cut since ends before that."""
+    """Return up to where partitions are read again, at most to the end of the log, which may have been cut since."""
     return {p: min(end, topic.end_offsets.get(p, end)) for p, end in _offsets(known, _UNTIL).items()}
 
 

@@ -1,4 +1,4 @@
-"""The `alerts` table, read and written by delta-rs: an evaluation every few seconds must not cost a Spark job."""
+"""The `alerts` table. delta-rs reads and writes it: an evaluation every few seconds must not cost a Spark job."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class AlertsTable:
         self._schema = self._table.schema()
 
     def problems(self) -> list[Problem]:
-        """Return those that are open, or ended lately. Raises WarehouseError when the table cannot be read."""
+        """Return problems that are open or ended lately. Raises WarehouseError if the table cannot be read."""
         recent = f"(ended_at IS NULL OR ended_at > now() - INTERVAL '{REMEMBERED.days} days')"
         return read_problems(WarehouseReader(self._warehouse), f"{self._table.own_rows} AND {recent}")
 
     def save(self, problems: Iterable[Problem]) -> None:
-        """Insert or update the rows of these problems, and delete those that are forgotten, in one commit.
+        """Insert or update the rows of these problems, and delete forgotten problems, in one commit.
 
         Raises OSError when the table cannot be written.
         """
@@ -46,7 +46,7 @@ class AlertsTable:
             self._table.merge(pa.Table.from_pylist(rows, self._schema), ["alert_id"], f"s.rule = '{_REMOVED}'")
 
     def maintain(self, retention_days: float) -> None:
-        """Delete problems that ended before the retention, and keep the files few, if that is due."""
+        """If it is due, delete problems that ended before the retention, and compact files."""
         self._table.maintain(older_than("ended_at", retention_days))
 
 

@@ -1,8 +1,8 @@
 """Makes the table `alerts` of 0.2.0 like a new one: a row for each problem.
 
-The rows are rewritten in one commit, which also replaces the columns: an upgrade that was killed begins again. What is
-open stays open, under an id by which receivers know it already. Of several open alerts of 0.2.0 that are about the
-health of one group one stays open, and the others end.
+One commit rewrites the rows and replaces the columns, so an upgrade that was killed begins again. Open alerts stay
+open, with the id that receivers already know. If 0.2.0 had several open alerts about the health of a group, one stays
+open, and the others end.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ def _problem(row: Mapping[str, Any]) -> Problem:
 
 
 def _fingerprint(row: Mapping[str, Any]) -> str:
-    """Return what receivers know it by."""
+    """Return the id by which receivers know the alert."""
     at = row["opened_at"] or row["pending_since"]
     return "/".join((row["cluster"], row["rule"], row["group_id"] or "", at.isoformat()))
 
 
 def _one_for_each_key(problems: Iterable[Problem], now: datetime) -> list[Problem]:
-    """Return the problems, of which the first one that is open stays so among those with a key."""
+    """Return the problems: of those with the same key only the first open one stays open."""
     is_open, found = set[tuple[str, object]](), list[Problem]()
     for one in sorted(problems, key=lambda one: (one.opened_at is None, one.since)):
         key = (one.cluster, one.key)

@@ -1,7 +1,7 @@
-"""Reads from Spark's checkpoint, which offsets of the topic the job has processed. No Spark here.
+"""Reads from Spark's checkpoint which offsets of the topic the job has processed. No Spark here.
 
-Spark writes `offsets/N`, the end offsets of batch N, before the batch starts, and `commits/N` once the batch is done,
-which is after its rows are in the tables. So the newest batch that has both files is the newest one processed.
+Spark writes `offsets/N`, the end offsets of batch N, before the batch starts. It writes `commits/N` when the rows of
+the batch are in the tables. So the newest batch with both files is the newest processed batch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ATTEMPTS = 3  # Spark may delete the files of old batches between listing and r
 
 
 class CheckpointOffsets(NamedTuple):
-    """The offsets that the tables hold: per partition of `topic` the first offset that is not processed yet."""
+    """The offsets in the tables: for each partition of `topic` the first offset that is not processed yet."""
 
     topic: str
     batch_id: int
@@ -34,7 +34,7 @@ class CheckpointOffsets(NamedTuple):
 
 
 class BatchOffsets:
-    """The offsets of the batches of one query, which its checkpoint has before a batch begins."""
+    """The offsets of the batches of one query. The checkpoint has them before a batch begins."""
 
     def __init__(self, checkpoint: Location) -> None:
         self._checkpoint = checkpoint
@@ -44,7 +44,7 @@ class BatchOffsets:
 
     @property
     def ends(self) -> Mapping[int, int] | None:
-        """The offset after the last one of this batch, by partition; None if they are not known."""
+        """The end offsets of this batch, by partition; None if they are not known."""
         return self._ends
 
     def most_records(self, batch_id: int) -> int | None:
@@ -59,12 +59,12 @@ class BatchOffsets:
 
 
 def checkpoint_location(warehouse: Location | Path, cluster: str) -> Location:
-    """Return where Spark's checkpoint of the job that writes `cluster` is."""
+    """Return the location of Spark's checkpoint of the job that writes `cluster`."""
     return Location.of(warehouse) / "_checkpoints" / cluster
 
 
 def commits_checkpoint_location(warehouse: Location | Path, cluster: str) -> Location:
-    """Return where the checkpoint of the query that reads committed offsets is."""
+    """Return the location of the checkpoint of the query that reads committed offsets."""
     return Location.of(warehouse) / "_checkpoints" / f"{cluster}~offsets"  # no name of a cluster has this character
 
 
@@ -104,7 +104,7 @@ def read_batch_ends(checkpoint: Location, batch_id: int) -> Mapping[int, int] | 
 
 
 def find_damage(checkpoint: Location) -> str | None:
-    """Return what of the newest batch a checkpoint has lost, as by a power cut; None if nothing. Raises OSError."""
+    """Return what is damaged in the newest batch of a checkpoint; None if it is intact. Raises OSError."""
     offsets, commits = newest_batch(checkpoint / "offsets"), newest_batch(checkpoint / "commits")
     if commits > offsets:
         return f"offsets/{commits} is missing"
@@ -132,20 +132,20 @@ def _is_json(line: str) -> bool:
 
 
 class BatchEnds(NamedTuple):
-    """By partition, the end offsets of the newest batch of a checkpoint that was committed, and that was begun."""
+    """End offsets by partition: of the newest committed batch of a checkpoint, and of the newest begun batch."""
 
     committed: Mapping[int, int] = MappingProxyType({})
     begun: Mapping[int, int] = MappingProxyType({})
 
 
 def newest_batch_ends(checkpoint: Location) -> BatchEnds:
-    """Return the ends of the newest batches of a checkpoint; of none where it has none. Raises OSError."""
+    """Return the ends of the newest batches of a checkpoint; empty if it has none. Raises OSError."""
     newest = (newest_batch(checkpoint / kind) for kind in ("commits", "offsets"))
     return BatchEnds(*(read_batch_ends(checkpoint, one) or {} for one in newest))
 
 
 def newest_batch(directory: Location) -> int:
-    """Return the number of the newest batch of which a checkpoint has a file there; -1 if of none. Raises OSError."""
+    """Return the newest batch number among the files of this directory of a checkpoint; -1 if none. Raises OSError."""
     return max((int(name) for name in directory.names() if name.isdecimal()), default=-1)
 
 

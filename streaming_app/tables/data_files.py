@@ -1,11 +1,11 @@
-"""The content of data files: Parquet, and the statistics that the log of a table has of each file.
+"""The content of data files: Parquet, and the statistics of each file for the log of its table.
 
-A process that folds rows encodes them: the job itself, or a worker of Spark, which returns the content of its files.
-Only the job writes into the warehouse, see `writer`. So workers need no credentials of the store, and a task that Spark
-runs twice leaves no file. Spark's workers import this module.
+The process that folds rows encodes them: the job, or a worker of Spark, which returns the content of its files. Only
+the job writes into the warehouse, see `writer`. So workers need no credentials of the store, and a task that Spark runs
+twice leaves no file. Spark's workers import this module.
 
-Statistics are kept of the number of rows and of `group_id`, by which queries select: with its bounds a reader skips
-files. Bounds are whole values, never cut ones, in the order of UTF-8 bytes, which is that of Delta.
+Statistics have the number of rows, and the bounds of `group_id`: queries select by it, and readers skip files. Bounds
+are whole values, never shortened, in Delta's order of UTF-8 bytes.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ ENCODED_DDL = "content binary, stats string"
 """The columns of `encode_files`."""
 _BOUNDED = "group_id"
 _ENCODED = pa.schema([("content", pa.binary()), ("stats", pa.string())])
-_FILE_BYTES = 32 << 20  # of rows as Arrow, which a worker holds until they are a file
+_FILE_BYTES = 32 << 20  # of Arrow rows, which a worker holds until it encodes them
 
 
 class EncodedFile(NamedTuple):
-    """A file that is not written yet."""
+    """A file that has not been written yet."""
 
     content: bytes
     stats: str
-    """As in the log: JSON."""
+    """JSON, as in the log."""
 
 
 def encode_file(rows: pa.Table) -> EncodedFile:
-    """Return a file with these rows, of which there is at least one."""
+    """Return a file with these rows, at least one."""
     stored = rows.drop_columns([CLUSTER]) if CLUSTER in rows.column_names else rows
     bounded = [_BOUNDED] if _BOUNDED in stored.column_names else []
     sink = pa.BufferOutputStream()
-    # Without Arrow's own copy of the schema, a fifth of a small file: the types are those of the table.
+    # Leaves out Arrow's copy of the schema, a fifth of a small file: the table has the types.
     pq.write_table(stored, sink, compression="snappy", write_statistics=bounded or False, store_schema=False)
     return EncodedFile(sink.getvalue().to_pybytes(), _statistics(stored))
 
@@ -72,7 +72,7 @@ def encode_files(batches: Iterable[pa.RecordBatch], most_rows: int) -> Iterator[
 
 
 def write_file(table: Location, cluster: str, encoded: EncodedFile) -> AddAction:
-    """Write a file below a table, which has its rows once the action is committed. Raises OSError."""
+    """Write a file below a table. The table has its rows once the action is committed. Raises OSError."""
     from deltalake.transaction import AddAction  # noqa: PLC0415 - Spark's workers have no delta-rs
 
     name = f"part-{uuid.uuid4()}.snappy.parquet"

@@ -36,7 +36,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Sums:
-    """What is summed up over the rows of a table that `where` selects: the expressions, and the columns they give."""
+    """Sums over the rows of a table that `where` selects: the expressions, and their columns."""
 
     columns: tuple[Column, ...]
     select: str
@@ -58,21 +58,21 @@ class Table:
     view_of: str | None
     nested: bool
     also: tuple[str, ...] = ()
-    """Of a view over a nested column: further columns of its table that it has."""
+    """Of a view over a nested column: more columns that it takes from its table."""
     order: int = 0
     """Place in the documentation."""
     expires_by: str | None = None
     """The time column from which the retention counts; None: the job does not expire rows of this table."""
     partition_column: str | None = None
-    """Of a table that is only appended to: the column that holds the partition of the offsets topic."""
+    """Of an append-only table: the column with the partition of the offsets topic."""
     sql: str | None = None
-    """Of a view: its query, in the dialects of Spark and of DataFusion alike."""
+    """Of a view: its query, valid in Spark and in DataFusion."""
     computed: tuple[Column, ...] = ()
-    """Columns that are not stored: those that change although nothing of a row does, and would rewrite the table."""
+    """Columns that are computed at reading: they change with time, and storing them would rewrite the table."""
     read_as: str | None = None
-    """The query that adds them, in both dialects: over `{stored}`, and tables without such columns."""
+    """The query that computes them, in both dialects, from `{stored}` and tables without such columns."""
     sums: Sums | None = None
-    """What views over it sum up."""
+    """The sums for views over it."""
 
     @property
     def is_view(self) -> bool:
@@ -166,7 +166,7 @@ def expiring_tables() -> tuple[Table, ...]:
 
 @cache
 def history_tables() -> tuple[Table, ...]:
-    """Return the tables that are only appended to, and keep what an earlier run of the job wrote."""
+    """Return the append-only tables, which keep what an earlier run of the job wrote."""
     return tuple(one for one in tables() if one.partition_column)
 
 
@@ -182,7 +182,7 @@ def _all() -> tuple[Table, ...]:
 
 
 def read_sql(definition: Table, stored: str) -> str:
-    """Return the query of the rows of a table as they are read, with all columns; `stored` is what has its rows."""
+    """Return the query of the rows of a table with all columns; `stored` names the relation with the stored rows."""
     return (definition.read_as or "SELECT * FROM {stored}").replace("{stored}", stored)
 
 

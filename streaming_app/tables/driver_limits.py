@@ -1,13 +1,13 @@
-"""The one decision whether this process folds and writes a batch itself, or leaves the folding to Spark's workers.
+"""Decides whether this process folds and writes a batch itself, or leaves the folding to Spark's workers.
 
-What this process holds is folded and committed in some hundredths of a second; starting workers and a shuffle take a
+This process folds and commits a small batch in some hundredths of a second. Starting workers and a shuffle takes a
 second and more, whatever the size. But a row of `groups` has 2.4 kB as Arrow, and often much more. So workers fold
 large batches, and return files, see `data_files`.
 
-A row is replaced by rewriting the file that holds it. The files of `groups` have 250 rows (42 kB) each, with a range of
-group ids of their own, so that a batch of 3, 8 or 50 groups rewrites as many files at most, however many groups there
-are; see `group_files`. What would rewrite much is left to the workers, too. The other tables are appended to; their
-rows are rewritten by a compaction, or when they expire.
+To replace a row, the job rewrites its file. Each file of `groups` has 250 rows (42 kB) and its own range of group ids,
+so a batch of 3, 8 or 50 groups rewrites as many files at most, however many groups there are; see `group_files`.
+Workers also do batches that would rewrite much. The job appends to the other tables; only compaction and expiry rewrite
+their rows.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class Most(NamedTuple):
     """The most that this process folds and writes of a batch."""
 
     records: int
-    """Of the log, from which the rows are made."""
+    """Records of the log."""
     size: int
-    """Bytes of these records: this process holds them a few times over, and so does the JVM."""
+    """Bytes of these records: this process and the JVM each hold several copies of them."""
     groups: int = 0
-    """Whose rows are replaced, each by its name."""
+    """Groups whose rows are replaced."""
     rewritten: int = 0
     """Bytes of the files that hold these rows: old files stay for hours."""
     rewritten_rows: int = 0
@@ -31,7 +31,7 @@ class Most(NamedTuple):
 
     @property
     def read(self) -> int:
-        """Records that this process reads, to see whether it can divide them into parts of few."""
+        """Number of records that this process reads, to see whether it can divide them into small parts."""
         return 10 * self.records
 
 

@@ -1,9 +1,9 @@
-"""Which rows of a history expire, and which of the expired rows are kept.
+"""Decides which rows of a history expire, and which expired rows are kept.
 
-Of each subject (a group's state, a member's tasks, ...) the newest of the expired events is kept, unless it describes
-an end: a group that has been Stable for a year has had no event since, and if its last ones were deleted, nobody could
-query what state it was in yesterday, or which member had a task. For a group whose row was deleted none is kept. For
-the same reason the newest of the expired topologies of a group is kept.
+The newest expired event of each subject (a group's state, a member's tasks, ...) is kept, unless it describes an end. A
+group that has been Stable for a year has had no event since. Without its last events nobody could query its state of
+yesterday, or which member had a task. For the same reason the newest expired topology of a group is kept. Nothing is
+kept of a group whose row was deleted.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _SUBJECT = """CASE kind
 
 
 class _Kept(NamedTuple):
-    """Of the expired rows of a table, the newest by a key is kept; in SQL."""
+    """SQL that selects the expired rows to keep: the newest row of each key."""
 
     candidates: str
     """The rows that may be kept."""
     key: str
     newest: str
-    """The order in which the first is the newest."""
+    """The order that puts the newest first."""
     condition: str
-    """What the newest must be."""
+    """The newest row is kept only if this is true."""
 
 
 _KEPT = {
@@ -59,15 +59,15 @@ class Expired(NamedTuple):
     """The expired rows of a table."""
 
     condition: str
-    """In SQL: the rows whose time is before the end of the retention."""
+    """In SQL: selects the rows that are older than the retention."""
     kept: pa.Table
-    """Of these the rows that are kept."""
+    """The expired rows to keep."""
     deleted: int
-    """How many are not."""
+    """The number of the other expired rows."""
 
     @classmethod
     def find(cls, table: DeltaTable, groups: DeltaTable, definition: Table, own_rows: str, days: float) -> Expired:
-        """Return what is older than `days`, of the rows that match `own_rows`. Raises delta-rs' errors."""
+        """Find the rows that match `own_rows` and are older than `days`. Raises delta-rs' errors."""
         end = datetime.now(timezone.utc) - timedelta(days=days)
         condition = f"{definition.expires_by} < {time_literal(end)}"
         builder = QueryBuilder().register("t", table).register("groups", groups)

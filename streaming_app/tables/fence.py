@@ -1,18 +1,18 @@
-"""Lets a job that another one has replaced commit nothing more: each commit to a table carries the term of its job.
+"""Keeps a job that another job has replaced from committing: each commit to a table carries the term of its job.
 
 Theory of operation
 -------------------
-A job that was paused goes on where it was, whatever it had checked before. So what keeps it from writing is a part of
-the commit itself: a transaction of Delta, of an application id that is the same for all jobs of a cluster. A commit is
-rejected if another one of the same id came after the version that the writer had opened; and a writer that opens a
-version with a later term sees it there. So there is no moment at which the commit of an earlier term gets in.
+A job that was paused goes on where it was, whatever it checked before. So the commit itself must keep it from writing:
+it carries a Delta transaction whose application id is the same for all jobs of a cluster. Delta rejects a commit if
+another commit with this id came after the version that the writer had opened. A writer that opens a version with a
+later term sees that term. So the commit of an earlier term never gets in.
 
-A new job, whose term is the highest one and one more (see `job.owner`), commits it to every table before it reads any:
-from then on the rows are its own, whoever still runs. Jobs of other clusters have other ids, and do not notice.
+The term of a new job is the highest term plus one (see `job.owner`). The job commits it to every table before it reads
+any. From then on it owns the rows, even if an earlier job still runs. Jobs of other clusters have other ids.
 
-A version of Delta's has the term and, as Spark skips a write whose version it knows, a number that is different in each
-commit of the job. What commits no rows (a compaction) is not rejected by Delta; it is begun only where the table has no
-later term.
+The version of the transaction has the term, and a number that differs in each commit of the job, since Spark skips a
+write whose version it knows. Delta does not reject a commit without new rows (a compaction), so the job begins one only
+if the table has no later term.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class HasTransactions(Protocol):
 
 
 class Fence:
-    """The term of one job, in its commits; every method may be called from any thread."""
+    """Writes the term of one job into its commits. Every method may be called from any thread."""
 
     def __init__(self, cluster: str, term: int) -> None:
         """Take the term of the job that owns a cluster."""
@@ -54,7 +54,7 @@ class Fence:
         """Another job is known to have taken over."""
 
     def transaction(self) -> Transaction:
-        """Return what the next commit carries, with a higher version than those before."""
+        """Return the transaction for the next commit, with a higher version than the commits before."""
         return Transaction(self.application, self.term * _COMMITS + next(self._numbers))
 
     def check(self, table: HasTransactions) -> None:
@@ -63,7 +63,7 @@ class Fence:
             self._refuse()
 
     def check_owner(self) -> None:
-        """Raise OtherOwnerError if another job is known to have taken over, without looking at a table."""
+        """Raise OtherOwnerError if this job knows that another one has taken over; reads no table."""
         if self.is_lost:
             self._refuse()
 
@@ -75,7 +75,7 @@ class Fence:
         )
 
     def _successor(self) -> str:
-        """Return who that is, after a colon; empty if it is not known."""
+        """Return the new owner, after a colon; empty if it is not known."""
         return ""
 
     def claim(self, locations: Iterable[Location]) -> None:
@@ -91,7 +91,7 @@ class Fence:
                     return
 
     def commit(self, kept: KeptTable, metadata: Mapping[str, str] | None = None) -> bool:
-        """Commit the term and no rows; return whether no other job has committed one since the table was opened."""
+        """Commit the term without rows; return whether no other job has committed since the table was opened."""
         table, own = kept.table, CommitProperties(dict(metadata or {}), app_transactions=[self.transaction()])
         partitions = table.metadata().partition_columns
         try:
@@ -115,7 +115,7 @@ def term_in(table: HasTransactions, application: str) -> int:
 
 
 def newest_term(cluster: str, locations: Iterable[Location]) -> int:
-    """Return the newest term in those of these tables that exist; 0 if there is none. Raises delta-rs' errors."""
+    """Return the newest term in the existing tables among these; 0 if there is none. Raises delta-rs' errors."""
 
     def term(location: Location) -> int:
         try:

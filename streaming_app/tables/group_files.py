@@ -1,8 +1,8 @@
-"""The files of the table `groups`: which group ids each may hold, and how large files should be.
+"""The files of the table `groups`: the range of group ids of each, and the size of files.
 
-They are like the leaves of a B-tree: each has some hundred rows, sorted by group id, and no other file has ids in
-between. delta-rs and Spark both write such files. Where ranges overlap, as in tables of older releases and after rows
-have expired, files count as one, and rewriting them gives them ranges again.
+They are like the leaves of a B-tree: each has some hundred rows, sorted by group id, and no other file has ids within
+its range. delta-rs and Spark both write such files. If ranges overlap, as in tables of older releases and after rows
+have expired, the files count as one, and the next rewrite gives them separate ranges.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 FILE_ROWS = 250
-_FILES = 2_000  # about so many at most: finding those of a batch reads all their ranges. Beyond, they have more rows
+_FILES = 2_000  # about so many at most, since each batch reads all ranges; with more groups files have more rows
 
 
 class GroupFile(NamedTuple):
     """A file of the table: the range of its group ids, None where it is not known."""
 
     path: str
-    """As in the store; in the log it is quoted, as a part of a URI."""
+    """The path in the store; the log has it URI-encoded."""
     first: str | None
     last: str | None
     size: int
@@ -32,7 +32,7 @@ class GroupFile(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Files whose ranges overlap, or one alone, and the range of all; None: unlimited."""
+    """One file, or files whose ranges overlap, with their common range; None: unlimited."""
 
     first: str | None
     last: str | None
@@ -71,7 +71,7 @@ def spans_of(files: Iterable[GroupFile]) -> list[Span]:
 
 
 def ranges(files: Iterable[GroupFile], size: int) -> list[Span]:
-    """Return spans of sorted files, neighbours together up to so many bytes."""
+    """Return spans of sorted files; neighbours up to so many bytes are one span."""
     found: list[Span] = []
     for span in spans_of(files):
         if found and sum(file.size for file in (*found[-1].files, *span.files)) <= size:
@@ -82,11 +82,11 @@ def ranges(files: Iterable[GroupFile], size: int) -> list[Span]:
 
 
 def file_rows(files: Sequence[GroupFile]) -> int:
-    """Return how many rows a file of the table has at most."""
+    """Return the maximum number of rows of a file of the table."""
     return max(FILE_ROWS, sum(file.rows for file in files) // _FILES)
 
 
 def is_well_divided(files: Sequence[GroupFile]) -> bool:
-    """Return whether each file has a range of its own, and most are not small."""
+    """Return whether no ranges overlap, and most files are not small."""
     total, most = sum(file.rows for file in files), file_rows(files)
     return len(spans_of(files)) == len(files) <= 1 + 3 * total // most

@@ -1,14 +1,14 @@
-"""The rows of groups: found by their ids, and replaced.
+"""Finds the rows of groups by their ids, and replaces them.
 
 Theory of operation
 -------------------
-The files of the table have ranges of group ids, see `group_files`. The rows of some groups are replaced by rewriting
-the files that hold them, a few at a time, in one commit. A new group goes into the file whose range is next to its id;
-a file that becomes too large is divided.
+The files of the table have ranges of group ids, see `group_files`. To replace the rows of some groups, one commit
+rewrites their files, a few at a time. A new group goes into the file whose range is next to its id. A file that becomes
+too large is divided.
 
-A batch of groups from the whole range rewrites a file for each, so it takes as long as its files do. Each is read once
-and in full, both to find rows and to replace them, by pyarrow and in a few threads: a query takes twice as long. Files
-that are large, or not as the table is now, are queried.
+A batch of groups from the whole range rewrites a file for each group, and the files determine its duration. pyarrow
+reads each file once and in full, in a few threads, both to find rows and to replace them: a query takes twice as long.
+A query reads files that are large, or have another schema than the table.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from streaming_app.tables.writer import TableWriter
 
 _FILE_BYTES = 4 << 20  # of Arrow, if rows are large
-_AT_A_TIME = 4 << 20  # bytes of files that are read and written together: as Arrow they have up to 30 times as many
-_KEPT_BYTES = 48 << 20  # of Arrow, of files that were read to find rows, until the rows are replaced
+_AT_A_TIME = 4 << 20  # bytes of files read and written together; as Arrow they take up to 30 times as much
+_KEPT_BYTES = 48 << 20  # of Arrow: files read to find rows are kept until the rows are replaced
 _PIECES = 50  # of the rows of a file: in more of them, writing takes longer than a copy
 _NAME = "groups"
 
@@ -48,19 +48,19 @@ _NAME = "groups"
 class _Change(NamedTuple):
     span: Span
     group_ids: Sequence[str]
-    """Of the rows of the span that are replaced, sorted."""
+    """Ids of the rows to replace in the span, sorted."""
     rows: pa.Table
-    """That replace them, sorted by group id."""
+    """The new rows, sorted by group id."""
 
 
 class _OtherFormatError(Exception):
-    """A file that only a query reads as the table says."""
+    """Only a query can read the file: it is large, or has another format than the table."""
 
 
 class GroupRows:
     """Writes the rows of groups of one cluster and a few rows of their history, and finds the rows of a few groups.
 
-    What writes raises OSError in one line, and what may leave the work to Spark Spark's errors, too.
+    Methods that write raise OSError in one line; methods that may use Spark also raise Spark's errors.
     """
 
     def __init__(self, writer: TableWriter) -> None:
@@ -79,7 +79,7 @@ class GroupRows:
             self._kept = files.kept
             if found is not None:
                 return found
-        named = ", ".join(map(quote, values)) or "NULL"  # of a batch whose keys name no group, there is none
+        named = ", ".join(map(quote, values)) or "NULL"  # a batch whose keys name no group has no values
         return _select(groups, f"{own.own_rows} AND {column} IN ({named})")
 
     def replace(self, rows: pa.Table, group_ids: Sequence[str]) -> None:
@@ -113,14 +113,14 @@ class GroupRows:
         self._versions[name] = self._table(name).append(rows, batch)
 
     def delete_history(self, name: str, rows: pa.Table) -> None:
-        """Delete from a table of the history the rows that have the keys of these."""
+        """Delete from a table of the history the rows with the keys of these rows."""
         unknown = pa.nulls(rows.num_rows, rows.schema.field("log_epoch").type)  # in rows of older releases
         place = rows.schema.get_field_index("log_epoch")
         rows = pa.concat_tables([rows, rows.set_column(place, "log_epoch", unknown)])
         self._versions[name] = self._table(name).delete_rows(rows, table(name).key)
 
     def version(self, name: str) -> int:
-        """Return the version of a table after the last write of this object, if it was not Spark's, or a later one."""
+        """Return the version of a table after the last write of this object (not of Spark), or a later version."""
         if name not in self._versions:
             self._versions[name] = self._table(name).open().version()
         return self._versions[name]
@@ -134,7 +134,7 @@ class GroupRows:
 
 
 def _touched(spans: Sequence[Span], group_ids: Iterable[str]) -> list[Span]:
-    """Return the spans that hold these groups, or are next to them; each with the range of all its groups."""
+    """Return the spans that hold these groups or are next to them, each with the range of all its groups."""
     firsts = [span.first or "" for span in spans]
     ids: defaultdict[int, list[str]] = defaultdict(list)
     for group_id in group_ids:
@@ -155,7 +155,7 @@ class _Files:
     """Reads files of the table as it was opened, also in several threads."""
 
     def __init__(self, groups: DeltaTable, own: RustTable, kept: Mapping[str, pa.Table] | None = None) -> None:
-        """Take the table, and files of it that were read before: a file never changes."""
+        """Take the table, and files that were read before: a file never changes."""
         self._groups, self.own = groups, own
         self._schema = _schema(groups)
         self._has_features = groups.protocol().min_reader_version > 1
@@ -164,9 +164,9 @@ class _Files:
         self._kept_bytes = 0
 
     def find(self, files: Sequence[GroupFile], group_ids: Iterable[str]) -> pa.Table | None:
-        """Return the rows of these groups, which are in these files, and keep the files if they are not many.
+        """Return the rows of these groups in these files, and keep the files if they are few.
 
-        None where only a query can do it.
+        None if only a query can read them.
         """
         wanted = pa.array(set(group_ids), pa.string())
 
@@ -209,7 +209,7 @@ class _Files:
 
 
 def _rewrite(files: _Files, changes: Sequence[_Change], most: int) -> list[AddAction]:
-    """Write what replaces the files of these spans: their rows but for those of changed groups, and the new rows."""
+    """Write the new files of these spans: rows of unchanged groups and the new rows."""
 
     def write(change: _Change) -> list[AddAction]:
         rows = _merge(files.rows(change.span), change)
@@ -224,7 +224,7 @@ def _rewrite(files: _Files, changes: Sequence[_Change], most: int) -> list[AddAc
 
 
 def _changes(spans: Sequence[Span], rows: pa.Table, group_ids: Iterable[str]) -> Iterator[_Change]:
-    """Yield what changes in each span."""
+    """Yield the changes of each span."""
     ids, new_ids = sorted(set(group_ids)), rows["group_id"].to_pylist()
     end = new_end = 0
     for span in spans:
@@ -234,12 +234,12 @@ def _changes(spans: Sequence[Span], rows: pa.Table, group_ids: Iterable[str]) ->
 
 
 def _end(ids: Sequence[str], span: Span) -> int:
-    """Return how many of these ids, which are sorted, are in this span or before it."""
+    """Return how many of these sorted ids are in this span or before it."""
     return len(ids) if span.last is None else bisect_right(ids, span.last)
 
 
 def _together(changes: Sequence[_Change]) -> Iterator[Sequence[_Change]]:
-    """Yield those that are made at a time."""
+    """Yield the changes that are made at a time."""
     start = size = 0
     for place, change in enumerate(changes):
         own = sum(file.size for file in change.span.files)
@@ -252,7 +252,7 @@ def _together(changes: Sequence[_Change]) -> Iterator[Sequence[_Change]]:
 
 
 def _merge(stored: pa.Table, change: _Change) -> pa.Table:
-    """Return the rows of a span as they will be, sorted, in pieces: a copy would take as long as reading them."""
+    """Return the future rows of a span, sorted, in pieces: a copy would take as long as reading them."""
     ids, new_ids = stored["group_id"].to_pylist(), change.rows["group_id"].to_pylist()
     pieces, place, new = [], 0, 0
     for group_id in change.group_ids:
@@ -264,7 +264,7 @@ def _merge(stored: pa.Table, change: _Change) -> pa.Table:
 
 
 def _divide(rows: pa.Table, most: int) -> Iterator[pa.Table]:
-    """Yield the rows in parts of about the same size, none of which is too large for a file."""
+    """Yield the rows in parts of about the same size, none too large for a file."""
     if rows.num_rows:
         count = max(-(-rows.num_rows // most), min(rows.num_rows, -(-rows.nbytes // _FILE_BYTES)))
         size = -(-rows.num_rows // count)

@@ -1,4 +1,4 @@
-"""The tables of verdicts, read and written by delta-rs; and a person's requests to end a problem."""
+"""The tables of verdicts, and a person's requests to end a problem. delta-rs reads and writes the tables."""
 
 from __future__ import annotations
 
@@ -54,20 +54,20 @@ class HealthTables:
         names = (HEALTH, HISTORY)
         self._tables = {name: RustTable(self._warehouse / name, cluster, fence) for name in names}
         self._schemas = {name: one.schema() for name, one in self._tables.items()}
-        self._is_certain = False  # what an earlier run, or an append that failed, has written
+        self._is_certain = False  # an earlier run, or a failed append, may have written changes
 
     def rows(self) -> Iterator[HealthRow]:
         """Yield the stored rows. Raises WarehouseError."""
         return _health(WarehouseReader(self._warehouse), self._own())
 
     def save(self, rows: Iterable[HealthRow], gone: Collection[str], now: datetime) -> None:
-        """Insert or update these rows; delete those of groups that are `gone`."""
+        """Insert or update these rows; delete the rows of groups in `gone`."""
         for some in chunks(rows, _WRITTEN):
             new = [_to_row(one, now, is_gone=one.group_id in gone) for one in some]
             self._tables[HEALTH].merge(self._table(HEALTH, new), ["group_id"], f"s.verdict = '{_REMOVED}'")
 
     def append_changes(self, changes: Sequence[Change]) -> None:
-        """Add changes of verdicts to the history, each once, also where an earlier call failed after it had written."""
+        """Add changes of verdicts to the history, each once, even if an earlier call failed after it had written."""
         if not changes:
             return
         is_certain, self._is_certain = self._is_certain, False
@@ -81,7 +81,7 @@ class HealthTables:
         self._is_certain = True
 
     def maintain(self, retention_days: float) -> None:
-        """Delete what is older than the retention, and keep the files few, if that is due."""
+        """If it is due, delete rows that are older than the retention, and compact files."""
         self._tables[HEALTH].maintain()
         self._tables[HISTORY].maintain(older_than("at", retention_days))
 
@@ -154,7 +154,7 @@ def _to_row(row: HealthRow, now: datetime, *, is_gone: bool) -> dict[str, Any]:
 
 
 class EndedProblems:
-    """The problems that a person ended, each as a file with a digest of its id for a name."""
+    """The problems that a person ended: a file for each, named by a digest of its id."""
 
     def __init__(self, warehouse: Location | Path, cluster: str) -> None:
         self._files = RequestFiles(warehouse, cluster, "incidents")
@@ -167,7 +167,7 @@ class EndedProblems:
         self._files.write(f"{digest(alert_id, _NAME_CHARACTERS)}{_SUFFIX}", f"{text}\n")
 
     def reasons(self) -> Mapping[str, str]:
-        """Return by id why it was ended; a file that cannot be read does not count."""
+        """Return by id why a person ended it; a file that cannot be read does not count."""
         with suppress(WarehouseError):
             for name in sorted(name for name in self._files.names() or () if name.endswith(_SUFFIX)):
                 if name not in self._read:

@@ -1,4 +1,4 @@
-"""The heartbeat file: whether the job runs and how it is doing. The job writes it at intervals, commands read it.
+"""The heartbeat file: whether the job runs, and its state. The job writes it at intervals, commands read it.
 
 Which job owns the cluster is another matter, see `job.owner`.
 """
@@ -16,7 +16,7 @@ from streaming_app.errors import WarehouseError, reason_of
 from streaming_app.job_status import JobStatus
 from streaming_app.tables.location import Location
 
-_MISSED_HEARTBEATS = 3  # that a busy machine may miss before the job counts as not running
+_MISSED_HEARTBEATS = 3  # a busy machine may miss so many before the job counts as not running
 _SLACK_SECONDS = 5
 _SUFFIX = ".running.json"
 
@@ -33,12 +33,12 @@ class HeartbeatRecord(BaseModel):
     """Records read since the start, of every kind."""
     last_batch_seconds: float
     stopped: bool = False
-    """The job ended in an orderly way."""
+    """The job was stopped cleanly."""
     notifications_waiting: int = 0
     descriptions_since: datetime | None = None
-    """Since when the cluster is known to keep topology descriptions."""
+    """Since when the job knows that the cluster stores topology descriptions."""
     descriptions_removed_at: datetime | None = None
-    """When the brokers were first seen without a plugin for them."""
+    """When the job first saw the brokers without a plugin for them."""
     pid: int = Field(default_factory=os.getpid)
     host: str = Field(default_factory=socket.gethostname)
 
@@ -48,7 +48,7 @@ class HeartbeatRecord(BaseModel):
 
     @property
     def evaluates(self) -> bool:
-        """Whether the alerts were evaluated lately when this was written."""
+        """Whether the job had evaluated the alerts shortly before this heartbeat."""
         evaluated_at = self.facts.evaluated_at
         return evaluated_at is None or self.at - evaluated_at < self.alive_for
 

@@ -1,19 +1,19 @@
-"""Handles of tables in an object store, which this process keeps: opening a table costs dozens of requests.
+"""Keeps handles of tables in an object store, since opening a table costs dozens of requests.
 
 Theory of operation
 -------------------
-delta-rs lists the log of a table that it opens, and reads the last checkpoint and each commit after it; to find the
-transaction of an application, it reads all of these once more. So a handle is kept, and its log is asked whether it is
-the newest: the commit of its version must be there, with the same content, and the next one must not. Versions have no
-gaps, and no two commits have the same content, so it is then the table as it is now, and nothing else is read. If there
-is a next commit, delta-rs reads what is new. In every other case (the table was deleted, created again or restored from
-a copy, its log was cleaned up, a request failed) the table is opened as if nothing were known.
+To open a table, delta-rs lists its log, and reads the last checkpoint and each commit after it. To find the transaction
+of an application, it reads all of these again. So this module keeps a handle, and checks whether its version is the
+newest: the commit of the version must exist with the same content, and the next commit must not exist. Versions have no
+gaps, and no two commits have the same content, so the handle is then up to date, and nothing else is read. If there is
+a next commit, delta-rs reads what is new. In every other case (the table was deleted, created again or restored from a
+copy, its log was cleaned up, a request failed) the table is opened anew.
 
-Readers share a handle. A writer takes it out meanwhile: what it has checked (see `fence` and `Batch`) must hold for the
-version that the commit is based on, so nobody else may bring the handle up to date. After an error it is not kept, as
-the commit may have been made.
+Readers share a handle. A writer takes it away meanwhile: what the writer has checked (see `fence` and `Batch`) must
+hold for the version that its commit is based on, so nobody else may update the handle. After an error the handle is
+dropped, since the commit may have succeeded.
 
-The newest transaction of an application is known from what was read once and from the content of the commits since.
+The newest transaction of an application comes from the first reading, and from the content of later commits.
 
 A table in a local directory is opened each time, which takes milliseconds.
 """
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 _LOCKS: defaultdict[str, Lock] = defaultdict(Lock)
 """By table; held while its handle is taken, brought up to date for a reader, or put back."""
 _KEPT: dict[str, KeptTable] = {}
-_MANY_BYTES = 1 << 30  # a store returns what there is
+_MANY_BYTES = 1 << 30  # a store returns as much as there is
 _OPENED = set[str]()
 """Tables that were opened once, without a handle that is kept: commands do that."""
 
 
 class KeptTable:
-    """A table at one version, and what is known of its transactions."""
+    """A table at one version, and its known transactions."""
 
     def __init__(self, location: Location) -> None:
         """Open the table as it is now. Raises deltalake's TableNotFoundError, or errors for `describe_error`."""
@@ -55,7 +55,7 @@ class KeptTable:
         self._content: bytes | None = None
         """A hash of the commit of this version; None: not known, and the handle is not kept."""
         if not location.is_local:
-            with suppress(Exception):  # the table is open: a store of which this cannot be learned is read as before
+            with suppress(Exception):  # the table is open; without this it is only opened anew each time
                 self._content = _digest(self._read(self._version))
 
     def transaction_version(self, app_id: str) -> int | None:
@@ -65,7 +65,7 @@ class KeptTable:
         return self._transactions[app_id]
 
     def commit_info(self, version: int) -> dict[str, Any]:
-        """Return what a commit says of itself; nothing if its file is gone. Raises OSError.
+        """Return the `commitInfo` of a commit; empty if its file is gone. Raises OSError.
 
         The history of delta-rs is empty where a path contains `#` (deltalake 1.6).
         """
@@ -74,7 +74,7 @@ class KeptTable:
 
     @property
     def can_be_kept(self) -> bool:
-        """Whether it can be seen later that it is the newest version."""
+        """Whether a later check can tell that it is still the newest version."""
         return self._content is not None
 
     def is_up_to_date(self) -> bool:
@@ -90,7 +90,7 @@ class KeptTable:
             return False
 
     def note_commits(self) -> bool:
-        """Learn which version the table has after a write or an update; return whether it can be kept."""
+        """Note the version of the table after a write or an update; return whether the handle can be kept."""
         version = self.table.version()
         if version == self._version:
             return self.can_be_kept
@@ -109,10 +109,10 @@ class KeptTable:
 
 
 def newest_table(location: Location) -> DeltaTable:
-    """Return the table as it is now, for reading: others share it, and bring it up to date.
+    """Return the table as it is now, for reading. Others share the handle, and bring it up to date.
 
-    What is read from it at several times may be of several versions; DataFusion keeps the one that it was given. Raises
-    as `Location.delta_table` does.
+    So later reads from it may be of later versions; DataFusion keeps the version that it got. Raises as
+    `Location.delta_table` does.
     """
     key = str(location)
     if location.is_local:
@@ -132,7 +132,7 @@ def newest_table(location: Location) -> DeltaTable:
 
 
 def table_id(location: Location) -> str | None:
-    """Return the id of the table as it is now, which differs for one that was created again; None if there is none."""
+    """Return the id of the table, which differs after the table was created again; None if there is no table."""
     from deltalake.exceptions import TableNotFoundError  # noqa: PLC0415 - Spark's workers have no delta-rs
 
     try:
@@ -143,7 +143,7 @@ def table_id(location: Location) -> str | None:
 
 @contextmanager
 def table_to_write(location: Location) -> Iterator[KeptTable]:
-    """Give the table as it is now, which nobody else uses until the end of the block. Raises as `newest_table` does."""
+    """Give the table as it is now; nobody else uses it until the block ends. Raises as `newest_table` does."""
     if location.is_local:
         yield KeptTable(location)
         return

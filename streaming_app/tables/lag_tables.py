@@ -1,4 +1,4 @@
-"""The tables of the lag service, and what it reads of the tables of the stream. Nothing else writes these tables."""
+"""The tables that only the lag service writes, and its reads of the tables of the streams."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ _FIELDS = {
 }
 """Those that are read of the nested columns: of all groups they become Python objects."""
 _ROWS_AT_ONCE = 200
-_FEW = 200  # groups that are named in a query; of more, all are read
+_FEW = 200  # a query names at most so many groups; for more it reads all
 _HISTORY = [name for name in table("lag_history").names if name != "cluster"]
 
 
 class KnownUntil(NamedTuple):
-    """Until when the inputs of a pass are known. Times are seconds, by the job's clock; None: not yet."""
+    """Up to when the inputs of a pass are known: seconds by the job's clock; None: not known yet."""
 
     commits: float | None
     """All commits."""
     of_groups: Mapping[str, float]
-    """Those of groups whose coordinators were asked while the log was read late."""
+    """Commits of groups whose coordinators were asked since the job reads the log late."""
     log_ends: Mapping[int, float]
     """By the id of the broker that leads the logs."""
 
@@ -65,11 +65,11 @@ class LagTables:
         self._schemas = {name: pa.schema(open_table(self._warehouse / name).schema().to_arrow()) for name in TABLES}
 
     def reader(self) -> WarehouseReader:
-        """Return the tables as they are now, for the methods that take it."""
+        """Return a reader of the tables as they are now, for the methods below."""
         return WarehouseReader(self._warehouse)
 
     def commits(self, reader: WarehouseReader) -> dict[CommitKey, Commit]:
-        """Return the committed offsets as the log has them."""
+        """Return the committed offsets in the log."""
         times = ("committed_at", "partition_time")
         names = ("group_id", "topic", "partition", "committed_offset", "topic_id", "leader_epoch")
         found, known = dict[CommitKey, Commit](), dict[str, str]()
@@ -81,9 +81,9 @@ class LagTables:
         return found
 
     def group_versions(self, reader: WarehouseReader) -> Iterator[tuple[str, int]]:
-        """Yield the streams groups that exist, with a number that is another one when the row of a group has changed.
+        """Yield the existing streams groups, each with a number that changes when its row changes.
 
-        Of a million groups the values themselves would be a quarter of a kilobyte each.
+        The values themselves would take a quarter of a kilobyte for each of a million groups.
         """
         columns = ("group_id", "last_offset", "updated_at", "state")
         slices = reader.slices(
@@ -95,7 +95,7 @@ class LagTables:
             yield from zip(group_ids, map(hash, zip(*values, strict=True)), strict=True)
 
     def groups(self, reader: WarehouseReader, group_ids: Collection[str]) -> Iterator[dict[str, Any]]:
-        """Yield the rows of these groups: the topology, and of members and assignments what tells who has a task."""
+        """Yield the rows of these groups: the topology, and who has which task by members and assignments."""
         if not group_ids:
             return
         named = of_groups(self._cluster, group_ids if len(group_ids) <= _FEW else None)
@@ -108,9 +108,9 @@ class LagTables:
                     yield row
 
     def other_groups(self, reader: WarehouseReader) -> tuple[dict[str, bool], Counter[str]]:
-        """Return whether a group has members, of the groups of other types of which the log says it; and all by type.
+        """Return which groups of other types have members, as far as the log says it; and the number of groups by type.
 
-        Not of groups that only commit: a consumer that assigns partitions to itself is no member of its group.
+        Groups that only commit are left out: a consumer that assigns partitions to itself is no member of its group.
         """
         query = f"SELECT group_id, group_type, protocol_type, member_count FROM all_groups WHERE {self._mine}"  # noqa: S608 - quoted
         rows = with_plain_types(reader.query(query))
@@ -174,7 +174,7 @@ class LagTables:
         self._tables["log_ends"].replace(self._rows("log_ends", columns))
 
     def maintain(self, history_days: float) -> None:
-        """Delete history that is older, and keep the files of the tables few, if that is due."""
+        """If it is due, delete older history, and compact files."""
         for name, one in self._tables.items():
             one.maintain(older_than("observed_at", history_days) if name == "lag_history" else None)
 

@@ -1,4 +1,4 @@
-"""Where a warehouse is: a directory on this machine or in an object store, with what is needed to read files there.
+"""The location of a warehouse: a directory on this machine or in an object store, and access to its small files.
 
 delta-rs reads and writes the tables; this module names their locations, and reads and writes the small files next to
 them. Only the files in a checkpoint are Spark's.
@@ -47,7 +47,7 @@ class Location:
     """
 
     def __init__(self, uri: str) -> None:
-        """Take a path or a store's URI that is known to be valid; `of` checks others."""
+        """Take a valid path or URI of a store; `of` checks other text."""
         self._uri = uri
 
     @classmethod
@@ -79,12 +79,12 @@ class Location:
 
     @property
     def pause(self) -> float:
-        """The seconds between two looks for new small files, or two writes of one: requests to a store cost money."""
+        """Seconds between two checks for new small files, or two writes of one: requests to a store cost money."""
         return 0.0 if self.is_local else _STORE_SECONDS
 
     @property
     def path(self) -> Path:
-        """The path of a local location. Raises ValueError for one in a store."""
+        """The path of a local location. Raises ValueError for a store."""
         if not self.is_local:
             raise ValueError(f"{self._uri} is not a local path")
         return Path(self._uri)

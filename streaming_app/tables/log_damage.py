@@ -1,8 +1,8 @@
-"""Logs of local Delta tables whose newest file was cut off, as by a power cut: it is moved aside, never deleted.
+"""Moves aside the newest file of the log of a local Delta table if a power cut damaged it; deletes nothing.
 
-A store writes a file as a whole. A local file system may have the name of a file and not its content once the machine
-comes back. Without its newest commit a table is as it was before: what it lacks is read again from Kafka, see
-`stream.table_versions`, and what Kafka no longer has is a gap. Only the job that holds the lock of its cluster mends.
+A store writes a file as a whole. After a power cut a local file system may have the name of a file but not its content.
+Without its newest commit a table is as before that commit. The job reads the missing rows again from Kafka, see
+`stream.table_versions`; what Kafka no longer has is lost. Only the job that holds the lock of its cluster repairs logs.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from streaming_app.tables.location import Location
 _LOG = "_delta_log"
 _POINTER = "_last_checkpoint"
 _ASIDE = ".damaged"
-_MIN_AGE_SECONDS = 5.0  # a younger file may be one that a job of another cluster just writes
+_MIN_AGE_SECONDS = 5.0  # a job of another cluster may just be writing a younger file
 
 
 def mend_logs(tables: Iterable[Location], report: Callable[[str], None]) -> None:
-    """Move aside what is damaged of the newest commit and checkpoint of each table; report a line for each table."""
+    """Move aside damaged files among the newest commit and checkpoint of each table; report a line for each table."""
     for table in tables:
         if table.is_local and (damaged := damaged_files(table)):
             for file in damaged:
@@ -37,7 +37,7 @@ def mend_logs(tables: Iterable[Location], report: Callable[[str], None]) -> None
 
 
 def damaged_files(table: Location) -> list[Path]:
-    """Return the newest commit and checkpoint of a local table where they cannot be read. Raises OSError."""
+    """Return which of the newest commit and checkpoint of a local table cannot be read. Raises OSError."""
     log = (table / _LOG).path
     names = sorted(file.name for file in log.iterdir()) if log.is_dir() else []
     commits = [log / name for name in names if name.endswith(".json") and name[:-5].isdecimal()]

@@ -1,12 +1,12 @@
 """Keeps the tables small: compacts files, deletes expired rows, and removes files and log entries no longer needed.
 
-No task runs while a batch writes: it would only conflict with the batch's commits. Nor is it a part of a batch, which
-would take as much longer, and whose records would be late: a service of `job.streams` runs each task between two
-batches. Nothing of it is needed for the next batch. So a task that fails is reported in one line and tried again later,
-with pauses that grow, and neither the stream nor the other tables wait for it.
+No task runs while a batch writes: it would conflict with the commits of the batch. No task is part of a batch, which
+would delay its records. A service of `job.streams` runs each task between two batches. The next batch does not need its
+result. So if a task fails, it is reported in one line and tried again after growing pauses, and neither the stream nor
+the other tables wait for it.
 
-The time when rows were last deleted from every table is kept in a file, so that a job that runs at intervals (`--once`)
-deletes them daily, too.
+A file keeps the time when rows were last deleted from every table, so that a job that runs at intervals (`--once`)
+deletes rows daily, too.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ class _Task:
     """One kind of task of one table."""
 
     name: str
-    """What it does, as a line about its failure says it."""
+    """What it does, in the words of the line about a failure."""
     run: Callable[[], str]
-    """Does it; returns what to report, or nothing."""
+    """Runs it; returns the text of a report, or nothing."""
     is_due: bool = False
     failures: int = 0
     """In a row."""
     failed_at: float = 0.0
 
     def pause(self) -> float:
-        """Return how long after its last failure it is tried again, in seconds."""
+        """Return the seconds from its last failure to the next attempt."""
         return min(_RETRY_SECONDS * 2 ** (self.failures - 1), _MAX_RETRY_SECONDS) if self.failures else 0.0
 
 
@@ -58,14 +58,14 @@ class MaintainedTables(Protocol):
         """Remove log entries that are older than the table's log retention."""
 
     def delete_expired(self, definition: Table, days: float) -> int:
-        """Delete the rows that are older; return how many there were."""
+        """Delete the rows that are older; return their number."""
 
     def vacuum(self, name: str) -> None:
         """Remove the data files that no version needs."""
 
 
 class Maintenance:
-    """Learns of each batch, and runs the tasks that are due. The table `alerts` is not included: see its store."""
+    """Counts batches, and runs the tasks that are due. `AlertsTable` maintains the table `alerts` itself."""
 
     def __init__(  # noqa: PLR0913 - the last three are for tests, or have a default
         self,
@@ -104,7 +104,7 @@ class Maintenance:
         self._vacuums = [_Task(f"removing old files of {one.name}", self._vacuum(one)) for one in tables]
 
     def after_batch(self, *, wrote: int) -> None:
-        """Learn that a batch is done.
+        """Note that a batch is done.
 
         `wrote` is how many commits the batch counts as: 0 if it changed no table, and more than 1 if it wrote so much
         that the tables should be compacted earlier.
@@ -151,7 +151,7 @@ class Maintenance:
         except OtherOwnerError:
             raise
         except Exception as error:  # noqa: BLE001 - Delta, Spark and stores raise many kinds; the stream must go on
-            if not self._is_stopping():  # else Spark has cancelled it
+            if not self._is_stopping():  # when stopping, Spark cancels it
                 self._failed(task, now, error)
             return ""
         task.is_due, task.failures = False, 0
@@ -199,7 +199,7 @@ class Maintenance:
 
 
 def _is_over(since: float, seconds: float, now: float) -> bool:
-    """Return whether so much time has passed; a time in the future is from a wrong clock, and counts as long ago."""
+    """Return whether so much time has passed. A time in the future comes from a wrong clock, and counts as long ago."""
     return not 0 <= now - since < seconds
 
 

@@ -1,10 +1,10 @@
-"""Writes the tables of which views select the newest row of each key: `offset_commits` and `group_records`.
+"""Writes `offset_commits` and `group_records`. Views select the newest row of each key from them.
 
-Rows are only appended, so an older record cannot replace a newer one. The log of a table has the batch that rows are
-of, and a batch that is repeated appends nothing.
+The job only appends rows, so an older record cannot replace a newer one. The log of a table names the batch of each
+append, so a repeated batch appends nothing.
 
-A compaction replaces the rows by the newest of each key. It leaves out tombstones: whatever they deleted is left out
-with them, and a batch that is repeated after it holds at least the newest of its keys.
+A compaction replaces the rows by the newest of each key. It drops tombstones together with the rows that they deleted.
+A batch that is repeated after a compaction holds at least the newest row of its keys.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ _KEPT_TOMBSTONES = "record_type IN (2, 3, 11, 17)"
 
 
 class NewestTables:
-    """The rows of one cluster in these tables. For `Maintenance` it has the methods of `TableWriter` that it calls."""
+    """The rows of one cluster in these tables. `Maintenance` calls its methods as those of `TableWriter`."""
 
     def __init__(self, writer: TableWriter, cluster: str, retention_days: float) -> None:
         self._writer, self._cluster, self._retention_days = writer, cluster, retention_days
 
     def append(self, name: str, rows: pa.Table | Sequence[EncodedFile], writer: str, batch_id: int) -> None:
-        """Append rows, or those of files, exactly once, see `TableWriter.append`. Raises OSError."""
+        """Append rows, or the rows of files, exactly once, see `TableWriter.append`. Raises OSError."""
         if isinstance(rows, Sequence):
             self._writer.append(name, rows, writer, batch_id)
         else:
@@ -77,7 +77,7 @@ class NewestTables:
         return rows
 
     def find_keys(self, name: str, columns: Sequence[str], offsets: Iterable[int], where: str) -> set[tuple[Any, ...]]:
-        """Return the values of columns of a table, of the rows with these offsets that match `where`."""
+        """Return the values of columns in the rows with these offsets that match `where`."""
         names = ", ".join(f'"{column}"' for column in columns)
         of_offsets = f'"offset" IN ({", ".join(map(str, offsets)) or "NULL"})'
         rows = self._writer.table(name).select(names, f"{where} AND {of_offsets}").to_pylist()
@@ -109,7 +109,7 @@ class NewestTables:
         self._writer.clean_up_log(name)
 
     def delete_expired(self, definition: Table, days: float) -> int:  # noqa: ARG002 - see `MaintainedTables`
-        """Do nothing: brokers write tombstones for what expires."""
+        """Do nothing: brokers write tombstones for expired records."""
         return 0
 
     def vacuum(self, name: str) -> None:

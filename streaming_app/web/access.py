@@ -1,12 +1,12 @@
-"""Who may read page and metrics, and what a browser may do with them. Pure, but for files and the middleware.
+"""Who may read page and metrics, and what a browser may do with them. Pure, except for files and the middleware.
 
 Theory of operation
 -------------------
-Page and metrics are read-only and have no session, so what remains to be kept out are other machines, and other sites
-in the reader's own browser. A site whose name resolves to 127.0.0.1 (DNS rebinding) sends its own name as `Host`: only
-`localhost`, IP addresses, the host's own name and names that were allowed are answered. Only GET and HEAD are. The
-Content-Security-Policy allows nothing that is not a file of this server; the worker that lays out pictures has a policy
-of its own, because it alone compiles WebAssembly.
+Page and metrics are read-only and have no session. The risks left are other machines, and other sites in the reader's
+browser. A site whose name resolves to 127.0.0.1 (DNS rebinding) sends its own name as `Host`. So the server answers
+only for `localhost`, IP addresses, the host's own name and allowed names, and only GET and HEAD. The
+Content-Security-Policy allows only files of this server. The worker that lays out pictures has another policy, because
+it alone compiles WebAssembly.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ _HEADERS = {
 
 @dataclass(frozen=True)
 class Credentials:
-    """The users and the tokens that are accepted; `users` are `USER:PASSWORD`."""
+    """Accepted users and tokens; `users` are `USER:PASSWORD`."""
 
     users: frozenset[str]
     tokens: frozenset[str]
 
     def accept(self, authorization: str | None) -> bool:
-        """Return whether the value of an Authorization header is one of these. Takes the same time for each value."""
+        """Return whether an Authorization header has one of these. The time does not depend on the value."""
         scheme, _, value = (authorization or "").partition(" ")
         if scheme.lower() == "bearer":
             return _contains(self.tokens, value.strip())
@@ -91,21 +91,21 @@ class AccessPolicy:
     hosts: frozenset[str]
     """Names, in lower case, in addition to `localhost` and IP addresses."""
     advice: str
-    """How a further name is allowed."""
+    """Advice for a refused client: how to allow another name."""
     credentials: Credentials | None = None
 
     @classmethod
     def of(
         cls, listen: str, allowed: Iterable[str], advice: str, credentials: Credentials | None = None
     ) -> AccessPolicy:
-        """Return the policy of a server that listens at `HOST:PORT`: its own names are allowed, too."""
+        """Return the policy of a server that listens at `HOST:PORT`: it also allows the server's own names."""
         host, _ = split_address(listen)
         own = socket.gethostname()
         names = {*allowed, own, own.partition(".")[0], *({host} - {"0.0.0.0", "::"})}  # noqa: S104 - compared, not bound
         return cls(frozenset(name.lower() for name in names), advice, credentials)
 
     def refuse(self, headers: Mapping[str, str]) -> tuple[HTTPStatus, str] | None:
-        """Return the status and the line with which a request is refused; None if it is accepted."""
+        """Return the status and the line that refuse a request; None if it is accepted."""
         if not self._is_host(headers.get("host", "")):
             return (
                 HTTPStatus.MISDIRECTED_REQUEST,
@@ -121,7 +121,7 @@ class AccessPolicy:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address to listen at is reached from this machine only."""
+    """Return whether only this machine can reach an address to listen at."""
     return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
@@ -150,7 +150,7 @@ def _contains(secrets: Iterable[str], given: str) -> bool:
 
 
 class AccessMiddleware:
-    """Refuses requests by the policy, and adds the headers of security to every response."""
+    """Refuses requests by the policy, and adds security headers to every response."""
 
     def __init__(self, app: ASGIApp, policy: AccessPolicy) -> None:
         self._app, self._policy = app, policy

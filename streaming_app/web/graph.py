@@ -1,7 +1,7 @@
-"""What a picture of groups, subtopologies, processors and topics is made of, and how a large one is folded. Pure.
+"""A picture of groups, subtopologies, processors and topics, and how a large picture is folded. Pure.
 
-A picture has nodes, edges and boxes around nodes, and no positions: the browser lays it out. Ids are made here (`n0`,
-`b1`, ...), so no name from Kafka ever is part of a layout's text.
+A picture has nodes, edges and boxes around nodes. It has no positions: the browser lays it out. This module makes the
+ids (`n0`, `b1`, ...), so the text of a layout contains no name from Kafka.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ _NOTE = (
 
 
 class Lag(NamedTuple):
-    """What waits in one or several topics."""
+    """The lag of one or several topics."""
 
     offsets: int | None = None
-    """None if it is known of no partition."""
+    """None if the lag of no partition is known."""
     seconds: float = 0.0
-    """How long ago the oldest record that waits was written."""
+    """Age of the oldest waiting record."""
     is_partial: bool = False
-    """Of some partitions it is not known."""
+    """The lag of some partitions is not known."""
 
     def plus(self, other: Lag) -> Lag:
-        """Return the lag of both."""
+        """Return the sum of both."""
         known = [one for one in (self.offsets, other.offsets) if one is not None]
         is_partial = self.is_partial or other.is_partial or len(known) == 1
         return Lag(sum(known) if known else None, max(self.seconds, other.seconds), is_partial)
 
     @property
     def text(self) -> str:
-        """The lag in offsets and time; `not known` if it is known of no partition, or may be more than 0."""
+        """The lag in offsets and time; `not known` if no partition's is, or the sum is 0 and lacks partitions."""
         if self.offsets is None or (self.is_partial and not self.offsets):
             return "not known"
         text = f"{'≥ ' if self.is_partial else ''}{number(self.offsets)}"
@@ -51,14 +51,14 @@ class Lag(NamedTuple):
 
     @property
     def waiting(self) -> str:
-        """What an edge says: nothing where nothing waits, or nobody looks for it."""
+        """The text on an edge: empty if nothing waits, or the lag is not measured."""
         if self.offsets or self.is_partial:
             return f"lag {self.text}" if self.text == "not known" else self.text
         return ""
 
 
 def sum_of(lags: Iterable[Lag]) -> Lag | None:
-    """Return the lag of all of them; None of none."""
+    """Return the sum of all; None if there are none."""
     found = None
     for one in lags:
         found = one if found is None else found.plus(one)
@@ -76,63 +76,63 @@ class Node:
 
     id: str
     kind: str
-    """`topic`, `pattern`, `repartition`, `changelog`, `subtopology`, `source`, `processor`, `sink` or `store`; on the
-    map of the pipelines `group`, `topic` or `unwritten`, of which no writer is known; `box` around nodes, and `folded`
-    for one that is closed."""
+    """`topic`, `pattern`, `repartition`, `changelog`, `subtopology`, `source`, `processor`, `sink` or `store`. On the
+    map of the pipelines `group`, `topic`, or `unwritten` for a topic without a known writer. `box` for a box around
+    nodes, `folded` for a closed box."""
     name: str
     title: str
     """The name as it is shown."""
     lines: list[str] = field(default_factory=list)
-    """Further lines in the node. They may change without another layout."""
+    """More lines in the node. They may change without a new layout."""
     facts: list[tuple[str, str]] = field(default_factory=list)
-    """What is shown about a selected node."""
+    """The page shows these when the node is selected."""
     box: str | None = None
-    """Id of the box that it is in."""
+    """Id of the box around it."""
     tone: str = ""
     """As in `words.Meaning`."""
     internal: bool = False
-    """A changelog topic or a store: it may be hidden."""
+    """A changelog topic or a store: the reader may hide it."""
     href: str | None = None
     """A page about it, as a relative URL."""
     holds: list[str] = field(default_factory=list)
-    """Of a box that is closed, the names of the nodes in it; empty in a huge picture."""
+    """Of a closed box, the names of the nodes in it; empty in a huge picture."""
     counts: str = "node"
-    """Of a box: the kind of nodes that are counted; `node` for all."""
+    """Of a box: it counts nodes of this kind; `node` for all kinds."""
     is_open: bool | None = None
-    """Of a box: None if the picture is not folded, as it cannot be closed then."""
+    """Of a box: None if the picture is not folded, since nobody can close the box then."""
 
 
 class Edge(NamedTuple):
-    """From a node to another."""
+    """An edge from one node to another."""
 
     start: str
     end: str
     kind: str
     """`flow` or `state`."""
     lag: Lag | None
-    """What waits for the reader."""
+    """The lag of the reader."""
     rate: float | None
-    """Records a second that are read."""
+    """The reader reads so many records a second."""
 
     @property
     def text(self) -> str:
-        """Lag and rate, which may change without another layout."""
+        """Lag and rate. They may change without a new layout."""
         waiting = self.lag.waiting if self.lag else ""
         return " · ".join(filter(None, (waiting, "" if self.rate is None else rate_text(self.rate))))
 
 
 @dataclass
 class Graph:
-    """A picture. `problem` says in words why there is none."""
+    """A picture. `problem` says why there is none."""
 
     level: str
     nodes: list[Node] = field(default_factory=list)
     boxes: list[Node] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """What the picture cannot show."""
+    """Sentences about what the picture cannot show."""
     problem: str | None = None
     draws_boxes: bool = False
-    """Whether boxes are drawn also where nothing is folded."""
+    """Whether boxes are drawn even if nothing is folded."""
 
     def __post_init__(self) -> None:
         self._index: dict[tuple[str, str, str | None], Node] = {}
@@ -140,11 +140,11 @@ class Graph:
 
     @property
     def edges(self) -> list[Edge]:
-        """All edges, one of a kind between two nodes."""
+        """All edges: between two nodes at most one of each kind."""
         return list(self._edges.values())
 
     def add(self, kind: str, name: str, title: str, **others: Any) -> Node:  # noqa: ANN401 - the fields of a node
-        """Add a node, or return the one of this kind, box and name that is there."""
+        """Add a node, or return the existing node of this kind, box and name."""
         key = (kind, name, others.get("box"))
         node = self._index.get(key)
         if node is None:
@@ -161,7 +161,7 @@ class Graph:
     def connect(
         self, start: Node, end: Node, kind: str = "flow", lag: Lag | None = None, rate: float | None = None
     ) -> None:
-        """Add an edge, or add lag and rate to the one that is there."""
+        """Add an edge, or add lag and rate to the existing edge."""
         key = (start.id, end.id, kind)
         old = self._edges.get(key, Edge(*key, None, None))
         rates = [one for one in (old.rate, rate) if one is not None]
@@ -169,11 +169,11 @@ class Graph:
         self._edges[key] = Edge(*key, total, sum(rates) if rates else None)
 
     def folded(self, is_open: Callable[[str], bool], *, all_users: bool = False) -> Graph:
-        """Return the picture in which each box with several nodes is one node, if there are many nodes.
+        """Return the picture with each closed box as one node, if the picture has many nodes.
 
-        `is_open` says by the name of a box whether its nodes are drawn. A node outside of boxes is in that of the nodes
-        it leads to, or of those that lead to it if it leads nowhere, where that is one box; with `all_users` only where
-        all of both are in it. A box with one node is none.
+        `is_open` says by the name of a box whether its nodes are drawn. A node outside of boxes joins the box of all
+        the nodes it leads to. If it leads nowhere, it joins the box of all the nodes that lead to it. With `all_users`
+        it joins a box only if the nodes on both sides are all in that box. A box with one node is left out.
         """
         if len(self.nodes) <= FOLDED_ABOVE:
             return self
@@ -210,7 +210,7 @@ class Graph:
         return result
 
     def _gathered(self, *, all_users: bool) -> Mapping[str, str | None]:
-        """Return the id of the box of each node."""
+        """Return for each node the id of its box."""
         box_of = {node.id: node.box for node in self.nodes}
         after, before = defaultdict[str, set[str | None]](set), defaultdict[str, set[str | None]](set)
         for edge in self.edges:
@@ -224,7 +224,7 @@ class Graph:
 
     @property
     def layout_key(self) -> str:
-        """Changes only when another layout is needed, not with what the nodes say in as many lines."""
+        """A key that changes only when a new layout is needed, not with the text of lines."""
         shape = [
             [(node.id, node.kind, node.name, node.box, len(node.lines)) for node in self.nodes],
             [edge[:3] for edge in self.edges],
@@ -234,7 +234,7 @@ class Graph:
         return digest(json.dumps(shape), 16)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what the browser gets."""
+        """Return the picture for the browser."""
         drawn = {
             "level": self.level,
             "problem": self.problem,

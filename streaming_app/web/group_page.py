@@ -75,27 +75,27 @@ FROM lag WHERE {where} ORDER BY lag DESC NULLS LAST, topic, partition LIMIT {mos
 """
 
 
-# --- Queries, which `Snapshot.ask` keeps ------------------------------------------------------------------------------
+# --- Queries, whose results `Snapshot.ask` keeps ----------------------------------------------------------------------
 
 
 def group_row(reader: WarehouseReader, cluster: str, group_id: str) -> Row | None:
-    """Return the row of `groups`; None if there is none."""
+    """Return the row of `groups`; None if the group has none."""
     return next(iter(reader.rows(f"SELECT * FROM groups WHERE {of_group(cluster, group_id)}")), None)  # noqa: S608
 
 
 def lag_rows(reader: WarehouseReader, cluster: str, group_id: str) -> list[Row]:
-    """Return the rows of `lag` of a group, those with most first."""
+    """Return the rows of `lag` of a group, the largest lag first."""
     return [*reader.rows(_LAG.format(where=of_group(cluster, group_id), most=MAX_PARTITIONS))]
 
 
 def description(reader: WarehouseReader, cluster: str, group_id: str) -> Row | None:
-    """Return the row of `descriptions` that the job fetched last of a group."""
+    """Return the row of `descriptions` that the job fetched last for a group."""
     sql = f"SELECT * FROM descriptions WHERE {of_group(cluster, group_id)} AND is_newest LIMIT 1"  # noqa: S608 - quoted
     return next(iter(reader.rows(sql)), None)
 
 
 def topics_of_group(reader: WarehouseReader, cluster: str, group_id: str) -> Sequence[Topic]:
-    """Return the topics of a group as they are."""
+    """Return the topics of a group as they are now."""
     row = group_row(reader, cluster, group_id)
     return read_topics(reader, cluster, [row])[group_id] if row else []
 
@@ -112,7 +112,7 @@ def then_of_group(reader: WarehouseReader, cluster: str, group_id: str, at: date
 def _events(
     reader: WarehouseReader, cluster: str, group_id: str, begin: datetime | None, end: datetime | None
 ) -> tuple[Sequence[Row], int]:
-    """Return the events of a time that are drawn, the oldest first, and how many members have joined since."""
+    """Return the events of a period that are drawn, the oldest first, and how many members have joined since."""
     where, within = of_group(cluster, group_id), _within(begin, end)
     drawn = f"SELECT {_COLUMNS} {_DRAWN} {_NEWEST}".format(where=where, within=within, most=MAX_EVENTS)
     joined = reader.rows(_JOINED.format(where=where, end=time_literal(end)))[0]["joined"] if end else 0
@@ -122,7 +122,7 @@ def _events(
 def _listed(
     reader: WarehouseReader, cluster: str, group_id: str, begin: datetime | None, end: datetime | None
 ) -> list[Row]:
-    """Return the newest events of all kinds, the newest first, each with how many were `found`."""
+    """Return the newest events of all kinds, the newest first. `found` of each is the number of all events."""
     sql = f"SELECT {_COLUMNS}, count(*) OVER () AS found {_EVENTS} {_NEWEST}"
     return [*reader.rows(sql.format(where=of_group(cluster, group_id), within=_within(begin, end), most=LISTED_EVENTS))]
 
@@ -130,7 +130,7 @@ def _listed(
 def _verdicts(
     reader: WarehouseReader, cluster: str, group_id: str, begin: datetime | None, end: datetime | None
 ) -> list[Row]:
-    """Return the verdicts of a time, the oldest first, with the last one before."""
+    """Return the verdicts of a period, the oldest first, beginning with the last one before it."""
     where = of_group(cluster, group_id)
     found = reader.rows(_VERDICTS.format(where=where, within=_within(begin, end), most=MAX_EVENTS))
     if begin and len(found) < MAX_EVENTS:
@@ -173,11 +173,11 @@ def _members_of_other(reader: WarehouseReader, cluster: str, group_id: str) -> l
     return other_members(reader, cluster, (group_id,)) or []
 
 
-# --- What the templates get -------------------------------------------------------------------------------------------
+# --- Values for the templates -----------------------------------------------------------------------------------------
 
 
 def group_page(snapshot: Snapshot, row: Row, window: Window) -> dict[str, Any]:
-    """Return the page of a streams group, of which this is the row of `groups`. Raises WarehouseError."""
+    """Return the page of a streams group; `row` is its row of `groups`. Raises WarehouseError."""
     group_id, ask = row["group_id"], snapshot.ask
     summary = snapshot.groups.get(group_id, NOTHING_KNOWN)
     begin, end = bounds(window)
@@ -215,7 +215,7 @@ def group_page(snapshot: Snapshot, row: Row, window: Window) -> dict[str, Any]:
 
 
 def other_group_page(snapshot: Snapshot, one: Row, window: Window) -> dict[str, Any]:
-    """Return the page of a group that is not a streams group, of which this is the row. Raises WarehouseError."""
+    """Return the page of a group of another type; `one` is its row. Raises WarehouseError."""
     group_id, lag = one["group_id"], snapshot.ask(lag_rows, one["group_id"])
     judged = snapshot.ask(_verdicts, group_id, *bounds(window)) or _current(one)
     return {
@@ -237,7 +237,7 @@ def _history(  # noqa: PLR0913 - what is known of a group
     row: Row | None = None,
     copies: Sequence[TaskCopy] = (),
 ) -> dict[str, Any]:
-    """Return the tracks of a group in a window; `row` is that of a streams group."""
+    """Return the tracks of a group in a window; `row` is the row of a streams group."""
     scale, ask = Scale(window.begin, window.end), snapshot.ask
     begin, end = bounds(window)
     times = begin or window.begin, end or window.end.replace(second=0, microsecond=0) + timedelta(minutes=1)
@@ -267,21 +267,21 @@ def _history(  # noqa: PLR0913 - what is known of a group
 
 
 def bounds(window: Window) -> tuple[datetime | None, datetime | None]:
-    """Return the times between which events are read: those of a range up to now are the same for a minute."""
+    """Return the begin and end of the events to read. For a range up to now they stay the same for a minute."""
     if not window.selected:
         return window.begin, window.end
     return window.begin.replace(second=0, microsecond=0), None
 
 
 def _current(one: Row) -> list[Row]:
-    """Return the verdict as it is now, as a row of `group_health_history`."""
+    """Return the verdict of now as a row of `group_health_history`."""
     return [{**one, "at": one["judged_at"]}] if one["since"] else []
 
 
 def behind_tasks(lag: Iterable[Row], row: Row) -> list[Row]:
-    """Return a row of `lag` for each task of which a partition does not keep up, the furthest behind first.
+    """Return a row of `lag` for each task with a partition that does not keep up, the furthest behind first.
 
-    With its `name`, and the `host` that has it.
+    Each has the `name` of the task, and the `host` that has it.
     """
     owners = {
         format_task((task["subtopology_id"], task["partition"])): task["member_id"]
@@ -328,7 +328,7 @@ def _members(row: Row, topics: Sequence[Topic]) -> Iterator[Row]:
 
 
 def _place(member: Row, held: Sequence[Row], topics: Sequence[Topic]) -> Iterator[tuple[str, str]]:
-    """Yield where a member is, as far as the client says it: name and value."""
+    """Yield name and value of what the client says about the place of a member."""
     endpoint, tags = member.get("user_endpoint"), dict(member.get("client_tags") or ())
     serves = served(held, topics) if endpoint else None
     known = {
@@ -350,7 +350,7 @@ def _with_runbook(alerts: Iterable[Problem]) -> list[tuple[Problem, Row | None]]
 
 
 def runbook(alert: Problem) -> Row | None:
-    """Return meaning, steps and queries of the runbook's section about an alert; None for a rule of a later release."""
+    """Return meaning, steps and queries of the runbook for an alert; None for a rule of a later release."""
     rule = rules().get(alert.rule)
     if rule is None:
         return None
@@ -359,9 +359,9 @@ def runbook(alert: Problem) -> Row | None:
 
 
 def alerts_by_rule(alerts: Iterable[Problem]) -> list[Row]:
-    """Return alerts by rule: those that fire first, the most severe first; of each rule the oldest.
+    """Return alerts by rule: firing alerts first, then the most severe; within a rule the oldest first.
 
-    Queries are for the group if there is one alert; those of many are on the pages of the groups.
+    A rule with one alert has the queries for its group. For several alerts the pages of the groups have them.
     """
     found: dict[tuple[bool, int, str], list[Problem]] = {}
     for alert in sorted(alerts, key=lambda one: (one.opened_at or one.since, one.group_id or "")):
@@ -376,6 +376,6 @@ def alerts_by_rule(alerts: Iterable[Problem]) -> list[Row]:
 
 
 def not_over(one: Row) -> str | None:
-    """Return why a verdict is not over yet, as its evidence has it."""
+    """Return why a verdict is not over yet, from its evidence."""
     found = json.loads(one["evidence"] or "{}").get("not_over") if one.get("evidence") else None
     return None if found is None else str(found)

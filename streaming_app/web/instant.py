@@ -1,6 +1,6 @@
 """A group at an instant: its topology, who had which task, and how far behind it was. Pure.
 
-The events do not name processes, so a line of the task matrix is a member. Of a task that nobody had, they say so where
+Events do not name processes, so a line of the task matrix is a member. Events tell that nobody has a task only if
 somebody had it before.
 """
 
@@ -21,21 +21,21 @@ Row = Mapping[str, Any]
 
 
 class Then(NamedTuple):
-    """What the tables have of a group at a time."""
+    """What the tables know of a group at a time."""
 
     group: GroupAt
     lag: Sequence[Row]
-    """The newest sample of each partition, as `lag_at` returns them."""
+    """The newest sample of each partition, from `lag_at`."""
     topology: KnownTopology | None = None
-    """None if the tables have none that is so old."""
+    """None if no topology in the tables is so old."""
 
     def subtopologies(self, row: Row) -> Sequence[Row]:
-        """Return those of then; those of a row of `groups`, which are of now, if none is known of then."""
+        """Return the subtopologies of then; if they are not known, those of now from a row of `groups`."""
         return self.topology.subtopologies if self.topology else row["subtopologies"] or ()
 
     @property
     def tasks(self) -> list[Row]:
-        """Who had which task, as columns of `assignments` with the host; those that nobody had are of no member."""
+        """The tasks as columns of `assignments` with the host; `member_id` is None if nobody had the task."""
         return [*self._owned(), *self._unowned()]
 
     def _owned(self) -> Iterator[Row]:
@@ -59,7 +59,7 @@ class Then(NamedTuple):
 def instant_view(then: Then, at: datetime, row: Row, lag: Iterable[Row]) -> Row:
     """Return what the page shows of a group at a time.
 
-    `row` is its row of `groups` and `lag` are its rows of that table, of now.
+    `row` is its present row of `groups`, `lag` its present rows of that table.
     """
     task_of = {(one["topic"], one["partition"]): one["task_id"] for one in lag if one["task_id"] is not None}
     held = [one for one in then.tasks if one["member_id"] is not None]
@@ -96,7 +96,7 @@ def instant_view(then: Then, at: datetime, row: Row, lag: Iterable[Row]) -> Row:
 
 
 def notes_of(then: Then, row: Row, at: datetime | None, level: str) -> list[str]:
-    """Return what a picture of a group at this instant shows of then, and what of now; `row` is that of now."""
+    """Return sentences: what the picture of a group shows of then, and what of now; `row` is the row of now."""
     notes = [f"As of {utc(at)}: who had which task, and the lag, where they are known."] if at else []
     if then.topology is None:
         notes.append("No topology is known that is so old: subtopologies and topics are those of now.")
@@ -108,7 +108,7 @@ def notes_of(then: Then, row: Row, at: datetime | None, level: str) -> list[str]
 
 
 def _moved(then: Iterable[Row], now: Iterable[Row]) -> list[str]:
-    """Return the tasks that another member has now as active, or none."""
+    """Return the active tasks that now belong to another member, or to none."""
     owners = [
         {
             (row["subtopology_id"], row["partition"]): row["member_id"]

@@ -1,4 +1,4 @@
-"""Tells open pages that the tables have changed: one watcher for all of them, and server-sent events to each."""
+"""Tells open pages that the tables have changed: one watcher for all, server-sent events to each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Live:
     """The viewers of the page. Use it from one event loop."""
 
     def __init__(self, current: Callable[[], Snapshot]) -> None:
-        """Watch what `current` returns; it is called in a thread, and only while there are viewers."""
+        """Watch what `current` returns. A thread calls it, and only while there are viewers."""
         self._current = current
         self.viewers = 0
         """How many there are."""
@@ -38,7 +38,7 @@ class Live:
             await self._has_viewers.wait()
             try:
                 message = message_of(await asyncio.to_thread(self._current))
-            except Exception as error:  # noqa: BLE001 - a page that looks connected must hear of the next change
+            except Exception as error:  # noqa: BLE001 - viewers stay connected, and must get the next change
                 log_error(f"cannot look for changes, trying again: {type(error).__name__}")
             else:
                 log_error.clear()
@@ -57,7 +57,7 @@ class Live:
         self._changed = asyncio.Event()
 
     async def events(self) -> AsyncIterator[str]:
-        """Yield the text of server-sent events for one viewer: the state now, and after each change."""
+        """Yield server-sent events for one viewer: the present state, then one after each change."""
         self.viewers += 1
         self._has_viewers.set()
         sent = ""
@@ -72,7 +72,7 @@ class Live:
                 try:
                     await asyncio.wait_for(changed.wait(), HEARTBEAT_SECONDS)
                 except asyncio.TimeoutError:
-                    yield "event: alive\ndata:\n\n"  # no comment: a browser must see that the connection is alive
+                    yield "event: alive\ndata:\n\n"  # an event, no SSE comment: scripts do not see comments
         finally:
             self.viewers -= 1
             if not self.viewers:
@@ -80,14 +80,14 @@ class Live:
 
 
 class LiveUpdates:
-    """The viewers of each cluster. Use it from one event loop, but for `close`."""
+    """The viewers of each cluster. Use it from one event loop, except `close`."""
 
     def __init__(self) -> None:
         self._clusters: dict[str, tuple[Live, asyncio.Task[None]]] = {}
 
     @property
     def is_full(self) -> bool:
-        """Whether no more viewers are accepted."""
+        """Whether it accepts no more viewers."""
         return sum(live.viewers for live, _ in self._clusters.values()) >= MAX_VIEWERS
 
     def of(self, cluster: str, current: Callable[[], Snapshot]) -> Live:
@@ -112,7 +112,7 @@ class LiveUpdates:
 
 
 def message_of(snapshot: Snapshot) -> str:
-    """Return what a viewer is told: the tag of the snapshot, and the times that every heartbeat changes."""
+    """Return the message to a viewer: the tag of the snapshot, and the times that each heartbeat changes."""
     facts = snapshot.heartbeat.facts if snapshot.heartbeat else None
     success = facts.last_success_at if facts else None
     known = {one.name: utc_iso(one.at) for one in inputs(facts) if one.at} if facts else {}

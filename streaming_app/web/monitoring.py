@@ -48,7 +48,7 @@ def monitoring_server(
 
 
 def monitoring_app(registry: CollectorRegistry, health: Health, cluster: str) -> ASGIApp:
-    """Return the application. It responds to errors with one line, and never raises."""
+    """Return the application. It answers errors with one line, and never raises."""
     handlers: dict[str, _Handler] = {
         "/": _index(cluster),
         "/metrics": _metrics(registry),

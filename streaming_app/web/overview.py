@@ -1,8 +1,8 @@
-"""The overview: which groups are shown, in which order. Pure.
+"""The overview: which groups it shows, and in which order. Pure.
 
-The default order puts trouble first: the most severe verdict or alert; then the worst verdict; within these groups
-that were known before today, so that no flood of new ones hides them, then the largest lag, then streams groups, then
-the name. Whether a group processes is what its verdict says, and not its state.
+The default order puts trouble first: the most severe verdict or alert, then the worst verdict, then groups that are
+older than a day, so that no flood of new groups hides them, then the largest lag, then streams groups, then the name.
+The verdict, not the state, says whether a group processes.
 """
 
 from __future__ import annotations
@@ -71,16 +71,16 @@ ASCENDING = frozenset({"name", "since"})
 
 @dataclass(frozen=True)
 class Query:
-    """What a reader asks for; the fields are the parameters of the URL, the defaults are not part of it."""
+    """What a reader asks for. The fields are the parameters of the URL, which leaves out default values."""
 
     cluster: str = ""
     q: str = ""
-    """Part of the group id, or of what else is searched, in any letter case."""
+    """Part of the group id or of other searched text, in any letter case."""
     type: frozenset[str] = frozenset()
-    """Empty: all, as of every other field."""
+    """Empty: all; so for every other field."""
     health: frozenset[str] = frozenset()
     label: str = ""
-    """As `label_text` writes it."""
+    """In the form of `label_text`."""
     cause: str = ""
     """Only groups whose problem has this cause."""
     state: frozenset[str] = frozenset()
@@ -92,7 +92,7 @@ class Query:
 
     @classmethod
     def parse(cls, parameters: QueryParams) -> Query:
-        """Return the query of a URL; what is not known there is left out."""
+        """Return the query of a URL; unknown parameters and values are ignored."""
         found: dict[str, Any] = {}
         for one in fields(cls):
             known: Collection[str] | None = _KNOWN.get(one.name)
@@ -119,21 +119,21 @@ class Query:
         return f"./?{encoded}" if encoded else "./"
 
     def toggled(self, name: str, value: str) -> str:
-        """Return the URL that also shows groups with this type, verdict or state, or no longer."""
+        """Return the URL that adds groups with this type, verdict or state, or removes them if they are shown."""
         return self.url(**{name: getattr(self, name) ^ {value}})
 
     def only(self, **values: str) -> str:
-        """Return the URL of the same cluster with these values alone."""
+        """Return the URL of the same cluster with only these values."""
         return Query(cluster=self.cluster).url(**values)
 
     @property
     def folds(self) -> bool:
-        """Whether groups with one cause are one entry: what was searched for, and other orders, are shown as is."""
+        """Whether groups with one cause are one entry: not in a search, and not in another order."""
         return self.sort == "trouble" and not self.q and not self.cause
 
     @property
     def filters(self) -> bool:
-        """Whether it leaves out any group that exists."""
+        """Whether it leaves out existing groups."""
         return self != Query(sort=self.sort, page=self.page, cluster=self.cluster)
 
 
@@ -152,9 +152,9 @@ def overview(
     page_size: int = PAGE_SIZE,
     search: Callable[[str], Mapping[str, str]] = lambda _: {},
 ) -> dict[str, Any]:
-    """Return what the template shows of the page that the query asks for; the last one if there are fewer.
+    """Return what the template shows of the page of the query; the last page if there are fewer.
 
-    `search` finds groups by what else has this text, as `queries.groups` does.
+    `search` finds groups by other text than their id, as `queries.groups` does.
     """
     found, text = search(query.q) if query.q else {}, query.q.casefold()
     every = list(groups)
@@ -202,7 +202,7 @@ def overview(
 
 
 def folded(ordered: Iterable[Row]) -> list[list[Row]]:
-    """Return the groups of each entry, in their order: those with one cause where the worst of them is."""
+    """Return the groups of each entry, in order: groups with one cause are one entry, at the place of the worst."""
     by_cause: dict[object, list[Row]] = {}
     for one in ordered:
         by_cause.setdefault(one["cause"] or (one["group_id"],), []).append(one)
@@ -210,7 +210,7 @@ def folded(ordered: Iterable[Row]) -> list[list[Row]]:
 
 
 def entry(groups: Sequence[Row]) -> Row:
-    """Return a row of the list: a group, or those of one cause with the sums of their columns, as a group has them."""
+    """Return a row of the list: a group, or the groups of one cause with sums in the columns of a group."""
     known = [one["lag"] for one in groups if one["lag"] is not None]
     return {
         "groups": groups[:SHOWN_OF_CAUSE],
@@ -226,7 +226,7 @@ def entry(groups: Sequence[Row]) -> Row:
 
 
 def _counts(values: Iterable[str], names: Iterable[str], chosen: Collection[str]) -> dict[str, int]:
-    """Return how often each of these names is there; without those that are not, unless they are chosen."""
+    """Return how often each of these names occurs. It leaves out names with 0, unless they are chosen."""
     found = Counter(values)
     return {name: found[name] for name in names if found[name] or name in chosen}
 

@@ -1,4 +1,4 @@
-"""The page: the ASGI application with its paths, what is rendered for each, and the server at an address.
+"""The page: the ASGI application with its paths, what it renders for each, and its server.
 
 All links are relative, and all pages are at one level, so a proxy may serve the page under any path.
 """
@@ -58,7 +58,7 @@ from streaming_app.web.window import parse_window
 from streaming_app.web.words import group_query
 
 STATIC = Path(__file__).parent / "static"
-_RENDERED_SECONDS = 5  # for so long the ages in a page may be old; the browser counts on by itself
+_RENDERED_SECONDS = 5  # ages in a page may be so old; the browser counts on by itself
 _MAX_RENDERED = 64
 _MAX_PARAMETERS = 30
 _LIMITS = Limits(waiting=256, unread=64, requests=MAX_VIEWERS + 100)
@@ -78,7 +78,7 @@ class Page:
         clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
         report: Report = lambda _line: None,
     ) -> None:
-        """Serve what `source` reads, and the other clusters of its warehouse.
+        """Serve the cluster of `source`, and the other clusters of its warehouse.
 
         `report` gets a line for each new error.
         """
@@ -117,7 +117,7 @@ class Page:
             await asyncio.gather(first_reading, return_exceptions=True)
 
     def _page(self, render: Callable[[Request, Snapshot, datetime], Response]) -> Callable[[Request], Any]:
-        """Return a handler. Of requests for the same page at the same time, one renders it for all."""
+        """Return a handler. If several requests ask for a page at the same time, one of them renders it for all."""
 
         async def handle(request: Request) -> Response:
             if len(request.query_params.multi_items()) > _MAX_PARAMETERS:
@@ -265,7 +265,7 @@ class Page:
 
 
 class PageServer(HttpServer):
-    """The page, at an address that it listens at from its creation on."""
+    """The server of the page. It listens from its creation on."""
 
     def __init__(
         self,
@@ -275,7 +275,7 @@ class PageServer(HttpServer):
         report: Report = lambda _line: None,
         clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
     ) -> None:
-        """Listen. `report` gets a line for each new error of a page. Raises SetupError if that is not possible."""
+        """Listen. `report` gets a line for each new error of a page. Raises SetupError if it cannot listen."""
         self._settings = settings
         source = SnapshotSource(warehouse, cluster, clock)
         page = Page(source, settings, clock, report)
@@ -287,16 +287,16 @@ class PageServer(HttpServer):
             limits=_LIMITS,
             has_lifespan=True,
             end_seconds=_END_SECONDS,
-            on_end=page.live.close,  # the streams of events: their ends would be waited for
+            on_end=page.live.close,  # the server would wait for the streams of events to end
         )
 
     @property
     def url(self) -> str:
-        """The address of the page, for this machine."""
+        """The URL of the page on this machine."""
         return f"{super().url}{self._settings.base_path}/"
 
     def lines(self) -> Iterator[str]:
-        """Yield what the user must know: where it is, and who can read it."""
+        """Yield lines for the user: where the page is, and who can read it."""
         yield f"The page is at {self.url}"
         if self._settings.is_open:
             yield (
@@ -306,7 +306,7 @@ class PageServer(HttpServer):
 
 
 def serve(warehouse: Location | Path, cluster: str, settings: PageAccess, progress: Report) -> None:
-    """Serve the page until it is interrupted. `progress` gets lines for the user. Raises SetupError."""
+    """Serve the page until SIGINT or SIGTERM. `progress` gets lines for the user. Raises SetupError."""
     server = PageServer(warehouse, cluster, settings, progress)
     where, *others = server.lines()
     for line in (f"{where} (Ctrl-C ends it)", *others):
@@ -330,7 +330,7 @@ def _group_url(cluster: str | None, group_id: str) -> str:
 
 
 def _opened_boxes(text: str | None) -> Callable[[str], bool]:
-    """Return which boxes of a picture are open: `*` are all, else those of a JSON list. Raises HTTPException."""
+    """Return which boxes of a picture are open: all for `*`, else those in a JSON list. Raises HTTPException."""
     if text == "*":
         return lambda _: True
     try:
@@ -341,7 +341,7 @@ def _opened_boxes(text: str | None) -> Callable[[str], bool]:
 
 
 def _clusters(snapshot: Snapshot, default: str) -> list[str]:
-    """Return the clusters to choose from, the default one first; empty if there is no choice."""
+    """Return the clusters to choose from, the default first; empty if there is only one."""
     others = [name for name in snapshot.clusters if name != default]
     return [default, *others] if others else []
 

@@ -42,7 +42,7 @@ class TopicRow(NamedTuple):
     """Records a second."""
     writers: Sequence[str]
     reads: Sequence[Read]
-    """Those with the largest lag first."""
+    """The largest lag first."""
 
 
 @dataclass(frozen=True)

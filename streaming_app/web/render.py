@@ -1,6 +1,6 @@
-"""Renders the templates, and keeps a page as it was rendered.
+"""Renders the templates, and keeps rendered pages.
 
-Every value is escaped; names, times and numbers go through the filters of this module.
+It escapes every value. Names, times and numbers go through the filters of this module.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ class Renderer:
         template: str,
         now: datetime,
         cluster_parameter: str | None,
-        **values: Any,  # noqa: ANN401 - what templates take
+        **values: Any,  # noqa: ANN401 - the values of templates
     ) -> str:
-        """Return the page as HTML. `now` is what ages are counted to, `cluster_parameter` is part of all links."""
+        """Return the page as HTML. Ages are relative to `now`. All links have `cluster_parameter`."""
         chosen = {} if cluster_parameter is None else {"cluster": cluster_parameter}
         suffix = f"?{urlencode(chosen)}" if chosen else ""
 
@@ -101,7 +101,7 @@ class Renderer:
             return _AGE.format(utc_iso(moment), utc(moment), text)
 
         def group_fields(group_id: str, parameters: Mapping[str, str]) -> dict[str, str]:
-            """Return the same as the fields of a form, in whose values HTML would change some characters."""
+            """Return the same as fields of a form, since HTML changes some characters in values of forms."""
             is_plain = group_id.isprintable() and len(group_id) < _MAX_IN_FIELD
             group = {"id": group_id} if is_plain else {"key": words.group_key(group_id)}
             cluster = {"cluster": cluster_parameter} if cluster_parameter is not None else {}
@@ -122,7 +122,7 @@ class Renderer:
 
 
 class Rendered:
-    """A page that was rendered, as it is and compressed: for all that load it, as all viewers do after a change."""
+    """A rendered page, plain and compressed: after a change all viewers load it."""
 
     def __init__(self, response: Response) -> None:
         self._response = response
@@ -130,7 +130,7 @@ class Rendered:
         self._compressed = gzip.compress(body, _COMPRESS_LEVEL) if len(body) >= COMPRESSED_FROM else None
 
     def answer(self, request: Request, etag: str) -> Response:
-        """Return it for one that asks."""
+        """Return the response to a request."""
         status, headers = self._response.status_code, {**self._response.headers, "ETag": etag}
         if self._compressed is None or "gzip" not in request.headers.get("accept-encoding", ""):
             return Response(self._response.body, status, headers)
@@ -140,7 +140,7 @@ class Rendered:
 
 
 def name(text: str | None, limit: int = 96) -> Markup:
-    """Return a name from Kafka: on one line, with nothing invisible in it, and a text direction of its own."""
+    """Return a name from Kafka: on one line, without invisible characters, and with its own text direction."""
     return _NOTHING if text is None else _NAME.format(words.short_name(text, limit))
 
 
@@ -150,5 +150,5 @@ def short_text(text: str | None, limit: int = 400) -> str:
 
 
 def time(moment: datetime | None) -> Markup:
-    """Return a time in UTC; the browser adds the local time as a title."""
+    """Return a time in UTC. The browser adds the local time as a title."""
     return _NOTHING if moment is None else _TIME.format(utc_iso(moment), utc(moment))

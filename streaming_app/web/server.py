@@ -1,18 +1,18 @@
-"""The HTTP server of the page, metrics and probes: uvicorn, and the limits for clients, which hold from `accept` on.
+"""The HTTP server of the page, metrics and probes: uvicorn with limits for clients, from `accept` on.
 
-Clients cannot use up the threads, file descriptors or memory of a process, and clients that are slow do not delay
-others. uvicorn has no deadline for receiving a request (https://github.com/Kludex/uvicorn/issues/157), and judges its
-own limit of connections only when a request was parsed; so its protocol is refined here. It is the one of h11, which
-uvicorn always brings and whose public `their_state` tells whether a request is complete; httptools is optional.
+Clients cannot use up the threads, file descriptors or memory of a process, and slow clients do not delay others.
+uvicorn has no deadline for receiving a request (https://github.com/Kludex/uvicorn/issues/157), and checks its limit of
+connections only after parsing a request. So this module extends its protocol for h11. uvicorn always brings h11, whose
+public `their_state` tells whether a request is complete; httptools is optional.
 
-- A request, head and body, may take `request_seconds` from its first byte on, the first one from the connection on,
-  however many bytes the client sends meanwhile, and have `request_bytes`. Then its connection is closed.
+- A request, head and body, may have `request_bytes`, and take `request_seconds` from its first byte on (the first
+  request from the connection on), even if bytes keep coming. Otherwise the server closes the connection.
 - A connection may be idle between two requests for `idle_seconds`.
-- A client may leave a response unread for `unread_seconds` in all, however many bytes it reads meanwhile. The time in
-  which a response is computed, or in which a stream of events has nothing to send, does not count.
-- `waiting` connections may wait for a request, and `unread` for a client to read a response. If there is another one,
-  the oldest is closed: a client that is not slow is never the oldest for long.
-- `requests` may be answered at a time. More are refused with the status 503.
+- A client may leave a response unread for `unread_seconds` in all, even if it reads some bytes meanwhile. The time to
+  compute a response does not count, nor the time in which a stream of events has nothing to send.
+- `waiting` connections may wait for a request, and `unread` for a client to read a response. One more closes the
+  oldest: a client that is not slow is never the oldest for long.
+- The server answers `requests` at a time, and refuses more with the status 503.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from streaming_app.errors import SetupError, reason_of
 from streaming_app.text import split_address
 
 T = TypeVar("T")
-_BACKLOG = 64  # so many connections are accepted at a time, before those that are too many are closed
+_BACKLOG = 64  # the loop accepts so many connections at a time, before it closes those beyond the limits
 _JOIN_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What clients may use, see the module."""
+    """Limits for clients, see the module."""
 
     waiting: int = 128
     unread: int = 16
@@ -55,7 +55,7 @@ class Limits:
 
 
 class HttpServer:
-    """A server of an ASGI application. It listens from its creation on, and answers while it runs: `run` or `start`."""
+    """A server of an ASGI application. It listens from its creation on. It answers while `run` or `start` runs it."""
 
     def __init__(  # noqa: PLR0913 - each of the two servers has its own
         self,
@@ -69,9 +69,9 @@ class HttpServer:
         end_seconds: int = 0,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
-        """Listen at `HOST:PORT`, port 0 for any. Raises SetupError, which says `what` cannot be served, and `advice`.
+        """Listen at `HOST:PORT`, port 0 for any. The text of a SetupError has `what` cannot be served, and `advice`.
 
-        At the end, `on_end` is called in the event loop, and responses that are under way have `end_seconds` left.
+        At the end it calls `on_end` in the event loop, and responses that are under way have `end_seconds` left.
         """
         try:
             self._socket = bind(listen)
@@ -86,14 +86,14 @@ class HttpServer:
             ws="none",
             lifespan="on" if has_lifespan else "off",
             log_config=None,
-            log_level="critical",  # of errors it logs tracebacks; the applications report a line
+            log_level="critical",  # it logs errors with tracebacks; the applications report a line
             access_log=False,
             server_header=False,
             proxy_headers=False,
             backlog=_BACKLOG,
             timeout_keep_alive=limits.idle_seconds,
             timeout_graceful_shutdown=end_seconds,
-            h11_max_incomplete_event_size=1_000_000,  # `_Protocol` refuses long before, with the status for it
+            h11_max_incomplete_event_size=1_000_000,  # `_Protocol` refuses earlier, with the right status
         )
         config.limits = limits
         config.waiting, config.unread = _Waiting(limits.waiting), _Waiting(limits.unread)
@@ -117,7 +117,7 @@ class HttpServer:
             self._socket.close()
 
     def start(self) -> None:
-        """Serve in a thread of its own; returns at once."""
+        """Serve in another thread; returns at once."""
         self._thread = threading.Thread(target=self.run, name=self._name, daemon=True)
         self._thread.start()
 
@@ -131,7 +131,7 @@ class HttpServer:
             self._thread.join()
 
     def close(self) -> None:
-        """End the thread that `start` started, and wait for that; without one stop listening. May be repeated."""
+        """End the thread of `start` and wait for it; without a thread stop listening. May be repeated."""
         self.stop()
         if self._thread is None:
             self._socket.close()
@@ -145,9 +145,9 @@ class HttpServer:
 
 
 async def run_in_thread(function: Callable[[], T]) -> T:
-    """Return what a function returns, or raise what it raises, from a thread of its own.
+    """Run a function in a new thread; return its result, or raise its error.
 
-    The interpreter does not wait for this thread when it exits. It would for those of an executor.
+    The interpreter does not wait for this thread when it exits, as it would for a thread of an executor.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -159,7 +159,7 @@ async def run_in_thread(function: Callable[[], T]) -> T:
     def compute() -> None:
         try:
             outcome: tuple[Callable[[Any], None], object] = future.set_result, function()
-        except BaseException as error:  # noqa: BLE001 - who waits raises it
+        except BaseException as error:  # noqa: BLE001 - the waiting coroutine raises it
             outcome = future.set_exception, error
         with contextlib.suppress(RuntimeError):  # the server was closed meanwhile
             loop.call_soon_threadsafe(done, *outcome)
@@ -169,9 +169,9 @@ async def run_in_thread(function: Callable[[], T]) -> T:
 
 
 class _Waiting:
-    """Connections that wait for their clients, the oldest first: each until its time is over, at most `limit`.
+    """At most `limit` connections that wait for their clients, the oldest first, each until its time is over.
 
-    Another one closes the oldest.
+    One more closes the oldest.
     """
 
     def __init__(self, limit: int) -> None:
@@ -187,7 +187,7 @@ class _Waiting:
         self._timers[connection] = connection.loop.call_later(seconds, connection.transport.abort)
 
     def discard(self, connection: _Protocol) -> float | None:
-        """Return how many seconds were left; None if it did not wait."""
+        """Return the seconds that were left; None if the connection did not wait."""
         timer = self._timers.pop(connection, None)
         if timer is None:
             return None
@@ -207,17 +207,17 @@ class _Config(uvicorn.Config):
 
 
 class _Protocol(H11Protocol):
-    """A connection, within the limits."""
+    """A connection with limits."""
 
     def __init__(self, config: _Config, *others: Any, **named: Any) -> None:  # noqa: ANN401 - what uvicorn passes
         super().__init__(config, *others, **named)
         self._limits, self._waiting, self._unread = config.limits, config.waiting, config.unread
         self._received = 0  # bytes of the newest request
-        self._unread_seconds = 0.0  # that are left for the newest response
+        self._unread_seconds = 0.0  # left for the newest response
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn
         super().connection_made(transport)
-        transport.set_write_buffer_limits(0)  # so that writing is paused until the client has read all
+        transport.set_write_buffer_limits(0)  # pauses writing until the client has read everything
         self._waiting.add(self, self._limits.request_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -284,7 +284,7 @@ class _Server(uvicorn.Server):
 
 
 def _refusing_too_many(app: ASGIApp, most: int) -> ASGIApp:
-    """Return the application with a limit for the requests that it answers at a time."""
+    """Return the application with a limit of requests at a time."""
     running = 0
 
     async def limited(scope: Scope, receive: Receive, send: Send) -> None:
@@ -308,9 +308,9 @@ def _response(status: HTTPStatus) -> bytes:
 
 
 def bind(listen: str) -> socket.socket:
-    """Return a socket that listens at `HOST:PORT`. Sockets of a server that has ended do not keep it from that.
+    """Return a socket that listens at `HOST:PORT`, also right after another server there has ended.
 
-    Raises ValueError for another form, and OSError or OverflowError if that is not possible.
+    Raises ValueError for another form, and OSError or OverflowError if it cannot listen.
     """
     host, port = split_address(listen)
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

@@ -1,10 +1,10 @@
-"""What the page shows of a cluster, for all viewers: the rows of every group, read when a table has changed.
+"""The snapshot: rows of every group of a cluster, read for all viewers when a table has changed.
 
-Rows are those of the view `group_overview`; groups of other types have the same columns, as far as they are known of
-them. What only one page shows is read when it is first asked for, and kept until a table changes.
+Rows come from the view `group_overview`. Groups of other types have the same columns; unknown values are null. What
+only one page shows is read when a reader first asks for it, and kept until a table changes.
 
-Groups of other types are found in the newest records of every consumer, share and classic group and in the committed
-offsets, of which a cluster may have millions. So they are read in the background, for a small part of the time.
+Groups of other types come from group records and committed offsets, of which a cluster may have millions. So a thread
+reads them in the background, for a small part of the time.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ MAX_AGE = timedelta(minutes=1)
 """Of tables that count as up to date."""
 CHECK_SECONDS = 0.5
 """How long a snapshot is returned without asking whether the tables have changed."""
-_MAX_KEPT = 256  # results of queries, most about single groups, that are kept with a snapshot
+_MAX_KEPT = 256  # results of queries kept with a snapshot, most about single groups
 _FIRST_WAIT = 0.5  # seconds that the first page waits for the groups of other types
-_REREAD_AFTER = 3.0  # times as long as a reading took: large tables that change all the time do not keep a core busy
+_REREAD_AFTER = 3.0  # times the duration of a reading, so that large tables that change often keep no core busy
 _REREAD_OTHERS_AFTER = 10.0
 _WATCHED = (
     "groups", "alerts", "group_health", "group_health_history", "group_events", "lag", "lag_history", "task_copies",
@@ -89,20 +89,20 @@ class Snapshot:
 
     cluster: str
     tag: str
-    """Changes whenever anything that the page shows may have changed, other than with time."""
+    """Changes when anything on the page may have changed, except ages."""
     read_at: datetime
     reader: WarehouseReader
     heartbeat: HeartbeatRecord | None = None
     problem: str | None = None
-    """Why the tables could not be read, in one line; the rest is then what was read before, if anything."""
+    """Why the tables could not be read, in one line. The other fields are then from the last successful reading."""
     groups: Mapping[str, Row] = field(default_factory=dict)
-    """By id, those of every type. `NOTHING_KNOWN` has the columns: besides those of `group_overview` the `alerts` that
-    fire, the most severe first, the `cause` that is proven of the problem with its health, and `is_new`
-    if it was created in the last 24 hours."""
+    """Groups of every type, by id. `NOTHING_KNOWN` has the columns: those of `group_overview`, the `alerts` that fire,
+    the most severe first, the proven `cause` of the problem with its health, and `is_new` if the group was created
+    in the last 24 hours."""
     alerts: tuple[Problem, ...] = ()
-    """Those that are pending or firing, of groups, the cluster and the job."""
+    """Pending and firing alerts of groups, the cluster and the job."""
     mutes: tuple[Mute, ...] = ()
-    """Those that have ended in the last 30 days or not yet."""
+    """Mutes that have not ended, or ended in the last 30 days."""
     clusters: tuple[str, ...] = ()
     """All clusters of the warehouse."""
     _kept: dict[Hashable, Future[Any]] = field(default_factory=dict)
@@ -113,13 +113,13 @@ class Snapshot:
         return find_staleness(self.heartbeat, self.cluster, now, MAX_AGE)
 
     def id_of(self, key: str) -> str | None:
-        """Return the id of the group that `group_key` gives this key; None if there is none."""
+        """Return the id of the group with this `group_key`; None if there is none."""
         return next((one for one in self.groups if group_key(one) == key), None)
 
     def ask(self, query: Callable[..., _Result], *arguments: Hashable) -> _Result:
-        """Return what a query returns for the reader, the cluster and these arguments. Raises WarehouseError.
+        """Return the result of a query for the reader, the cluster and these arguments. Raises WarehouseError.
 
-        It is kept; who asks for the same meanwhile waits for it.
+        The snapshot keeps the result. A thread that asks for the same meanwhile waits for it.
         """
         key = (query, arguments)
         with self._lock:
@@ -132,7 +132,7 @@ class Snapshot:
         if is_ours:
             try:
                 found.set_result(query(self.reader, self.cluster, *arguments))
-            except BaseException as error:  # noqa: BLE001 - whoever waits for it raises it, too
+            except BaseException as error:  # noqa: BLE001 - threads that wait for it raise it, too
                 with self._lock:
                     if self._kept.get(key) is found:
                         del self._kept[key]
@@ -167,7 +167,7 @@ def _read(reader: WarehouseReader, sql: str, cluster: str) -> Iterator[Row]:
 
 
 def with_alerts(groups: Iterable[Row], alerts: Iterable[Problem]) -> Iterator[Row]:
-    """Yield rows of groups with those of these alerts that fire, and the cause that is proven."""
+    """Yield rows of groups with their firing alerts and the proven cause."""
     firing: dict[str | None, list[Problem]] = {}
     for alert in sorted(alerts, key=lambda one: severity_rank(one.severity)):
         if alert.state == FIRING:
@@ -179,7 +179,7 @@ def with_alerts(groups: Iterable[Row], alerts: Iterable[Problem]) -> Iterator[Ro
 
 
 def all_groups(streams: Mapping[str, Row], others: Iterable[Row]) -> dict[str, Row]:
-    """Return one row for each group id: a group that is not a streams group any more has its new type."""
+    """Return one row for each group id. A group that is no streams group any more has its new type."""
     found = dict(streams)
     for row in others:
         known = found.get(row["group_id"])
@@ -189,10 +189,10 @@ def all_groups(streams: Mapping[str, Row], others: Iterable[Row]) -> dict[str, R
 
 
 class OtherGroups:
-    """The newest groups of other types that were read. Safe to use from several threads."""
+    """The groups of other types as read last. Safe to use from several threads."""
 
     def __init__(self, read: Callable[[], list[Row]]) -> None:
-        """`read` is called in a thread of its own, one call at a time."""
+        """A separate thread calls `read`, one call at a time."""
         self._read = read
         self._lock = threading.Lock()
         self._read_for: object = None
@@ -201,9 +201,9 @@ class OtherGroups:
         self._rest_until = 0.0
 
     def newest(self, versions: object, wait: float = 0.0) -> list[Row]:
-        """Return the groups, another list whenever they have changed; they are read again for other versions.
+        """Return the groups as a new list whenever they have changed. Other versions start a new reading.
 
-        Waits for a reading that is under way, but not longer than so many seconds.
+        Waits at most `wait` seconds for a reading that is under way.
         """
         with self._lock:
             is_due = versions != self._read_for and time.monotonic() >= self._rest_until
@@ -222,7 +222,7 @@ class OtherGroups:
             if groups != self._groups:
                 self._groups = groups
             self._read_for = versions
-        except WarehouseError:  # what the page shows of streams groups says the same, or these are read again soon
+        except WarehouseError:  # the reading of streams groups reports the same error, or this is tried again soon
             pass
         finally:
             with self._lock:
@@ -258,9 +258,9 @@ class SnapshotSource:
         return SnapshotSource(self._location, cluster, self._clock)
 
     def current(self) -> Snapshot:
-        """Return the newest snapshot. What prevents reading the tables is its `problem`; nothing is raised.
+        """Return the newest snapshot. It never raises: `problem` says why the tables could not be read.
 
-        While a thread reads, the others get the snapshot before.
+        While a thread reads, other threads get the previous snapshot.
         """
         if self._lock.acquire(blocking=self._streams is None):
             try:
@@ -289,7 +289,7 @@ class SnapshotSource:
             groups = all_groups(streams.groups, with_alerts(others, streams.alerts))
             self._streams, self._shown_others = streams, others
             self._compositions += 1
-        behind = heartbeat.facts.behind if heartbeat else None  # times that every heartbeat changes do not count
+        behind = heartbeat.facts.behind if heartbeat else None  # ignores the times, which each heartbeat changes
         stale = find_staleness(heartbeat, self.cluster, now, MAX_AGE)
         tag = digest(repr((self._versions, self._compositions, behind, stale, self._mutes.all)), 16)
         if tag == self._snapshot.tag and heartbeat == self._snapshot.heartbeat:

@@ -1,4 +1,4 @@
-"""The task matrix: processes by tasks, and in each cell what the process does with the task, now or then. Pure."""
+"""The task matrix: a line for each process, a column for each task; cells say what a process does with a task. Pure."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ class Cell:
     movement: str
     """`holds`, `takes` or `gives`."""
     current: bool
-    """Whether the task is in the member's assignment: it is not while its revocation is pending."""
+    """Whether the task is in the member's assignment. It is not there while its revocation is pending."""
     text: str
     lag_level: int = 0
-    """0 to 4, of the task's lag in relation to the largest of the group."""
+    """0 to 4: the lag of the task relative to the largest lag of the group."""
 
     @property
     def moves(self) -> bool:
-        """Whether the task is on the move."""
+        """Whether the task moves to or from the process."""
         return self.movement != _HOLDS
 
 
 @dataclass(frozen=True)
 class Process:
-    """A line of the matrix: the members of one process, or one member that names no process."""
+    """A line of the matrix: the members of one process, or one member without a process."""
 
     process_id: str
     host: str
@@ -66,18 +66,18 @@ class Matrix:
     columns: Sequence[tuple[str, int]]
     """Subtopology and partition of each task."""
     subtopologies: Sequence[tuple[str, int]]
-    """Each subtopology and the number of its columns."""
+    """Each subtopology with the number of its columns."""
     processes: Sequence[Process]
     hidden_columns: int
     hidden_processes: int
     unowned: Sequence[str]
-    """Tasks that have a copy, or are to get one, and that no member has as active now."""
+    """Tasks that have or will have a copy, and no active member now."""
     roles: frozenset[str] = frozenset()
     """All roles in the cells."""
 
 
 def with_copies(assignments: Iterable[Row], copies: Iterable[TaskCopy]) -> Iterator[Row]:
-    """Yield the assignments with what the brokers know of copies: active tasks that restore, and state that is left."""
+    """Yield the assignments, with facts from the brokers: active tasks that restore, and state left on disk."""
     special = {(one.member_id, one.task): one for one in copies if one.role in {RESTORING, DORMANT}}
     for row in assignments:
         copy = special.get((row["member_id"], (row["subtopology_id"], row["partition"])))
@@ -128,11 +128,11 @@ class TaskLag(NamedTuple):
 
     offsets: int = 0
     is_partial: bool = False
-    """Of some of them it is not known."""
+    """The lag of some of them is not known."""
 
 
 def lag_by_task(rows: Iterable[Row]) -> dict[str, TaskLag]:
-    """Return the lag by task id, from rows of `lag` or samples of it."""
+    """Return the lag by task id, from rows of `lag` or `lag_history`."""
     lag: dict[str, TaskLag] = {}
     for row in rows:
         if row["task_id"] is not None:
@@ -143,7 +143,7 @@ def lag_by_task(rows: Iterable[Row]) -> dict[str, TaskLag]:
 
 
 def task_order(task: tuple[str, int]) -> tuple[bool, int, str, int]:
-    """Return the sort key of a task: subtopologies by number where they are numbers."""
+    """Return the sort key of a task: numeric subtopologies by number."""
     subtopology_id, partition = task
     is_number = subtopology_id.isascii() and subtopology_id.isdigit() and len(subtopology_id) < 10  # noqa: PLR2004
     return not is_number, int(subtopology_id) if is_number else 0, subtopology_id, partition

@@ -1,9 +1,9 @@
 """The picture of a group's topology, and the table of its processors. Pure.
 
-The map is from the log alone: record 23 names what each subtopology reads, which repartition topics it writes, and its
-changelog topics. It does not name other topics that it writes, and not the processors: the notes of the picture say so.
-Where the job has fetched the topology description from the brokers, the picture has the processors and stores, too.
-Each subtopology is a box with the topics that only it reads.
+The map comes from the log alone. Record 23 names the topics that each subtopology reads, its repartition topics and its
+changelog topics. It names neither other topics that it writes nor processors; the notes of the picture say so. If the
+job has fetched the topology description from the brokers, the picture also has processors and stores. Each subtopology
+is a box with the topics that only it reads.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NODES = (SOURCE, PROCESSOR, SINK)
 
 
 class TopologyGraph:
-    """Draws a group from the columns of its row of `groups`; `lag` are the group's rows of that table, if any."""
+    """Draws a group from its row of `groups`, and its rows of `lag` if there are any."""
 
     def __init__(
         self, group_id: str, subtopologies: Iterable[Row], assignments: Iterable[Row], lag: Iterable[Row]
@@ -48,7 +48,7 @@ class TopologyGraph:
             self._tasks[row["subtopology_id"]].append(row)
 
     def map(self, topics: Iterable[Topic] = ()) -> Graph:
-        """Return the picture of subtopologies; `topics` are those of the topology as they are."""
+        """Return the picture of subtopologies; `topics` are the topics of the topology as they are now."""
         graph, topics = Graph("map", notes=list(_NOTES)), list(topics)
         for row in self._parts:
             self._add_subtopology(graph, row, topics)
@@ -86,7 +86,7 @@ class TopologyGraph:
         return graph
 
     def _condition(self, row: Row) -> dict[str, Any]:
-        """Return how a subtopology is: its tasks; hosts, or what is wrong with the tasks; lag, if it is known."""
+        """Return fields about a subtopology: its tasks; hosts, or what is wrong with the tasks; the known lag."""
         tasks = self._tasks[row["subtopology_id"]]
         total = sum_of(self._lag[topic] for topic in _read(row) if topic in self._lag)
         moves = [one for one in tasks if one["pending_revocation"] or one["current"] != one["target"]]
@@ -153,7 +153,7 @@ class TopologyGraph:
             graph.connect(node, nodes[key[0], name])
 
     def _topic(self, graph: Graph, kind: str, name: str, *, internal: bool = False) -> Node:
-        """Add a topic. The name of an internal one is shown without the group id that all of them begin with."""
+        """Add a topic. It shows the name of an internal topic without the group id at its beginning."""
         prefix = f"{self._group_id}-"
         shown = f"…{name.removeprefix(prefix)}" if kind != TOPIC and name.startswith(prefix) else name
         node = graph.add(kind, name, short_name(shown, _TITLE), internal=internal)
@@ -173,7 +173,7 @@ def lag_by_topic(rows: Iterable[Row]) -> dict[str, Lag]:
 
 
 def status_text(described: Row) -> str:
-    """Return what the brokers said of a description when they were asked last."""
+    """Return what the brokers last answered about a description."""
     text = _STATUSES.get(described["status"], f"The brokers answered {described['status']}.")
     return (
         f"{text} It has {described['node_count']:,} nodes, of which some are kept." if described["truncated"] else text
@@ -183,7 +183,7 @@ def status_text(described: Row) -> str:
 def node_rows(described: Row) -> list[Row]:
     """Return the sources, processors and sinks of a description, by subtopology and name.
 
-    Each with its `topics`, `stores` and `successors`.
+    Each has its `topics`, `stores` and `successors`.
     """
     rows: dict[tuple[str | None, str], dict[str, Any]] = {
         (one["subtopology_id"], one["node"]): {

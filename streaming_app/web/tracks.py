@@ -43,37 +43,37 @@ _KIND_OF_CAUSE = {"topics_changed": "topology", "topology_changed": "topology", 
 
 
 class Shape(NamedTuple):
-    """A rectangle; a line if it has no width."""
+    """A rectangle, or a line if it has no width."""
 
     x: float
     width: float
     kind: str
-    """The classes of its style."""
+    """Its CSS classes."""
     text: str
     y: float = 0
     height: float = 0
 
 
 class Curve(NamedTuple):
-    """A value over time: points as SVG has them, x and y from 0 to `WIDTH`, where y of 0 is the most."""
+    """A value over time as points of SVG, x and y from 0 to `WIDTH`; y of 0 is the largest value."""
 
     x: float
     """Where it is in the window, as `Shape.x`, and its width."""
     width: float
     lines: Sequence[str]
-    """At the end of each part of the time."""
+    """At the end of each step of time."""
     bands: Sequence[str]
-    """Polygons, one for each line: from the least to the most of each part."""
+    """Polygons, one for each line: from the smallest to the largest value of each step."""
     unknown: Sequence[tuple[float, float]]
-    """x and width of where the line is a lower bound, or nothing is known."""
+    """x and width of times for which the line is a lower bound, or nothing is known."""
     most: float
     most_at: datetime
     newest: float | None
-    """At the end; None if it is not known there."""
+    """The value at the end; None if it is not known."""
 
 
 class Track(NamedTuple):
-    """A part of the picture. `y` is where it begins, in pixels."""
+    """A part of the picture. It begins at `y`, in pixels."""
 
     key: str
     label: str
@@ -84,13 +84,13 @@ class Track(NamedTuple):
 
 
 class Scale:
-    """Where times are in a window."""
+    """Positions of times in a window."""
 
     def __init__(self, begin: datetime, end: datetime) -> None:
         self.begin, self.end = begin, end
 
     def x(self, time: datetime) -> float:
-        """Return the position of a time, or of the end of the window that is nearest."""
+        """Return the position of a time, or of the nearest edge of the window."""
         share = (time - self.begin) / (self.end - self.begin)
         return round(min(1.0, max(0.0, share)) * WIDTH, 2)
 
@@ -99,13 +99,13 @@ class Scale:
         return time is not None and self.begin <= time <= self.end
 
     def span(self, begin: datetime, end: datetime, kind: str, text: str, *place: float) -> Iterator[Shape]:
-        """Yield what lasted from one time to another, wide enough to be seen, unless it is not in the window."""
+        """Yield a shape from one time to another, wide enough to be seen, if it is in the window."""
         if end >= self.begin and begin <= self.end:
             x = self.x(begin)
             yield Shape(x, max(1.0, round(self.x(end) - x, 2)), kind, text, *place)
 
     def lasting(self, values: Sequence[tuple[datetime, str, str]], *place: float) -> Iterator[Shape]:
-        """Yield kinds with their texts, each from its time until that of the next one, the last one up to the end."""
+        """Yield a shape for each value, from its time to the time of the next; the last ends with the window."""
         ends = [at for at, _, _ in values[1:]] + [self.end]
         for (begin, kind, text), end in zip(values, ends, strict=False):
             if begin < end:
@@ -119,7 +119,7 @@ class Scale:
 
 
 def stacked(tracks: Iterable[Track]) -> list[Track]:
-    """Return the tracks that have anything to show, each below the one before."""
+    """Return the tracks that are not empty, one below the other."""
     found, y = list[Track](), 0
     for one in tracks:
         if one.shapes or one.curve:
@@ -134,7 +134,7 @@ def stacked(tracks: Iterable[Track]) -> list[Track]:
 def verdict_track(
     scale: Scale, judged: Sequence[Row], alerts: Iterable[Problem] = (), mutes: Iterable[Mute] = ()
 ) -> Track:
-    """Return the verdicts, as `merged_verdicts` returns them, with the alerts and mutes of the group below."""
+    """Return the track of verdicts (from `merged_verdicts`), with the alerts and mutes of the group below."""
     values = [(one["at"], _health_kind(one["verdict"]), verdict_text(one)) for one in judged]
     shapes = list(scale.lasting(values, 0, _HEALTH_HEIGHT))
     rows = _rows(list(_alerts(alerts, scale)))
@@ -146,7 +146,7 @@ def verdict_track(
 
 
 def merged_verdicts(rows: Iterable[Row]) -> list[Row]:
-    """Return verdicts, the oldest first: one that only got another reason is one, with that reason."""
+    """Return verdicts, the oldest first. If only the reason changed, they are one, with the last reason."""
     found: list[Row] = []
     for row in rows:
         if found and (found[-1]["verdict"], found[-1]["severity"]) == (row["verdict"], row["severity"]):
@@ -163,7 +163,7 @@ def verdict_text(one: Row) -> str:
 
 
 def strip(verdicts: Sequence[tuple[datetime, str]], begin: datetime, end: datetime) -> list[Shape]:
-    """Return the verdicts of a time, each from its time on; nothing for a time of which none is known."""
+    """Return the verdicts of a period, each from its time on; nothing for times without a known verdict."""
     changes = [one for place, one in enumerate(verdicts) if not place or one[1] != verdicts[place - 1][1]]
     named = [(at, _health_kind(verdict), f"{verdict} from {utc(max(at, begin))}") for at, verdict in changes]
     return list(Scale(begin, end).lasting(named, 0, 10))
@@ -183,7 +183,7 @@ def _alerts(alerts: Iterable[Problem], scale: Scale) -> Iterator[Shape]:
 
 
 def _rows(shapes: Sequence[Shape]) -> list[list[Shape]]:
-    """Return shapes in rows in which none begins before the one before ends; what does not fit is in the last."""
+    """Return shapes in rows without overlaps. Shapes that do not fit are in the last row."""
     rows: list[list[Shape]] = []
     for shape in sorted(shapes, key=lambda one: one.x):
         free = next((row for row in rows if row[-1].x + row[-1].width <= shape.x), None)
@@ -196,7 +196,7 @@ def _rows(shapes: Sequence[Shape]) -> list[list[Shape]]:
 
 def _mutes(mutes: Iterable[Mute], scale: Scale) -> Iterator[Shape]:
     for one in mutes:
-        if one.starts_at < one.ends_at:  # not one that ends another
+        if one.starts_at < one.ends_at:  # a mute of 0 s only ends another one
             why = f": {one.reason}" if one.reason else ""
             text = f"alerts muted until {utc(one.ends_at)} by {one.created_by}{why}"
             yield from scale.span(one.starts_at, min(one.ends_at, scale.end), "span mute", text)
@@ -206,7 +206,7 @@ def _mutes(mutes: Iterable[Mute], scale: Scale) -> Iterator[Shape]:
 
 
 def behind_track(scale: Scale, series: Mapping[int, Behind], times: tuple[datetime, datetime]) -> Track:
-    """Return how far behind the group was; `series` is that of `times`."""
+    """Return the track of how far behind the group was; `series` belongs to `times`."""
     curve = _curve(scale, series, times)
     return Track("behind", f"Behind ≤ {duration(curve.most)}" if curve else "", _CURVE_HEIGHT + 4, curve=curve)
 
@@ -260,8 +260,8 @@ def event_tracks(
 ) -> tuple[Track, Track, Track]:
     """Return the tracks of members, assignments and topology.
 
-    `events` are those of the window, the oldest first, `members` is their number at its end. What was before
-    `known_from`, if that is given, is not known.
+    `events` are the events of the window, the oldest first; `members` is the number of members at its end. Nothing is
+    known before `known_from`, if that is given.
     """
     steps = list(_members(scale, events, members, known_from))
     most = max((number for *_, number in steps), default=0)
@@ -309,7 +309,7 @@ def _assignment(scale: Scale, event: Row) -> Iterator[Shape]:
 
 
 def cause_kind(causes: str | None) -> str:
-    """Return what an assignment is drawn as, a key of `CAUSE_KINDS`: by the first known cause."""
+    """Return the kind of an assignment, a key of `CAUSE_KINDS`: by its first known cause."""
     known = [one for one in (causes or "").split(",") if one in CAUSES and one not in _NO_CAUSE]
     return _KIND_OF_CAUSE.get(known[0], "members") if known else "unknown"
 
@@ -318,9 +318,9 @@ def cause_kind(causes: str | None) -> str:
 
 
 def restore_track(scale: Scale, window: Window, copies: Iterable[TaskCopy], owned: Mapping[str, Owned]) -> Track:
-    """Return the tasks whose state is restored now, those with most left first; none in a part of the past.
+    """Return the tasks that restore their state now, the largest rest first; none in a window of the past.
 
-    Each begins when its member got the task, by `owned` as `owned_tasks` returns it.
+    Each begins when its member got the task, by `owned` (from `owned_tasks`).
     """
     found = [one for one in copies if one.role == RESTORING and window.selected]
     found.sort(key=lambda one: (-(one.lag or 0), one.task))

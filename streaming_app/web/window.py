@@ -1,4 +1,4 @@
-"""The time that the history of a group shows: a range up to now, or a part of the past; and the instant in it. Pure."""
+"""The window of a group's history: a range up to now, or a part of the past, and the chosen instant in it. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RANGES: Mapping[str, timedelta | None] = {
     "all": None,
 }
 _SHORTEST, _LONGEST = timedelta(seconds=10), timedelta(days=3_650)
-_AROUND = timedelta(minutes=30)  # on each side of an instant that is in no range
+_AROUND = timedelta(minutes=30)  # on each side of an instant outside of every range
 _ZOOM = 4
 _NAMES = ("at", "from", "to")
 _YEARS = 1970, 2999
@@ -28,7 +28,7 @@ _PROBLEM = "A time must be like 2026-03-14 03:12:00Z, in UTC, or like 10m for te
 
 @dataclass(frozen=True)
 class Window:
-    """A time, and an instant in it."""
+    """A period, and an instant in it."""
 
     begin: datetime
     end: datetime
@@ -36,16 +36,16 @@ class Window:
     """The range up to now; empty for a part of the past."""
     at: datetime | None = None
     problem: str | None = None
-    """Why what the URL gives as a time is none."""
+    """Why a time in the URL is invalid."""
 
     @property
     def until(self) -> datetime | None:
-        """The end of the second of the instant: times are shown to the second, and its events are what it shows."""
+        """The end of the second of the instant: the page shows times to the second, and all events of that second."""
         return self.at and self.at.replace(microsecond=999_999)
 
     @property
     def parameters(self) -> dict[str, str]:
-        """What stands for it in a URL, but for the instant."""
+        """Its parameters in a URL, without the instant."""
         if self.selected:
             return {"range": self.selected}
         return {"from": url_time(self.begin), "to": url_time(self.end)}
@@ -58,14 +58,14 @@ class Window:
         return self.end if self.selected else middle
 
     def zoomed(self, factor: float) -> dict[str, str]:
-        """Return the parameters of a window that is so many times as long, about the instant if there is one."""
+        """Return the parameters of a window `factor` times as long, around the instant if there is one."""
         length = min(_LONGEST, max(_SHORTEST, (self.end - self.begin) * factor))
         share = (self._center - self.begin) / (self.end - self.begin)
         return _past(self._center - length * share, length)
 
     @property
     def moves(self) -> Mapping[str, dict[str, str]]:
-        """The parameters of the windows around it, by what a link to them is called."""
+        """The parameters of the windows around it, by the name of the link."""
         length = self.end - self.begin
         return {
             "Earlier": _past(self.begin - length / 2, length),
@@ -76,9 +76,9 @@ class Window:
 
 
 def parse_window(parameters: Mapping[str, str], group: Row, now: datetime) -> Window:
-    """Return the window that a URL asks for: `range`, or `from` and `to`; with `at`, one in which that instant is."""
+    """Return the window of a URL: `range`, or `from` and `to`; with `at`, a window that contains this instant."""
     times, problem = _times(parameters, now)
-    at = times["at"].replace(microsecond=0) if "at" in times else None  # what shows an instant shows its second
+    at = times["at"].replace(microsecond=0) if "at" in times else None  # the page shows times to the second
     if "from" in times and "to" in times:
         begin, end = sorted((times["from"], times["to"]))
         return Window(begin, max(end, begin + _SHORTEST), at=at, problem=problem)
@@ -95,7 +95,7 @@ def parse_window(parameters: Mapping[str, str], group: Row, now: datetime) -> Wi
 
 
 def _times(parameters: Mapping[str, str], now: datetime) -> tuple[dict[str, datetime], str | None]:
-    """Return the times that are given by name, and what is wrong with one."""
+    """Return the given times by name, and why one is invalid."""
     times: dict[str, datetime] = {}
     problem = None
     for name in _NAMES:
@@ -109,7 +109,7 @@ def _times(parameters: Mapping[str, str], now: datetime) -> tuple[dict[str, date
 
 
 def _parse(text: str, now: datetime) -> datetime | None:
-    """Return the time in UTC; None if it is none, or one that no record has."""
+    """Return the time in UTC; None if it is invalid, or too early or late for any record."""
     try:
         time = parse_instant(text, now).astimezone(timezone.utc)
     except (ValueError, OverflowError):
@@ -118,7 +118,7 @@ def _parse(text: str, now: datetime) -> datetime | None:
 
 
 def default_range(group: Row, now: datetime) -> str:
-    """Return the shortest range in which the newest record of the group is, or all of the time of a younger group."""
+    """Return the shortest range that contains the newest record of the group; `all` if the group is younger."""
     newest, first = group["updated_at"] or now, group.get("first_seen_at")
     is_in = (name for name, length in RANGES.items() if length and now - newest < length * 0.9)
     found = next(is_in, "all")
@@ -127,7 +127,7 @@ def default_range(group: Row, now: datetime) -> str:
 
 
 def url_time(time: datetime) -> str:
-    """Return a time as it is written in a URL, to the second."""
+    """Return a time for a URL, to the second."""
     return utc_iso(time, "seconds")
 
 

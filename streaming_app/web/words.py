@@ -17,7 +17,7 @@ NOTHING = "\N{EN DASH}"
 
 
 class Meaning(NamedTuple):
-    """What a state or a status is shown as: the class of its colour, and what it means in one sentence."""
+    """How the page shows a state or a status: the class of its colour, and its meaning in one sentence."""
 
     tone: str
     """`bad`, `warning`, `busy`, `good`, `idle` or `unknown`."""
@@ -74,17 +74,17 @@ CAUSE_KINDS = {
 
 
 def state_text(state: str | None) -> str:
-    """Return what a state means; nothing for one of a later release."""
+    """Return the meaning of a state; empty for a state of a later release."""
     return STATES.get(state or "Unknown", "")
 
 
 def health_meaning(verdict: str) -> Meaning:
-    """Return what a verdict is shown as; one of a later release as unknown."""
+    """Return how a verdict is shown; a verdict of a later release as unknown."""
     return HEALTH.get(verdict, _NO_MEANING)
 
 
 def description_meaning(status: str | None) -> Meaning:
-    """Return what a description status is shown as."""
+    """Return how a description status is shown."""
     return DESCRIPTIONS.get(status or "", _NO_MEANING)
 
 
@@ -115,9 +115,9 @@ def causes_text(causes: str | None) -> str:
 
 
 def short_name(name: str, limit: int = _MAX_SHOWN) -> str:
-    """Return a name on one line, visible, in `limit` characters, 24 or more: longer ones without their middle.
+    """Return a name on one line, without invisible characters, in `limit` (24 or more) characters.
 
-    Names that differ stay apart.
+    A longer name loses its middle. Different names stay different.
     """
     shown = escape(name[: 2 * limit] + name[-limit:] if len(name) > 3 * limit else name)
     if len(shown) <= limit and len(name) <= limit:
@@ -130,12 +130,12 @@ def short_name(name: str, limit: int = _MAX_SHOWN) -> str:
 
 
 def group_key(group_id: str) -> str:
-    """Return what identifies a group in a URL if its id is too long for one."""
+    """Return a key for a group in a URL, for an id that is too long for it."""
     return digest(group_id, 32)
 
 
 def group_query(group_id: str, **others: str | int | None) -> str:
-    """Return the query part of a URL about this group; parameters that are None are left out."""
+    """Return the query part of a URL about this group, without parameters that are None."""
     size = len(group_id.encode("utf-8", "surrogatepass"))
     named = {"id": group_id} if size <= _MAX_IN_URL else {"key": group_key(group_id)}
     given = {name: value for name, value in others.items() if value is not None}

@@ -106,6 +106,6 @@ def test_commands_explain_what_is_unknown_by_the_release_of_the_brokers(warehous
     assert f"\nunknown   {reason}\n" in status
     assert "(broker 1); Kafka 4.4, streams.version 1, group.version not enabled" in status
     assert run(warehouse, "describe", "g", "--copies")[1].endswith(
-        "How far behind copies are is not known: brokers before 4.4 do not tell what clients report, "
+        "The lag of copies is not known: brokers before 4.4 do not tell what clients report, "
         "and broker 1 is Kafka 4.1.\n"
     )

@@ -30,7 +30,7 @@ def test_a_dormant_copy_takes_over_if_it_is_near_enough_and_needs_nobody_itself(
         ),
         (
             [copy("a", "active"), copy("b", "standby"), copy("c", "warmup")],
-            {"a": ["0_0: how far behind the other copies are is not known"], "b": [], "c": []},
+            {"a": ["0_0: the lag of the other copies is not known"], "b": [], "c": []},
         ),
         ([copy("a", "active"), copy("b", "standby"), copy("c", "warmup", lag=1)], {"a": [], "b": [], "c": []}),
         ([copy("a", "active", stateful=False)], {"a": []}),

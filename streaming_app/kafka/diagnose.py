@@ -42,6 +42,7 @@ _NOBODY = "No Kafka broker answers"
 _SETTINGS = "--command-config: "
 _UNREACHABLE = f"{_NOBODY} at {{servers}}"
 _TLS_FAILED = "TLS with {server} failed"
+_NO_TLS = "the listener does not use TLS"
 NO_LISTENER = f"{_UNREACHABLE}: nothing listens there; is the address right, and does the broker run?"
 UNKNOWN_HOST = f"{_UNREACHABLE}: the host name cannot be resolved; is it right?"
 NO_ANSWER = f"{_UNREACHABLE}: is the address right, and does the listener's security protocol match --command-config?"
@@ -49,7 +50,7 @@ LISTENER_WITH_TLS = (
     f"{_UNREACHABLE} without TLS: the listener uses TLS; set security.protocol to SSL or SASL_SSL in --command-config"
 )
 LISTENER_WITHOUT_TLS = (
-    f"{_TLS_FAILED}: the listener does not use TLS; give the port of a listener that does, or set security.protocol to "
+    f"{_TLS_FAILED}: {_NO_TLS}; give the port of a listener that does, or set security.protocol to "
     "PLAINTEXT or SASL_PLAINTEXT in --command-config"
 )
 CERTIFICATE_EXPIRED = f"{_TLS_FAILED}: the broker's certificate has expired; renew it"
@@ -119,15 +120,19 @@ class Failure(NamedTuple):
 
     @property
     def may_pass(self) -> bool:
-        """Whether waiting may help: brokers, or who gives tokens, may only be down."""
-        return self.some_answer or self.line.startswith((_NOBODY, _SETTINGS))
+        """Whether waiting may help: brokers, or who gives tokens, may only be down.
+
+        A balancer whose brokers are down closes a connection as a listener without TLS does.
+        """
+        return self.some_answer or self.line.startswith((_NOBODY, _SETTINGS)) or _NO_TLS in self.line
 
 
 def explain(servers: str, properties: Properties) -> Failure:
     """Return why a client with these properties gets no answer."""
     away = find_away(servers, properties)
     if all(away.values()):
-        return Failure(next(iter(away.values())) or "", some_answer=False)
+        failures = [Failure(line, some_answer=False) for line in away.values() if line]
+        return next((one for one in failures if not one.may_pass), failures[0])
     if not any(away.values()):
         away |= _find_away_in_cluster(properties)
     who = [server for server, line in away.items() if line is None]

@@ -241,10 +241,16 @@ def _describe_in_java(
         settings.setProperty(name, value)
     try:
         admin = clients.AdminClient.create(settings)
-    except Py4JJavaError:  # it does not support them, either
-        raise JobError(f"--command-config: {refused}") from None
+    except Py4JJavaError as error:
+        if "LoginException" in _java_causes(error.java_exception)[0]:  # who lets it log in may only be down
+            raise _java_job_error(error.java_exception, properties, topic) from None
+        raise JobError(f"--command-config: {refused}") from None  # it does not support them, either
     try:
-        described = admin.describeTopics(jvm.java.util.List.of(topic)).allTopicNames().get().get(topic)
+        options = clients.DescribeTopicsOptions().includeAuthorizedOperations(True)  # noqa: FBT003 - Java's
+        described = admin.describeTopics(jvm.java.util.List.of(topic), options).allTopicNames().get().get(topic)
+        operations = described.authorizedOperations()
+        if operations is not None and _READ not in {one.toString() for one in operations}:
+            raise NotAuthorizedError(missing_acl_message(_READ, "Topic", topic))
         found = []
         for spec in (clients.OffsetSpec.latest(), clients.OffsetSpec.earliest()):
             specs = jvm.java.util.HashMap()
@@ -261,12 +267,20 @@ def _describe_in_java(
 
 
 def _java_job_error(error: Any, properties: Mapping[str, str], topic: str) -> JobError:  # noqa: ANN401 - a Java exception
-    servers, names, message = properties["bootstrap.servers"], [], ""
+    servers, (names, message) = properties["bootstrap.servers"], _java_causes(error)
+    if names[-1] == "UnknownTopicOrPartitionException":
+        return _missing(servers, topic)
+    if names[-1] == "TopicAuthorizationException":
+        return NotAuthorizedError(missing_acl_message("DESCRIBE", "Topic", topic))
+    if "TimeoutException" in names or "LoginException" in names:  # the cause of a time-out is the last attempt's
+        return to_job_error(KafkaTimeoutError(), properties)
+    return JobError(f"{servers}: {names[-1]}: {message}")
+
+
+def _java_causes(error: Any) -> tuple[list[str], str]:  # noqa: ANN401 - a Java exception
+    """Return the names of an exception and of its causes, the innermost last, and what that says."""
+    names, message = list[str](), ""
     while error is not None:
         names.append(error.getClass().getSimpleName())
         message, error = " ".join((error.getMessage() or "").split()), error.getCause()
-    if names[-1] == "UnknownTopicOrPartitionException":
-        return _missing(servers, topic)
-    if names[-1] == "TimeoutException" or "LoginException" in names:
-        return to_job_error(KafkaTimeoutError(), properties)
-    return JobError(f"{servers}: {names[-1]}: {message}")
+    return names, message

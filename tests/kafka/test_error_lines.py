@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
 import pytest
 from kafka.errors import CoordinatorNotAvailableError, KafkaConnectionError, SaslAuthenticationFailedError, UnknownError
 
-from streaming_app.errors import JobError, UnreachableError
+from streaming_app.errors import JobError, MissingTopicError, NotAuthorizedError, UnreachableError
 from streaming_app.kafka.error_lines import to_job_error
+from streaming_app.kafka.offsets_topic import _java_job_error, describe_offsets_topic
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.sandbox.process import reserve_port
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 
 
 @pytest.mark.parametrize(
@@ -26,3 +38,57 @@ def test_the_kind_of_error_tells_whether_waiting_may_help(error: Exception, erro
         found = to_job_error(error, {"bootstrap.servers": f"127.0.0.1:{closed.getsockname()[1]}"})
     assert type(found) is error_type
     assert "\n" not in str(found)
+
+
+@contextmanager
+def closing_server() -> Iterator[str]:
+    """Close each connection, as a balancer does whose brokers are down."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            with suppress(OSError):  # it is closed
+                while True:
+                    listening.accept()[0].close()
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
+def test_brokers_behind_a_balancer_that_are_down_are_waited_for(protocol: str) -> None:
+    with closing_server() as server:
+        properties = {"bootstrap.servers": server, "security.protocol": protocol}
+        assert type(to_job_error(KafkaConnectionError(), properties)) is UnreachableError
+
+
+@pytest.mark.parametrize(
+    ("class_name", "error_type"),
+    [
+        ("DisconnectException", UnreachableError),  # of the last attempt
+        ("LeaderNotAvailableException", UnreachableError),
+        ("UnknownTopicOrPartitionException", MissingTopicError),
+        ("TopicAuthorizationException", NotAuthorizedError),
+    ],
+)
+def test_of_the_java_client_the_kind_of_error_tells_the_same(
+    spark: SparkSession, class_name: str, error_type: type[JobError]
+) -> None:
+    jvm = spark._jvm
+    assert jvm is not None
+    errors = jvm.org.apache.kafka.common.errors
+    cause = getattr(errors, class_name)("not\nnow")
+    error = jvm.java.util.concurrent.ExecutionException(errors.TimeoutException("it takes too long", cause))
+    found = _java_job_error(error, NOWHERE, "t")
+    assert type(found) is error_type
+    assert "\n" not in str(found)
+
+
+def test_a_kerberos_server_that_is_down_is_waited_for(spark: SparkSession) -> None:
+    module = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true"
+    login = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.kerberos.service.name": "kafka",
+        "sasl.jaas.config": f'{module} keyTab="/none" principal="a@NOWHERE.INVALID";',
+    }
+    with pytest.raises(UnreachableError, match="nothing listens there"):
+        describe_offsets_topic(spark, {**NOWHERE, **login}, "t")

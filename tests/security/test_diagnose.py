@@ -129,8 +129,24 @@ def test_a_failure_is_one_line_and_the_job_waits_where_that_may_help(
     assert expected in line
     assert "\n" not in line
     assert all(secret not in line for secret in SECRETS)
-    may_pass = cause.startswith("No Kafka broker answers") or "returned no token" in cause
+    may_pass = (
+        cause.startswith("No Kafka broker answers")
+        or "returned no token" in cause
+        or cause == diagnose.LISTENER_WITHOUT_TLS  # which looks like a balancer whose brokers are down
+    )
     assert isinstance(raised.value, UnreachableError) == may_pass
+
+
+def test_a_wrong_password_is_the_cause_also_if_another_server_is_away(
+    secured: SecurityHarness, client_configs: ClientConfigs, tmp_path: Path
+) -> None:
+    config = with_wrong_password(client_configs, "PLAIN", tmp_path)
+    address = secured.broker.address(config.listener)
+    with reserve_port() as closed:
+        servers = f"127.0.0.1:{closed.getsockname()[1]},{address}"
+        failure = diagnose.explain(servers, config.properties)
+    assert failure.line.startswith(f"{address} rejected the credentials")
+    assert not failure.may_pass
 
 
 def test_an_error_about_a_setting_does_not_contain_its_secret(tmp_path: Path) -> None:

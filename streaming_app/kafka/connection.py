@@ -45,12 +45,12 @@ _GROUPS_PER_FIND = 1_000
 _FIND_VERSION = 4  # the first that takes many groups: KIP-699, Kafka 3.0
 
 
-def connect(properties: Mapping[str, str], seconds: float | None = None) -> "Admin":
+def connect(properties: Mapping[str, str], seconds: float | None = None, **settings: Any) -> "Admin":  # noqa: ANN401 - kafka-python's
     """Connect to the brokers of Kafka client properties, with `bootstrap.servers`; give up after `seconds`, or 10.
 
     Raises KafkaError if none answers, SecurityError for properties that kafka-python does not support.
     """
-    return Admin(**connection_settings(properties, seconds))
+    return Admin(**connection_settings(properties, seconds), **settings)
 
 
 class KeptConnection:

@@ -45,7 +45,7 @@ COORDINATOR_SECONDS = 10.0
 _NEXT_MS = 1_000  # without an answer of one, until the next one is asked
 _PATIENCE_SECONDS = 10.0  # for elections
 _PAUSE_SECONDS = 0.2  # between two attempts
-_JAVA_TIMEOUT_MS = 15_000
+_TIMEOUT_MS = 15_000  # of a request, and of a call of Java's client
 _IDS_PER_PARTITION = 8  # of random ones: then nearly each partition has one
 _READ = "READ"
 _UNKNOWN_TOPIC, _INVALID_TOPIC = 3, 17
@@ -90,7 +90,7 @@ class OffsetsTopicClient:
     def __init__(self, properties: Mapping[str, str], topic: str, spark: SparkSession) -> None:
         """Prepare; the first call connects. `properties` are Kafka client properties."""
         self._properties, self._topic, self._spark = properties, topic, spark
-        self._connection = KeptConnection(partial(connect, properties))
+        self._connection = KeptConnection(partial(connect, properties, request_timeout_ms=_TIMEOUT_MS))
 
     def describe(self, *, to_read: bool = True) -> OffsetsTopic:
         """Return the description of the topic, with a group id for Spark's consumers if it is `to_read`.
@@ -236,7 +236,7 @@ def _describe_in_java(
 
     jvm: Any = spark._jvm  # noqa: SLF001 - the JVM has no public name
     clients, settings = jvm.org.apache.kafka.clients.admin, jvm.java.util.Properties()
-    timeouts = {"default.api.timeout.ms": str(_JAVA_TIMEOUT_MS), "request.timeout.ms": str(_JAVA_TIMEOUT_MS // 3)}
+    timeouts = {"default.api.timeout.ms": str(_TIMEOUT_MS), "request.timeout.ms": str(_TIMEOUT_MS // 3)}
     for name, value in {**properties, **timeouts}.items():
         settings.setProperty(name, value)
     try:

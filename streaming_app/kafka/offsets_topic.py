@@ -116,9 +116,13 @@ class OffsetsTopicClient:
     def _ask(self, call: Callable[[Admin], T]) -> T:
         try:
             return call(self._connection.get())
-        except REQUEST_ERRORS as error:
+        except JobError:
+            raise
+        except Exception as error:  # of any kind if the thread of the connection has ended
             self.close()
-            raise to_job_error(error, self._properties) from None
+            if isinstance(error, REQUEST_ERRORS):
+                raise to_job_error(error, self._properties) from None
+            raise
 
 
 def describe_offsets_topic(

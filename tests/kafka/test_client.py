@@ -4,19 +4,25 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from kafka.errors import KafkaError
 
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, connect
+from streaming_app.kafka.offsets_topic import OffsetsTopicClient
+from streaming_app.kafka.properties import client_properties
 from streaming_app.kafka.protocol import build
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from streaming_app.sandbox.process import reserve_port
 from tests.support.slow_server import slow_server
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # kafka-python 3.0 does not close a socket whose connection was refused; the garbage collector does.
 ignore_unclosed_sockets = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
@@ -55,6 +61,21 @@ def test_a_cluster_that_does_not_answer_raises_and_leaves_no_thread_behind(monke
 def test_a_login_is_waited_for_as_long_with_several_servers_as_with_one(broker: Broker) -> None:
     with slow_server(broker.bootstrap_server, 3.5) as one, slow_server(broker.bootstrap_server, 3.5) as other:
         connect({"bootstrap.servers": f"{one}, {other}"}, IMPATIENT_CONNECT_SECONDS).close()
+
+
+@pytest.mark.broker
+def test_a_connection_whose_thread_has_ended_is_made_again(
+    broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str]
+) -> None:
+    name = unique("offsets")
+    client.create_topic(name)
+    properties = client_properties(broker.bootstrap_server, None)
+    with closing(OffsetsTopicClient(properties, name, cast("SparkSession", None))) as asked:
+        asked.describe(to_read=False)
+        asked._connection.get()._connections._net._exception = RuntimeError("why it ended")
+        with pytest.raises(RuntimeError):
+            asked.describe(to_read=False)
+        asked.describe(to_read=False)
 
 
 @ignore_unclosed_sockets

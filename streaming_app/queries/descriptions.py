@@ -10,6 +10,15 @@ from streaming_app.tables.reader import Row, WarehouseReader, of_group
 from streaming_app.text import utc
 
 _AVAILABLE, _CURRENT = "AVAILABLE", "CURRENT"
+_WHY_NONE = {
+    _CURRENT: "the job has not fetched it yet, or needs Describe on the group and its topics",
+    "FAILED": "the brokers' plugin rejected the one that a client pushed, and no broker asks for it again",
+    "UNCERTAIN": "a client has pushed one, and whether the brokers' plugin stored it is not known",
+    "STALE": "the job never fetched the stored one, which is of another topology epoch",
+    "NEVER_STORED": "no client has pushed one that the brokers store",
+    "NO_TOPOLOGY": "the group has no topology",
+}
+"""By the status of the group's description."""
 _COLUMNS = ("group_id", "topology_epoch", "status", "stored_at", "fetched_at", "text", "node_count", "truncated")
 
 
@@ -58,9 +67,5 @@ def find_description(reader: WarehouseReader, cluster: str, group_id: str) -> De
     if rows:
         is_current = status == _CURRENT and rows[0]["topology_epoch"] == group["topology_epoch"]
         return Description(rows[0], is_current)
-    why = (
-        "the job has not fetched it yet, or needs Describe on the group and its topics"
-        if status == _CURRENT
-        else ("no client has pushed one that the brokers store")
-    )
+    why = _WHY_NONE.get(status, "its status is not known")
     raise WarehouseError(f"No topology description of {group_id}: {why} ({status})")

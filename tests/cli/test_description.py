@@ -31,7 +31,8 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     names = ("stored", "lost", "large", "denied")
     append(path, "groups", *(group_row(name, **status) for name in names))
     append(path, "groups", group_row("replaced", topology_epoch=1, description_status="STALE"))
-    append(path, "groups", group_row("never", topology_epoch=0, description_status="NEVER_STORED"))
+    for name, without in (("never", "NEVER_STORED"), ("rejected", "FAILED"), ("pushed", "UNCERTAIN")):
+        append(path, "groups", group_row(name, topology_epoch=0, description_status=without))
     before = description("stored", -1, is_newest=False, text="an earlier one\n")
     large = description("large", text=None, node_count=50_000, truncated=True)
     lost = description("lost", status="NOT_STORED")
@@ -64,6 +65,8 @@ def test_the_newest_description_is_printed_and_which_one_it_is(warehouse: Path, 
     ("group_id", "line"),
     [
         ("never", "No topology description of never: no client has pushed one that the brokers store (NEVER_STORED)"),
+        ("rejected", "No topology description of rejected: the brokers' plugin rejected the one that a client pushed"),
+        ("pushed", "No topology description of pushed: a client has pushed one, and whether"),
         ("denied", "No topology description of denied: the job has not fetched it yet, or needs Describe on the group"),
         ("large", "The description has 50,000 nodes, too many to print"),
         ("unknown", "No group 'unknown'"),

@@ -40,7 +40,6 @@ def decode_here(*arguments: object, stdin: bytes | str = b"") -> subprocess.Comp
 
 
 def error_kinds(output: str) -> list[str | None]:
-    """Return for each line the kind of its error, or None."""
     return [json.loads(line).get("error", {}).get("kind") for line in output.splitlines()]
 
 

@@ -57,12 +57,10 @@ def found(what: str = "wrong", severity: str | None = None, verdict: str | None 
 
 
 def due_of(one: Problem) -> list[tuple[str, str, int]]:
-    """What is due to the sinks."""
     return [(each.sink, each.event, each.repeat) for each in one.deliveries if each.sent_at is None]
 
 
 def open_one(problems: Problems, key: ProblemKey = OF_HEALTH) -> Problem:
-    """Return the problem with a key."""
     return problems.open[key]
 
 

@@ -115,7 +115,6 @@ PART, MEMBER = ("topology", "subtopologies", 0), ("members", 0)
 
 
 def changed(path: tuple[Any, ...], value: Any) -> dict[str, Any]:
-    """Return the description with one value replaced."""
     description = deepcopy(DESCRIPTION)
     parent: Any = description
     for key in path[:-1]:

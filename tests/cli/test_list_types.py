@@ -73,7 +73,6 @@ def test_the_state_of_a_classic_group_with_members_is_what_the_brokers_said_last
 
 
 def assignment(**topics: list[int]) -> bytes:
-    """Return an assignment as Kafka's consumers write it."""
     each = (
         len(name).to_bytes(2, "big") + name.encode() + b"".join(n.to_bytes(4, "big") for n in (len(ones), *ones))
         for name, ones in topics.items()

@@ -51,6 +51,23 @@ NAME_FORM = 'must be letters, digits, ".", "_" and "-" (at most 200, not "." or 
         ("conf: {a: [1]}", ["conf.a: must be text; write it in quotes"]),
         ("metrics: {listen: '9464'}", ['metrics.listen: must be HOST:PORT, such as 127.0.0.1:9464 or [::]:9464, '
                                        'not "9464"']),
+        (
+            "alerts: {rules: {StreamsGroupOffsetsRewond: {}}}",
+            [
+                "alerts.rules.StreamsGroupOffsetsRewond: is not the name of a rule; "
+                "did you mean StreamsGroupOffsetsRewound?"
+            ],
+        ),
+        ("alerts: {interval: 0}", ["alerts.interval: must be more than 0"]),
+        ("alerts: {groups: 5}", ['alerts.groups: must be a regular expression, in quotes, not "5"']),
+        (
+            "alerts: {ignore_groups: [ok, '*']}",
+            ["alerts.ignore_groups[1]: is not a valid regular expression: no argument for repetition operator: *"],
+        ),
+        (
+            "alerts: {overrides: [{groups: x, rules: {StreamsGroupDown: {enabeld: false}}}]}",
+            ["alerts.overrides[0].rules.StreamsGroupDown.enabeld: is not a known key; did you mean enabled?"],
+        ),
         ("trigger: a\ncluster: a/b\nx: 1", 3),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -79,7 +79,6 @@ def row(folded: Fold) -> dict[str, Any]:
 
 
 def block_with(text: str) -> str:
-    """Return the only block of the page that has this text."""
     (block,) = (block for block in code_blocks(PAGE, "text", "json") if text in block.text)
     return block.text
 

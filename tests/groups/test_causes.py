@@ -34,7 +34,6 @@ def member(**fields: Any) -> dict[str, Any]:
 
 
 def assigned(second: float, epoch: int, *members: dict[str, str]) -> list[Step]:
-    """The records of a new assignment."""
     value = {"assignment_epoch": epoch, "assignment_timestamp": 0}
     return [*((at(second), 21, key, TARGET) for key in members), (at(second), 20, GROUP, value)]
 

@@ -57,13 +57,6 @@ def test_a_deleted_group_keeps_its_row_and_a_new_group_with_its_id_starts_empty(
     assert ("created", None, "streams") in kinds(recreated.events)
 
 
-@pytest.mark.parametrize("value", [None, {}], ids=["tombstone", "classic group"])
-def test_a_record_of_a_classic_group_deletes_the_streams_group(value: dict[str, Any] | None) -> None:
-    stable = fold(log(*FIRST_JOIN)).group
-    deleted = fold(log((at(9), 2, {}, value), first=7), stable).group
-    assert (deleted.state, deleted.group_type) == ("Dead", "streams" if value is None else "classic")
-
-
 @pytest.mark.parametrize("record_type", [17, 19, 20, 21, 22, 23])
 def test_a_tombstone_for_an_unknown_group_creates_no_row(record_type: int) -> None:
     result = fold(log((at(0), record_type, M1, None)))

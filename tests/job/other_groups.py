@@ -54,13 +54,11 @@ class GroupMember:
         self.member_id, self.epoch, self.assignment = str(uuid.uuid4()), 0, None
 
     def join(self) -> None:
-        """Join, and take the assignment."""
         self._heartbeat(subscribed_topic_names=[self._topic])
         assert wait_until(lambda: bool(self.assignment or self._heartbeat())), "there was no assignment"
         self._heartbeat()
 
     def leave(self) -> None:
-        """Leave the group."""
         self.epoch = -1
         self._heartbeat()
 

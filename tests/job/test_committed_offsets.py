@@ -56,7 +56,6 @@ def broker_offsets(client: StreamsGroupClient, group: str) -> dict[tuple[str, in
 
 
 def topic_id(client: StreamsGroupClient, topic: str) -> str:
-    """Return the id as Kafka prints it."""
     found = UUID(str(client.admin.describe_topics([topic])[0]["topic_id"]))
     return base64.urlsafe_b64encode(found.bytes).decode().rstrip("=")
 

@@ -34,7 +34,6 @@ class Ticks(Service):
         self.left = True
 
     def next_ticks(self, number: int = 2) -> bool:
-        """Wait for so many further ticks."""
         wanted = self.count + number
         return wait_until(lambda: self.count >= wanted)
 

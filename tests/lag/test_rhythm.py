@@ -15,7 +15,6 @@ from tests.support.lag_harness import at_pass
 
 
 def usual(times: Iterable[float]) -> float | None:
-    """What is usual between commits at these times."""
     intervals = CommitIntervals()
     for one, after in pairwise(times):
         intervals.add(after - one)

@@ -37,7 +37,6 @@ class KeptProblems:
         return 0
 
     def note(self, results: Iterable[tuple[Problem, Delivery]], *, is_over: bool) -> None:
-        """Note an attempt."""
         for one, delivery in results:
             self.results += [(one.alert_id, delivery)] if is_over else []
             self._note(one.alert_id, delivery)

@@ -36,15 +36,6 @@ def test_a_table_of_the_terminal_has_no_such_characters_and_no_markup() -> None:
     assert "[link=http://x]y[/link]" in printed
 
 
-@pytest.mark.parametrize(
-    "value", [HOSTILE, NESTED, {HOSTILE: HOSTILE}, [HOSTILE]], ids=["text", "list", "map", "items"]
-)
-def test_json_keeps_the_value_and_has_no_such_characters(value: object) -> None:
-    printed = as_json(value)
-    assert json.loads(printed) == value
-    assert effective_characters(printed) == set()
-
-
 def test_json_is_valid_for_numbers_that_json_does_not_have() -> None:
     printed = as_json([{"a": float("nan"), "b": [float("inf"), -float("inf")], "c": 1.5, "d": {"e": float("nan")}}])
     read = json.loads(printed, parse_constant=pytest.fail)

@@ -48,7 +48,6 @@ class Keys(NamedTuple):
     token_key: ec.EllipticCurvePrivateKey
 
     def create_token(self) -> str:
-        """Create a JWT with which the broker authenticates USER."""
         now = int(time.time())
         times = {"iat": now, "exp": now + 86_400}
         claims = {"sub": USER, "scope": "kafka", "aud": _AUDIENCE, "iss": _ISSUER, **times}

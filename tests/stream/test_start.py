@@ -61,7 +61,6 @@ def content(path: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def epochs(warehouse: Path) -> dict[str, int]:
-    """The epoch of each stored group."""
     try:
         rows = WarehouseReader(warehouse).rows("SELECT group_id, group_epoch FROM groups")
     except Exception:  # noqa: BLE001 - the table does not exist at the moment

@@ -31,7 +31,6 @@ BOTH_STREAMS = {"offsets": {"enabled": True, "trigger": 1}}
 
 
 def commit(group: str, offset: int) -> Pair:
-    """A commit of a group."""
     return encode(1, {"group": group, "topic": "in", "partition": 0}, {"offset": offset})
 
 

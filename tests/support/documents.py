@@ -39,7 +39,6 @@ def name(document: Path) -> str:
 
 
 def code_blocks(document: Path, *languages: str) -> list[CodeBlock]:
-    """Return the fenced blocks in these languages, or in any."""
     found = (CodeBlock(match["language"], match["text"]) for match in _FENCED.finditer(document.read_text("utf-8")))
     return [block for block in found if not languages or block.language in languages]
 

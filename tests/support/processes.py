@@ -51,7 +51,6 @@ def spark_workers(pid: int) -> list[int]:
 
 
 def send_signal(number: int, pids: Iterable[int]) -> None:
-    """Send a signal to these processes; one may have ended."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)

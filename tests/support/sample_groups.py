@@ -60,7 +60,6 @@ def clock() -> datetime:
 
 
 def replace_group(path: Path, row: Row) -> None:
-    """Write a new row of one group, as a batch of the job does."""
     quoted = row["group_id"].replace("'", "''")
     replace_rows(path, "groups", row, where=f"group_id = '{quoted}'")
 

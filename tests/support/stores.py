@@ -102,7 +102,6 @@ def _create_container(endpoint: str) -> None:
 
 
 def s3a_settings(endpoint: str) -> dict[str, str]:
-    """Return the Spark settings for an endpoint."""
     sdk = resolve(*_SDK, exclude=(*SPARK_EXCLUSIONS, *_IN_SPARK))
     jars = [*resolve(_S3A, exclude=("software.amazon.awssdk:bundle",)), *sdk]
     return {

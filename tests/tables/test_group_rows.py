@@ -37,7 +37,6 @@ def rows(path: Path, states: Mapping[str, str]) -> pa.Table:
 
 
 def states(path: Path) -> list[tuple[str, str]]:
-    """Return the groups and their states, doubles included."""
     found = WarehouseReader(path).rows("SELECT group_id, state FROM groups ORDER BY group_id, state")
     return [(row["group_id"], row["state"]) for row in found]
 

@@ -43,7 +43,6 @@ def add(warehouse: Path, rule: str, minutes: float, *, group_id: str = "payments
 
 
 def upgraded(warehouse: Path) -> list[Problem]:
-    """Return the problems after the upgrade, which is done once."""
     assert upgrade_alerts(DeltaTable(str(warehouse / "alerts")), arrow_schema("alerts"), NOW)
     assert not upgrade_alerts(DeltaTable(str(warehouse / "alerts")), arrow_schema("alerts"), NOW)
     return read_problems(WarehouseReader(warehouse), "true")

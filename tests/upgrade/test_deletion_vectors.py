@@ -75,7 +75,6 @@ def _known(value: Any) -> Any:
 
 
 def identity(table: DeltaTable) -> Any:
-    """Return what must stay: the id and the properties."""
     metadata = table.metadata()
     properties = {key: value for key, value in metadata.configuration.items() if "eletionVectors" not in key}
     return metadata.id, metadata.description, metadata.partition_columns, properties

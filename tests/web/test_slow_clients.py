@@ -100,7 +100,6 @@ def clients() -> Iterator[ExitStack]:
 
 
 def can_send(client: socket.socket) -> bool:
-    """Send a byte, and return whether the connection is open."""
     try:
         client.send(b"x")
     except BlockingIOError:
@@ -279,7 +278,6 @@ def count_entries(directory: str) -> int:
 
 
 def read_all(client: socket.socket) -> bytes:
-    """Return what is left."""
     parts = []
     with suppress(ConnectionError):
         while received := client.recv(1_000_000):

@@ -118,6 +118,8 @@ class QueryTables:
     history: tuple[Table, ...] = ()
     skips_known: bool = False
     """Rows skip the records that they have. Otherwise records that are read again are appended again."""
+    finish: Callable[[], object] = lambda: None
+    """Called once a reading again has read all that the rows before were made of."""
 
 
 def group_tables(writer: TableWriter, checkpoint: Location) -> QueryTables:
@@ -129,6 +131,7 @@ def group_tables(writer: TableWriter, checkpoint: Location) -> QueryTables:
         has_rows=lambda: not writer.is_empty("groups"),
         delete=groups.delete,
         outdate=partial(_mark, groups),
+        finish=partial(_finish, groups),
         versions=TableVersions(writer, checkpoint),
         own_rows=_OWN_ROWS,
         state=("groups",),
@@ -215,7 +218,7 @@ def finish_reading(writer: TableWriter, checkpoint: Location, position: StartPos
     """If a batch with these ends finishes the reading, delete the marked rows that are left; return whether it does."""
     if not position.until or not _is_reached(position.until, ends):
         return False
-    group_tables(writer, checkpoint).delete(_IS_MARKED)
+    group_tables(writer, checkpoint).finish()
     file = _record_file(checkpoint)
     _write(file, {**(_read(file) or {}), _UNTIL: {}})
     return True
@@ -223,7 +226,7 @@ def finish_reading(writer: TableWriter, checkpoint: Location, position: StartPos
 
 def _resume(file: Location, checkpoint: Location, record: dict[str, Any], tables: QueryTables) -> StartPosition:
     if (until := _offsets(record, _UNTIL)) and _is_reached(until, newest_batch_ends(checkpoint).committed):
-        tables.delete(_IS_MARKED)  # the job ended before it did that
+        tables.finish()  # the job ended before it did that
         record[_UNTIL] = {}
     _write(file, record)
     begun = "commits" in checkpoint.names()
@@ -238,6 +241,12 @@ def _mark(groups: RustTable, condition: str) -> None:
         limits = [f"group_id {sign} {quote(id_)}" for sign, id_ in ((">=", span.first), ("<=", span.last)) if id_]
         groups.update(mark, " AND ".join([left, *limits]))
     groups.update(mark, left)  # in files whose ranges are shortened in the log
+
+
+def _finish(groups: RustTable) -> None:
+    """Delete the marked rows that are left, and what is kept of rows whose offset the log does not reach."""
+    groups.delete(_IS_MARKED)
+    groups.update({"known_before": "NULL"}, "known_before IS NOT NULL")
 
 
 def _outdate(

@@ -62,7 +62,11 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     committed = {"committed_offset": 5, "committed_at": at, "expire_at": at, "last_offset": 900, "source_partition": 0}
     append(path, "offset_commits", {**partition, **committed})
     copy = {"group_id": FULL, "member_id": "m1", "subtopology_id": "0", "partition": 0, "role": "standby"}
-    append(path, "task_copies", {**copy, "process_id": "p", "acceptable_lag": 10, "stateful": True})
+    append(
+        path,
+        "task_copies",
+        {**copy, "process_id": "p", "acceptable_lag": 10, "stateful": True, "rate": 5.0, "ready_at": at},
+    )
     fact = {"kind": "group_config", "subject": FULL, "group_id": FULL, "name": "streams.num.standby.replicas"}
     append(path, "broker_facts", {**fact, "value": "1", "source": "group", "value_before": "0", "observed_at": at})
     described = {

@@ -237,6 +237,7 @@ class Report(NamedTuple):
 
 
 _FEWEST, _MOST = 2, 6  # reports that a pace is made of, and that are kept: what came last counts
+_LONGEST_SECONDS = 365 * 86_400.0  # of a restore
 
 
 class Progress(NamedTuple):
@@ -268,12 +269,14 @@ def _rate(reports: Sequence[Report]) -> float | None:
     """
     first, last = reports[1 if len(reports) > _FEWEST else 0], reports[-1]
     seconds = (last.at - first.at).total_seconds()
-    return (first.lag - last.lag) / seconds if seconds else None
+    return (first.lag - last.lag) / seconds if seconds > 0 else None
 
 
 def _ends_at(reports: Sequence[Report]) -> datetime | None:
-    rate = _rate(reports)
-    return reports[-1].at + timedelta(seconds=reports[-1].lag / rate) if rate else None
+    """Return when nothing is left at that rate; None if it is not known, or so far away that a client made it up."""
+    if not (rate := _rate(reports)) or (seconds := reports[-1].lag / rate) > _LONGEST_SECONDS:
+        return None
+    return reports[-1].at + timedelta(seconds=seconds)
 
 
 class TooFew(NamedTuple):

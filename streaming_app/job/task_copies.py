@@ -132,7 +132,7 @@ class TaskCopies(Poller):
         if known is None or known.version != _version(snapshot):
             return True
         restores = any(copy.role == RESTORING for copy in known.copies)
-        is_due = restores or now - known.asked_at >= _ASKED_FOR or now - known.changed_at < _MOVED_FOR
+        is_due = restores or abs(now - known.asked_at) >= _ASKED_FOR or abs(now - known.changed_at) < _MOVED_FOR
         return is_due and not known.is_stateless
 
     def _ask(

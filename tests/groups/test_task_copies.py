@@ -170,6 +170,7 @@ def statuses(*descriptions: list[TaskCopy]) -> GroupCopies:
         ([100, 120, 60], NOW + 3 * MINUTE),
         ([100, 60, None, 20], NOW + 4 * MINUTE),
         ([1_001, 1_000, 800, 600], NOW + 6 * MINUTE),
+        ([1 << 62, (1 << 62) - 1], None),  # clients report what they like
         ([10_000, 9_990, 9_980, 9_970, 9_960, 9_000, 8_000, 7_000, 6_000, 5_000], NOW + 14 * MINUTE),
     ],
 )
@@ -191,6 +192,12 @@ def test_tasks_of_one_thread_end_with_all_of_it_as_each_goes_faster_once_another
     assert ends == {("0", 0): NOW + 5 * MINUTE, ("0", 1): NOW + 10 * MINUTE}  # not after 15
     assert [one.rate for one in status.restoring.values()] == [20 / 60, 20 / 60]
     assert statuses(*[restores(n, 300) for n in (100, 60, 20, 0)]).restoring["0", 1].ends_at == NOW + 13 * MINUTE
+
+
+def test_a_clock_that_was_set_back_gives_no_end_of_a_restore() -> None:
+    first = next_status([copy("a", "restoring", lag=100)], 1, None, NOW)
+    restore = next_status([copy("a", "restoring", lag=60)], 1, first, NOW - MINUTE).restoring["0", 0]
+    assert (restore.rate, restore.ends_at) == (None, None)
 
 
 def test_what_goes_to_another_thread_is_not_done_by_the_one_that_had_it() -> None:

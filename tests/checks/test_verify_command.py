@@ -48,8 +48,7 @@ def verify(demo_client: StreamsGroupClient) -> Callable[..., subprocess.Complete
 
 
 def server(client: StreamsGroupClient) -> str:
-    (address,) = client.admin.config["bootstrap_servers"]
-    return str(address)
+    return str(client.admin.config["bootstrap_servers"])
 
 
 @pytest.mark.broker

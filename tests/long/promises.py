@@ -42,7 +42,7 @@ PROMISES = (
         "        term_in(table, self.application)",
     ),
     Promise(
-        "Of two jobs for one cluster one works, and the other one waits until it is gone.",
+        "Of two jobs for one cluster one is active, and the other one waits until it is gone.",
         "tests/job/test_owner.py::test_a_job_waits_while_signs_come_and_takes_over_after_the_last_one",
         "streaming_app/job/owner.py",
         "            self._sign, self._seen_at = sign, now",

@@ -28,6 +28,8 @@ _ASKING = "Getting offsets"  # how Spark describes a query that asks the brokers
 _NEWEST = 40  # queries that are looked at: a batch runs few at a time, and there may be two streams
 _PROGRESS_SECONDS = 15.0  # between two looks at Spark's progress: executors report every 10 s
 _AT_ONCE = 4  # batches that a rest saves, which then come without a pause
+_NO_FILE_SYSTEM = re.compile(r"No FileSystem for scheme|Class org\.apache\.hadoop\.fs\.\S+ not found")
+_ADD_JAR = ": add the jar for this kind of store with the setting spark.jars.packages, see deploy/README.md"
 _MAX_CAUSE = 500  # characters of a line about a failure
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _BY_FILE_SYSTEM = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -209,7 +211,8 @@ def is_lost_connection(error: Exception) -> bool:
 
 def one_line(error: Exception) -> str:
     """Return what an error of Spark says."""
-    return java_error_message(error)[:_MAX_CAUSE]
+    line = java_error_message(error)[:_MAX_CAUSE]
+    return f"{line}{_ADD_JAR}" if _NO_FILE_SYSTEM.search(line) else line
 
 
 def cause_of(failure: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from streaming_app.job.stream_query import SparkProgress, StreamQuery, cause_of
+from streaming_app.job.stream_query import SparkProgress, StreamQuery, cause_of, one_line
 from streaming_app.stream.health import Health
 from streaming_app.tables.location import Location
 from tests.support.waiting import wait_until
@@ -35,6 +36,17 @@ py4j.protocol.Py4JJavaError: An error occurred while calling o6698.execute.
     full = f"{failure}Caused by: java.io.IOException: No space left on device\n\t... 1 more\n"
     assert cause_of(full) == "java.io.IOException: No space left on device"
     assert cause_of(f"{full}streaming_app.errors.JobError: Two rows\n") == "streaming_app.errors.JobError: Two rows"
+
+
+def test_a_store_of_which_spark_has_no_jar_is_told_with_what_to_do(spark: SparkSession) -> None:
+    query = StreamQuery(Location.of("gs://bucket/checkpoint"), Event())
+    with pytest.raises(Exception, match="not found") as caught:
+        query.start(spark.readStream.format("rate").load(), lambda *_: None, None)
+    assert re.fullmatch(
+        r"Class org\.apache\.hadoop\.fs\.gs\.\w+ not found: add the jar for this kind of store with the setting "
+        r"spark\.jars\.packages, see deploy/README\.md",
+        one_line(caught.value),
+    )
 
 
 class HeldBatch:

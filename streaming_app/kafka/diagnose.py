@@ -39,10 +39,8 @@ CONNECTIONS = 16
 
 # Why, and what to do. `servers` are all bootstrap servers, `server` is one of them, `detail` the library's message.
 _NOBODY = "No Kafka broker answers"
-_SETTINGS = "--command-config: "
 _UNREACHABLE = f"{_NOBODY} at {{servers}}"
 _TLS_FAILED = "TLS with {server} failed"
-_NO_TLS = "the listener does not use TLS"
 NO_LISTENER = f"{_UNREACHABLE}: nothing listens there; is the address right, and does the broker run?"
 UNKNOWN_HOST = f"{_UNREACHABLE}: the host name cannot be resolved; is it right?"
 NO_ANSWER = f"{_UNREACHABLE}: is the address right, and does the listener's security protocol match --command-config?"
@@ -50,7 +48,7 @@ LISTENER_WITH_TLS = (
     f"{_UNREACHABLE} without TLS: the listener uses TLS; set security.protocol to SSL or SASL_SSL in --command-config"
 )
 LISTENER_WITHOUT_TLS = (
-    f"{_TLS_FAILED}: {_NO_TLS}; give the port of a listener that does, or set security.protocol to "
+    f"{_TLS_FAILED}: the listener does not use TLS; give the port of a listener that does, or set security.protocol to "
     "PLAINTEXT or SASL_PLAINTEXT in --command-config"
 )
 CERTIFICATE_EXPIRED = f"{_TLS_FAILED}: the broker's certificate has expired; renew it"
@@ -82,6 +80,18 @@ LISTENER_WITHOUT_SASL = (
     "of a listener that does"
 )
 OTHER_TLS = f"{_TLS_FAILED}: {{detail}}"
+
+_MAY_PASS = frozenset(
+    {
+        NO_LISTENER,
+        UNKNOWN_HOST,
+        NO_ANSWER,
+        LISTENER_WITH_TLS,
+        LISTENER_WITHOUT_TLS,  # a balancer whose brokers are down closes a connection as such a listener does
+        LISTENER_WITH_SASL,
+    }
+)
+"""What waiting may cure: brokers may only be down."""
 
 _TLS_CAUSES = (
     (
@@ -117,27 +127,21 @@ class Failure(NamedTuple):
     """In one line, with what to do."""
     some_answer: bool
     """A broker does answer: another one does not."""
-
-    @property
-    def may_pass(self) -> bool:
-        """Whether waiting may help: brokers, or who gives tokens, may only be down.
-
-        A balancer whose brokers are down closes a connection as a listener without TLS does.
-        """
-        return self.some_answer or self.line.startswith((_NOBODY, _SETTINGS)) or _NO_TLS in self.line
+    may_pass: bool = True
+    """Waiting may help: brokers, or who gives tokens, may only be down."""
 
 
 def explain(servers: str, properties: Properties) -> Failure:
     """Return why a client with these properties gets no answer."""
     away = find_away(servers, properties)
     if all(away.values()):
-        failures = [Failure(line, some_answer=False) for line in away.values() if line]
+        failures = [one for one in away.values() if one]
         return next((one for one in failures if not one.may_pass), failures[0])
     if not any(away.values()):
         away |= _find_away_in_cluster(properties)
-    who = [server for server, line in away.items() if line is None]
+    who = [server for server, failure in away.items() if failure is None]
     answering = f"{', '.join(who)} {'answer' if len(who) > 1 else 'answers'}"
-    if silent := [f"{server} does not ({_reason(line, server)})" for server, line in away.items() if line]:
+    if silent := [f"{server} does not ({_reason(one.line, server)})" for server, one in away.items() if one]:
         return Failure(f"{answering}, {first_of(silent, _NAMED)}.", some_answer=True)
     return Failure(f"{answering}, but a request was not answered in time.", some_answer=True)
 
@@ -147,24 +151,28 @@ def find_cause(servers: str, properties: Properties) -> str | None:
 
     Of several servers the line is about the first one; if another one answers, there is no cause.
     """
-    lines = list(find_away(servers, properties).values())
-    return lines[0] if lines and all(lines) else None
+    failures = list(find_away(servers, properties).values())
+    return failures[0].line if failures and failures[0] and all(failures) else None
 
 
-def find_away(servers: str, properties: Properties) -> dict[str, str | None]:
-    """Return for each server the line that says why it does not answer; None for one that does."""
+def find_away(servers: str, properties: Properties) -> dict[str, Failure | None]:
+    """Return for each server why it does not answer; None for one that does."""
     try:
         settings: Mapping[str, Any] | None = security_settings(properties)
     except SecurityError:
         settings = None  # kafka-python does not support them; whether a listener exists and uses TLS is tested anyway
     uses_tls = properties.get("security.protocol", "PLAINTEXT").upper().endswith("SSL")
 
-    def try_server(server: str) -> str | None:
+    def try_server(server: str) -> Failure | None:
         try:
             failure = _find_failure(server, uses_tls, settings)
         except SecurityError as error:
-            return f"{_SETTINGS}{error}"
-        return failure and failure[0].format(servers=servers, server=server, detail=failure[1])
+            return Failure(f"--command-config: {error}", some_answer=False)
+        if failure is None:
+            return None
+        cause, detail = failure
+        line = cause.format(servers=servers, server=server, detail=detail)
+        return Failure(line, some_answer=False, may_pass=cause in _MAY_PASS)
 
     names = [part.strip() for part in servers.split(",")]
     with ThreadPoolExecutor(CONNECTIONS) as threads:  # one that is paused is waited for
@@ -187,7 +195,7 @@ def _reason(line: str, server: str) -> str:
     return line.partition(": ")[2] if line.startswith(_NOBODY) else line.replace(server, "it")
 
 
-def _find_away_in_cluster(properties: Properties) -> dict[str, str | None]:
+def _find_away_in_cluster(properties: Properties) -> dict[str, Failure | None]:
     """Return the same for the addresses that the brokers give to clients; empty where they do not say them."""
     try:
         admin = connect(properties, _RESPONSE_SECONDS)

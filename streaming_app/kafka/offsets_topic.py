@@ -19,7 +19,7 @@ from kafka.errors import KafkaTimeoutError
 
 from streaming_app.errors import JobError, MissingTopicError, NotAuthorizedError, OtherTopicError, UnreachableError
 from streaming_app.groups.partition import partition_of
-from streaming_app.kafka import GROUP_PREFIX
+from streaming_app.kafka import GROUP_PREFIX, diagnose
 from streaming_app.kafka.connection import Admin, KeptConnection, connect
 from streaming_app.kafka.error_lines import REQUEST_ERRORS, missing_acl_message, to_job_error
 from streaming_app.kafka.lag_offsets import (
@@ -156,11 +156,8 @@ def _describe(properties: Mapping[str, str], topic: str, admin: Admin, *, to_rea
         if time.monotonic() > deadline:
             raise KafkaTimeoutError(f"a partition of {topic} has no leader that answers")
         time.sleep(_PAUSE_SECONDS)
-    topic_id, cluster_id = (
-        format_topic_id(uuid.UUID(described["topic_id"])) or "",
-        admin.describe_cluster()["cluster_id"],
-    )
-    return OffsetsTopic.of(topic, topic_id, cluster_id, ends, starts)._replace(
+    topic_id = format_topic_id(uuid.UUID(described["topic_id"])) or ""
+    return OffsetsTopic.of(topic, topic_id, admin.describe_cluster()["cluster_id"], ends, starts)._replace(
         delete_retention_ms=_delete_retention_ms(admin, topic),
         group_id=_answering_group(admin, topic, len(leaders)) if to_read else GROUP_PREFIX,
     )
@@ -276,6 +273,9 @@ def _java_job_error(error: Any, properties: Mapping[str, str], topic: str) -> Jo
         return _missing(servers, topic)
     if names[-1] == "TopicAuthorizationException":
         return NotAuthorizedError(missing_acl_message("DESCRIBE", "Topic", topic))
+    if "SslAuthenticationException" in names:
+        line = diagnose.tls_cause(" ".join([*names, message])).format(server=servers, detail=message)
+        return JobError(line)
     if "TimeoutException" in names or "LoginException" in names:  # the cause of a time-out is the last attempt's
         return to_job_error(KafkaTimeoutError(), properties)
     return JobError(f"{servers}: {names[-1]}: {message}")

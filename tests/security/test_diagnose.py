@@ -15,7 +15,13 @@ from streaming_app.kafka.offsets_topic import describe_offsets_topic
 from streaming_app.sandbox.process import reserve_port
 from tests.security.conftest import ClientConfig
 from tests.security.security_harness import PASSWORD, SECRETS, SecurityHarness
-from tests.support.certificates import create_authority, create_certificate, write_pem_store
+from tests.support.certificates import (
+    STORE_PASSWORD,
+    create_authority,
+    create_certificate,
+    create_java_trust_store,
+    write_pem_store,
+)
 from tests.support.job_runner import error_line, streams_groups
 
 if TYPE_CHECKING:
@@ -135,6 +141,23 @@ def test_a_failure_is_one_line_and_the_job_waits_where_that_may_help(
         or cause == diagnose.LISTENER_WITHOUT_TLS  # which looks like a balancer whose brokers are down
     )
     assert isinstance(raised.value, UnreachableError) == may_pass
+
+
+def test_tls_that_fails_has_its_line_also_where_only_javas_client_supports_the_properties(
+    spark: SparkSession, secured: SecurityHarness, tmp_path: Path
+) -> None:
+    store = create_java_trust_store(tmp_path / "other.jceks", "JCEKS", secured.keys.client)
+    address = secured.broker.address("SECURE")
+    properties = {
+        "bootstrap.servers": address,
+        "security.protocol": "SSL",
+        "ssl.truststore.type": "JCEKS",
+        "ssl.truststore.location": str(store),
+        "ssl.truststore.password": STORE_PASSWORD,
+    }
+    with pytest.raises(JobError) as raised:
+        describe_offsets_topic(spark, properties, "__consumer_offsets")
+    assert str(raised.value) == diagnose.UNTRUSTED_AUTHORITY.format(server=address)
 
 
 def test_a_wrong_password_is_the_cause_also_if_another_server_is_away(

@@ -246,10 +246,13 @@ class Progress(NamedTuple):
     copy: TaskCopy
     reports: tuple[Report, ...]
     """The newest of those that came nearer to the end than each before, in order: at least one."""
-    rate: float | None = None
-    """Offsets a second, by these; None if it is not known yet."""
     ends_at: datetime | None = None
     """When it is done if it goes on like that; None if that is not known yet."""
+
+    @property
+    def rate(self) -> float | None:
+        """Offsets a second, by these; None if it is not known yet."""
+        return _rate(self.reports)
 
     @property
     def lag(self) -> int:
@@ -332,7 +335,7 @@ def _next_progress(copy: TaskCopy, old: Progress | None, now: datetime) -> Progr
     if old is None or (copy.role == RESTORING and copy.lag > old.reports[0].lag):
         return Progress(copy, (Report(now, copy.lag),))
     reports = _next_reports(old.reports, copy.lag, now)
-    return Progress(copy, reports, _rate(reports), _ends_at(reports))
+    return Progress(copy, reports, _ends_at(reports))
 
 
 def _next_reports(reports: tuple[Report, ...], lag: int, now: datetime) -> tuple[Report, ...]:

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kafka.errors import KafkaError
 
@@ -34,9 +34,6 @@ from streaming_app.kafka.protocol import GroupError
 from streaming_app.lag.work import retention_seconds
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import RustTable
-
-if TYPE_CHECKING:
-    pass
 
 NAME = "broker_facts"
 _NEEDS = "broker facts need Describe on the groups, their topics and transactional ids"

@@ -152,7 +152,7 @@ class TaskCopies(Poller):
         self._report_denied(denied)
 
     def _set(self, group_id: str, copies: list[TaskCopy], snapshot: GroupSnapshot, now: datetime) -> None:
-        known, version = self._known.setdefault(group_id, _Group()), _version(snapshot)
+        known, version = self._known[group_id], _version(snapshot)
         known.is_stateless = not any(copy.stateful for copy in copies)
         if known.version != version:
             known.version = version
@@ -186,7 +186,7 @@ class TaskCopies(Poller):
 
     def _use_log(self, group_ids: Collection[str], running: Mapping[str, GroupSnapshot], now: datetime) -> None:
         """Let the log say which copies there are in groups that may not be described."""
-        changed = [g for g in group_ids if g not in self._known or self._known[g].version != _version(running[g])]
+        changed = [g for g in group_ids if self._known[g].version != _version(running[g])]
         for row in self._rows(changed):
             self._set(row["group_id"], copies_of_row(row), running[row["group_id"]], now)
 

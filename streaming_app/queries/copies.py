@@ -45,6 +45,8 @@ class StopCheck(NamedTuple):
     """Its number of copies of tasks."""
     obstacles: tuple[str, ...]
     """Why not: one text for each task that would need a restore; empty if it may."""
+    restores: CopiesSum
+    """The tasks whose state it restores."""
 
 
 def check_stops(
@@ -58,7 +60,13 @@ def check_stops(
         if copy.member_id not in away:
             by_task[copy.task].append(copy)
     return [
-        StopCheck(own[0].process_id, own[0].client_host, len(own), tuple(_obstacles(own, by_task, acceptable_lag)))
+        StopCheck(
+            own[0].process_id,
+            own[0].client_host,
+            len(own),
+            tuple(_obstacles(own, by_task, acceptable_lag)),
+            sum_copies(own)[RESTORING],
+        )
         for _, own in sorted(by_process.items())
     ]
 
@@ -133,21 +141,15 @@ class CopiesReport:
                 "HOST": check.client_host,
                 "TAGS": ",".join(f"{name}={value}" for name, value in self.tags.get(check.process_id, {}).items()),
                 "COPIES": check.copies,
-                "RESTORING": restore.copies,
-                "LAG": restore.lag,
-                "RATE": _rounded(restore.rate),
-                "READY": restore.ready_at,
+                "RESTORING": check.restores.copies,
+                "LAG": check.restores.lag,
+                "RATE": _rounded(check.restores.rate),
+                "READY": check.restores.ready_at,
                 "MAY-STOP": ("no" if check.obstacles else "yes") if self.is_settled else "not now",
                 "WHY": self._why_not(check),
             }
-            for check, restore in self._restores()
+            for check in self.checks
         ]
-
-    def _restores(self) -> Iterator[tuple[StopCheck, CopiesSum]]:
-        """Yield each process with the sum of the tasks whose state it restores."""
-        for check in self.checks:
-            place = check.client_host, check.process_id
-            yield check, sum_copies(one for one in self.copies if (one.client_host, one.process_id) == place)[RESTORING]
 
     def _why_not(self, check: StopCheck) -> str:
         if not self.is_settled:
@@ -168,14 +170,14 @@ class CopiesReport:
                     "client_host": check.client_host,
                     "client_tags": self.tags.get(check.process_id, {}),
                     "copies": check.copies,
-                    "restoring": restore.copies,
-                    "lag": restore.lag,
-                    "rate": restore.rate,
-                    "ready_at": restore.ready_at,
+                    "restoring": check.restores.copies,
+                    "lag": check.restores.lag,
+                    "rate": check.restores.rate,
+                    "ready_at": check.restores.ready_at,
                     "may_stop": not check.obstacles if self.is_settled else None,
                     "obstacles": list(check.obstacles),
                 }
-                for check, restore in self._restores()
+                for check in self.checks
             ],
         }
 

@@ -218,7 +218,7 @@ def finish_reading(writer: TableWriter, checkpoint: Location, position: StartPos
     """If a batch with these ends finishes the reading, delete the marked rows that are left; return whether it does."""
     if not position.until or not _is_reached(position.until, ends):
         return False
-    group_tables(writer, checkpoint).finish()
+    _finish(writer.table("groups"))
     file = _record_file(checkpoint)
     _write(file, {**(_read(file) or {}), _UNTIL: {}})
     return True

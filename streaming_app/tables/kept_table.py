@@ -7,7 +7,7 @@ of an application, it reads all of these again. So this module keeps a handle, a
 newest: the commit of the version must exist with the same content, and the next commit must not exist. Versions have no
 gaps, and no two commits have the same content, so the handle is then up to date, and nothing else is read. If there is
 a next commit, delta-rs reads what is new. In every other case (the table was deleted, created again or restored from a
-copy, its log was cleaned up, a request failed) the table is opened anew.
+copy, its log was cleaned up, a request failed) the table is opened again.
 
 Readers share a handle. A writer takes it away meanwhile: what the writer has checked (see `fence` and `Batch`) must
 hold for the version that its commit is based on, so nobody else may update the handle. After an error the handle is
@@ -55,7 +55,7 @@ class KeptTable:
         self._content: bytes | None = None
         """A hash of the commit of this version; None: not known, and the handle is not kept."""
         if not location.is_local:
-            with suppress(Exception):  # the table is open; without this it is only opened anew each time
+            with suppress(Exception):  # the table is open; without this each use opens it again
                 self._content = _digest(self._read(self._version))
 
     def transaction_version(self, app_id: str) -> int | None:

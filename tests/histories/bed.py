@@ -71,7 +71,7 @@ class Outcome:
     fired: list[Fired] = field(default_factory=list)
     rules: set[str] = field(default_factory=set)
     """The rules that fired at some time: a problem with the health of a group has that of its worst verdict."""
-    told: list[tuple[float, str, tuple[str, ...]]] = field(default_factory=list)
+    notifications: list[tuple[float, str, tuple[str, ...]]] = field(default_factory=list)
     """Each message: when, of which event, and about which problems."""
     evaluations: int = 0
     problems: list[Problem] = field(default_factory=list)
@@ -89,7 +89,7 @@ class _Tables:
     changes: list[Change] = field(default_factory=list)
     ended: dict[str, str] = field(default_factory=dict)
     ends: int = 0
-    told: list[tuple[float, str, tuple[str, ...]]] = field(default_factory=list)
+    notifications: list[tuple[float, str, tuple[str, ...]]] = field(default_factory=list)
     rules: set[str] = field(default_factory=set)
     lag: LagPasses | None = None
 
@@ -260,11 +260,11 @@ class _Job:
 
     def send(self, now: datetime, at: float) -> None:
         """Send what is due; the pager accepts everything."""
-        before = len(self._tables.told)
+        before = len(self._tables.notifications)
         while sent := self.outbox.take(at):
             self.outbox.answered(sent, None, now, at)
-            self._tables.told.append((at, sent.event, tuple(one.alert_id for one in sent.problems)))
-        if len(self._tables.told) > before:
+            self._tables.notifications.append((at, sent.event, tuple(one.alert_id for one in sent.problems)))
+        if len(self._tables.notifications) > before:
             self._save()
 
     def _save(self) -> None:
@@ -336,7 +336,7 @@ def run(
     if job:
         job.outbox.release()
         job.send(_time(at), at)
-    outcome.told, outcome.rules = tables.told, tables.rules
+    outcome.notifications, outcome.rules = tables.notifications, tables.rules
     outcome.problems = [one for one in tables.problems.values() if one.subject == HEALTH]
     outcome.changes = tables.changes
     failed = [one for one in tables.changes if one.verdict.why.startswith(NOT_JUDGED)]

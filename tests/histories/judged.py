@@ -132,7 +132,7 @@ def _is_open(one: Problem, begin: float, end: float) -> bool:
 
 def told_at(one: Problem, outcome: Outcome, event: str = FIRING) -> list[float]:
     """Return when somebody was told of a problem, or that it is over."""
-    return [at for at, what, ids in outcome.told if what == event and one.alert_id in ids]
+    return [at for at, what, ids in outcome.notifications if what == event and one.alert_id in ids]
 
 
 def pages(history: History, outcome: Outcome, start: float | None = None) -> list[float]:

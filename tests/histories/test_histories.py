@@ -95,7 +95,7 @@ def test_not_ready_is_a_warning_while_nothing_waits_or_comes_and_gets_critical_o
     for what, severity, messages in (("nothing comes", "warning", 1), ("later records come", "critical", 2)):
         outcome = OUTCOMES[next(name for name in CHOSEN["Not ready"] if name.endswith(what))]
         (fired,) = outcome.fired
-        assert (fired.severity, len(outcome.told)) == (severity, messages)
+        assert (fired.severity, len(outcome.notifications)) == (severity, messages)
         assert fired.at <= BEGINS + 6 * MINUTE
         assert all(word in fired.summary for word in ("NotReady", "log"))
 
@@ -157,7 +157,7 @@ def test_a_job_that_is_killed_at_every_step_loses_nothing_and_ends_nothing(name:
         (one.alert_id, one.since, one.opened_at) for one in steady.problems
     ]
     assert [one.ended_at for one in killed.problems] == [None]
-    assert [told[1:] for told in killed.told] == [told[1:] for told in steady.told]
+    assert [one[1:] for one in killed.notifications] == [one[1:] for one in steady.notifications]
 
 
 def test_the_chosen_histories_bring_every_verdict_and_every_rule_that_a_history_may_bring() -> None:
@@ -177,7 +177,7 @@ def test_many_groups_with_one_cause_have_an_alert_each_and_are_told_of_in_few_me
     outcome = OUTCOMES[name]
     assert {one.rule for one in outcome.fired} == {"StreamsGroupDescriptionFailed"}
     assert len({one.group_id for one in outcome.fired}) == len(outcome.fired) == 30
-    assert len(outcome.told) <= 12  # they start one after the other, for ten minutes: one a minute
+    assert len(outcome.notifications) <= 12  # they start one after the other, for ten minutes: one a minute
 
 
 def test_each_alert_about_the_health_of_a_group_is_what_is_wrong_since_when_and_the_next_step_in_two_lines() -> None:

@@ -97,6 +97,12 @@ def _flaps(topic: str, times: int, away: float, there: float, partitions: int = 
 
 
 _OTHER = {"group": "audit", "sources": ("in",), "changelogs": ("log",)}
+_LOST_AT_REST = (
+    working(2, STATE),
+    do(HOUR, "change", rate=0.0),
+    do(BEGINS, "set_topic", topic="log", partitions=None),
+)
+"""Nothing waits for an application, and its changelog is deleted."""
 
 
 def _killed_for_memory(every: float, times: int) -> Operations:
@@ -201,17 +207,13 @@ WIDENED_INCIDENTS = (
     incident(
         "A changelog is deleted under an application for which nothing waits and nothing comes",
         DOWN,
-        working(2, STATE),
-        do(HOUR, "change", rate=0.0),
-        do(BEGINS, "set_topic", topic="log", partitions=None),
+        *_LOST_AT_REST,
         topics=TOPICS,
     ),
     incident(
         "A changelog is deleted under an application for which nothing waits, and later records come",
         DOWN,
-        working(2, STATE),
-        do(HOUR, "change", rate=0.0),
-        do(BEGINS, "set_topic", topic="log", partitions=None),
+        *_LOST_AT_REST,
         do(BEGINS + HOUR, "change", rate=10.0),
         topics=TOPICS,
     ),

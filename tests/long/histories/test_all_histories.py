@@ -87,5 +87,5 @@ def test_leaving_out_evaluations_while_nothing_happens_changes_nothing(name: str
     history = replace(HISTORIES[name], seconds=HISTORIES[name].seconds + 4 * HOUR)
     some, every = run(history), run(history, every_step=True)
     assert some.evaluations < every.evaluations
-    assert (some.fired, some.told) == (every.fired, every.told)
+    assert (some.fired, some.notifications) == (every.fired, every.notifications)
     assert some.problems == every.problems

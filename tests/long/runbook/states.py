@@ -63,6 +63,24 @@ def advised(rule: str, begin: str) -> str:
     return next(code for code in re.findall(r"`([^`]+)`", steps) if code.startswith(begin))
 
 
+def end_alert(rig: Rig, rule: str, group_id: str) -> None:
+    """End the alert as the steps of its rule say."""
+    found = rig.alert(rule, group_id)
+    assert found
+    rig.run(advised(rule, "streams-groups alerts end"), ID=found["alert_id"])
+
+
+def stopped_with_work(rig: Rig, group_id: str, topic: str) -> Any:
+    """Return the member of a group that has processed a topic and stopped, and for which records came since."""
+    rig.client.create_topic(topic, 2)
+    member = rig.prepare(group_id, topics=(topic,))
+    rig.keep(member)
+    rig.commit(member, topic)
+    rig.drop(member)
+    rig.produce(topic, 10)
+    return member
+
+
 # --- Health -----------------------------------------------------------------------------------------------------------
 
 
@@ -93,9 +111,7 @@ def losing(rig: Rig) -> Steps:
 def losing_accepted(rig: Rig) -> Steps:
     _without_what_was_deleted(rig, "clickstream-archive", "old-clicks")
     yield "clickstream-archive"
-    found = rig.alert("StreamsGroupLosing", "clickstream-archive")
-    assert found
-    rig.run(advised("StreamsGroupLosing", "streams-groups alerts end"), ID=found["alert_id"])
+    end_alert(rig, "StreamsGroupLosing", "clickstream-archive")
 
 
 @state("StreamsGroupDown", keep=_WHY)
@@ -131,12 +147,7 @@ def application_without_its_topic(rig: Rig) -> Steps:
 
 @state("StreamsGroupDown", is_shown=False)
 def stopped(rig: Rig) -> Steps:
-    rig.client.create_topic("parcels", 2)
-    member = rig.prepare("parcel-tracking", topics=("parcels",))
-    rig.keep(member)
-    rig.commit(member, "parcels")
-    rig.drop(member)
-    rig.produce("parcels", 10)
+    member = stopped_with_work(rig, "parcel-tracking", "parcels")
     yield "parcel-tracking"
     rig.keep(member)
     rig.commit(member, "parcels")
@@ -144,16 +155,9 @@ def stopped(rig: Rig) -> Steps:
 
 @state("StreamsGroupDown", is_shown=False)
 def stopped_for_good(rig: Rig) -> Steps:
-    rig.client.create_topic("faxes", 2)
-    member = rig.prepare("fax-archive", topics=("faxes",))
-    rig.keep(member)
-    rig.commit(member, "faxes")
-    rig.drop(member)
-    rig.produce("faxes", 10)
+    stopped_with_work(rig, "fax-archive", "faxes")
     yield "fax-archive"
-    found = rig.alert("StreamsGroupDown", "fax-archive")
-    assert found
-    rig.run(advised("StreamsGroupDown", "streams-groups alerts end"), ID=found["alert_id"])
+    end_alert(rig, "StreamsGroupDown", "fax-archive")
 
 
 @state("StreamsGroupDown", is_shown=False)
@@ -196,13 +200,8 @@ def internal_topic_of_another_size(rig: Rig) -> Steps:
 
 @state("StreamsGroupDown", is_shown=False)
 def changed_topology(rig: Rig) -> Steps:
-    rig.client.create_topic("bookings", 2)
     rig.client.create_topic("cancellations", 2)
-    former = rig.prepare("booking-totals", topics=("bookings",))
-    rig.keep(former)
-    rig.commit(former, "bookings")
-    rig.drop(former)
-    rig.produce("bookings", 10)
+    stopped_with_work(rig, "booking-totals", "bookings")
     yield "booking-totals"
     changed = rig.prepare("booking-totals", topics=("bookings", "cancellations"))
     with pytest.raises(GroupError, match="Topology updates are not supported yet"):
@@ -244,9 +243,8 @@ def recreated_topic(rig: Rig) -> Steps:
     assert wait_until(lambda: not rig.has_topic("tickets"))
     rig.client.create_topic("tickets", 1)
     rig.produce("tickets", 5)
-    rig.commit(
-        member, "tickets", 50
-    )  # the broker deleted its offset with the topic; a client goes on with its position
+    # The broker deleted its offset with the topic; a client goes on with its position.
+    rig.commit(member, "tickets", 50)
     yield "ticketing"
     rig.drop(member)
     assert wait_until(lambda: rig.state("ticketing") == "Empty")

@@ -41,7 +41,7 @@ class World:
         self, group_id: str, topology: str, topics: Mapping[str, int], name: str = "1", **options: Any
     ) -> StreamsApplication:
         """Start an instance of an application, with its topics."""
-        known = {one if isinstance(one, str) else one["name"] for one in self.client.admin.list_topics()}
+        known = set(self.client.admin.list_topics())
         for topic, partitions in topics.items():
             if topic not in known:
                 self.client.create_topic(topic, partitions)

@@ -177,7 +177,7 @@ class Rig(Startable):
         return str(self.client.describe([group_id])[0]["group_state"])
 
     def has_topic(self, topic: str) -> bool:
-        return topic in {one if isinstance(one, str) else one["name"] for one in self.client.admin.list_topics()}
+        return topic in self.client.admin.list_topics()
 
     def knows_offset(self, group_id: str, offset: int) -> bool:
         """Return whether the table has a row of the group with this committed offset."""

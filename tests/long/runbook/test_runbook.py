@@ -32,9 +32,7 @@ OF_GROUPS = {
         **AT_ONCE,
         "descriptions": "always",
         "rules": {**AT_ONCE["rules"], DESCRIPTION_MISSING: {"enabled": False}},
-        "overrides": [
-            {"groups": "visit-counts|stay-counts", "rules": {DESCRIPTION_MISSING: {"enabled": True, "for": 0}}}
-        ],
+        "overrides": [EXPECTED],
     },
     "offsets": {"trigger": 1},
 }

@@ -68,7 +68,10 @@ def to_job_error(error: Exception, properties: Mapping[str, str]) -> JobError:
     return (UnreachableError if failure.may_pass else JobError)(failure.line)
 
 
+_NO_ANSWER = ("Timeout", "TimedOut", "Connection", "NoBrokers", "Authentication", "Sasl", "InvalidReceive")
+"""In the names of errors of which a connection tells more: nobody answers, a login failed, or it is not Kafka's."""
+
+
 def _is_no_answer(error: Exception) -> bool:
     """Return whether an error is, or may be, that nobody answers; kafka-python reports a wrong password by it, too."""
-    name = type(error).__name__
-    return any(word in name for word in ("Timeout", "TimedOut", "Connection", "NoBrokers", "Authentication", "Sasl"))
+    return any(word in type(error).__name__ for word in _NO_ANSWER)

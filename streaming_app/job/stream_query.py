@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 import time
@@ -102,7 +103,7 @@ class StreamQuery:
         While records keep coming, batches are `busy_seconds` apart if that is more; the first ones after a rest are
         not. Raises StopRequestedError when the job ends.
         """
-        due = 0.0
+        due = -math.inf  # the clock may begin with the machine
 
         def write(batch: DataFrame, batch_id: int) -> None:
             nonlocal due

@@ -139,8 +139,8 @@ def application_without_its_topic(rig: Rig) -> Steps:
     first.produce(on=False)
     rig.client.admin.delete_topics(["lines"])
     yield "word-count"
-    rig.client.create_topic("lines", 2)
     assert wait_until(lambda: first.pid is None), "Kafka's client goes on: the advice to restart it is not needed"
+    rig.client.create_topic("lines", 2)
     again = rig.application("word-count", "words", "lines", "counts", name="2")
     again.produce(on=True)
 

@@ -126,7 +126,7 @@ def section(rule: Rule) -> str:
         f"**Confirm:** `{rule.confirm}` prints, for example:",
         f"```text\n{_output(rule.name)}\n```",
         "**What to do:**",
-        _list(rule.steps),
+        _list(one.text for one in rule.steps),
         *(("**What not to do:**", _list(rule.avoid)) if rule.avoid else ()),
         *(f"{question}\n\n```sql\n{sql}\n```" for question, sql in rule.queries.items()),
     ]

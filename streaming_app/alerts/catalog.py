@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 from streaming_app.health.verdict import BEHIND, DOWN, LOSING, RESTORING, STALLED, UNSTABLE
 from streaming_app.text import parse_duration
@@ -37,6 +37,15 @@ HEALTH_RULES = tuple(dict.fromkeys(RULE_OF_VERDICT.values()))
 _MAX_SECONDS = 30 * 86_400.0
 
 
+class Step(NamedTuple):
+    """Something to do about a problem."""
+
+    text: str
+    """`GROUP_ID` is the placeholder for the group's id, `ID` for that of the alert."""
+    when: str = ""
+    """What the verdict says where this is the step to take."""
+
+
 @dataclass(frozen=True)
 class Rule:
     """An entry of the catalogue."""
@@ -56,7 +65,7 @@ class Rule:
     """The command that shows it; `GROUP_ID` is the placeholder for the group's id."""
     queries: Mapping[str, str]
     """Question to the SQL (DataFusion's) that answers it; `GROUP_ID` is the placeholder for the group's id."""
-    steps: tuple[str, ...]
+    steps: tuple[Step, ...]
     """What to do, the most likely first."""
     avoid: tuple[str, ...] = ()
     """What not to do, and why."""
@@ -66,6 +75,10 @@ class Rule:
     def queries_for(self, group_id: str) -> dict[str, str]:
         """Return `queries` for this group."""
         return {question: sql.replace(GROUP_ID, group_id.replace("'", "''")) for question, sql in self.queries.items()}
+
+    def step_for(self, why: str) -> Step:
+        """Return what to do first where the verdict says so: the step with the longest `when` in it, else the first."""
+        return max(self.steps, key=lambda one: len(one.when) if one.when in why else 0)
 
 
 @cache
@@ -90,5 +103,6 @@ def _rule(name: str, data: Mapping[str, Any]) -> Rule:
     given = dict(data)
     seconds = parse_duration(given.pop("for"), _MAX_SECONDS)
     queries = {question: sql.strip() for question, sql in given.pop("queries").items()}
-    lists: dict[str, Any] = {key: tuple(given.pop(key, ())) for key in ("steps", "avoid", "replaces")}
-    return Rule(name, for_seconds=seconds, queries=queries, **lists, **given)
+    steps = tuple(Step(one) if isinstance(one, str) else Step(**one) for one in given.pop("steps"))
+    lists: dict[str, Any] = {key: tuple(given.pop(key, ())) for key in ("avoid", "replaces")}
+    return Rule(name, for_seconds=seconds, queries=queries, steps=steps, **lists, **given)

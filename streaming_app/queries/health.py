@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from streaming_app.alerts.catalog import HEALTH_RULES
+from streaming_app.alerts.catalog import GROUP_ID, HEALTH_RULES, rules
 from streaming_app.alerts.problem import BY_EVIDENCE, Problem
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.deployments import DEPLOYMENT
@@ -190,10 +190,15 @@ def explain(
     cause = f", cause {problem.cause}" if problem.cause else ""
     yield f"  Alert {problem.alert_id}, {problem.severity}, open since {utc(problem.opened_at)}{cause}."
     yield from (f"  {utc(line.at)} {line.verdict or line.rule}" for line in problem.timeline[-_LINES:])
-    yield (
-        f"  What to do: the runbook, {problem.rule}. Evidence: `streams-groups why "
-        f"--group {shlex.quote(row.group_id)} --json`."
-    )
+    yield f"  What to do: {_to_do(problem, verdict.why)}"
+
+
+def _to_do(problem: Problem, why: str) -> str:
+    """Return the first step of the runbook where the verdict says this, and where there is more."""
+    group, rule = shlex.quote(problem.group_id or ""), rules().get(problem.rule)
+    step = rule.step_for(why).text if rule else ""  # none for a rule of a later release
+    more = f"More: the runbook, {problem.rule}; evidence: `streams-groups why --group {GROUP_ID} --json`."
+    return f"{step} {more}".strip().replace(" ID ", f" {problem.alert_id} ").replace(GROUP_ID, group)
 
 
 def _stream_time(times: StreamTime) -> str:

@@ -355,7 +355,7 @@ def runbook(alert: Problem) -> Row | None:
     if rule is None:
         return None
     queries = rule.queries_for(alert.group_id) if alert.group_id is not None else rule.queries
-    return {"meaning": rule.meaning, "steps": rule.steps, "queries": queries}
+    return {"meaning": rule.meaning, "steps": [one.text for one in rule.steps], "queries": queries}
 
 
 def alerts_by_rule(alerts: Iterable[Problem]) -> list[Row]:

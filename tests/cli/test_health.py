@@ -28,7 +28,7 @@ DOWN_SINCE = Verdict(
     DOWN,
     ago(minutes=9),
     ago(minutes=4),
-    "no members; <b>7 offsets wait",
+    "no members since 03:03; <b>7 offsets wait",
     "critical",
     {"offsets": 7, "not_over": "it has no members"},
     None,
@@ -76,6 +76,8 @@ def test_why_says_it_in_ten_lines_at_most_and_as_json(warehouse: Path) -> None:
         "Retention deletes",
         "Severity: critical",
         f"Alert {ALERT.alert_id}",
+        "What to do: No members: start the application.",
+        "More: the runbook, StreamsGroupDown;",
     ):
         assert words in text
     result = CliRunner().invoke(main, ["why", "--group", "payments", "--json", "--warehouse", str(warehouse)])
@@ -135,9 +137,9 @@ def test_describe_begins_with_the_verdicts_the_worst_first_and_what_will_be_lost
 def test_what_was_wrong_is_shown_after_it_is_over(warehouse: Path) -> None:
     save(warehouse, replace(ALERT, ended_at=NOW, ended_by="retired"))
     last = run(warehouse, "why", "--group", "payments").splitlines()[-1]
-    ended = f"Its last problem, {ALERT.alert_id}, StreamsGroupDown, ended at {utc(NOW)} after 4m (retired): no members;"
+    ended = f"Its last problem, {ALERT.alert_id}, StreamsGroupDown, ended at {utc(NOW)} after 4m (retired): no "
     assert last.startswith(f"  {ended}")
-    assert "no members;" in run(warehouse, "alerts", "--resolved")
+    assert "no members since" in run(warehouse, "alerts", "--resolved")
 
 
 def test_who_ends_a_problem_no_longer_sees_it(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:

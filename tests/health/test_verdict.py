@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from streaming_app.alerts.catalog import RULE_OF_VERDICT, rules
+from streaming_app.groups.snapshot import NOT_REVOKING, GroupSnapshot, UnsettledMember
 from streaming_app.groups.task_copies import Progress, Report, TaskCopy
-from streaming_app.health.history import STATE, Event, GroupHistory
+from streaming_app.health.facts import Facts
+from streaming_app.health.history import ASSIGNED, STATE, Event, GroupHistory
 from streaming_app.health.verdict import (
     BAD,
     BEHIND,
@@ -425,3 +428,41 @@ def test_that_nothing_waits_is_not_known_of_a_group_without_members_while_some_p
     assert (found.verdict, found.evidence["unknown_partitions"]) == (OFF, 11)
     assert "it is not known whether work waits" in found.why
     assert verdict(facts(ended(60)[0], known), bad(DOWN, ago(hours=1))).verdict == DOWN
+
+
+def assigned_for_nothing() -> GroupHistory:
+    return GroupHistory(
+        assignments=[Event(ago(minutes=9) + timedelta(seconds=n), n, ASSIGNED, cause="unknown") for n in range(10)]
+    )
+
+
+def not_revoking() -> GroupSnapshot:
+    asked_at = ago(minutes=30)
+    member = UnsettledMember("m", NOT_REVOKING, "c", "10.0.0.1", "p", None, asked_at, 300_000, ("0_0",), 1)
+    return group("Reconciling", asked_at, unsettled=(member,), unsettled_count=1, assigned_at=asked_at)
+
+
+@pytest.mark.parametrize(
+    ("known", "step"),
+    [
+        (facts(*ended(60)), "No members: start the application."),
+        (facts(group("NotReady", ago(minutes=5), not_ready_reason=MISSING)), "`MISSING_SOURCE_TOPICS`: create"),
+        (facts(group("Stable", ago(seconds=20)), waiting(ago(hours=1)), loop(20, 300, "Empty")), "It restarts again"),
+        (facts(group(), waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7)))), "One partition: the application"),
+        (facts(group(), waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7), 12))), "All partitions of one process"),
+        (
+            facts(group(), waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7), 12, unowned=12))),
+            "No member has the tasks",
+        ),
+        (facts(group("Assigning", ago(minutes=30))), "`Assigning` for minutes"),
+        (facts(not_revoking()), "A member has not revoked"),
+        (
+            facts(group(), waiting(ago(hours=1), slow=unmoved(ago(hours=1), lag_seconds=3_600.0))),
+            "One partition is behind",
+        ),
+        (facts(group(), waiting(ago(seconds=9), progressed_at=NOW), assigned_for_nothing()), "No member caused it"),
+    ],
+)
+def test_the_runbook_has_a_step_for_what_a_verdict_says(known: Facts, step: str) -> None:
+    found = verdict(known)
+    assert rules()[RULE_OF_VERDICT[found.verdict]].step_for(found.why).text.startswith(step), found.why

@@ -59,7 +59,7 @@ def state(rule: str, **options: Any) -> Callable[[Callable[[Rig], Steps]], Calla
 
 def advised(rule: str, begin: str) -> str:
     """Return the command in the steps of a rule that begins so."""
-    steps = " ".join((*rules()[rule].steps, *rules()[rule].avoid))
+    steps = " ".join((*(one.text for one in rules()[rule].steps), *rules()[rule].avoid))
     return next(code for code in re.findall(r"`([^`]+)`", steps) if code.startswith(begin))
 
 

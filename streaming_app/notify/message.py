@@ -13,6 +13,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from streaming_app.alerts.catalog import GROUP_ID, rules
 from streaming_app.alerts.problem import (
     BY_EVIDENCE,
     FIRING,
@@ -71,9 +72,15 @@ def format_next(problem: Problem, event: str) -> str:
     if event == RESOLVED:
         return f"{shorten(one_line(_why_over(problem)), _MAX_SUMMARY)} Nothing is to be done."
     if problem.subject == HEALTH and problem.group_id is not None:
-        group = shorten(one_line(problem.group_id), _MAX_NAME)
-        return f"Next: streams-groups why --group {shlex.quote(group)} --cluster {problem.cluster}"
-    return f"Next: streams-groups alerts --cluster {problem.cluster}, and the runbook of {problem.rule}"
+        return f"Next: {_command('streams-groups why --group GROUP_ID', problem)}"
+    rule = rules().get(problem.rule)
+    shows_it = rule.confirm if rule and (problem.group_id or GROUP_ID not in rule.confirm) else "streams-groups alerts"
+    return f"Next: {_command(shows_it, problem)}, and the runbook of {problem.rule}"
+
+
+def _command(command: str, problem: Problem) -> str:
+    group = shlex.quote(shorten(one_line(problem.group_id or ""), _MAX_NAME))
+    return f"{command.replace(GROUP_ID, group)} --cluster {problem.cluster}"
 
 
 def _why_over(problem: Problem) -> str:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from pydantic import TypeAdapter, ValidationError
 
+from streaming_app.alerts.catalog import GROUP_ID, rules
 from streaming_app.alerts.problem import FIRING, RESOLVED
+from streaming_app.cli.main import main
 from streaming_app.config.settings import SinkList
 from streaming_app.notify.message import format_list, format_message, format_title, one_line
 from tests.alerts.examples import make_alert
@@ -112,6 +116,16 @@ def test_the_end_of_an_alert_says_who_ended_it_and_not_that_it_is_over_where_tha
 ) -> None:
     _, second, *_ = format_message(make_alert(resolved=True, ended_by=ended_by), RESOLVED, LINKS).splitlines()
     assert second == f"{why} Nothing is to be done."
+
+
+@pytest.mark.parametrize("group_id", ["payments", None])
+@pytest.mark.parametrize("rule", rules())
+def test_the_next_step_is_the_command_that_shows_what_is_wrong(rule: str, group_id: str | None) -> None:
+    _, step, *_ = format_message(make_alert(rule=rule, group_id=group_id), FIRING, LINKS).splitlines()
+    arguments = shlex.split(step.removeprefix("Next: ").partition(", and the runbook")[0])
+    assert ("payments" in arguments) == (GROUP_ID in rules()[rule].confirm and group_id is not None)
+    assert arguments[-2:] == ["--cluster", "prod"]
+    assert CliRunner().invoke(main, [*arguments[1:], "--help"]).exit_code == 0
 
 
 def test_a_message_about_several_has_the_next_step_once() -> None:

@@ -19,7 +19,7 @@ from tests.support.application_world import World
 from tests.support.streams_application import StreamsApplication
 from tests.support.waiting import wait_until
 
-MEGABYTES = 320
+MEGABYTES = int(os.environ.get("MEGABYTES", "320"))
 VALUE_BYTES, PARTITIONS, SHARES = 10_000, 4, (4, 3, 2, 1)
 """Of the state: partitions of a topic differ in size."""
 REPORT_SECONDS = 15
@@ -113,7 +113,7 @@ def test_a_restore_is_told_by_task_and_by_process_with_the_time_that_is_left(wor
         ends = world.client.end_offsets("kept-values")
         return sum(ends.values()) >= records
 
-    assert wait_until(has_processed_all, interval=1)
+    assert wait_until(has_processed_all, 3_600, interval=1)
     group = world.compared(GROUP, one)
     group.await_equal("Stable")
     one.stop()

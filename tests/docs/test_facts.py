@@ -1,25 +1,37 @@
-"""Each row of "What the sources describe" shows something: its columns hold values, its commands print what it names.
+"""The table "What the sources describe": what it names exists, its columns hold values, its commands print words.
 
 The warehouse is the sample, with a group that has what few groups have.
 """
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from streaming_app.alerts.catalog import rules
 from streaming_app.cli.main import main
+from streaming_app.tables.definitions import tables, views
 from streaming_app.tables.reader import WarehouseReader
-from tests.docs.test_sources import COLUMNS, NAMED
+from tests.support.documents import DOCS, ROOT
 from tests.support.rows import member_row
 from tests.support.sample_groups import RICH, WRITTEN, group, write_sample
 from tests.support.warehouses import append
 
 pytestmark = pytest.mark.slow
 
+TEXT = (DOCS / "facts.md").read_text("utf-8").split("## What the sources describe")[1].split("\n## ")[0]
+ROWS = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in TEXT.splitlines() if line.startswith("|")][
+    2:
+]
+NAMED = [(row[1], name) for row in ROWS for name in re.findall(r"`([^`]+)`", row[2])]
+"""What the sources describe, and each name that says where it is shown."""
+COLUMNS = {f"{one.name}.{column}" for one in (*tables(), *views()) for column in (*one.names, *one.also, "group_id")}
+TABLES = {one.name for one in (*tables(), *views())}
+METRICS = set(re.findall(r"`(streams_groups?\w*)", (ROOT / "deploy" / "METRICS.md").read_text("utf-8")))
 FULL = "full"
 SHOWN_COLUMNS = sorted({name for _, name in NAMED if name in COLUMNS})
 PRINTED = {
@@ -45,6 +57,24 @@ PRINTED = {
 """Words that a command of the table prints of the sample."""
 NEEDS_A_BROKER = {"check", "decode", "verify"}
 """Commands of the table that other tests run, with a broker or without tables."""
+
+
+def missing(name: str) -> str | None:
+    """Return what of this name does not exist; None if all does, or if it is no name of ours."""
+    command, *options = name.split()
+    if command in main.commands and (options or "." not in command):
+        known = {flag for one in main.commands[command].params for flag in one.opts}
+        return next((option for option in options if option not in known), None)
+    table = name.partition(".")[0]
+    if table in TABLES and "." in name:
+        return None if name in COLUMNS else name
+    if name.startswith("StreamsGroup") and name != "StreamsGroupDescribe":
+        return None if name in rules() else name
+    return name if name.startswith("streams_group") and name not in METRICS else None
+
+
+def test_every_command_option_column_rule_and_metric_exists() -> None:
+    assert [(item, name) for item, name in NAMED if missing(name)] == []
 
 
 @pytest.fixture(scope="module")

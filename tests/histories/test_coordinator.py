@@ -16,8 +16,7 @@ from offsets_decoder import decode
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
-from tests.histories.coordinator import Group, Write
-from tests.histories.members import Member
+from tests.histories.coordinator import Group, Member, Write
 from tests.recorded.record import read
 from tests.support.waiting import await_topics
 

@@ -39,15 +39,6 @@ def test_the_tables_match_the_descriptions_of_the_broker(version: str) -> None:
     assert without_state == (with_members if version == _KAFKA_4_1 else set())
 
 
-def test_groups_with_members_in_a_4_1_log_are_of_unknown_state() -> None:
-    records, descriptions = read(_HERE / f"{_KAFKA_4_1}.jsonl.gz")
-    rows = fold_log(records).rows
-    states = {one["group_id"]: one["group_state"] for one in descriptions if one["error_code"] != GROUP_ID_NOT_FOUND}
-    assert set(states.values()) == {"NotReady", "Reconciling", "Stable", "Empty"}
-    assert {rows[group_id]["state"] for group_id, state in states.items() if state != "Empty"} == {"Unknown"}
-    assert {rows[group_id]["state"] for group_id, state in states.items() if state == "Empty"} == {"Empty"}
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("seed", range(5))
 def test_how_the_log_is_split_into_batches_changes_neither_rows_nor_events(version: str, seed: int) -> None:

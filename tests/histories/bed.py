@@ -7,10 +7,8 @@ all, which a test compares.
 
 from __future__ import annotations
 
-import gc
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -279,19 +277,6 @@ class _Job:
         self.engine.unsaved_changes.clear()
 
 
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Look for no cycles meanwhile: the records of a history stay until it ends, and each look visits all of them."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-@_no_garbage_collection()
 @no_rule_fails()
 def run(
     history: History, *, every_step: bool = False, only_changes: bool = False, restart_every: float | None = None

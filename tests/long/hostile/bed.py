@@ -14,20 +14,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kafka.errors import KafkaError
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from bench.memory import format_megabytes, proportional_by_process
 from streaming_app.checks.verification import WarehouseTables
-from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
-from streaming_app.sandbox.process import HOST, reserve_port
 from streaming_app.tables.reader import quote
-from tests.long.campaign.bed import CLUSTER, Bed, DidNotRecoverError
-from tests.support.http_client import request
+from tests.long.bed import CLUSTER, Bed, DidNotRecoverError
 from tests.support.offsets_log import compare_rows
 from tests.support.receivers import HttpReceiver
 from tests.support.waiting import MINUTES, await_topics, wait_until
@@ -68,24 +65,17 @@ class Outcome(NamedTuple):
 class AttackBed(Bed):
     """`probe` works as often as there are `probes`."""
 
-    def __init__(
-        self,
-        directory: Path,
-        *,
-        probes: int = 1 + _CALM_PROBES + _PROBES,
-        settings: dict[str, Any] | None = None,
-        megabytes: int = 2_000,
-    ) -> None:
-        """Prepare; `settings` are of the job's configuration."""
+    def __init__(self, directory: Path, *, probes: int = 1 + _CALM_PROBES + _PROBES, megabytes: int = 2_000) -> None:
         super().__init__(directory, LocalBroker(directory / "broker"), megabytes=megabytes)
         self.ending = threading.Event()
         """Set when the attack is to end."""
-        self._settings, self._probes = settings or {}, probes
+        self._probes = probes
         self._left: list[Honest] = []
         self.honest: list[str] = []
         """The ids of the honest groups."""
 
     def _prepare(self) -> None:
+        self._stack.callback(self.ending.set)
         self.receiver = self._stack.enter_context(HttpReceiver())
         self.client.create_topic("orders-in", 2)
         for number in range(self._probes):
@@ -95,33 +85,11 @@ class AttackBed(Bed):
         members = [member for one in self._left for member in one[:2]]
         self.honest = [one.group_id for one in members]
         settle(members)
-        with reserve_port() as free:
-            self._metrics = f"{HOST}:{free.getsockname()[1]}"
-
-    def stop(self) -> None:
-        self.ending.set()
-        super().stop()
-
-    def start_job(self, *options: str, setup: str = "") -> None:
-        values = {
-            "bootstrap_server": self.server,
-            "warehouse": str(self.warehouse),
-            "alerts": {"rules": {STUCK_RULE: {"not_ready_after": f"{STUCK_FOR_SECONDS:.0f}s"}}},
+        self.config = {
+            "alerts": {"rules": {STUCK_RULE: {"for": STUCK_FOR_SECONDS}}},
             "sinks": [{"type": "webhook", "url": self.receiver.url}],
-            "metrics": {"listen": self._metrics},
+            "metrics": {"listen": "127.0.0.1:0"},
         }
-        file = self.directory / "job.yaml"
-        file.write_text(json.dumps({**values, **self._settings}))  # YAML holds JSON
-        super().start_job("--config", str(file), *options, setup=setup)
-
-    def restart_job(self, **settings: Any) -> None:
-        """Start the job again with these settings of its configuration instead of those that it had."""
-        self._settings = settings
-        if self.is_alive:
-            assert self.job.terminate() is None
-        self.job.close()
-        self.start_job()
-        self.settle()
 
     def ensure_running(self) -> None:
         """Raise DidNotRecoverError if the job has ended: nobody starts it again."""
@@ -193,12 +161,6 @@ class AttackBed(Bed):
 
     # Attacks
 
-    @contextmanager
-    def attacker(self) -> Iterator[StreamsGroupClient]:
-        """Give a connection of its own to an attack."""
-        with StreamsGroupClient(self.server) as client:
-            yield client
-
     def play(self, play: Play, probes: int = _PROBES) -> Outcome:
         """Play an attack, with so many probes meanwhile."""
         found: list[str] = []
@@ -220,7 +182,7 @@ class AttackBed(Bed):
             self.ending.set()
             thread.join(MINUTES)
             self.settle()
-            _, _, text = request(f"http://{self._metrics}", "/metrics")
+            text = self.get("/metrics")
         found += [f"{one} has no series" for one in self.honest if f'group="{one}"' not in text]
         found += [f"an honest row or alert never came: {one}" for one in seen if None in one]
         return Outcome(seen, memory, found)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
 from streaming_app.alerts.catalog import HEALTH_RULES
 from streaming_app.alerts.problem import RESOLVED
-from tests.histories.bed import run
-from tests.histories.history import HOUR, History
+from tests.histories.history import History
 from tests.histories.judged import (
     ALL,
     HISTORIES,
@@ -29,11 +27,6 @@ from tests.histories.judged import (
 )
 
 pytestmark = pytest.mark.slow
-_COMPARED = (
-    "Rolling restart of 6 instances",
-    "The only instance is up for 20 s in every 320 s",
-    "A member is stuck in revocation, with a poll interval of an hour",
-)
 
 
 @pytest.mark.parametrize("history", ORDINARY, ids=name_of)
@@ -72,12 +65,3 @@ def test_somebody_is_told_soon_and_seldom() -> None:
 @pytest.mark.parametrize("history", ALL, ids=name_of)
 def test_the_same_facts_open_and_end_the_same_problems_at_any_pace_and_with_restarts(history: History) -> None:
     check_paces(history)
-
-
-@pytest.mark.parametrize("name", _COMPARED)
-def test_leaving_out_evaluations_while_nothing_happens_changes_nothing(name: str) -> None:
-    history = replace(HISTORIES[name], seconds=HISTORIES[name].seconds + 4 * HOUR)
-    some, every = run(history), run(history, every_step=True)
-    assert some.evaluations < every.evaluations
-    assert (some.fired, some.notifications) == (every.fired, every.notifications)
-    assert some.problems == every.problems

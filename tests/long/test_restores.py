@@ -80,7 +80,7 @@ def error(estimate: float | None, actual: float) -> float | None:
 def errors_halfway(samples: list[Sample]) -> dict[str, float | None]:
     """Return of the largest task, of the process and of the metric how wrong the time left was when half was over."""
     began, end = samples[0].at, samples[-1].at
-    task_end = next(one.at for one in samples if one.left.get(0) == 0)
+    task_end = next(one.at for one in samples if 0 in one.left and not one.left[0])
 
     def nearest(at: float) -> Sample:
         return min(samples, key=lambda one: abs(one.at - at))

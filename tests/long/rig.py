@@ -105,11 +105,8 @@ class Rig(Bed):
         )
         return rows[0] if rows else None
 
-    def await_open(self, rule: str, group_id: str | None) -> Row:
+    def await_open(self, rule: str, group_id: str | None) -> None:
         assert wait_until(lambda: self._is_open(rule, group_id), _LONGEST, interval=1), (rule, group_id)
-        found = self.alert(rule, group_id)
-        assert found
-        return found
 
     def await_end(self, rule: str, group_id: str | None) -> None:
         ended = wait_until(lambda: not self._is_open(rule, group_id), _LONGEST, interval=1)

@@ -56,15 +56,20 @@ class StreamsGroupsTool:
 _TITLE = re.compile(r"COORDINATOR \(ID\)|\S+")
 
 
+def column_slices(head: str) -> list[tuple[str, slice]]:
+    """Return the titles of padded columns, and where each is in a line."""
+    found = [(title[0], title.start()) for title in _TITLE.finditer(head)]
+    ends = [start for _, start in found[1:]] + [None]
+    return [(title, slice(start, end)) for (title, start), end in zip(found, ends, strict=True)]
+
+
 def parse(text: str) -> Rows:
     """Return the rows of padded columns, below the line that begins with GROUP."""
     lines = text.splitlines()
     begin = next((number for number, line in enumerate(lines) if line.startswith("GROUP ")), len(lines))
     if begin == len(lines):
         return []
-    found = [(title[0], title.start()) for title in _TITLE.finditer(lines[begin])]
-    ends = [start for _, start in found[1:]] + [None]
-    cells = [(title, slice(start, end)) for (title, start), end in zip(found, ends, strict=True)]
+    cells = column_slices(lines[begin])
     rows = takewhile(str.strip, lines[begin + 1 :])  # another table may follow
     return [{title: line[cell].strip() for title, cell in cells} for line in rows]
 

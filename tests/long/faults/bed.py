@@ -39,7 +39,7 @@ T = TypeVar("T")
 UNKNOWN_TYPE = 99
 STOPPED_SECONDS = 12.0  # longer than sessions: of members, and of the broker with its controller
 _DELETE_RETENTION_SECONDS = 15
-_COMPACTING = {
+COMPACTING = {
     "log.roll.ms": "2000",  # the newest segment is never compacted
     "log.cleaner.min.cleanable.ratio": "0.01",
     "log.cleaner.backoff.ms": "300",
@@ -98,7 +98,7 @@ class FaultBed(Bed):
     ) -> None:
         """Prepare. With `compacting` the log is compacted all the time, else never; `once` is as in `Round`."""
         self.compacting, self._once, self._seed = compacting, once, seed
-        properties = {**SHORT_SESSIONS, **(_COMPACTING if compacting else KEEPING)}
+        properties = {**SHORT_SESSIONS, **(COMPACTING if compacting else KEEPING)}
         super().__init__(directory, broker or LocalBroker(directory / "broker", properties=properties), setup=_SETUP)
         self.random, self.timing = self._draw("groups"), self._draw("first start")
         """Of what a fault does, and of when."""

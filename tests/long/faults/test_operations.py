@@ -17,6 +17,7 @@ from streaming_app.checks.compare import Difference, fields_of_description
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import Fields
 from streaming_app.sandbox.broker import LocalBroker
+from tests.long.faults.bed import COMPACTING
 from tests.long.faults.operations import Operations
 from tests.support.event_chain import gaps
 from tests.support.offsets_log import FoldedLog, LogReader, RawRecord, compare_rows, read_log, sort_list
@@ -24,12 +25,7 @@ from tests.support.waiting import wait_until
 
 OPERATIONS, SEED = int(os.environ.get("OPERATIONS", "600")), int(os.environ.get("SEED", "1"))
 COMPARE_EVERY, RESTART_EVERY = 10, 200
-COMPACTING = {
-    "log.roll.ms": "3000",  # the newest segment is never compacted
-    "log.cleaner.min.cleanable.ratio": "0.01",
-    "log.cleaner.backoff.ms": "500",
-    "log.cleaner.delete.retention.ms": "1000",
-}
+PROPERTIES = {**COMPACTING, "log.cleaner.delete.retention.ms": "1000"}
 
 
 class OperatedGroups(Operations):
@@ -95,7 +91,7 @@ class OperatedGroups(Operations):
 def test_after_random_operations_the_fold_equals_the_descriptions_of_the_broker(
     start_broker: Callable[..., LocalBroker],
 ) -> None:
-    broker = start_broker(properties=COMPACTING)
+    broker = start_broker(properties=PROPERTIES)
     server = broker.bootstrap_server
     with StreamsGroupClient(server) as client, closing(OperatedGroups(client, server, SEED)) as operated:
         for number in range(1, OPERATIONS + 1):

@@ -13,7 +13,6 @@ import pytest
 import yaml
 
 from deploy.generate import prometheus
-from streaming_app.alerts.catalog import HEALTH_RULES
 from streaming_app.health.verdict import VERDICTS
 from streaming_app.lag.status import STATUSES
 from streaming_app.metrics.group_metrics import GROUP_METRICS
@@ -87,28 +86,11 @@ def test_label_values_are_values_that_the_job_exports() -> None:
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
-def test_an_alert_has_a_summary_a_description_and_a_runbook(rule: dict[str, Any]) -> None:
-    assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
-    severities = {"critical", "warning", "info", "{{ $labels.severity }}"}
-    assert rule["labels"]["severity"] in severities
-    assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
+def test_the_runbook_has_what_an_alert_refers_to(rule: dict[str, Any]) -> None:
     heading = rule["annotations"]["runbook_url"].removeprefix(f"{prometheus.RUNBOOK}#")
-    if rule["alert"] == "StreamsGroupsAlerts":
-        assert heading == "{{ $labels.rule | toLower }}"
-        return
-    assert heading == rule["alert"].lower()
-    headings = [
-        line.lstrip("# ") for line in (DEPLOY / "RUNBOOK.md").read_text("utf-8").splitlines() if line[:1] == "#"
-    ]
-    assert rule["alert"] in headings
-
-
-def test_each_rule_of_the_job_is_passed_on_by_its_verdict_or_by_its_open_alerts() -> None:
-    (open_alerts,) = (rule["expr"] for rule in ALERTS if rule["alert"] == "StreamsGroupsAlerts")
-    left_out = re.search(r'rule!~"([^"]+)"', open_alerts)
-    assert left_out
-    of_verdicts = {rule["alert"] for rule in ALERTS if "streams_group_health{" in rule["expr"]}
-    assert set(left_out[1].split("|")) == of_verdicts == set(HEALTH_RULES)
+    lines = (DEPLOY / "RUNBOOK.md").read_text("utf-8").splitlines()
+    headings = [line.lstrip("# ").lower() for line in lines if line[:1] == "#"]
+    assert heading in {"{{ $labels.rule | toLower }}", *headings}
 
 
 def run_promtool(*arguments: object) -> str:

@@ -24,11 +24,10 @@ from streaming_app.groups.partition import partition_of
 from streaming_app.kafka.connection import Admin
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.sandbox.broker import LocalBroker
-from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
 from streaming_app.tables.reader import quote
 from tests.long.bed import PARTITIONS, TOPIC, Bed, DidNotRecoverError
 from tests.long.faults.operations import Operations
-from tests.long.hostile.requests import internal_producer, raw_key
+from tests.long.hostile.requests import internal_producer, join, raw_key
 from tests.support.kafka_cluster import LocalCluster
 from tests.support.odd_group_ids import ODD
 from tests.support.processes import send_signal
@@ -367,9 +366,7 @@ class ClusterBed(FaultBed):
     def join(self, group_id: str) -> None:
         """Let a group appear: one member joins it."""
         self.reconnect()
-        topics = next(iter(self.operations.topics))
-        member = SimulatedMember(self.client, group_id, topology(subtopology("0", source_topics=[topics])))
-        self.retry(member.join)
+        self.retry(lambda: join(self.client, group_id, topic=next(iter(self.operations.topics))))
 
     def retry(self, call: Callable[[], Any]) -> Any:
         """Call until the brokers answer, for minutes."""

@@ -25,6 +25,7 @@ from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from streaming_app.tables.reader import quote
 from tests.long.bed import CLUSTER, Bed, DidNotRecoverError
+from tests.long.hostile.requests import join
 from tests.support.offsets_log import compare_rows
 from tests.support.receivers import HttpReceiver
 from tests.support.waiting import MINUTES, await_topics, wait_until
@@ -51,7 +52,7 @@ class Honest(NamedTuple):
 
     growing: SimulatedMember
     stuck: SimulatedMember
-    stuck_topic: str
+    """Of a group with the name of the topic that it reads."""
 
 
 class Outcome(NamedTuple):
@@ -81,8 +82,8 @@ class AttackBed(Bed):
         for number in range(self._probes):
             topic = f"payments-{number}"
             self.client.create_topic(topic, 2)
-            self._left.append(Honest(self._join(f"orders-{number}", "orders-in"), self._join(topic, topic), topic))
-        members = [member for one in self._left for member in one[:2]]
+            self._left.append(Honest(self._join(f"orders-{number}", "orders-in"), self._join(topic, topic)))
+        members = [member for one in self._left for member in one]
         self.honest = [one.group_id for one in members]
         settle(members)
         self.config = {
@@ -107,7 +108,7 @@ class AttackBed(Bed):
         """Let one honest group grow and another one get stuck; return how long it took until both were known."""
         one = self._left.pop()
         with suppress(KafkaError):  # the topic is gone before all of its partitions are
-            self.client.delete_topic(one.stuck_topic)
+            self.client.delete_topic(one.stuck.group_id)
         if not wait_until(lambda: _is_stuck(one.stuck), interval=0.1):
             raise TimeoutError("the broker does not find that a topic is missing")
         began = time.monotonic()
@@ -214,11 +215,8 @@ class AttackBed(Bed):
         return False
 
     def _join(self, group_id: str, topic: str) -> SimulatedMember:
-        described = topology(subtopology("0", source_topics=[topic]))
-        await_topics(self.client, f"{group_id}-warm", described)
-        member = SimulatedMember(self.client, group_id, described)
-        member.join()
-        return member
+        await_topics(self.client, f"{group_id}-warm", topology(subtopology("0", source_topics=[topic])))
+        return join(self.client, group_id, topic=topic)
 
 
 def _is_stuck(member: SimulatedMember) -> bool:

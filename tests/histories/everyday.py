@@ -51,8 +51,8 @@ def _upgrades(groups: int) -> Operations:
     return operations
 
 
-def _burst(at: float, seconds: float, rate: float = 100.0) -> Operations:
-    return do(at, "change", rate=rate) + do(at + seconds, "change", rate=10.0)
+def _burst(at: float, seconds: float) -> Operations:
+    return do(at, "change", rate=100.0) + do(at + seconds, "change", rate=10.0)
 
 
 STEADY_LOOP = (300.0,) * 100

@@ -92,14 +92,14 @@ def _spring(day: float, location: str) -> tuple[Operations, dict[str, object]]:
 _SPRINGS = (("Europe/Berlin", BERLIN_SPRING), ("America/New_York", NEW_YORK_SPRING))
 
 
-def _flaps(topic: str, times: int, away: float, there: float, partitions: int = 12) -> Operations:
+def _flaps(topic: str, times: int, away: float, there: float) -> Operations:
     """Delete a topic, and create it again, so many times."""
     return [
         one
         for at in (BEGINS + n * (away + there) for n in range(times))
         for one in (
             *do(at, "set_topic", topic=topic, partitions=None),
-            *do(at + away, "set_topic", topic=topic, partitions=partitions),
+            *do(at + away, "set_topic", topic=topic, partitions=12),
         )
     ]
 
@@ -132,13 +132,13 @@ DEATHS_OF_READERS = {group: BEGINS + n * 10 * MINUTE for n, group in enumerate(_
 """When each of the applications that read one topic dies."""
 
 
-def _twins(left: str = "left", right: str = "right", **reads: Any) -> Operations:
+def _twins(**reads: Any) -> Operations:
     """Run the same application under two ids from the beginning, both of which process every record."""
     return [
-        *start(_LEFT, group=left, **STATE),
-        *start(_RIGHT, group=right, **STATE),
-        *do(TRAFFIC, "read", group=left, **reads),
-        *do(TRAFFIC + 5, "read", group=right, log_of=left),
+        *start(_LEFT, group="left", **STATE),
+        *start(_RIGHT, group="right", **STATE),
+        *do(TRAFFIC, "read", group="left", **reads),
+        *do(TRAFFIC + 5, "read", group="right", log_of="left"),
     ]
 
 
@@ -146,8 +146,10 @@ def _blue(**reads: Any) -> Operations:
     return start(_LEFT, group="blue", **STATE) + do(TRAFFIC, "read", group="blue", **reads)
 
 
-def _green(at: float, begins: str = "committed") -> Operations:
-    return start(_RIGHT, at, group="green", **STATE) + do(at + 5, "read", group="green", log_of="blue", begins=begins)
+def _green(at: float) -> Operations:
+    return start(_RIGHT, at, group="green", **STATE) + do(
+        at + 5, "read", group="green", log_of="blue", begins="committed"
+    )
 
 
 def _swaps(hours: int) -> Operations:

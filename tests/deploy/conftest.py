@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.deploy import base_images
-from tests.deploy.docker_engine import ROOT, Engine, EngineUnavailableError, docker_engine
+from tests.deploy import docker_engine
+from tests.deploy.docker_engine import ROOT, Engine, EngineUnavailableError, ImageUnavailableError
 
 COMPOSE = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text("utf-8"))
 IMAGE = COMPOSE["services"]["streams-groups"]["image"]
@@ -22,7 +22,7 @@ IMAGE = COMPOSE["services"]["streams-groups"]["image"]
 def engine() -> Iterator[Engine]:
     """A Docker engine. Without one the test is skipped, and says what is missing."""
     try:
-        with docker_engine() as running:
+        with docker_engine.docker_engine() as running:
             yield running
     except EngineUnavailableError as error:
         pytest.skip(str(error))
@@ -32,9 +32,9 @@ def engine() -> Iterator[Engine]:
 def image(engine: Engine) -> str:
     """The image, built from this checkout."""
     try:
-        for base in base_images.dockerfile_bases():
-            base_images.provide(engine, base)
-    except base_images.ImageUnavailableError as error:
+        for base in docker_engine.dockerfile_bases():
+            docker_engine.provide(engine, base)
+    except ImageUnavailableError as error:
         pytest.skip(str(error))
     engine.build(IMAGE, ROOT / "deploy" / "Dockerfile", ROOT)
     return IMAGE

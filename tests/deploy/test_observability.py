@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 import subprocess
@@ -14,7 +13,6 @@ import pytest
 import yaml
 
 from deploy.generate import prometheus
-from streaming_app.alerts.catalog import HEALTH_RULES
 from streaming_app.health.verdict import VERDICTS
 from streaming_app.lag.status import STATUSES
 from streaming_app.metrics.group_metrics import GROUP_METRICS
@@ -88,52 +86,18 @@ def test_label_values_are_values_that_the_job_exports() -> None:
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
-def test_an_alert_has_a_summary_a_description_and_a_runbook(rule: dict[str, Any]) -> None:
-    assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
-    severities = {"critical", "warning", "info", "{{ $labels.severity }}"}
-    assert rule["labels"]["severity"] in severities
-    assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
+def test_the_runbook_has_what_an_alert_refers_to(rule: dict[str, Any]) -> None:
     heading = rule["annotations"]["runbook_url"].removeprefix(f"{prometheus.RUNBOOK}#")
-    if rule["alert"] == "StreamsGroupsAlerts":
-        assert heading == "{{ $labels.rule | toLower }}"
-        return
-    assert heading == rule["alert"].lower()
-    headings = [
-        line.lstrip("# ") for line in (DEPLOY / "RUNBOOK.md").read_text("utf-8").splitlines() if line[:1] == "#"
-    ]
-    assert rule["alert"] in headings
-
-
-def test_each_rule_of_the_job_is_passed_on_by_its_verdict_or_by_its_open_alerts() -> None:
-    (open_alerts,) = (rule["expr"] for rule in ALERTS if rule["alert"] == "StreamsGroupsAlerts")
-    left_out = re.search(r'rule!~"([^"]+)"', open_alerts)
-    assert left_out
-    of_verdicts = {rule["alert"] for rule in ALERTS if "streams_group_health{" in rule["expr"]}
-    assert set(left_out[1].split("|")) == of_verdicts == set(HEALTH_RULES)
-
-
-def promtool(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [debian_tool("prometheus", "promtool"), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = (DEPLOY / "RUNBOOK.md").read_text("utf-8").splitlines()
+    headings = [line.lstrip("# ").lower() for line in lines if line[:1] == "#"]
+    assert heading in {"{{ $labels.rule | toLower }}", *headings}
 
 
 def run_promtool(*arguments: object) -> str:
-    result = promtool(*arguments)
+    command = [debian_tool("prometheus", "promtool"), *map(str, arguments)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
-
-
-def changed(expression: str) -> dict[str, str]:
-    """Return the expression of a rule as it must not be, by what is wrong with it."""
-    wrong = {
-        "it never fires": f"({expression}) and on () vector(1) > 2",
-        "it fires for what was planned": expression.replace(', severity!="none"', ""),
-        "it fires for what is over": re.sub(r" (== 1|> 0)$", "", expression),
-        "it repeats the verdicts": re.sub(r"\{rule!~[^}]+}", "", expression),
-        "it misses a job that was never scraped": expression.partition("or absent(")[0],
-        "it misses one job of two": expression[expression.find("absent(") :] if "or absent(" in expression else "",
-    }
-    return {what: one for what, one in wrong.items() if one not in {"", expression}}
 
 
 @pytest.mark.slow
@@ -144,22 +108,3 @@ def test_promtool_accepts_the_rules() -> None:
 @pytest.mark.slow
 def test_the_rules_fire_exactly_when_expected() -> None:
     assert "SUCCESS" in run_promtool("test", "rules", RULES_TEST)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
-def test_a_rule_that_fires_otherwise_fails_its_test(rule: dict[str, Any], tmp_path: Path) -> None:
-    """So the tests of promtool have, for each part of its condition, what fires and what does not."""
-    cases = re.sub(r"(?m)^  - .*\.rules\.yml$", "  - rules.yml", RULES_TEST.read_text("utf-8"), count=1)
-    (tmp_path / "test.yml").write_text(cases, "utf-8")
-    passed = []
-    for what, expression in changed(rule["expr"]).items():
-        groups = copy.deepcopy(GROUPS)
-        (one,) = (other for group in groups for other in group["rules"] if other["alert"] == rule["alert"])
-        one["expr"] = expression
-        (tmp_path / "rules.yml").write_text(json.dumps({"groups": groups}), "utf-8")  # YAML holds JSON
-        result = promtool("test", "rules", tmp_path / "test.yml")
-        said = result.stdout + result.stderr
-        assert "SUCCESS" in said or "exp:" in said, said  # it has judged the rules, and could read them
-        passed += [what] * (result.returncode == 0)
-    assert passed == []

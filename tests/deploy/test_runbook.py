@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
@@ -17,20 +15,15 @@ from offsets_decoder import encode
 from streaming_app.alerts.catalog import GROUP_ID, rules
 from streaming_app.cli.main import main
 from streaming_app.config.alerts import AlertSettings
-from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.writer import TableWriter
 from tests.support.encoded import metadata_record
-from tests.support.frames import batch, expect_few_records
+from tests.support.offsets_log import FoldedLog, RawRecord
 from tests.support.sample_groups import NOW, RICH, replace_group, rich_group, write_sample
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.support.warehouses import append, make_warehouse
 
 TEXT = runbook.PAGE.read_text("utf-8")
 NOT_IN_SAMPLE = {"StreamsGroupInternalTopicMisconfigured", "StreamsGroupsUndecodableRecords"}
 """The sample has no such topic and no such record: their commands print no table of it."""
-MOST_LINES, MOST_CHARACTERS = 60, 120
 QUERIES = re.findall(r"```sql\n(.+?)```", TEXT, re.DOTALL)
 
 
@@ -42,40 +35,24 @@ def test_the_configuration_in_the_page_is_valid() -> None:
 
 
 @pytest.fixture(scope="module")
-def reader(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, create_warehouse: Callable[[Path], Path]
-) -> WarehouseReader:
+def reader(tmp_path_factory: pytest.TempPathFactory) -> WarehouseReader:
     """A warehouse with a group whose member has not revoked its task, and a record that could not be decoded."""
-    path = create_warehouse(tmp_path_factory.mktemp("runbook"))
-    warehouse = TableWriter(spark, str(path), "default")
+    path = make_warehouse(tmp_path_factory.mktemp("runbook"))
     group, member = {"group_id": "payments"}, {"group_id": "payments", "member_id": "m1"}
-    revoking = {
-        "member_epoch": 2,
-        "state": 2,
-        "active_tasks_pending_revocation": [{"subtopology_id": "1", "partitions": [4]}],
-    }
+    revoking = [{"subtopology_id": "1", "partitions": [4]}]
     records = [
         encode(23, group, {"epoch": 0, "subtopologies": [{"subtopology_id": "1", "source_topics": ["a"]}]}),
         metadata_record(group, 3, validated_topology_epoch=0),
         encode(19, member, {"client_id": "worker", "client_host": "/10.1.2.3", "rebalance_timeout_ms": 45_000}),
         encode(20, group, {"assignment_epoch": 3}),
-        encode(22, member, revoking),
-        (encode(17, group, {"epoch": 3})[0], b"\x00\x63"),
+        encode(22, member, {"member_epoch": 2, "state": 2, "active_tasks_pending_revocation": revoking}),
     ]
-    at = datetime(2026, 11, 21, 3, tzinfo=timezone.utc)
-    rows = [(offset, at, key, value) for offset, (key, value) in enumerate(records)]
-    expect_few_records(path)
-    GroupsBatchWriter(warehouse, "default", "topic", lambda *_: None)(batch(spark, rows), 0)
+    log = FoldedLog()
+    log.add(RawRecord(0, offset, 1_795_230_000_000, key, value) for offset, (key, value) in enumerate(records))
+    append(path, "groups", *log.rows.values())
+    append(path, "group_events", *({**group, **event._asdict()} for event in log.events["payments"]))
+    append(path, "quarantine", {**group, "error_kind": "UnknownValueVersion", "offset": len(records)})
     return WarehouseReader(path)
-
-
-def test_every_page_about_a_rule_is_short_and_shows_what_its_command_prints() -> None:
-    """`tests/long/runbook` compares it with what the command prints of a real group."""
-    for rule in rules().values():
-        section = runbook.section(rule).splitlines()
-        assert len(section) <= MOST_LINES, rule.name
-        assert max(map(len, section)) <= MOST_CHARACTERS, rule.name
-        assert (runbook.OUTPUTS / f"{rule.name}.txt").exists(), rule.name
 
 
 def titles(text: str) -> set[str]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 from datetime import datetime, timedelta, timezone
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from offsets_decoder import decode
 from streaming_app.alerts.engine import truth_of
 from streaming_app.alerts.facts import EngineSettings
 from streaming_app.alerts.problem import FIRING, HEALTH, ProblemKey
@@ -19,15 +17,17 @@ from streaming_app.alerts.problems import Problems
 from streaming_app.cli.main import main
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.fold import Fold
-from streaming_app.groups.group import LogRecord
 from streaming_app.groups.not_ready import set_reasons
+from streaming_app.groups.replay import RECORD_TYPES
 from streaming_app.groups.row import to_row
 from streaming_app.groups.snapshot import group_snapshot
 from streaming_app.health.board import Board, Known
 from streaming_app.health.facts import DEFAULTS
 from streaming_app.notify.message import format_message, format_title
 from streaming_app.queries.output import as_json
+from tests.recorded.record import read
 from tests.support.documents import DOCS, ROOT, code_blocks
+from tests.support.offsets_log import log_record
 
 PAGE = DOCS / "architecture.md"
 RECORDED = ROOT / "tests" / "recorded" / "4.4.0.jsonl.gz"
@@ -36,35 +36,14 @@ TOPICS = {"in": 6}
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
 
 
-class Recorded(NamedTuple):
-    """A record of the group as the broker wrote it."""
-
-    key: bytes
-    value: bytes
-    log_record: LogRecord
+RECORDS = [one for one in read(RECORDED)[0] if one.record_type in RECORD_TYPES and one.group_id == GROUP and one.value]
 
 
 @pytest.fixture(scope="module")
-def records() -> list[Recorded]:
-    """The records of the group, in offset order."""
-    found = []
-    for line in gzip.decompress(RECORDED.read_bytes()).decode().splitlines():
-        raw = json.loads(line)
-        if GROUP.encode().hex() not in raw.get("k", "") or not raw["v"]:
-            continue
-        key, value = bytes.fromhex(raw["k"]), bytes.fromhex(raw["v"])
-        record = decode(key, value)
-        if record.key.get("group_id") == GROUP:
-            at = datetime.fromtimestamp(raw["t"] / 1000, timezone.utc)
-            found.append(Recorded(key, value, LogRecord(raw["o"], at, record.record_type, record.key, record.value)))
-    return found
-
-
-@pytest.fixture(scope="module")
-def folded(records: list[Recorded]) -> Fold:
+def folded() -> Fold:
     """The group after all of its records."""
     fold = Fold.of(GROUP, 1, None)
-    fold.add([record.log_record for record in records])
+    fold.add(map(log_record, RECORDS))
     fold.close()
     set_reasons(fold, lambda _names: TOPICS)
     return fold
@@ -83,11 +62,11 @@ def block_with(text: str) -> str:
     return block.text
 
 
-def test_the_bytes_are_those_that_the_broker_wrote(records: list[Recorded]) -> None:
+def test_the_bytes_are_those_that_the_broker_wrote() -> None:
     lines = [line.split("\t") for line in block_with("0017").splitlines()]
-    written = {(record.key.hex(), record.value.hex()) for record in records}
+    written = {(one.key.hex(), (one.value or b"").hex()) for one in RECORDS}
     assert len(lines) == 2
-    assert {(key, value) for key, value in lines} <= written
+    assert set(map(tuple, lines)) <= written
 
 
 def test_decode_prints_what_the_page_shows() -> None:

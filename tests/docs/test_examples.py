@@ -49,13 +49,8 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> WarehouseReader:
     return WarehouseReader(make_warehouse(tmp_path_factory.mktemp("queries")))
 
 
-@pytest.mark.parametrize("query", COMMAND_QUERIES)
-def test_every_query_of_a_command_runs(query: str, reader: WarehouseReader) -> None:
-    assert reader.rows(query) == []
-
-
-@pytest.mark.parametrize("query", [one for one in BLOCKS if not is_for_spark(str(one.values[0]))])
-def test_every_query_of_a_block_runs(query: str, reader: WarehouseReader) -> None:
+@pytest.mark.parametrize("query", [*COMMAND_QUERIES, *(one for one in BLOCKS if not is_for_spark(str(one.values[0])))])
+def test_every_query_of_a_command_or_a_block_runs(query: str, reader: WarehouseReader) -> None:
     assert reader.rows(query) == []
 
 

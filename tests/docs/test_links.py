@@ -1,17 +1,16 @@
-"""Links in the documents, as GitHub resolves them: files and headings exist, and the README leads to every page.
-
-Links of the built pages are checked by Sphinx, see `test_build.py`. No address is opened.
-"""
+"""Links in the documents, as GitHub resolves them and as Sphinx builds them. No address is opened."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from tests.support.documents import DOCS, DOCUMENTS, README, anchors, links, name
+from tests.support.documents import DOCS, DOCUMENTS, README, ROOT, anchors, links, name
 
 _HOST = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+")
 
@@ -36,3 +35,21 @@ def test_every_page_that_is_not_an_index_or_an_include_is_linked_from_the_readme
     included = {"index.md", *(page.name for page in DOCS.glob("*.md") if "```{include}" in page.read_text("utf-8"))}
     written_here = {name(page) for page in DOCS.glob("*.md") if page.name not in included}
     assert written_here - {link.split("#")[0] for link in links(README)} == set()
+
+
+@pytest.mark.slow
+def test_sphinx_builds_every_page_without_a_warning(tmp_path: Path) -> None:
+    """Every page is in a table of contents, and every link leads somewhere."""
+    for module in ("sphinx", "myst_parser"):
+        pytest.importorskip(module, reason="not installed: pip install '.[docs]'")
+    options = ["-W", "--keep-going", "-n", "-q", "-b", "html", "-d", tmp_path / "doctrees"]
+    built = subprocess.run(
+        [sys.executable, "-m", "sphinx", *options, DOCS, tmp_path / "html"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (built.returncode, built.stderr) == (0, "")
+    pages = {page.stem for page in (tmp_path / "html").glob("*.html")}
+    assert {page.stem for page in DOCS.glob("*.md")} <= pages

@@ -7,10 +7,8 @@ all, which a test compares.
 
 from __future__ import annotations
 
-import gc
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -34,12 +32,16 @@ from streaming_app.groups.task_copies import GroupCopies, next_status
 from streaming_app.health.board import NOT_JUDGED, Change
 from streaming_app.health.history import COLUMNS, WINDOW, GroupHistories
 from streaming_app.health.verdict import Verdict
+from streaming_app.lag.ends import NO_ENDS, LogEnds, TopicPartition
+from streaming_app.lag.model import Commit, CommitKey, GroupTasks, LagRow, group_tasks
+from streaming_app.lag.tracker import LagTracker
+from streaming_app.lag.work import GroupWork
 from streaming_app.notify.outbox import Outbox
 from streaming_app.time_intervals import TimeInterval
 from tests.histories.clients import START
 from tests.histories.history import HOUR, MINUTE, History
-from tests.histories.lag_passes import LagPasses
 from tests.histories.simulation import Simulation
+from tests.histories.traffic import Seen
 from tests.notify.kept import Told
 from tests.support.failed_rules import no_rule_fails
 
@@ -48,7 +50,92 @@ STEP = 5.0
 _QUIET_STEP = 10 * MINUTE
 _READ_PLUGIN = HOUR
 _PAGER = "pager"
+_SEED_SECONDS = (86_400, 21_600, 3_600, 900, 300, 60)  # as the job asks for
 _READ = 200  # members of a group, as in `job.group_cache`
+
+
+class LagPasses:
+    """The passes of a job over the lag, as `job.lag_pass` does them, over what the traffic of a history shows."""
+
+    def __init__(
+        self,
+        seen: Sequence[Seen],
+        states: Mapping[str, Group],
+        before: LagPasses | None,
+        patience: Callable[[str], float],
+    ) -> None:
+        """Begin with what the passes of the run before left in the tables."""
+        self._seen, self._states = seen, states
+        self._next: int | None = None
+        self._tracker = LagTracker(patience=patience)
+        self._rows: list[LagRow] = []
+        self._tasks: dict[str, tuple[int, GroupTasks]] = {}
+        self.work: Mapping[str, GroupWork] = {}
+        self.away: dict[str, frozenset[str]] = {}
+        if before:
+            for (topic, partition), samples in before._tracker.samples().items():
+                self._tracker.restore_samples(topic, partition, samples.topic_id, samples.pairs())
+            self._rows = before._rows
+            for row in before._rows:
+                self._tracker.restore_row(row)
+
+    def read(self, after: float, at: float) -> None:
+        """Do the newest pass that is due at a time; the first one is none that was due `after` or earlier."""
+        if self._next is None:
+            self._next = bisect_right(self._seen, after, key=attrgetter("at"))
+        first = self._next
+        while self._next < len(self._seen) and self._seen[self._next].at <= at:
+            self._next += 1
+        seen = self._seen[first : self._next]
+        newest = {one.group_id: one for one in seen if one.at == seen[-1].at}
+        if not newest:
+            return
+        commits = {(g, *key): commit for g, one in newest.items() for key, commit in one.commits.items()}
+        ends = {key: end for one in newest.values() for key, end in one.ends.items()}
+        away = frozenset(f"{topic}-{partition}" for (topic, partition), end in ends.items() if end == NO_ENDS)
+        self.away = {"broker 1 (kafka-1:9092)": away} if away else {}
+        tasks = {group_id: self._group_tasks(group_id) for group_id in newest}
+        now = START.timestamp() + at
+        self._seed(commits, ends, at)
+        self._rows = self._tracker.observe(commits, ends, tasks, now)
+        self.work = self._tracker.work
+
+    def _seed(self, commits: Mapping[CommitKey, Commit], ends: Mapping[TopicPartition, LogEnds], at: float) -> None:
+        """Find earlier ends of logs that are seen for the first time with lag, as `job.lag_ends` does."""
+        for key, committed in self._tracker.unseen(commits, ends, START.timestamp() + at).items():
+            committed_at = max(0.0, committed - START.timestamp())
+            first_at = self._first_record_after(key, committed_at)
+            times = {*(at - age for age in _SEED_SECONDS), committed_at, first_at}
+            samples = [(end, START.timestamp() + time) for time in times if (end := self._end_at(key, time))]
+            if (before := self._end_at(key, committed_at)) and first_at <= at:
+                samples += [(before + more, START.timestamp() + first_at) for more in (0, 1)]
+            samples.sort(key=lambda sample: sample[::-1])
+            self._tracker.restore_samples(key[0], key[1], ends[key].topic_id, samples)
+
+    def _first_record_after(self, key: TopicPartition, time: float) -> float:
+        """Return when the first record after a time came, as far as passes saw it."""
+        first = bisect_right(self._seen, time, key=attrgetter("at"))
+        before = self._end_at(key, time)
+        later = (one.at for one in self._seen[first:] if key in one.ends and (one.ends[key].end or 0) > (before or 0))
+        return next(later, time)
+
+    def _end_at(self, key: TopicPartition, time: float) -> int | None:
+        """Return the end of a log at a time; None if it had not begun, or does not reach back so far now."""
+        before = bisect_right(self._seen, time, key=attrgetter("at"))
+        known = (one.ends[key].end for one in reversed(self._seen[:before]) if key in one.ends)
+        return next(known, None)
+
+    def next_at(self) -> float | None:
+        is_done = self._next is None or self._next == len(self._seen)
+        return None if is_done else self._seen[self._next or 0].at
+
+    def _group_tasks(self, group_id: str) -> GroupTasks:
+        state = self._states[group_id]
+        known = self._tasks.get(group_id)
+        if known is None or known[0] != state.last_offset:
+            tasks = group_tasks(to_row("default", state), lambda _pattern: ())
+            known = self._tasks[group_id] = state.last_offset, tasks
+        return known[1]
 
 
 @dataclass(frozen=True)
@@ -73,7 +160,6 @@ class Outcome:
     """The rules that fired at some time: a problem with the health of a group has that of its worst verdict."""
     notifications: list[tuple[float, str, tuple[str, ...]]] = field(default_factory=list)
     """Each message: when, of which event, and about which problems."""
-    evaluations: int = 0
     problems: list[Problem] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
 
@@ -279,19 +365,6 @@ class _Job:
         self.engine.unsaved_changes.clear()
 
 
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Look for no cycles meanwhile: the records of a history stay until it ends, and each look visits all of them."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-@_no_garbage_collection()
 @no_rule_fails()
 def run(
     history: History, *, every_step: bool = False, only_changes: bool = False, restart_every: float | None = None
@@ -323,7 +396,6 @@ def run(
         while read < len(log) and log[read].at <= at:
             read += 1
         job.step([(one.group_id, one.record) for one in log[first:read]], at, read_at)
-        outcome.evaluations += 1
         if every_step:
             at += STEP
         else:

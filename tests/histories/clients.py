@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from streaming_app.groups.group import LogRecord
 from streaming_app.groups.task_copies import TaskCopy
-from tests.histories.coordinator import ASSIGNMENT_INTERVAL, INITIAL_REBALANCE_DELAY, Group, Write
-from tests.histories.members import STABLE, Member
+from tests.histories.coordinator import ASSIGNMENT_INTERVAL, INITIAL_REBALANCE_DELAY, STABLE, Group, Member, Write
 from tests.histories.traffic import Seen, Traffic
 
 START = datetime(2026, 3, 2, tzinfo=timezone.utc)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import MappingProxyType
 from typing import Any
@@ -49,6 +49,8 @@ class History:
     """The same section by the times at which it is changed, and the job started again."""
     running_hours: Mapping[str, Any] | None = None
     """When its groups are meant to run, as declared: an item of `time_intervals`."""
+    is_chosen: bool = False
+    """Whether `make test` plays it: the first of its kind, and each in which a group is NotReady. Others are long."""
 
 
 def ordinary(name: str, *operations: Operations, hours: float = 6.0, **others: Any) -> History:
@@ -60,6 +62,14 @@ def incident(name: str, rules: str, *operations: Operations, hours: float = 4.0,
     """Return a history during which one of these rules, without their prefix, is to fire."""
     names = frozenset(f"Streams{rule}" for rule in rules.split())
     return History(name, _in_order(operations), hours * HOUR, names, **others)
+
+
+def chosen_ordinary(name: str, *operations: Operations, **others: Any) -> History:
+    return replace(ordinary(name, *operations, **others), is_chosen=True)
+
+
+def chosen_incident(name: str, rules: str, *operations: Operations, **others: Any) -> History:
+    return replace(incident(name, rules, *operations, **others), is_chosen=True)
 
 
 def _in_order(operations: Iterable[Operations]) -> tuple[Operation, ...]:

@@ -10,12 +10,16 @@ from streaming_app.alerts.problem import CRITICAL, FIRING, Problem
 from streaming_app.health.verdict import BAD, DOWN, LOSING, STALLED, UNSTABLE
 from tests.histories.bed import STEP, Outcome, run
 from tests.histories.clients import START
+from tests.histories.everyday import EVERYDAY
 from tests.histories.history import DAY, History
-from tests.histories.incidents import INCIDENTS
-from tests.histories.ordinary import ORDINARY
+from tests.histories.misjudged import MISJUDGED
+from tests.histories.reported import REPORTED
 
-HISTORIES = {history.name: history for history in (*ORDINARY, *INCIDENTS)}
-assert len(HISTORIES) == len(ORDINARY) + len(INCIDENTS), "two histories have one name"
+ALL = (*EVERYDAY, *REPORTED, *MISJUDGED)
+HISTORIES = {history.name: history for history in ALL}
+assert len(HISTORIES) == len(ALL), "two histories have one name"
+ORDINARY, INCIDENTS = [one for one in ALL if not one.rules], [one for one in ALL if one.rules]
+CHOSEN = [one for one in ALL if one.is_chosen]
 
 _PACES: tuple[dict[str, Any], ...] = ({"every_step": True}, {"only_changes": True}, {"restart_every": 2_400.0})
 _LONG = 3 * DAY  # every five seconds of a longer one would take minutes

@@ -7,6 +7,8 @@ tasks are counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,7 @@ from offsets_decoder import decode
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
-from tests.histories.coordinator import Group, Write
-from tests.histories.members import Member
+from tests.histories.coordinator import Group, Member, Write
 from tests.recorded.record import read
 from tests.support.waiting import await_topics
 
@@ -60,14 +61,9 @@ def _count(tasks: Iterable[dict[str, Any]]) -> int:
 def _targets_in_order(found: list[Shape]) -> list[Shape]:
     """Sort the targets of one assignment: the broker has no order for them."""
     result: list[Shape] = []
-    for shape in found:
-        if shape[0] == 21 and shape[2] is not None:
-            position = len(result)
-            while position and result[position - 1][0] == 21 and result[position - 1][1] > shape[1]:
-                position -= 1
-            result.insert(position, shape)
-        else:
-            result.append(shape)
+    for is_target, in_a_row in groupby(found, key=lambda one: one[0] == 21 and one[2] is not None):
+        run = list(in_a_row)
+        result += sorted(run, key=itemgetter(1)) if is_target else run
     return result
 
 

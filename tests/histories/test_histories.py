@@ -8,12 +8,30 @@ from dataclasses import replace
 import pytest
 
 from streaming_app.alerts.catalog import HEALTH_RULES
-from streaming_app.health.verdict import VERDICTS
+from streaming_app.health.verdict import DOWN, IDLE, OK, RESTORING, STALLED, UNKNOWN, UNSTABLE, VERDICTS, Verdict
 from tests.alerts.examples import check_text
-from tests.histories.bed import STEP, run
-from tests.histories.chosen import CHOSEN, PACED
-from tests.histories.history import BEGINS, HOUR, MINUTE, History
+from tests.histories.bed import STEP, Outcome, run
+from tests.histories.clients import START
+from tests.histories.history import (
+    BEGINS,
+    HOUR,
+    MINUTE,
+    STATE,
+    TOPICS,
+    TRAFFIC,
+    History,
+    Operations,
+    crash_loop,
+    do,
+    names,
+    ordinary,
+    start,
+    steady,
+    stop,
+    working,
+)
 from tests.histories.judged import (
+    CHOSEN,
     HISTORIES,
     OUTCOMES,
     check_incident,
@@ -22,29 +40,39 @@ from tests.histories.judged import (
     check_start_in_the_middle,
     name_of,
 )
-from tests.histories.twins import DEATHS_OF_READERS
-from tests.histories.widened import COUNTED_AGAIN_AT, DEATHS, IGNORED_AT, MENDED, ONE_MORE
+from tests.histories.misjudged import COUNTED_AGAIN_AT, DEATHS, DEATHS_OF_READERS, IGNORED_AT, MENDED, ONE_MORE
 
 pytestmark = pytest.mark.slow
-CHOSEN_HISTORIES = [HISTORIES[name] for names in CHOSEN.values() for name in names]
+PACED = (
+    "Rolling restart of 6 instances that restore state for ten minutes",
+    "A source topic is missing: the client gives up, and is started again",
+    "The only instance is killed for its memory after a minute each time",
+    "Retention of half an hour overtakes an application whose threads hang",
+    "More is produced than the application can process",
+    "An unclean election cuts the log of one partition to below what the application has committed",
+)
+"""Those that are also played at every pace."""
 
 
-@pytest.mark.parametrize("history", [one for one in CHOSEN_HISTORIES if not one.rules], ids=name_of)
+def outcome_of(part: str) -> Outcome:
+    """Return the outcome of the chosen history that has this in its name."""
+    (name,) = (one.name for one in CHOSEN if part in one.name)
+    return OUTCOMES[name]
+
+
+@pytest.mark.parametrize("history", [one for one in CHOSEN if not one.rules], ids=name_of)
 def test_an_ordinary_operation_raises_no_alert(history: History) -> None:
     check_ordinary(history)
 
 
-@pytest.mark.parametrize("history", [one for one in CHOSEN_HISTORIES if one.rules], ids=name_of)
+@pytest.mark.parametrize("history", [one for one in CHOSEN if one.rules], ids=name_of)
 def test_an_incident_raises_the_expected_alert_after_it_began_and_no_other(history: History) -> None:
     check_incident(history)
 
 
-@pytest.mark.parametrize(
-    "name", [*CHOSEN["One host, habits and clocks"][1:3], CHOSEN["One host, habits and clocks"][-1]]
-)
+@pytest.mark.parametrize("name", ["twice in the morning", "died the day before", "two seconds after a commit"])
 def test_a_death_pages_after_five_minutes_whatever_happened_before(name: str) -> None:
-    outcome = OUTCOMES[name]
-    for one in outcome.problems:
+    for one in outcome_of(name).problems:
         assert one.opened_at is not None
         assert (one.opened_at - one.since).total_seconds() <= 6 * MINUTE
 
@@ -52,25 +80,26 @@ def test_a_death_pages_after_five_minutes_whatever_happened_before(name: str) ->
 @pytest.mark.parametrize(
     ("name", "deaths"),
     [
-        (CHOSEN["One host, habits and clocks"][0], DEATHS),
-        *((one, DEATHS_OF_READERS) for one in CHOSEN["One application under two ids"] if one.startswith("Three")),
+        ("Three applications on one host", DEATHS),
+        ("Three applications with state of their own", DEATHS_OF_READERS),
+        ("Three applications without internal topics", DEATHS_OF_READERS),
     ],
 )
 def test_each_of_three_applications_has_an_alert_of_its_own_death(name: str, deaths: Mapping[str, float]) -> None:
-    fired = {one.group_id: one.at for one in OUTCOMES[name].fired}
+    fired = {one.group_id: one.at for one in outcome_of(name).fired}
     assert fired.keys() == deaths.keys()
     assert all(died < fired[group_id] <= died + 6 * MINUTE for group_id, died in deaths.items())
 
 
 def test_an_ignore_ends_an_alert_and_taking_it_back_opens_only_what_is_not_over() -> None:
-    back, gone = (OUTCOMES[name].fired for name in CHOSEN["The job"] if "is ignored" in name)
+    back, gone = (outcome_of(name).fired for name in ("lost is ignored, the", "lost is ignored for a while"))
     assert [(one.resolved_at, one.ended_by) for one in back] == [(IGNORED_AT, "ignored")]
     again = [(one.at, one.resolved_at) for one in gone[1:]]
     assert ((gone[0].ended_by, gone[0].resolved_at), again) == (("ignored", IGNORED_AT), [(COUNTED_AGAIN_AT, None)])
 
 
 def test_groups_that_lack_a_description_are_not_resolved_because_others_change() -> None:
-    fired = OUTCOMES[next(name for name in CHOSEN["Descriptions"] if name.startswith("Five groups"))].fired
+    fired = outcome_of("Five groups").fired
     assert {one.group_id: one.at > ONE_MORE for one in fired} == {f"app-{n}": n == 5 for n in range(6)}
     ((mended, resolved_at),) = [(one.group_id, one.resolved_at or 0.0) for one in fired if one.resolved_at]
     assert mended == "app-0"
@@ -78,22 +107,14 @@ def test_groups_that_lack_a_description_are_not_resolved_because_others_change()
 
 
 def test_who_stops_at_night_without_saying_so_is_told_how_to_say_it() -> None:
-    fired = OUTCOMES[next(name for name in CHOSEN["One host, habits and clocks"] if "declares nothing" in name)].fired
+    fired = outcome_of("declares nothing").fired
     assert len(fired) == 5  # one for each time without members while records come
     assert all("if this is meant, add running_hours for it" in one.summary for one in fired)
 
 
-def test_groups_that_miss_one_topic_have_one_cause_and_an_alert_each_that_names_the_topics() -> None:
-    outcome = OUTCOMES[next(name for name in CHOSEN["Not ready"] if name.startswith("A topic of two"))]
-    assert {one.group_id: one.cause for one in outcome.problems} == dict.fromkeys(("one", "two"), "missing_topic:a")
-    texts = {one.group_id: one.summary for one in outcome.fired}
-    assert "Source topics a are missing" in texts["one"]
-    assert "Source topics a, b are missing" in texts["two"]
-
-
 def test_not_ready_is_a_warning_while_nothing_waits_or_comes_and_gets_critical_once_it_does() -> None:
     for what, severity, messages in (("nothing comes", "warning", 1), ("later records come", "critical", 2)):
-        outcome = OUTCOMES[next(name for name in CHOSEN["Not ready"] if name.endswith(what))]
+        outcome = outcome_of(what)
         (fired,) = outcome.fired
         assert (fired.severity, len(outcome.notifications)) == (severity, messages)
         assert fired.at <= BEGINS + 6 * MINUTE
@@ -101,7 +122,7 @@ def test_not_ready_is_a_warning_while_nothing_waits_or_comes_and_gets_critical_o
 
 
 def test_a_push_that_nobody_asked_for_and_the_plugin_rejects_is_an_alert() -> None:
-    fired = OUTCOMES[next(name for name in CHOSEN["Descriptions"] if name.endswith("rejects all others"))].fired
+    fired = outcome_of("rejects all others").fired
     assert [(one.rule, one.at >= BEGINS) for one in fired] == [
         ("StreamsGroupDescriptionFailed", False),
         ("StreamsGroupUnsolicitedDescription", True),
@@ -114,7 +135,7 @@ def test_an_application_that_never_commits_is_stalled_which_is_critical() -> Non
 
 
 def test_an_offset_beyond_the_end_of_the_log_is_said_to_be_that_and_is_a_warning() -> None:
-    (fired,) = OUTCOMES[next(name for name in CHOSEN["Topics"] if name.startswith("An unclean"))].fired
+    (fired,) = outcome_of("An unclean election").fired
     assert fired.severity == "warning"
     assert "beyond the end of the log" in fired.summary
 
@@ -161,7 +182,7 @@ def test_a_job_that_is_killed_at_every_step_loses_nothing_and_ends_nothing(name:
 
 
 def test_the_chosen_histories_bring_every_verdict_and_every_rule_that_a_history_may_bring() -> None:
-    outcomes = [OUTCOMES[one.name] for one in CHOSEN_HISTORIES]
+    outcomes = [OUTCOMES[one.name] for one in CHOSEN]
     assert {change.verdict.verdict for outcome in outcomes for change in outcome.changes} == set(VERDICTS)
     expected = {rule for history in HISTORIES.values() for rule in history.rules}
     assert {rule for outcome in outcomes for rule in outcome.rules} == expected
@@ -172,16 +193,16 @@ def test_a_group_whose_records_are_rare_does_not_fill_the_history_of_verdicts() 
     assert len([(one.verdict.verdict, one.verdict.why) for one in changes]) <= 5  # and not one or two for each record
 
 
-@pytest.mark.parametrize("name", [name for name in CHOSEN["Descriptions"] if "thirty applications" in name])
+@pytest.mark.parametrize("name", ["down while thirty applications", "the descriptions of thirty applications"])
 def test_many_groups_with_one_cause_have_an_alert_each_and_are_told_of_in_few_messages(name: str) -> None:
-    outcome = OUTCOMES[name]
+    outcome = outcome_of(name)
     assert {one.rule for one in outcome.fired} == {"StreamsGroupDescriptionFailed"}
     assert len({one.group_id for one in outcome.fired}) == len(outcome.fired) == 30
     assert len(outcome.notifications) <= 12  # they start one after the other, for ten minutes: one a minute
 
 
 def test_each_alert_about_the_health_of_a_group_is_what_is_wrong_since_when_and_the_next_step_in_two_lines() -> None:
-    problems = [one for history in CHOSEN_HISTORIES for one in OUTCOMES[history.name].problems if one.opened_at]
+    problems = [one for history in CHOSEN for one in OUTCOMES[history.name].problems if one.opened_at]
     assert {one.rule for one in problems} == set(HEALTH_RULES)
     for one in problems:
         check_text(one)
@@ -209,3 +230,55 @@ def test_the_alert_of_a_crash_loop_is_resolved_once_the_application_has_stayed_u
     assert 10 * MINUTE <= fired.resolved_at - last_start <= 25 * MINUTE
     (problem,) = outcome.problems
     assert (problem.ended_by, problem.timeline[-1].verdict) == ("evidence", "Ok")
+
+
+# What verdicts may not say, whatever is alerted: that all is well of a group that restores, hangs or is not known
+
+
+def said(*operations: Operations, hours: float = 4.0, after: float = BEGINS, **others: object) -> list[Verdict]:
+    """Return the verdicts of a history after a time, and the one of then."""
+    changes = run(ordinary("", *operations, hours=hours, **others)).changes
+    seconds = [(one.at - START).total_seconds() for one in changes]
+    first = max(n for n, at in enumerate(seconds) if not n or at <= after)
+    return [one.verdict for one in changes[first:]]
+
+
+def verdicts(found: list[Verdict]) -> list[str]:
+    """Return their names, each once in a row."""
+    return [one.verdict for n, one in enumerate(found) if not n or one.verdict != found[n - 1].verdict]
+
+
+@pytest.mark.parametrize(
+    ("ends", "comes"),
+    [(stop(names(1), BEGINS), start(["x"], BEGINS + 20, **STATE)), (stop(["i0"], BEGINS), start(["x"], BEGINS - 10))],
+    ids=["it is started again", "another one takes over"],
+)
+def test_offsets_do_not_advance_while_state_is_restored(ends: Operations, comes: Operations) -> None:
+    reads = do(TRAFFIC, "read", restore_seconds=600.0)
+    started = [one for one in comes if one.arguments.setdefault("changelogs", STATE["changelogs"])]
+    found = said(steady(1, **STATE), reads, ends, started, after=BEGINS + 120, topics=TOPICS)
+    assert verdicts(found)[-2:] == [RESTORING, OK]
+    assert OK not in verdicts(found)[:-1]
+
+
+def test_a_loop_of_an_application_whose_topic_is_missing_is_not_interrupted_processing() -> None:
+    loops = [crash_loop(name, BEGINS, 12, BEGINS + HOUR) for name in names(2)]
+    found = said(start(names(2), BEGINS - 30), *loops, do(BEGINS + 1, "set_topic", topic="in", partitions=None))
+    assert not {UNSTABLE, OK, IDLE} & {one.verdict for one in found}
+    down = next(one for one in found if one.verdict == DOWN)
+    assert "MISSING_SOURCE_TOPICS" in down.why
+
+
+def test_a_group_of_which_nothing_is_known_any_more_is_not_ok() -> None:
+    """Aborted records are the last, of topics that the job may not read."""
+    ends = do(BEGINS, "change", rate=0.0), do(BEGINS + 600, "end_transaction", offsets=3, denied=True)
+    found = said(working(2), *ends, hours=5, after=BEGINS + 1800)
+    assert verdicts(found) == [UNKNOWN]
+    assert "not known since" in found[-1].why
+
+
+def test_records_of_a_topic_that_was_created_again_that_nobody_reads_are_no_advance() -> None:
+    again = do(BEGINS + 600, "recreate_topics"), do(BEGINS + 600, "stick"), do(BEGINS + 700, "change", rate=0.01)
+    found = said(working(2), do(BEGINS, "change", rate=0.0), *again, after=BEGINS + 880)
+    assert verdicts(found) == [UNKNOWN, STALLED]
+    assert "0 offsets" not in found[-1].why

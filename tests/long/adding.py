@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -375,6 +377,15 @@ def edited(copy: Path, edits: Sequence[Edit]) -> Iterator[dict[str, bytes]]:
             (copy / name).unlink(missing_ok=True)
             if name in before:
                 (copy / name).write_bytes(before[name])
+
+
+def run_edited(copy: Path, edits: Sequence[Edit], *module: str) -> tuple[subprocess.CompletedProcess[str], set[str]]:
+    """Run a Python module in an edited copy, with its arguments; return how it ended, and which files were changed."""
+    with edited(copy, edits) as before:
+        environment = {**os.environ, "PYTHONPATH": str(copy)}
+        command = [sys.executable, "-m", *module]
+        ran = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
+        return ran, changes(before, contents(copy))
 
 
 def contents(copy: Path) -> dict[str, bytes]:

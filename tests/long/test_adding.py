@@ -6,15 +6,12 @@ there, and exactly these files and those that `make generate` writes have change
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.long.adding import ADDITIONS, ROOT, changes, contents, copy_project, edited, table
+from tests.long.adding import ADDITIONS, ROOT, copy_project, run_edited, table
 
 
 @pytest.fixture(scope="module")
@@ -26,11 +23,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("thing", ADDITIONS)
 def test_a_new_thing_needs_the_files_that_the_table_names_and_no_others(thing: str, copy: Path) -> None:
     addition = ADDITIONS[thing]
-    with edited(copy, addition.edits) as before:
-        command = [sys.executable, "-m", "tests.long.adding", thing]
-        environment = {**os.environ, "PYTHONPATH": str(copy)}
-        ran = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
-        changed = changes(before, contents(copy))
+    ran, changed = run_edited(copy, addition.edits, "tests.long.adding", thing)
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
     assert changed == {*(edit.file for edit in addition.edits), *addition.generated}
 

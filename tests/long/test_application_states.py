@@ -2,92 +2,84 @@
 
 from __future__ import annotations
 
-from streaming_app.tables.reader import WarehouseReader
-from tests.support.application_world import World
+from tests.long.rig import Rig
 from tests.support.waiting import wait_until
 
 _LONG_SESSION = {"streams.session.timeout.ms": 60_000}
 
 
-def test_a_join_with_standbys_and_tags_rebalances_while_an_instance_is_frozen(world: World) -> None:
+def test_a_join_with_standbys_and_tags_rebalances_while_an_instance_is_frozen(rig: Rig) -> None:
     topics = {"orders": 4, "customers": 4, "by-region": 4}
     racks = {"streams.num.standby.replicas": 1, "streams.rack.aware.assignment.tags": "zone"}
-    world.client.configure_group("enriched", {**_LONG_SESSION, **racks})
+    rig.client.configure_group("enriched", {**_LONG_SESSION, **racks})
     tagged = {"client.tag.zone": "a", "rack.aware.assignment.tags": "zone"}
-    first = world.application("enriched", "join", topics, "1", properties=tagged)
-    second = world.application("enriched", "join", topics, "2", properties={**tagged, "client.tag.zone": "b"})
+    first = rig.application("enriched", "join", topics, "1", properties=tagged)
+    second = rig.application("enriched", "join", topics, "2", properties={**tagged, "client.tag.zone": "b"})
     first.produce(on=True)
-    group = world.compared("enriched", first, second)
-    world.await_verdict("enriched", "Ok")
+    group = rig.compared("enriched", first, second)
+    rig.await_verdict("enriched", "Ok")
     first.produce(on=False)
     group.await_equal("Stable")
-    rows = WarehouseReader(world.warehouse).rows("SELECT client_tags FROM members WHERE group_id = 'enriched'")
+    rows = rig.rows("SELECT client_tags FROM members WHERE group_id = 'enriched'")
     assert {dict(row["client_tags"])["zone"] for row in rows} == {"a", "b"}
     first.freeze(on=True)
-    world.happens("frozen")
-    third = world.application("enriched", "join", topics, "3", properties={**tagged, "client.tag.zone": "a"})
+    third = rig.application("enriched", "join", topics, "3", properties={**tagged, "client.tag.zone": "a"})
     group.applications.append(third)
     group.await_equal("Reconciling", answering=False)
     first.freeze(on=False)
     group.await_equal("Stable")
-    lines = world.printed("describe", "enriched", "--members", "--verbose").splitlines()
+    lines = rig.run("streams-groups describe enriched --members --verbose").splitlines()
     assert [sum(f"zone={zone}" in line for line in lines) for zone in "ab"] == [2, 1]
-    processes = world.copies("enriched")["processes"]
+    processes = rig.copies("enriched")["processes"]
     assert sorted(one["client_tags"]["zone"] for one in processes) == ["a", "a", "b"]
 
 
 def test_an_exactly_once_filter_and_a_global_table_are_equal_while_they_run_and_when_they_are_stopped(
-    world: World,
+    rig: Rig,
 ) -> None:
     exactly_once = {"processing.guarantee": "exactly_once_v2"}
-    filtered = world.application("filtered", "filter", {"events": 2, "passed": 2}, properties=exactly_once)
-    located = world.application("located", "global", {"sales": 2, "regions": 1, "located-sales": 2})
+    filtered = rig.application("filtered", "filter", {"events": 2, "passed": 2}, properties=exactly_once)
+    located = rig.application("located", "global", {"sales": 2, "regions": 1, "located-sales": 2})
     for one in (filtered, located):
         one.produce(on=True)
-        world.happens("started")
-        world.await_verdict(one.application_id, "Ok")
+        rig.await_verdict(one.application_id, "Ok")
         one.produce(on=False)
-        world.compared(one.application_id, one).await_equal("Stable")
+        rig.compared(one.application_id, one).await_equal("Stable")
         one.stop()
-        world.happens("stopped")
-        world.compared(one.application_id).await_equal("Empty")
-        world.await_verdict(one.application_id, "Off", "Idle")
+        rig.compared(one.application_id).await_equal("Empty")
+        rig.await_verdict(one.application_id, "Off", "Idle")
 
 
-def test_a_topic_that_is_deleted_under_an_application_is_down_and_well_again_once_it_is_back(world: World) -> None:
-    world.client.configure_group("orphaned", _LONG_SESSION)
+def test_a_topic_that_is_deleted_under_an_application_is_down_and_well_again_once_it_is_back(rig: Rig) -> None:
+    rig.client.configure_group("orphaned", _LONG_SESSION)
     topics = {"lines": 2, "counts": 2}
-    one = world.application("orphaned", "words", topics)
+    one = rig.application("orphaned", "words", topics)
     one.produce(on=True)
-    world.await_verdict("orphaned", "Ok")
-    world.client.admin.delete_topics(["lines"])
-    world.happens("topic deleted")
-    group = world.compared("orphaned", one)
+    rig.await_verdict("orphaned", "Ok")
+    rig.client.admin.delete_topics(["lines"])
+    group = rig.compared("orphaned", one)
     group.await_equal("NotReady", answering=False)
-    world.await_verdict("orphaned", "Down")
+    rig.await_verdict("orphaned", "Down")
     one.kill()
-    again = world.application("orphaned", "words", topics, "2")
+    again = rig.application("orphaned", "words", topics, "2")
     again.produce(on=True)
-    world.happens("topic created again")
     group.applications = [again]
-    world.await_verdict("orphaned", "Ok")
+    rig.await_verdict("orphaned", "Ok")
     again.produce(on=False)
     group.await_equal("Stable", answering=False)
 
 
-def test_a_poisoned_record_kills_every_instance_and_the_group_is_down(world: World) -> None:
+def test_a_poisoned_record_kills_every_instance_and_the_group_is_down(rig: Rig) -> None:
     topics = {"lines": 1, "counts": 1}
-    one = world.application("poisoned", "words", topics)
+    one = rig.application("poisoned", "words", topics)
     one.produce(on=True)
-    world.await_verdict("poisoned", "Ok")
-    world.produce("lines", "poison", *["after it"] * 20)
-    world.happens("poisoned")
+    rig.await_verdict("poisoned", "Ok")
+    rig.send("lines", "poison", *["after it"] * 20)
     assert wait_until(lambda: one.pid is None)
-    group = world.compared("poisoned")
+    group = rig.compared("poisoned")
     group.await_equal("Empty")
-    world.await_verdict("poisoned", "Down")
-    two = world.application("poisoned", "words", topics, "2", instances=2)  # each is started again when it has died
-    world.happens("started again and again")
-    world.await_verdict("poisoned", "Down", "Unstable", "Stalled")
+    rig.await_verdict("poisoned", "Down")
+    two = rig.application("poisoned", "words", topics, "2", instances=2)  # each is started again when it has died
+    rig.await_verdict("poisoned", "Down", "Unstable", "Stalled")
     two.kill()
     group.await_equal("Empty")

@@ -46,14 +46,7 @@ def test_a_broker_of_each_release_is_known_and_what_it_cannot_do_is_in_check(
 
     results = list(check_brokers(client_properties, "__consumer_offsets"))
     line = next(result.text for result in results if result.check == "broker 1")
-    assert line.endswith(
-        f"Kafka {release}, streams.version 1, group.version 1, metadata.version {found.shown['metadata.version']}"
-    )
+    assert line.endswith(", ".join((f"Kafka {release}", *(f"{name} {level}" for name, level in shown.items()))))
     lines = [result for result in results if result.check == "Kafka release"]
-    if len(abilities) == len(ABILITIES):
-        assert [result.status for result in lines] == [OK]
-    else:
-        missing = [one for one in ABILITIES if one not in abilities]
-        assert [result.status for result in lines] == [WARNING] * len(missing)
-        assert all(f"broker 1 is Kafka {release}" in result.text for result in lines)
-        assert [result.remedy.split()[3] for result in lines] == [one.since for one in missing]
+    assert len(lines) == max(1, len(ABILITIES) - len(abilities))
+    assert {result.status for result in lines} == {OK if len(abilities) == len(ABILITIES) else WARNING}

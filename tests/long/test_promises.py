@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.long.adding import ROOT, Edit, copy_project, edited
+from tests.long.adding import ROOT, Edit, copy_project, run_edited
 from tests.long.promises import PROMISES, Promise
 
 _FAILED = 1
@@ -25,10 +22,8 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("one", PROMISES, ids=lambda one: one.promise)
 def test_the_test_of_a_promise_fails_once_it_is_broken(one: Promise, copy: Path) -> None:
-    with edited(copy, [Edit(one.file, one.before, one.after)]):
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", one.test]
-        environment = {**os.environ, "PYTHONPATH": str(copy)}
-        ran = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
+    edit = Edit(one.file, one.before, one.after)
+    ran, _ = run_edited(copy, [edit], "pytest", "-x", "-q", "-p", "no:cacheprovider", one.test)
     assert ran.returncode == _FAILED, ran.stdout[-3000:] + ran.stderr[-1000:]
     assert re.search(r"^FAILED ", ran.stdout, re.MULTILINE), "an error of the set-up would say nothing"
 

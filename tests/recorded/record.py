@@ -231,10 +231,11 @@ def convert_classic_groups(client: StreamsGroupClient, server: str) -> None:
 
 
 @contextmanager
-def classic_member(server: str, group_id: str) -> Iterator[None]:
-    consumer = KafkaConsumer("in", bootstrap_servers=server, group_id=group_id)
+def classic_member(server: str, group_id: str, topic: str = "in", polls: int = 50, **settings: Any) -> Iterator[None]:
+    """Join a group with a consumer of the classic protocol; it leaves after the block."""
+    consumer = KafkaConsumer(topic, bootstrap_servers=server, group_id=group_id, **settings)
     try:
-        for _ in range(50):
+        for _ in range(polls):
             consumer.poll(timeout_ms=100)
             if consumer.assignment():
                 break

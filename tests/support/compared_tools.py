@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from click.testing import CliRunner
 
@@ -26,7 +24,6 @@ _FORMS = (
     *(("describe", *form) for form in ((), ("--offsets",), ("--state",), ("--members",))),
     *(("describe", *form, "--verbose") for form in ((), ("--offsets",), ("--state",), ("--members",))),
 )
-COMPARED = ("list --state", *(" ".join(form) for form in _FORMS), "verify")
 _ONLY_KAFKA = {"MEMBER-PROTOCOL"}
 """Columns that are not shown: always `streams` until members of other protocols may be in a streams group."""
 _Printed = dict[str, dict[str, str]]
@@ -36,16 +33,9 @@ class ComparedGroup:
     """A group: what Kafka's tool prints of it, what the commands print, and the processes of its application."""
 
     def __init__(
-        self,
-        group_id: str,
-        server: str,
-        warehouse: Path,
-        tool: StreamsGroupsTool,
-        *applications: StreamsApplication,
-        notes: list[dict[str, Any]] | None = None,
+        self, group_id: str, server: str, warehouse: Path, tool: StreamsGroupsTool, *applications: StreamsApplication
     ) -> None:
-        """Prepare; `notes` gets an entry of each state in which all was equal."""
-        self.group_id, self.applications, self._notes = group_id, list(applications), notes
+        self.group_id, self.applications = group_id, list(applications)
         self._server, self._warehouse, self._tool = server, warehouse, tool
 
     def await_equal(self, state: str, *, answering: bool = True) -> None:
@@ -53,17 +43,13 @@ class ComparedGroup:
 
         Applications that do not answer are not asked for their tasks.
         """
-        last, began = list[str](), time.time()
+        last: list[str] = []
 
         def is_equal() -> bool:
             last[:] = self._differences(state, answering=answering)
             return not last
 
         assert wait_until(is_equal, interval=0.5), "\n".join(last)
-        if self._notes is not None:
-            forms = [*COMPARED, *(["tasks of the threads"] if answering else [])]
-            equal = {"group": self.group_id, "state": state, "equal": forms}
-            self._notes.append({**equal, "seconds": round(time.time() - began, 1)})
 
     def _differences(self, state: str, *, answering: bool) -> list[str]:
         listed = (self._printed_by_kafka("list", "--state"), self._printed("list", "--state"))

@@ -8,12 +8,12 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from offsets_decoder.definitions import INTEGERS, Field, Versions, field_default, records
+from offsets_decoder.definitions import INTEGERS, Body, Field, Versions, field_default, records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from offsets_decoder.definitions import Body, RecordDefinition
+    from offsets_decoder.definitions import RecordDefinition
 
 FieldDescriptions = dict[str, str]
 """The type, versions and other properties of each field, by its path: "17 StreamsGroupMetadata value.Epoch"."""
@@ -37,10 +37,9 @@ def describe_definitions(release: str) -> FieldDescriptions:
     descriptions: FieldDescriptions = {}
     for definition in records().values():
         if _written_in(definition, release):
-            prefix = f"{definition.type} {definition.name}"
-            body = next((b for last, b in definition.layouts.items() if _is_at_most(release, last)), definition.value)
-            descriptions |= _describe_body(f"{prefix} key", definition.key, definition, release)
-            descriptions |= _describe_body(f"{prefix} value", body, definition, release)
+            value = next((b for last, b in definition.layouts.items() if _is_at_most(release, last)), definition.value)
+            name = f"{definition.type} {definition.name}"
+            descriptions |= _describe(name, definition.key, value, definition.structs, release)
     return descriptions
 
 
@@ -48,14 +47,14 @@ def describe_jar(jar: Path) -> FieldDescriptions:
     """Return the fields of all records, from the schemas in a `kafka-group-coordinator` jar."""
     schemas = read_schemas(jar)
     descriptions: FieldDescriptions = {}
-    for name, key in schemas.items():
-        if not name.endswith("Key"):
-            continue
-        value = schemas[name.removesuffix("Key") + "Value"]
-        for number in record_types(key):
-            prefix = f"{number} {name.removesuffix('Key')}"
-            descriptions |= _describe_schema(f"{prefix} key", key, keep_versions=False)
-            descriptions |= _describe_schema(f"{prefix} value", value, keep_versions=True)
+    for name, schema in schemas.items():
+        if name.endswith("Key"):
+            structs: dict[str, tuple[Field, ...]] = {}
+            key = _body(schema, structs, Versions(0, 0))  # its versions are record types, which are not encoded
+            of_value = schemas[name.removesuffix("Key") + "Value"]
+            value = _body(of_value, structs, Versions.parse(of_value["validVersions"]))
+            for number in record_types(schema):
+                descriptions |= _describe(f"{number} {name.removesuffix('Key')}", key, value, structs, "")
     return descriptions
 
 
@@ -75,43 +74,33 @@ def record_types(key: Mapping[str, Any]) -> Iterator[int]:
         yield from (number for number in Versions.parse(key["validVersions"]) if number != _LEGACY)
 
 
-def _describe_schema(path: str, schema: Mapping[str, Any], *, keep_versions: bool) -> FieldDescriptions:
-    structs = {struct["name"]: struct["fields"] for struct in schema.get("commonStructs", ())}
-    valid = Versions.parse(schema["validVersions"]) if keep_versions else Versions(0, 0)
-    flexible = Versions.parse(schema["flexibleVersions"])
-    descriptions = {path: _format_versions(valid, flexible)}
-    for schema_field in schema["fields"]:
-        descriptions |= _describe_schema_field(path, schema_field, structs, valid, keep_versions=keep_versions)
-    return descriptions
+def _body(schema: Mapping[str, Any], structs: dict[str, tuple[Field, ...]], valid: Versions) -> Body:
+    """Return a schema as a definition, and add the structs that it defines."""
+    for struct in schema.get("commonStructs", ()):
+        structs[struct["name"]] = _fields(struct, structs, valid)
+    return Body(_fields(schema, structs, valid), valid, Versions.parse(schema["flexibleVersions"]))
 
 
-def _describe_schema_field(
-    path: str, schema_field: Mapping[str, Any], structs: Mapping[str, Any], valid: Versions, *, keep_versions: bool
-) -> FieldDescriptions:
-    kind = schema_field["type"]
-    # Without `versions`, a tagged field has those of its tag.
-    versions = schema_field.get("versions") or schema_field.get("taggedVersions", "0+")
-    field_path = f"{path}.{schema_field['name']}"
-    descriptions = {
-        field_path: _format_field(
-            Field(
-                name=schema_field["name"],
-                type=kind,
-                about="",
-                since="",
-                kip=None,
-                versions=Versions.parse(versions) if keep_versions else Versions(0, 0),
-                tag=schema_field.get("tag"),
-                default=_schema_default(schema_field),
-                nullable="nullableVersions" in schema_field,
-                ignorable=schema_field.get("ignorable", False),
-            ),
-            valid,
+def _fields(parent: Mapping[str, Any], structs: dict[str, tuple[Field, ...]], valid: Versions) -> tuple[Field, ...]:
+    for one in parent["fields"]:
+        if one.get("fields"):
+            structs[one["type"].removeprefix("[]")] = _fields(one, structs, valid)
+    return tuple(
+        Field(
+            name=one["name"],
+            type=one["type"],
+            about="",
+            since="",
+            kip=None,
+            # Without `versions`, a tagged field has those of its tag. Those of a key are record types.
+            versions=Versions.parse(one.get("versions") or one.get("taggedVersions", "0+")) if valid.last else valid,
+            tag=one.get("tag"),
+            default=_schema_default(one),
+            nullable="nullableVersions" in one,
+            ignorable=one.get("ignorable", False),
         )
-    }
-    for inner in schema_field.get("fields") or structs.get(kind.removeprefix("[]"), ()):
-        descriptions |= _describe_schema_field(field_path, inner, structs, valid, keep_versions=keep_versions)
-    return descriptions
+        for one in parent["fields"]
+    )
 
 
 def _schema_default(schema_field: Mapping[str, Any]) -> int | str | None:
@@ -124,34 +113,27 @@ def _schema_default(schema_field: Mapping[str, Any]) -> int | str | None:
     return int(default) if schema_field["type"] in INTEGERS else str(default)
 
 
-def _describe_body(path: str, body: Body, definition: RecordDefinition, release: str) -> FieldDescriptions:
-    descriptions = {path: _format_versions(body.versions, body.flexible)}
-    for field in body.fields:
-        descriptions |= _describe_field(path, field, definition, body.versions, release)
-    return descriptions
-
-
-def _describe_field(
-    path: str, field: Field, definition: RecordDefinition, valid: Versions, release: str
+def _describe(
+    name: str, key: Body, value: Body, structs: Mapping[str, tuple[Field, ...]], release: str
 ) -> FieldDescriptions:
-    if not _is_at_most(field.since, release):
-        return {}
-    field_path = f"{path}.{field.name}"
-    descriptions = {field_path: _format_field(field, valid)}
-    for inner in definition.structs.get(field.element, ()):
-        descriptions |= _describe_field(field_path, inner, definition, valid, release)
-    return descriptions
+    """Return the descriptions of a record's key and value, and of their fields as of a release."""
+    found: FieldDescriptions = {}
 
+    def add(path: str, fields: Iterable[Field], valid: Versions) -> None:
+        for field in fields:
+            if _is_at_most(field.since, release):
+                own = f"{path}.{field.name}"
+                found[own] = (
+                    f"{field.type}, versions {_intersection(field.versions, valid)}, tag {field.tag}, "
+                    f"default {field.default!r}, nullable {field.nullable}, ignorable {field.ignorable}"
+                )
+                add(own, structs.get(field.element, ()), valid)
 
-def _format_versions(valid: Versions, flexible: Versions) -> str:
-    return f"versions {_intersection(valid, valid)}, flexible {_intersection(flexible, valid)}"
-
-
-def _format_field(field: Field, valid: Versions) -> str:
-    return (
-        f"{field.type}, versions {_intersection(field.versions, valid)}, tag {field.tag}, default {field.default!r}, "
-        f"nullable {field.nullable}, ignorable {field.ignorable}"
-    )
+    for part, body in (("key", key), ("value", value)):
+        versions = _intersection(body.versions, body.versions)
+        found[f"{name} {part}"] = f"versions {versions}, flexible {_intersection(body.flexible, body.versions)}"
+        add(f"{name} {part}", body.fields, body.versions)
+    return found
 
 
 def _intersection(versions: Versions, valid: Versions) -> list[int]:

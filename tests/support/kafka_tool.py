@@ -1,14 +1,19 @@
-"""What `kafka-streams-groups.sh` of Kafka prints, all commands in one JVM, as the start of one takes two seconds."""
+"""Kafka's scripts: what `kafka-streams-groups.sh` prints, all in one JVM, as a start takes two seconds; and others."""
 
 from __future__ import annotations
 
 import re
+import shlex
+import subprocess
 from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 from streaming_app.jvm.jars import KAFKA_VERSION
+from streaming_app.sandbox.broker import jvm_command
 from tests.support.ivy import LOG4J, NOT_PUBLISHED, resolve
 from tests.support.kafka_oracle import Oracle
+from tests.support.waiting import MINUTES
 
 COORDINATES = (f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}", LOG4J)
 Rows = list[dict[str, str]]
@@ -51,14 +56,47 @@ class StreamsGroupsTool:
 _TITLE = re.compile(r"COORDINATOR \(ID\)|\S+")
 
 
+def column_slices(head: str) -> list[tuple[str, slice]]:
+    """Return the titles of padded columns, and where each is in a line."""
+    found = [(title[0], title.start()) for title in _TITLE.finditer(head)]
+    ends = [start for _, start in found[1:]] + [None]
+    return [(title, slice(start, end)) for (title, start), end in zip(found, ends, strict=True)]
+
+
 def parse(text: str) -> Rows:
     """Return the rows of padded columns, below the line that begins with GROUP."""
     lines = text.splitlines()
     begin = next((number for number, line in enumerate(lines) if line.startswith("GROUP ")), len(lines))
     if begin == len(lines):
         return []
-    found = [(title[0], title.start()) for title in _TITLE.finditer(lines[begin])]
-    ends = [start for _, start in found[1:]] + [None]
-    cells = [(title, slice(start, end)) for (title, start), end in zip(found, ends, strict=True)]
+    cells = column_slices(lines[begin])
     rows = takewhile(str.strip, lines[begin + 1 :])  # another table may follow
     return [{title: line[cell].strip() for title, cell in cells} for line in rows]
+
+
+_CLASSES = {
+    "kafka-configs.sh": "org.apache.kafka.tools.ConfigCommand",
+    "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-streams-groups.sh": "org.apache.kafka.tools.streams.StreamsGroupCommand",
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+    "kafka-transactions.sh": "org.apache.kafka.tools.TransactionsCommand",
+}
+
+
+def run_script(server: str, directory: Path, command: str) -> str:
+    """Run a script as a document shows it, but for the address of the brokers; return what it prints, errors too.
+
+    `directory` may be written. AssertionError: the script failed.
+    """
+    script, *arguments = shlex.split(command)
+    java = jvm_command(directory, resolve(*COORDINATES, exclude=NOT_PUBLISHED))
+    ran = subprocess.run(
+        [*map(str, java), _CLASSES[script], "--bootstrap-server", server, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=MINUTES,
+        check=False,
+    )
+    assert ran.returncode == 0, f"{command}: {ran.stdout}"
+    return ran.stdout

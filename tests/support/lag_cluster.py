@@ -7,19 +7,19 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from offsets_decoder import decode
 from streaming_app.config.sections import LagSettings
 from streaming_app.job.lag_pass import LagPass, PassResult
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.lag.model import LagRow, ReadUntil
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.lag.work import GroupWork
+from streaming_app.stream.newest_records import COMMIT, to_rows
+from streaming_app.stream.outcome import FoldOptions
 from streaming_app.tables.lag_tables import LagTables
-from tests.support.offsets_log import RawRecord
+from tests.support.offsets_log import TOPIC, RawRecord
 from tests.support.warehouses import make_warehouse, replace_rows
 
 CLUSTER = "default"
-_COMMIT = 1
 
 
 class LagCluster:
@@ -48,8 +48,13 @@ class LagCluster:
 
     def read_log(self, *group_ids: str) -> None:
         """Replace the commits in the tables by those in the log."""
-        rows = [row for group_id in group_ids for row in map(_to_row, self._read(self._server, group_id)) if row]
-        self.replace("offset_commits", rows)
+        records = [
+            {**raw._asdict(), "timestamp": 1_000 * raw.timestamp_ms}
+            for group_id in group_ids
+            for raw in self._read(self._server, group_id)
+            if raw.record_type == COMMIT
+        ]
+        self.replace("offset_commits", to_rows(records, FoldOptions(CLUSTER, TOPIC)).offset_commits)
 
     def replace(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Replace the rows of a table; columns that are not given are null."""
@@ -71,23 +76,3 @@ class LagCluster:
             result = self.run()
             found.append(([row for row in result.rows if row.group_id == group_id], result.work[group_id]))
         return found
-
-
-def _to_row(raw: RawRecord) -> dict[str, Any] | None:
-    if raw.record_type != _COMMIT:
-        return None
-    record = decode(raw.key, raw.value)
-    value = record.value or {}
-    at = datetime.fromtimestamp(raw.timestamp_ms / 1000, timezone.utc)
-    topic_id = value.get("topic_id")
-    return {
-        "group_id": record.key["group"],
-        "topic": record.key["topic"],
-        "partition": record.key["partition"],
-        "topic_id": None if topic_id in {None, "AAAAAAAAAAAAAAAAAAAAAA"} else topic_id,
-        "committed_offset": value.get("offset"),
-        "committed_at": datetime.fromtimestamp(value["commit_timestamp"] / 1000, timezone.utc) if value else None,
-        "recorded_at": at,
-        "source_partition": raw.partition,
-        "last_offset": raw.offset,
-    }

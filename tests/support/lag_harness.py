@@ -67,10 +67,10 @@ def keep_up(cluster: MiniCluster, passes: int = 10, seconds: float = STEP) -> No
         cluster.step(seconds)
 
 
-def fall_behind(cluster: MiniCluster, passes: int = 20) -> LagRow:
+def fall_behind(cluster: MiniCluster) -> LagRow:
     """Let a consumer read half of what is produced, so that it is BEHIND; return the last row."""
     offset = cluster.end or 0
-    for _ in range(passes):
+    for _ in range(20):
         offset += 50
         cluster.commit_offset(offset)
         cluster.produce(100)

@@ -113,7 +113,7 @@ class FoldedLog:
                 if stored is None and raw.record_type == CLASSIC_GROUP:
                     continue
                 folds[group_id] = Fold.of(group_id, raw.partition, stored and from_row(stored))
-            folds[group_id].add([_decode(raw)])
+            folds[group_id].add([log_record(raw)])
         for group_id, fold in folds.items():
             if fold.touched:
                 fold.close()
@@ -123,7 +123,8 @@ class FoldedLog:
                 self.events[group_id] = kept + fold.events
 
 
-def _decode(raw: RawRecord) -> LogRecord:
+def log_record(raw: RawRecord) -> LogRecord:
+    """Return a record of a group as the fold takes it."""
     at = datetime.fromtimestamp(raw.timestamp_ms / 1000, timezone.utc) if raw.timestamp_ms >= 0 else None
     if raw.record_type == CLASSIC_GROUP:
         return LogRecord(raw.offset, at, CLASSIC_GROUP, {}, None if raw.value is None else {})
@@ -138,3 +139,8 @@ def compare_rows(rows: Mapping[str, Row], descriptions: Iterable[Fields]) -> lis
         for description in descriptions
         for difference in differences(description["group_id"], rows.get(description["group_id"]), description)
     ]
+
+
+def sort_list(value: Any) -> Any:
+    """Return lists sorted: members, tasks and changes have no order."""
+    return sorted(value, key=str) if isinstance(value, list) else value

@@ -29,8 +29,8 @@ class JobOutput:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def says(self, text: str, seconds: float = MINUTES) -> bool:
-        return wait_until(lambda: any(text in line for line in self.lines), seconds)
+    def says(self, text: str) -> bool:
+        return wait_until(lambda: any(text in line for line in self.lines))
 
     def get(self, path: str) -> tuple[int, str]:
         """Return status and body of what the job serves there, once it serves."""

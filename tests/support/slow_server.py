@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from tests.support.receivers import HOST, serve_connections
+
 _BYTES = 65_536
 
 
@@ -15,22 +17,15 @@ _BYTES = 65_536
 def slow_server(address: str, seconds: float) -> Iterator[str]:
     """Serve at another address what a broker answers, from so many seconds after each connection on."""
     host, _, port = address.rpartition(":")
-    with socket.create_server(("127.0.0.1", 0)) as listening:
 
-        def serve() -> None:
-            with suppress(OSError):  # it is closed
-                while True:
-                    client, _ = listening.accept()
-                    threading.Thread(target=pass_on, args=(client,), daemon=True).start()
+    def pass_on(client: socket.socket, _closing: threading.Event) -> None:
+        with socket.create_connection((host, int(port))) as broker:
+            threading.Thread(target=copy, args=(client, broker), daemon=True).start()
+            time.sleep(seconds)  # noqa: TID251 - how slow it is
+            copy(broker, client)
 
-        def pass_on(client: socket.socket) -> None:
-            with client, suppress(OSError), socket.create_connection((host, int(port))) as broker:
-                threading.Thread(target=copy, args=(client, broker), daemon=True).start()
-                time.sleep(seconds)  # noqa: TID251 - how slow it is
-                copy(broker, client)
-
-        threading.Thread(target=serve, daemon=True).start()
-        yield f"127.0.0.1:{listening.getsockname()[1]}"
+    with serve_connections(pass_on) as own_port:
+        yield f"{HOST}:{own_port}"
 
 
 def copy(source: socket.socket, target: socket.socket) -> None:

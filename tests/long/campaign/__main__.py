@@ -37,12 +37,10 @@ def main() -> bool:
     parser.add_argument("--brokers", type=int, choices=(1, 3), help="of every round; both by default")
     parser.add_argument("--attacks", nargs="*", metavar="ATTACK", help=f"of {', '.join(ATTACKS)}; all by default")
     parser.add_argument("--first", type=int, default=0, help="the number of the first round")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="end after this time")
     parser.add_argument("--regressions", action="store_true", help="only the rounds that found something before")
-    parser.add_argument("--directory", type=Path, default=None, help="for the rounds; kept where something was found")
     options = parser.parse_args()
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    directory = Path(options.directory or tempfile.mkdtemp(prefix="streams-groups-campaign-"))
+    directory = Path(tempfile.mkdtemp(prefix="streams-groups-campaign-"))
     make_archives()
     start_jvms_fast(broker_archive())
     if options.attacks is not None:
@@ -51,14 +49,14 @@ def main() -> bool:
         more = iter(()) if options.regressions else random_rounds(options.seed, options.kinds.split(","))
         every = chain(REGRESSIONS, more)
         rounds = (one for one in every if options.brokers in {None, 3 if one.cluster else 1})
-    results, until = Results(), time.monotonic() + 60 * options.minutes
+    results = Results()
     try:
         for number, one in islice(enumerate(rounds), options.first, None):
-            if time.monotonic() > until or results.total >= options.faults:
+            if results.total >= options.faults:
                 break
             _print(f"round {number}")
             try:
-                run_round(one, directory / f"round-{number}", results, _print, until=until, most=options.faults)
+                run_round(one, directory / f"round-{number}", results, _print, most=options.faults)
             except Exception:  # noqa: BLE001 - a broker that did not start: the next round has another one
                 _print(traceback.format_exc())
     finally:

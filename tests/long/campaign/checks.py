@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta, timezone
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,17 +14,18 @@ from deltalake import DeltaTable
 
 from offsets_decoder import decode
 from streaming_app.checks.verification import Verification, VerifyError, WarehouseTables
+from streaming_app.groups.fold import CLASSIC_GROUP
 from streaming_app.groups.replay import RECORD_TYPES
+from streaming_app.stream.fold_stage import fold_group
+from streaming_app.stream.outcome import FoldOptions, LogRow
+from streaming_app.stream.outputs import APPENDED
 from streaming_app.stream.truncation import LOG_TRUNCATED
 from streaming_app.tables.arrow import to_python
 from streaming_app.tables.definitions import history_tables, table, tables
-from tests.long.campaign.afresh import Rows, read_afresh
-from tests.long.campaign.bed import CLUSTER, Bed
-from tests.long.faults.bed import UNKNOWN_TYPE, FaultBed
-from tests.long.faults.cluster_bed import INPUTS, ClusterBed
-from tests.long.faults.operated_groups import sort_list
+from tests.long.bed import CLUSTER, PARTITIONS, TOPIC, Bed
+from tests.long.faults.bed import INPUTS, UNKNOWN_TYPE, ClusterBed, FaultBed
 from tests.long.hostile.bed import AttackBed
-from tests.support.offsets_log import LogReader, RawRecord
+from tests.support.offsets_log import LogReader, RawRecord, sort_list
 from tests.support.waiting import MINUTES, wait_until
 
 DIFFERENCE, DOUBLE, LOSS, PROMISE = "difference", "double", "loss", "broken promise"
@@ -33,6 +37,9 @@ _CAUSE = "cause"
 _NOT_COMPARED = {_NOT_FROM_LOG, _OF_BATCHES, LOG_TRUNCATED}
 _FROM_BROKERS = frozenset({"log_epoch", "void"})  # columns: what the brokers said of the records
 _SHOWN = 300  # characters
+Rows = list[dict[str, Any]]
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_READ = {*RECORD_TYPES, CLASSIC_GROUP, UNKNOWN_TYPE}
 
 
 class Finding(NamedTuple):
@@ -218,3 +225,31 @@ def _comparable(value: Any) -> Any:
     if isinstance(value, list):
         value = [one for one in value if not (isinstance(one, dict) and one.get("what") == _NOT_FROM_LOG)]
     return sort_list(value)
+
+
+def read_afresh(log: Iterable[RawRecord]) -> Mapping[str, Rows]:
+    """Return the rows of `groups` and of each table that a batch appends to, of a log that is read in one batch.
+
+    Without Spark: its fold is plain Python.
+    """
+    options = FoldOptions(CLUSTER, TOPIC, partitions=PARTITIONS)
+    tables: dict[str, Rows] = {"groups": [], **{output.table: [] for output in APPENDED}}
+    records = sorted(map(_row, (raw for raw in log if raw.record_type in _READ)), key=itemgetter(0, 1))
+    for _, of_group in groupby(records, key=itemgetter(0)):
+        for folded in fold_group(of_group, options, None):
+            row = folded.row
+            if row["group_id"] is not None:
+                tables["groups"].append({name: row[name] for name in table("groups").names})
+            for output in APPENDED:
+                of_all = {"cluster": CLUSTER, "group_id": row["group_id"]}
+                names = table(output.table).names
+                tables[output.table] += [
+                    {name: {**of_all, **one}[name] for name in names} for one in row[output.column]
+                ]
+    return tables
+
+
+def _row(raw: RawRecord) -> LogRow:
+    group_bytes = raw.key[4 : 4 + int.from_bytes(raw.key[2:4], "big")]
+    at = _EPOCH + timedelta(milliseconds=raw.timestamp_ms)
+    return group_bytes, raw.offset, raw.partition, at, raw.key, raw.value, None

@@ -13,10 +13,9 @@ from random import Random
 from typing import NamedTuple
 
 from streaming_app.jvm.jars import KAFKA_VERSION
-from tests.long.campaign.bed import Bed, DidNotRecoverError, UnexpectedError
+from tests.long.bed import Bed, DidNotRecoverError, UnexpectedError
 from tests.long.campaign.checks import Finding, check
-from tests.long.faults.bed import FaultBed
-from tests.long.faults.cluster_bed import ClusterBed
+from tests.long.faults.bed import ClusterBed, FaultBed
 from tests.long.faults.faults import FAULTS
 from tests.long.hostile.attacks import ATTACKS
 from tests.long.hostile.bed import AttackBed
@@ -128,15 +127,9 @@ class Results:
 
 
 def run_round(
-    one: Round,
-    directory: Path,
-    results: Results,
-    report: Callable[[str], None],
-    *,
-    until: float = float("inf"),
-    most: int = 2**31,
+    one: Round, directory: Path, results: Results, report: Callable[[str], None], *, most: int = 2**31
 ) -> bool:
-    """Run a round in a new directory; it ends at the first finding, at a time, or after `most` faults in all.
+    """Run a round in a new directory; it ends at the first finding, or after `most` faults in all.
 
     Returns whether nothing was found; then the directory is removed.
     """
@@ -144,7 +137,7 @@ def run_round(
     directory.mkdir(parents=True)
     with _bed(one, directory) as bed:
         for number, phase in enumerate(one.phases):
-            if time.monotonic() > until or results.total >= most:
+            if results.total >= most:
                 break
             effects: dict[str, list[bool]] = {}
             started_at = time.monotonic()

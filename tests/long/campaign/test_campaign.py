@@ -8,7 +8,7 @@ import pytest
 
 from streaming_app.jvm.jars import KAFKA_VERSION
 from tests.long.campaign.rounds import REGRESSIONS, Results, Round, run_round
-from tests.long.faults.cluster_faults import ROWS
+from tests.long.faults.faults import ROWS
 
 FOUND_BEFORE = tuple(name for one in REGRESSIONS if not one.cluster for name in one.decisive)
 SHORT = Round(

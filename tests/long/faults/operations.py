@@ -11,14 +11,13 @@ from contextlib import suppress
 from random import Random
 from typing import Any
 
-from kafka import KafkaConsumer
 from kafka.errors import KafkaError
 
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import Fields, GroupError
 from streaming_app.sandbox.member import SimulatedMember, TasksByRole, internal_topic, new_id, subtopology, topology
+from tests.recorded.record import classic_member
 
-_POLLS = 20  # at most, until a classic consumer has its assignment
 _GROUPS = tuple(f"group-{number}" for number in range(6))
 
 
@@ -138,15 +137,8 @@ class Operations:
         """Join a group without members with a consumer of the classic protocol, which then leaves again."""
         with_members = {member.group_id for member in self.members}
         group_id = self.random.choice([one for one in self.groups if one not in with_members] or self.groups)
-        consumer = KafkaConsumer("a", bootstrap_servers=self._server, group_id=group_id, enable_auto_commit=False)
-        try:
-            with suppress(KafkaError):
-                for _ in range(_POLLS):
-                    consumer.poll(timeout_ms=100)
-                    if consumer.assignment():
-                        break
-        finally:
-            consumer.close()
+        with suppress(KafkaError), classic_member(self._server, group_id, "a", polls=20, enable_auto_commit=False):
+            pass
 
     def _create_topic(self) -> None:
         """Create one of the topics that some topologies require."""

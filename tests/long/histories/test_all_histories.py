@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
 from streaming_app.alerts.catalog import HEALTH_RULES
 from streaming_app.alerts.problem import RESOLVED
-from tests.histories.bed import run
-from tests.histories.history import HOUR, History
-from tests.histories.incidents import INCIDENTS
+from tests.histories.history import History
 from tests.histories.judged import (
+    ALL,
     HISTORIES,
+    INCIDENTS,
+    ORDINARY,
     OUTCOMES,
     PAGE,
     check_incident,
@@ -25,14 +25,8 @@ from tests.histories.judged import (
     start_in_the_middle,
     told_at,
 )
-from tests.histories.ordinary import ORDINARY
 
 pytestmark = pytest.mark.slow
-_COMPARED = (
-    "Rolling restart of 6 instances",
-    "The only instance is up for 20 s in every 320 s",
-    "A member is stuck in revocation, with a poll interval of an hour",
-)
 
 
 @pytest.mark.parametrize("history", ORDINARY, ids=name_of)
@@ -50,8 +44,7 @@ def test_a_job_that_starts_in_the_middle_of_an_outage_says_since_when_it_is(hist
     check_start_in_the_middle(history)
 
 
-def test_somebody_is_told_soon_and_seldom(capsys: pytest.CaptureFixture[str]) -> None:
-    """The figures of all histories, which are printed: seconds to the first page, and messages about each problem."""
+def test_somebody_is_told_soon_and_seldom() -> None:
     played = [(history, OUTCOMES[name]) for name, history in HISTORIES.items()]
     whole = sorted(seconds for history, outcome in played for seconds in pages(history, outcome))
     cut = sorted(
@@ -64,28 +57,11 @@ def test_somebody_is_told_soon_and_seldom(capsys: pytest.CaptureFixture[str]) ->
     problems = [(one, outcome) for _, outcome in played for one in outcome.problems if one.opened_at]
     begins = Counter(len(told_at(one, outcome)) for one, outcome in problems)
     ends = Counter(len(told_at(one, outcome, RESOLVED)) for one, outcome in problems)
-    with capsys.disabled():
-        print(f"\n{len(ORDINARY)} ordinary histories, {len(INCIDENTS)} incidents; {len(problems)} problems of health")
-        for what, seconds in (("", whole), (", of a job that starts in the middle", cut)):
-            p50, p95 = (seconds[int(len(seconds) * share)] for share in (0.5, 0.95))
-            print(
-                f"seconds to the first page{what}: {len(seconds)}, p50 {p50:.0f}, p95 {p95:.0f}, most {seconds[-1]:.0f}"
-            )
-        print(f"messages about a problem: {dict(begins)}; that it is over: {dict(ends)}")
     assert max(whole[int(len(whole) * 0.95)], cut[-1]) <= PAGE
     assert begins.keys() <= {1, 2}
     assert ends.keys() <= {0, 1}
 
 
-@pytest.mark.parametrize("history", [*INCIDENTS, *ORDINARY], ids=name_of)
+@pytest.mark.parametrize("history", ALL, ids=name_of)
 def test_the_same_facts_open_and_end_the_same_problems_at_any_pace_and_with_restarts(history: History) -> None:
     check_paces(history)
-
-
-@pytest.mark.parametrize("name", _COMPARED)
-def test_leaving_out_evaluations_while_nothing_happens_changes_nothing(name: str) -> None:
-    history = replace(HISTORIES[name], seconds=HISTORIES[name].seconds + 4 * HOUR)
-    some, every = run(history), run(history, every_step=True)
-    assert some.evaluations < every.evaluations
-    assert (some.fired, some.notifications) == (every.fired, every.notifications)
-    assert some.problems == every.problems

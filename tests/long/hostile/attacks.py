@@ -9,6 +9,7 @@ import random
 from collections.abc import Iterator
 
 from offsets_decoder import encode
+from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.member import SimulatedMember, internal_topic, subtopology, topology
 from tests.long.hostile import STORED
 from tests.long.hostile.bed import AttackBed, Play
@@ -23,7 +24,7 @@ _LONGEST_ID = 32_000  # a string of a request has 32,767 bytes at most
 
 
 def _backtracking_id(bed: AttackBed) -> None:
-    with bed.attacker() as client:
+    with StreamsGroupClient(bed.server) as client:
         for number in range(20):
             id_ = "1_" * (_LONGEST_ID // 2 - number) + "!"
             join(client, id_, topic=f"gone-{number}")
@@ -32,21 +33,21 @@ def _backtracking_id(bed: AttackBed) -> None:
 
 def _large_tags(bed: AttackBed) -> None:
     tags = {f"tag-{number}": "x" * 30_000 for number in range(LARGE // 30_000)}
-    with bed.attacker() as client:
+    with StreamsGroupClient(bed.server) as client:
         for _ in _until_end(bed, 149):
             join(client, "tags", client_tags=tags)
 
 
 def _stuck_groups(bed: AttackBed) -> None:
     chance = random.Random(1)  # noqa: S311 - no secret
-    with bed.attacker() as client:
+    with StreamsGroupClient(bed.server) as client:
         for number in _until_end(bed, 1_000):
             join(client, chance.randbytes(6 if number % 5 else 15_000).hex(), topic="gone")
 
 
 def _huge_topologies(bed: AttackBed) -> None:
     topics = [f"{number:05}-{'t' * 240}" for number in range(80)]
-    with bed.attacker() as client:
+    with StreamsGroupClient(bed.server) as client:
         for number in _until_end(bed, 60):
             parts = [
                 subtopology(
@@ -71,7 +72,7 @@ def _hostile_text(bed: AttackBed) -> None:
         "%s%n%x{0.__class__}\\",
         'a"} 1\nstreams_group_state{group="orders-0"',
     )
-    with bed.attacker() as client:
+    with StreamsGroupClient(bed.server) as client:
         for text in texts:
             join(client, text[:300], topic="gone", rack_id=text, client_tags={text: text}, instance_id=text[:200])
 

@@ -14,20 +14,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kafka.errors import KafkaError
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from bench.memory import format_megabytes, proportional_by_process
 from streaming_app.checks.verification import WarehouseTables
-from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
-from streaming_app.sandbox.process import HOST, reserve_port
 from streaming_app.tables.reader import quote
-from tests.long.campaign.bed import CLUSTER, Bed, DidNotRecoverError
-from tests.support.http_client import request
+from tests.long.bed import CLUSTER, Bed, DidNotRecoverError
+from tests.long.hostile.requests import join
 from tests.support.offsets_log import compare_rows
 from tests.support.receivers import HttpReceiver
 from tests.support.waiting import MINUTES, await_topics, wait_until
@@ -54,7 +52,7 @@ class Honest(NamedTuple):
 
     growing: SimulatedMember
     stuck: SimulatedMember
-    stuck_topic: str
+    """Of a group with the name of the topic that it reads."""
 
 
 class Outcome(NamedTuple):
@@ -68,60 +66,31 @@ class Outcome(NamedTuple):
 class AttackBed(Bed):
     """`probe` works as often as there are `probes`."""
 
-    def __init__(
-        self,
-        directory: Path,
-        *,
-        probes: int = 1 + _CALM_PROBES + _PROBES,
-        settings: dict[str, Any] | None = None,
-        megabytes: int = 2_000,
-    ) -> None:
-        """Prepare; `settings` are of the job's configuration."""
+    def __init__(self, directory: Path, *, probes: int = 1 + _CALM_PROBES + _PROBES, megabytes: int = 2_000) -> None:
         super().__init__(directory, LocalBroker(directory / "broker"), megabytes=megabytes)
         self.ending = threading.Event()
         """Set when the attack is to end."""
-        self._settings, self._probes = settings or {}, probes
+        self._probes = probes
         self._left: list[Honest] = []
         self.honest: list[str] = []
         """The ids of the honest groups."""
 
     def _prepare(self) -> None:
+        self._stack.callback(self.ending.set)
         self.receiver = self._stack.enter_context(HttpReceiver())
         self.client.create_topic("orders-in", 2)
         for number in range(self._probes):
             topic = f"payments-{number}"
             self.client.create_topic(topic, 2)
-            self._left.append(Honest(self._join(f"orders-{number}", "orders-in"), self._join(topic, topic), topic))
-        members = [member for one in self._left for member in one[:2]]
+            self._left.append(Honest(self._join(f"orders-{number}", "orders-in"), self._join(topic, topic)))
+        members = [member for one in self._left for member in one]
         self.honest = [one.group_id for one in members]
         settle(members)
-        with reserve_port() as free:
-            self._metrics = f"{HOST}:{free.getsockname()[1]}"
-
-    def stop(self) -> None:
-        self.ending.set()
-        super().stop()
-
-    def start_job(self, *options: str, setup: str = "") -> None:
-        values = {
-            "bootstrap_server": self.server,
-            "warehouse": str(self.warehouse),
-            "alerts": {"rules": {STUCK_RULE: {"not_ready_after": f"{STUCK_FOR_SECONDS:.0f}s"}}},
+        self.config = {
+            "alerts": {"rules": {STUCK_RULE: {"for": STUCK_FOR_SECONDS}}},
             "sinks": [{"type": "webhook", "url": self.receiver.url}],
-            "metrics": {"listen": self._metrics},
+            "metrics": {"listen": "127.0.0.1:0"},
         }
-        file = self.directory / "job.yaml"
-        file.write_text(json.dumps({**values, **self._settings}))  # YAML holds JSON
-        super().start_job("--config", str(file), *options, setup=setup)
-
-    def restart_job(self, **settings: Any) -> None:
-        """Start the job again with these settings of its configuration instead of those that it had."""
-        self._settings = settings
-        if self.is_alive:
-            assert self.job.terminate() is None
-        self.job.close()
-        self.start_job()
-        self.settle()
 
     def ensure_running(self) -> None:
         """Raise DidNotRecoverError if the job has ended: nobody starts it again."""
@@ -139,7 +108,7 @@ class AttackBed(Bed):
         """Let one honest group grow and another one get stuck; return how long it took until both were known."""
         one = self._left.pop()
         with suppress(KafkaError):  # the topic is gone before all of its partitions are
-            self.client.delete_topic(one.stuck_topic)
+            self.client.delete_topic(one.stuck.group_id)
         if not wait_until(lambda: _is_stuck(one.stuck), interval=0.1):
             raise TimeoutError("the broker does not find that a topic is missing")
         began = time.monotonic()
@@ -193,12 +162,6 @@ class AttackBed(Bed):
 
     # Attacks
 
-    @contextmanager
-    def attacker(self) -> Iterator[StreamsGroupClient]:
-        """Give a connection of its own to an attack."""
-        with StreamsGroupClient(self.server) as client:
-            yield client
-
     def play(self, play: Play, probes: int = _PROBES) -> Outcome:
         """Play an attack, with so many probes meanwhile."""
         found: list[str] = []
@@ -220,7 +183,7 @@ class AttackBed(Bed):
             self.ending.set()
             thread.join(MINUTES)
             self.settle()
-            _, _, text = request(f"http://{self._metrics}", "/metrics")
+            text = self.get("/metrics")
         found += [f"{one} has no series" for one in self.honest if f'group="{one}"' not in text]
         found += [f"an honest row or alert never came: {one}" for one in seen if None in one]
         return Outcome(seen, memory, found)
@@ -252,11 +215,8 @@ class AttackBed(Bed):
         return False
 
     def _join(self, group_id: str, topic: str) -> SimulatedMember:
-        described = topology(subtopology("0", source_topics=[topic]))
-        await_topics(self.client, f"{group_id}-warm", described)
-        member = SimulatedMember(self.client, group_id, described)
-        member.join()
-        return member
+        await_topics(self.client, f"{group_id}-warm", topology(subtopology("0", source_topics=[topic])))
+        return join(self.client, group_id, topic=topic)
 
 
 def _is_stuck(member: SimulatedMember) -> bool:

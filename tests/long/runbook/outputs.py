@@ -7,10 +7,11 @@ import socket
 import textwrap
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta, timezone
-from itertools import takewhile
+from itertools import groupby, takewhile
 from pathlib import Path
 
 from deploy.generate.runbook import OUTPUTS
+from tests.support.kafka_tool import column_slices
 
 WIDTH = 116
 _NEWEST = datetime(2026, 11, 27, 9, 30, tzinfo=timezone.utc)
@@ -18,7 +19,6 @@ _NEWEST = datetime(2026, 11, 27, 9, 30, tzinfo=timezone.utc)
 _LEFT_OUT = "..."
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?Z?")
 _CLOCK = re.compile(r"(?<=since )\d\d:\d\d:\d\dZ")
-_TITLE = re.compile(r"COORDINATOR \(ID\)|\S+")
 _VARYING = (
     (re.compile(r"\b[0-9a-f]{12}\b|(?<![\w-])(?=[\w-]*[\d_-])[\w-]{22}(?![\w-])|[0-9a-f-]{36}"), "ID"),
     (re.compile(r"\d[\d,.:]*( ?(ms|s|min|h|d|GiB|MiB|MB|kB)\b)?"), "0"),
@@ -67,21 +67,13 @@ def _choose(lines: list[str], wanted: list[str]) -> Iterator[str]:
     yield from lines[:head]
     if head == len(lines):
         return
-    found = [(title[0], title.start()) for title in _TITLE.finditer(lines[head])]
-    ends = [start for _, start in found[1:]] + [None]
     table = list(takewhile(str.strip, lines[head:]))
     chosen: list[list[str]] = []
-    was_left_out = False
-    for (title, start), end in zip(found, ends, strict=True):
-        if title not in wanted:
-            was_left_out = True
-            continue
-        if was_left_out and chosen:
+    for is_wanted, cells in groupby(column_slices(lines[head]), key=lambda one: one[0] in wanted):
+        if is_wanted:
+            chosen += [[line[cell].strip() for line in table] for _, cell in cells]
+        elif chosen:
             chosen.append([_LEFT_OUT] * len(table))
-        was_left_out = False
-        chosen.append([line[start:end].strip() for line in table])
-    if was_left_out:
-        chosen.append([_LEFT_OUT] * len(table))
     widths = [max(map(len, column)) for column in chosen]
     for row in zip(*chosen, strict=True):
         yield " ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -15,9 +15,11 @@ from kafka import TopicPartition
 from kafka.admin import NewPartitions
 
 from streaming_app.alerts.catalog import rules
-from streaming_app.kafka.protocol import GroupError
-from streaming_app.sandbox.member import internal_topic, settle, subtopology, topology
-from tests.long.runbook.rig import Rig
+from streaming_app.kafka.protocol import Fields, GroupError
+from streaming_app.sandbox.member import SimulatedMember, internal_topic, settle, subtopology, topology
+from tests.long.hostile.requests import raw_key, write_internal
+from tests.long.rig import JobRig, Rig
+from tests.support.receivers import Response
 from tests.support.waiting import await_topics, wait_until
 
 Steps = Iterator[str | None]
@@ -26,6 +28,8 @@ _MANY, _PAUSE = 20_000, 5  # records that wait, of which one is taken after so m
 _WHY = (r"^(?!  What to do)",)
 """Of `why`: who reads the page need not be sent there."""
 _STATE = ("^GROUP .* STATE", " (CURRENT|FAILED|NEVER_STORED) ")
+_STATUS = r"^(job|alerts) {4,7}[^ ]"
+_ALERT = ("SEVERITY", "RULE", "SUMMARY")
 _DESCRIPTION = ("GROUP", "STATE", "TOPOLOGY-DESCRIPTION", "STORED-DESCRIPTION-EPOCH", "FAILED-DESCRIPTION-EPOCH")
 
 
@@ -40,6 +44,8 @@ class State(NamedTuple):
     """Whether the page shows its output."""
     ends: bool = True
     """Whether the alert ends soon after the advice was followed, and not when so much time has passed."""
+    of_job: bool = False
+    """Whether it is about the job, which has a rig of its own: these are played one after the other."""
 
     @property
     def name(self) -> str:
@@ -49,8 +55,8 @@ class State(NamedTuple):
 STATES: list[State] = []
 
 
-def state(rule: str, **options: Any) -> Callable[[Callable[[Rig], Steps]], Callable[[Rig], Steps]]:
-    def add(play: Callable[[Rig], Steps]) -> Callable[[Rig], Steps]:
+def state(rule: str, **options: Any) -> Callable[[Callable[[Any], Steps]], Callable[[Any], Steps]]:
+    def add(play: Callable[[Any], Steps]) -> Callable[[Any], Steps]:
         STATES.append(State(rule, play, **options))
         return play
 
@@ -70,11 +76,24 @@ def end_alert(rig: Rig, rule: str, group_id: str) -> None:
     rig.run(advised(rule, "streams-groups alerts end"), ID=found["alert_id"])
 
 
+def kept(rig: Rig, group_id: str, topic: str, partitions: int = 1, **settings: Any) -> SimulatedMember:
+    """Return a member that has joined, and stays, of a group that reads this topic, which is created."""
+    if not rig.has_topic(topic):
+        rig.client.create_topic(topic, partitions)
+    rig.keep(member := rig.prepare(group_id, topics=(topic,), **settings))
+    return member
+
+
+def catches_up(rig: Rig, group_id: str, *topics: str, part: Fields | None = None) -> None:
+    """Let another member join, and process these topics to their ends."""
+    rig.keep(member := rig.prepare(group_id, *([part] if part else []), topics=topics))
+    for topic in topics:
+        rig.commit(member, topic)
+
+
 def stopped_with_work(rig: Rig, group_id: str, topic: str) -> Any:
     """Return the member of a group that has processed a topic and stopped, and for which records came since."""
-    rig.client.create_topic(topic, 2)
-    member = rig.prepare(group_id, topics=(topic,))
-    rig.keep(member)
+    member = kept(rig, group_id, topic, 2)
     rig.commit(member, topic)
     rig.drop(member)
     rig.produce(topic, 10)
@@ -85,9 +104,7 @@ def stopped_with_work(rig: Rig, group_id: str, topic: str) -> Any:
 
 
 def _without_what_was_deleted(rig: Rig, group_id: str, topic: str) -> Any:
-    rig.client.create_topic(topic, 1)
-    member = rig.prepare(group_id, topics=(topic,))
-    rig.keep(member)
+    member = kept(rig, group_id, topic)
     rig.produce(topic, 500)
     rig.commit(member, topic, 120)
     rig.drop(member)
@@ -117,31 +134,27 @@ def losing_accepted(rig: Rig) -> Steps:
 @state("StreamsGroupDown", keep=_WHY)
 def source_topic_missing(rig: Rig) -> Steps:
     member = rig.prepare("fraud-detection", topics=("card-transactions",))
-    with rig.lock:
-        member.join()
     rig.keep_as_it_is(member)
     yield "fraud-detection"
     rig.client.create_topic("card-transactions", 1)
     rig.drop(member)
     rig.produce("card-transactions", 10)
-    rig.keep(again := rig.prepare("fraud-detection", topics=("card-transactions",)))
-    rig.commit(again, "card-transactions")
+    catches_up(rig, "fraud-detection", "card-transactions")
 
 
 @state("StreamsGroupDown", is_shown=False)
 def application_without_its_topic(rig: Rig) -> Steps:
     """A real application, whose client gives up; it is started again once the topic is there."""
-    rig.client.create_topic("lines", 2)
-    rig.client.create_topic("counts", 2)
-    first = rig.application("word-count", "words", "lines", "counts")
+    topics = {"lines": 2, "counts": 2}
+    first = rig.application("word-count", "words", topics)
     first.produce(on=True)
-    assert wait_until(lambda: rig.has_progressed("word-count"))
+    rig.await_verdict("word-count", "Ok")
     first.produce(on=False)
     rig.client.admin.delete_topics(["lines"])
     yield "word-count"
     assert wait_until(lambda: first.pid is None), "Kafka's client goes on: the advice to restart it is not needed"
     rig.client.create_topic("lines", 2)
-    again = rig.application("word-count", "words", "lines", "counts", name="2")
+    again = rig.application("word-count", "words", topics, "2")
     again.produce(on=True)
 
 
@@ -166,27 +179,22 @@ def differently_partitioned(rig: Rig) -> Steps:
     rig.client.create_topic("payments", 4)
     joined = subtopology("0", source_topics=["invoices", "payments"], copartition_groups=[["invoices", "payments"]])
     member = rig.prepare("dunning", joined)
-    with rig.lock:
-        member.join()
     rig.keep_as_it_is(member)
     yield "dunning"
     rig.client.admin.create_partitions({"invoices": NewPartitions(4)})
     rig.drop(member)
     rig.produce("invoices", 8)
     rig.produce("payments", 8)
-    rig.keep(again := rig.prepare("dunning", joined))
-    rig.commit(again, "invoices")
-    rig.commit(again, "payments")
+    catches_up(rig, "dunning", "invoices", "payments", part=joined)
 
 
 @state("StreamsGroupDown", is_shown=False)
 def internal_topic_of_another_size(rig: Rig) -> Steps:
     """A real application whose repartition topic was made by hand; it is reset as the page says."""
-    rig.client.create_topic("phrases", 2)
-    rig.client.create_topic("totals", 2)
+    topics = {"phrases": 2, "totals": 2}
     rig.client.create_topic("phrase-count-words-repartition", 1)
     rig.client.create_topic("phrase-count-counted-changelog", 3)
-    first = rig.application("phrase-count", "words", "phrases", "totals")
+    first = rig.application("phrase-count", "words", topics)
     first.produce(on=True)
     yield "phrase-count"
     first.stop()
@@ -194,7 +202,7 @@ def internal_topic_of_another_size(rig: Rig) -> Steps:
     reset = advised("StreamsGroupDown", "kafka-streams-groups.sh --reset-offsets")
     rig.run(f"{reset} {advised('StreamsGroupDown', '--dry-run')}", GROUP_ID="phrase-count")
     rig.run(f"{reset} {advised('StreamsGroupDown', '--delete-all-internal-topics')}", GROUP_ID="phrase-count")
-    again = rig.application("phrase-count", "words", "phrases", "totals", name="2")
+    again = rig.application("phrase-count", "words", topics, "2")
     again.produce(on=True)
 
 
@@ -215,9 +223,7 @@ def changed_topology(rig: Rig) -> Steps:
 
 @state("StreamsGroupStalled", keep=_WHY)
 def stuck_process(rig: Rig) -> Steps:
-    rig.client.create_topic("shipments", 2)
-    member = rig.prepare("shipment-router", topics=("shipments",))
-    rig.keep(member)
+    member = kept(rig, "shipment-router", "shipments", 2)
     rig.produce("shipments", 40)
     rig.commit(member, "shipments", 12)
     yield "shipment-router"
@@ -228,15 +234,12 @@ def stuck_process(rig: Rig) -> Steps:
     rig.run(advised(rule, "kafka-transactions.sh"), TOPIC="shipments")
     rig.run(f"{advised(rule, 'streams-groups verify')} --bootstrap-server {rig.server}")
     rig.drop(member)
-    rig.keep(again := rig.prepare("shipment-router", topics=("shipments",)))
-    rig.commit(again, "shipments")
+    catches_up(rig, "shipment-router", "shipments")
 
 
 @state("StreamsGroupStalled", is_shown=False)
 def recreated_topic(rig: Rig) -> Steps:
-    rig.client.create_topic("tickets", 1)
-    member = rig.prepare("ticketing", topics=("tickets",))
-    rig.keep(member)
+    member = kept(rig, "ticketing", "tickets")
     rig.produce("tickets", 50)
     rig.commit(member, "tickets")
     rig.client.admin.delete_topics(["tickets"])
@@ -249,8 +252,7 @@ def recreated_topic(rig: Rig) -> Steps:
     rig.drop(member)
     assert wait_until(lambda: rig.state("ticketing") == "Empty")
     rig.run(advised("StreamsGroupStalled", "kafka-streams-groups.sh --reset"), GROUP_ID="ticketing", TOPIC="tickets")
-    rig.keep(again := rig.prepare("ticketing", topics=("tickets",)))
-    rig.commit(again, "tickets")
+    catches_up(rig, "ticketing", "tickets")
 
 
 @state(
@@ -258,9 +260,7 @@ def recreated_topic(rig: Rig) -> Steps:
     columns=("GROUP", "PROCESS", "HOST", "LAG", "LAG-SECONDS", "STATUS", "PARTITIONS", "NOT-OK"),
 )
 def too_few_instances(rig: Rig) -> Steps:
-    rig.client.create_topic("orders", 2)
-    member = rig.prepare("orders-aggregator", topics=("orders",), process_id="orders-0")
-    rig.keep(member)
+    member = kept(rig, "orders-aggregator", "orders", 2, process_id="orders-0")
     rig.produce("orders", _MANY, minutes_old=30)
     seconds = 0
 
@@ -273,8 +273,7 @@ def too_few_instances(rig: Rig) -> Steps:
     rig.every_second(go_on)
     yield "orders-aggregator"
     rig.stop_work(go_on)
-    second = rig.prepare("orders-aggregator", topics=("orders",), process_id="orders-1")
-    rig.keep(second)
+    second = kept(rig, "orders-aggregator", "orders", process_id="orders-1")
     for one in (member, second):
         rig.commit(one, "orders")
 
@@ -284,12 +283,10 @@ def short_stays(rig: Rig) -> Steps:
     rig.client.create_topic("sessions", 2)
     own = topology(subtopology("0", source_topics=["sessions"]))
     await_topics(rig.client, "session-warm-up", own)  # one that was NotReady is about to be Down, and not Unstable
-    rig.keep(member := rig.prepare("session-windows", topics=("sessions",)))
+    member = kept(rig, "session-windows", "sessions")
     rig.commit(member, "sessions")
     for _ in range(3):
-        crashing = rig.prepare("session-windows", topics=("sessions",), instance_id="session-windows-2")
-        rig.keep(crashing)
-        rig.drop(crashing)
+        rig.drop(kept(rig, "session-windows", "sessions", instance_id="session-windows-2"))
     yield "session-windows"
 
 
@@ -297,8 +294,7 @@ def short_stays(rig: Rig) -> Steps:
     "StreamsGroupOffsetsRewound", columns=("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "STATUS")
 )
 def second_application(rig: Rig) -> Steps:
-    rig.client.create_topic("refunds", 1)
-    rig.keep(member := rig.prepare("refund-audit", topics=("refunds",)))
+    member = kept(rig, "refund-audit", "refunds")
     rig.produce("refunds", 100)
     rig.commit(member, "refunds", 80)
     assert wait_until(lambda: rig.knows_offset("refund-audit", 80))
@@ -353,25 +349,22 @@ def changelog_that_deletes(rig: Rig) -> Steps:
     columns=("GROUP", "MEMBER", "PROCESS", "MEMBER-EPOCH", "MEMBER-STATE", "TOPOLOGY-EPOCH", "ASSIGNMENTS"),
 )
 def one_stale_member(rig: Rig) -> Steps:
-    rig.client.create_topic("prices", 1)
-    rig.keep(rig.prepare("price-feed", topics=("prices",), epoch=2, process_id="prices-1"))
-    stale = rig.prepare("price-feed", topics=("prices",), epoch=1, process_id="prices-0")
-    rig.keep(stale)
+    kept(rig, "price-feed", "prices", epoch=2, process_id="prices-1")
+    stale = kept(rig, "price-feed", "prices", epoch=1, process_id="prices-0")
     yield "price-feed"
     rig.drop(stale)
 
 
 @state("StreamsGroupMembersStale", is_shown=False)
 def all_members_stale(rig: Rig) -> Steps:
-    rig.client.create_topic("rates", 1)
-    rig.keep(newer := rig.prepare("rate-feed", topics=("rates",), epoch=2))
-    rig.keep(stale := rig.prepare("rate-feed", topics=("rates",), epoch=1))
+    newer = kept(rig, "rate-feed", "rates", epoch=2)
+    stale = kept(rig, "rate-feed", "rates", epoch=1)
     rig.drop(newer)
     yield "rate-feed"
     rig.drop(stale)
     assert wait_until(lambda: rig.state("rate-feed") == "Empty")
     rig.run(advised("StreamsGroupMembersStale", "kafka-streams-groups.sh --delete"), GROUP_ID="rate-feed")
-    rig.keep(rig.prepare("rate-feed", topics=("rates",)))
+    kept(rig, "rate-feed", "rates")
 
 
 # --- Topology descriptions --------------------------------------------------------------------------------------------
@@ -384,17 +377,15 @@ def all_members_stale(rig: Rig) -> Steps:
     ends=False,
 )
 def pushed_twice(rig: Rig) -> Steps:
-    rig.client.create_topic("page-views", 1)
-    rig.keep(member := rig.prepare("view-counts", topics=("page-views",)))
-    with rig.lock:
-        member.push_description()
-        member.push_description()
+    member = kept(rig, "view-counts", "page-views")
+    _push(rig, member)
+    _push(rig, member)
     yield "view-counts"
     command = advised("StreamsGroupUnsolicitedDescription", "kafka-streams-groups.sh")
     assert "page-views" in rig.run(command, GROUP_ID="view-counts")
 
 
-def _push(rig: Rig, member: Any, *, is_refused: bool) -> None:
+def _push(rig: Rig, member: Any, *, is_refused: bool = False) -> None:
     with rig.lock:
         try:
             member.push_description()
@@ -407,10 +398,9 @@ def _push(rig: Rig, member: Any, *, is_refused: bool) -> None:
 @state("StreamsGroupDescriptionFailed", keep=_STATE, columns=_DESCRIPTION)
 def description_refused(rig: Rig) -> Steps:
     """A real application, whose description the plugin refuses for good."""
-    rig.client.create_topic("trades", 1)
-    rig.client.create_topic("matched-trades", 1)
+    topics = {"trades": 1, "matched-trades": 1}
     refused = rig.refuse("trade-matching", "refused")
-    first = rig.application("trade-matching", "filter", "trades", "matched-trades")
+    first = rig.application("trade-matching", "filter", topics)
     yield "trade-matching"
     log = first.log_file.read_text("utf-8", "replace")
     assert re.search("Topology description push failed with.*the description is too large", log, re.DOTALL)
@@ -418,39 +408,102 @@ def description_refused(rig: Rig) -> Steps:
     first.stop()
     assert wait_until(lambda: rig.state("trade-matching") == "Empty")
     rig.run(advised("StreamsGroupDescriptionFailed", "kafka-streams-groups.sh --delete"), GROUP_ID="trade-matching")
-    rig.application("trade-matching", "filter", "trades", "matched-trades", name="2")
+    rig.application("trade-matching", "filter", topics, "2")
 
 
 @state("StreamsGroupDescriptionFailed", is_shown=False)
 def store_away(rig: Rig) -> Steps:
-    rig.client.create_topic("quotes", 1)
-    rig.keep(member := rig.prepare("quote-matching", topics=("quotes",)))
+    member = kept(rig, "quote-matching", "quotes")
     failing = rig.refuse("quote-matching", "failing")
     _push(rig, member, is_refused=True)
     yield "quote-matching"
     failing.unlink()
     assert wait_until(lambda: member.topology_description_required), "the broker does not ask again"
-    _push(rig, member, is_refused=False)
+    _push(rig, member)
 
 
 @state("StreamsGroupDescriptionMissing", keep=_STATE, columns=_DESCRIPTION)
 def never_pushed(rig: Rig) -> Steps:
-    rig.client.create_topic("visits", 1)
-    rig.keep(member := rig.prepare("visit-counts", topics=("visits",)))
+    member = kept(rig, "visit-counts", "visits")
     yield "visit-counts"
-    _push(rig, member, is_refused=False)
+    _push(rig, member)
 
 
 @state("StreamsGroupDescriptionMissing", is_shown=False)
 def all_left_for_a_while(rig: Rig) -> Steps:
-    rig.client.create_topic("stays", 1)
     rig.client.configure_group("stay-counts", {"streams.session.timeout.ms": 3_600_000})  # else the broker ends it
-    rig.keep(member := rig.prepare("stay-counts", topics=("stays",), instance_id="stays-1"))
+    member = kept(rig, "stay-counts", "stays", instance_id="stays-1")
     with rig.lock:
         rig.drop(member, leave=False)
         member.leave(temporarily=True)
     yield "stay-counts"
-    member = rig.prepare("stay-counts", topics=("stays",), instance_id="stays-1")
-    rig.keep(member)
+    member = kept(rig, "stay-counts", "stays", instance_id="stays-1")
     assert wait_until(lambda: member.topology_description_required)
-    _push(rig, member, is_refused=False)
+    _push(rig, member)
+
+
+# --- The job ---------------------------------------------------------------------------------------------------------
+
+
+@state(
+    "StreamsGroupSetAside",
+    of_job=True,
+    keep=(_STATUS, "^GROUP", "^tag-abuse"),
+    columns=("GROUP", "SINCE", "HOST", "REASON"),
+)
+def too_many_members(rig: JobRig) -> Steps:
+    group_id, topic = "tag-abuse", "events"
+    members = [rig.prepare(group_id, topics=(topic,)) for _ in range(6)]
+    rig.keep(*members)
+    yield group_id
+    rig.job.close()
+    rig.config["group_budget"] = {"members": 50}
+    rig.start_job()
+    rig.settle()
+    rig.run(advised("StreamsGroupSetAside", "streams-groups status --release"), GROUP_ID=group_id)
+
+
+@state("StreamsGroupsNotificationsFailing", of_job=True, keep=("^failed",))
+def password_changed(rig: JobRig) -> Steps:
+    rig.receiver.default = Response(status=401, body=b"unknown token")
+    rig.keep_as_it_is(rig.prepare("mailer", topics=("no-such-topic",)))
+    yield None
+    rig.token.write_text("new-token", "utf-8")
+    rig.receiver.default = Response()
+
+
+@state("StreamsGroupsUndecodableRecords", of_job=True, keep=(_STATUS, "^GROUP.*ERROR", "UnknownRecordType"), ends=False)
+def record_of_a_newer_release(rig: JobRig) -> Steps:
+    write_internal(rig.server, [(raw_key(99, b"events-by-minute"), b"\0\1")])
+    yield None
+    rig.run(advised("StreamsGroupsUndecodableRecords", "streams-groups verify"), **{"HOST:PORT": rig.server})
+
+
+@state("StreamsGroupsJobStopped", of_job=True, keep=(_STATUS, "^SEVERITY", "StreamsGroupsJobStopped"), columns=_ALERT)
+def no_broker_answers(rig: JobRig) -> Steps:
+    rig.broker.kill()
+    yield None
+    rig.broker.start()
+
+
+@state(
+    "StreamsGroupsDiskAlmostFull",
+    of_job=True,
+    keep=(_STATUS, "^SEVERITY", "StreamsGroupsDiskAlmostFull"),
+    columns=_ALERT,
+)
+def disk_almost_full(rig: JobRig) -> Steps:
+    rig.disk.fill(leave=100 << 20)
+    yield None
+    rig.disk.free()
+
+
+@state("StreamsGroupsJobBehind", of_job=True, keep=(_STATUS, "^SEVERITY", "StreamsGroupsJobBehind"), columns=_ALERT)
+def burst_of_records(rig: JobRig) -> Steps:
+    member = kept(rig, "burst-of-records", "burst")
+    rig.job.close()
+    rig.start_job("--max-offsets-per-trigger", "5")
+    rig.settle()
+    for _ in range(600):
+        rig.commit(member, "burst", 0)
+    yield None

@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
 from streaming_app.alerts.catalog import GROUP_ID, rules
-from tests.long.campaign.disk import Disk
-from tests.long.runbook.job_states import JOB_STATES
+from streaming_app.sandbox.broker import LocalBroker
+from tests.long.rig import JobRig, Rig, broker_that_refuses
 from tests.long.runbook.outputs import file_of, shape, show
-from tests.long.runbook.rig import JobRig, Rig
 from tests.long.runbook.states import STATES, State, Steps
-from tests.support.receivers import HttpReceiver
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(7200)
+STATES_OF_GROUPS = [one for one in STATES if not one.of_job]
+STATES_OF_THE_JOB = [one for one in STATES if one.of_job]
 IS_RECORDED = bool(os.environ.get("RECORD_OUTPUTS"))
 DESCRIPTION_MISSING = "StreamsGroupDescriptionMissing"
 AT_ONCE: dict[str, Any] = {"rules": {name: {"for": 0} for name in rules()}, "interval": 1}
@@ -36,6 +35,7 @@ OF_GROUPS = {
     },
     "offsets": {"trigger": 1},
 }
+OF_THE_JOB = {"alerts": AT_ONCE, "group_budget": {"members": 4}}
 
 
 class Played:
@@ -85,9 +85,10 @@ class Played:
 def groups(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Played]:
     """All states of groups that were chosen, begun together, as most alerts take some minutes."""
     chosen = {item.name for item in request.session.items}
-    with Rig(tmp_path_factory.mktemp("groups"), OF_GROUPS) as rig:
+    directory = tmp_path_factory.mktemp("groups")
+    with Rig(directory, OF_GROUPS, broker_that_refuses(directory)) as rig:
         played = Played(rig)
-        for state in STATES:
+        for state in STATES_OF_GROUPS:
             if any(f"[{state.name}]" in name for name in chosen):
                 played.begin(state)
         yield played
@@ -95,29 +96,20 @@ def groups(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
-    with ExitStack() as stack:
-        directory = tmp_path_factory.mktemp("job")
-        disk = stack.enter_context(Disk(directory / "disk", megabytes=900))
-        receiver = stack.enter_context(HttpReceiver())
-        token = directory / "token"
-        token.touch(0o600)
-        token.write_text("old-token", "utf-8")
-        sink = {"type": "webhook", "name": "pager", "url": receiver.url, "token_file": str(token)}
-        config = {"alerts": AT_ONCE, "sinks": [sink], "group_budget": {"members": 4}}
-        rig = stack.enter_context(JobRig(directory, config, disk, receiver, token))
-        rig.client.create_topic("events", 2)
+    directory = tmp_path_factory.mktemp("job")
+    with JobRig(directory, OF_THE_JOB, LocalBroker(directory / "broker")) as rig:
         yield Played(rig)
 
 
-@pytest.mark.parametrize("state", STATES, ids=lambda state: state.name)
+@pytest.mark.parametrize("state", STATES_OF_GROUPS, ids=lambda state: state.name)
 def test_the_output_is_as_recorded_and_the_advice_ends_the_alert(state: State, groups: Played) -> None:
     groups.check(state)
 
 
-@pytest.mark.parametrize("state", JOB_STATES, ids=lambda state: state.name)
+@pytest.mark.parametrize("state", STATES_OF_THE_JOB, ids=lambda state: state.name)
 def test_the_same_of_the_job(state: State, job: Played) -> None:
     job.check(state)
 
 
 def test_every_rule_is_played() -> None:
-    assert {state.rule for state in (*STATES, *JOB_STATES) if state.is_shown} == set(rules())
+    assert {state.rule for state in STATES if state.is_shown} == set(rules())

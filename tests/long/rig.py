@@ -1,17 +1,18 @@
-"""A broker, a job and groups for the states of the runbook: members that send heartbeats, applications, commands."""
+"""A broker, a job and groups in states of all kinds: members that send heartbeats, applications, commands."""
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import closing, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import yaml
 from click.testing import CliRunner
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
@@ -19,35 +20,39 @@ from kafka.errors import KafkaError
 from streaming_app.cli.main import main
 from streaming_app.errors import WarehouseError
 from streaming_app.jvm.jars import KAFKA_VERSION
-from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import Fields, GroupError
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.demo_groups import rejoin
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
-from streaming_app.sandbox.process import Startable
-from streaming_app.tables.reader import Row, WarehouseReader, quote
-from tests.long.campaign.disk import Disk
+from streaming_app.tables.reader import Row, quote
+from tests.long.bed import Bed
+from tests.support.compared_tools import ComparedGroup
 from tests.support.ivy import broker_jars
-from tests.support.kafka_scripts import run_script
+from tests.support.kafka_tool import StreamsGroupsTool, run_script
 from tests.support.receivers import HttpReceiver
-from tests.support.running_job import RunningJob, is_caught_up, running_job
 from tests.support.streams_application import StreamsApplication
 from tests.support.waiting import wait_until
 
 _HEARTBEAT_SECONDS = 1.0
-_PLUGIN = Path(__file__).parents[2] / "support" / "RefusingPlugin.java"
+_PLUGIN = Path(__file__).parents[1] / "support" / "RefusingPlugin.java"
 _LONGEST = 1500.0
 """Seconds: the job asks for some things every five minutes, and senders and brokers wait longer after each failure."""
 
 
-class Rig(Startable):
+def broker_that_refuses(directory: Path) -> LocalBroker:
+    """Return a broker, not started, whose plugin may refuse descriptions of topologies: see `Rig.refuse`."""
+    plugin, jars = directory / "plugin", broker_jars(KAFKA_VERSION)
+    plugin.mkdir()
+    subprocess.run(["javac", "-cp", ":".join(map(str, jars)), "-d", str(plugin), str(_PLUGIN)], check=True)
+    properties = {"group.streams.topology.description.plugin.class": "RefusingPlugin"}
+    return LocalBroker(directory / "broker", class_path=[plugin, *jars], properties=properties)
+
+
+class Rig(Bed):
     """Start it, or use it as a context manager. Its members send heartbeats until it is stopped."""
 
-    def __init__(self, directory: Path, config: Mapping[str, Any], *, warehouse: Path | None = None) -> None:
-        """Prepare. `config` is the configuration of the job; nothing runs before `start`."""
-        self.directory, self.warehouse = directory, warehouse or directory / "warehouse"
-        self.config: dict[str, Any] = dict(config)
-        self._stack, self._job = ExitStack(), ExitStack()
+    def __init__(self, directory: Path, config: Mapping[str, Any], broker: LocalBroker) -> None:
+        super().__init__(directory, broker, config=config, megabytes=900)
         self._members: list[SimulatedMember] = []
         self._work: list[Callable[[], object]] = []
         self.lock = threading.RLock()
@@ -56,46 +61,13 @@ class Rig(Startable):
         self.hidden: list[tuple[str, str]] = []
         """What of this machine no output shows, and what it shows instead."""
 
-    def start(self) -> None:
-        plugin = self.directory / "plugin"
-        jars = broker_jars(KAFKA_VERSION)
-        plugin.mkdir()
-        classes = ":".join(map(str, jars))
-        subprocess.run(["javac", "-cp", classes, "-d", str(plugin), str(_PLUGIN)], check=True)
-        properties = {"group.streams.topology.description.plugin.class": "RefusingPlugin"}
-        self.broker = LocalBroker(self.directory / "broker", class_path=[plugin, *jars], properties=properties)
-        self._stack.enter_context(self.broker)
-        self.client = self._stack.enter_context(StreamsGroupClient(self.server))
+    def _prepare(self) -> None:
         thread = threading.Thread(target=self._send, name="heartbeats", daemon=True)
         self._stack.callback(thread.join)
         self._stack.callback(self._stop.set)
         thread.start()
-        self._stack.callback(self.stop_job)
-        self.start_job()
 
-    def stop(self) -> None:
-        self._stack.close()
-
-    @property
-    def server(self) -> str:
-        return self.broker.bootstrap_server
-
-    # The job, and commands about it
-
-    def start_job(self, *options: str) -> None:
-        file = self.directory / "streams-groups.yaml"
-        settings = {"bootstrap_server": self.server, "warehouse": str(self.warehouse), **self.config}
-        file.write_text(yaml.safe_dump(settings), "utf-8")
-        self.runner = CliRunner(env={"STREAMS_GROUPS_CONFIG": str(file)})
-        self.job: RunningJob = self._job.enter_context(
-            running_job(self.server, self.warehouse, "--config", file, *options)
-        )
-
-    def stop_job(self) -> None:
-        self._job.close()
-
-    def await_caught_up(self) -> None:
-        assert wait_until(lambda: is_caught_up(self.warehouse)), self.job.lines
+    # Commands about the job
 
     def run(self, command: str, *, may_fail: bool = False, **values: str) -> str:
         """Run a command as a document shows it, with the values of its placeholders; return what it prints.
@@ -106,26 +78,35 @@ class Rig(Startable):
             command = re.sub(rf"\b{name}\b", value, command)
         if not command.startswith("streams-groups "):
             return run_script(self.server, self.directory, command)
-        ran = self.runner.invoke(main, command.split()[1:])
+        runner = CliRunner(env={"STREAMS_GROUPS_CONFIG": str(self.config_file)})
+        ran = runner.invoke(main, command.split()[1:])
         assert ran.exit_code in {0, int(may_fail)}, f"{command}: {ran.output}"
         return ran.output
+
+    def copies(self, group_id: str) -> dict[str, Any]:
+        """Return what `describe --copies --json` prints of a group."""
+        (report,) = json.loads(self.run(f"streams-groups describe {group_id} --copies --json"))
+        return dict(report)
+
+    def compared(self, group_id: str, *applications: StreamsApplication) -> ComparedGroup:
+        """Return a group that can be compared with what Kafka's own tool and its applications say of it."""
+        return ComparedGroup(group_id, self.server, self.warehouse, self._tool, *applications)
+
+    @cached_property
+    def _tool(self) -> StreamsGroupsTool:
+        return self._stack.enter_context(closing(StreamsGroupsTool(self.server)))
 
     def alert(self, rule: str, group_id: str | None) -> Row | None:
         """Return the newest alert of a rule about a group, which may have ended."""
         of = "group_id IS NULL" if group_id is None else f"group_id = {quote(group_id)}"
-        with suppress(WarehouseError):  # the job has not created the tables yet
-            rows = WarehouseReader(self.warehouse).rows(
-                f"SELECT alert_id, rule, severity, opened_at, ended_at, summary FROM alerts WHERE rule = {quote(rule)} "
-                f"AND {of} AND opened_at IS NOT NULL ORDER BY opened_at DESC LIMIT 1"
-            )
-            return rows[0] if rows else None
-        return None
+        rows = self._found(
+            f"SELECT alert_id, rule, severity, opened_at, ended_at, summary FROM alerts WHERE rule = {quote(rule)} "
+            f"AND {of} AND opened_at IS NOT NULL ORDER BY opened_at DESC LIMIT 1"
+        )
+        return rows[0] if rows else None
 
-    def await_open(self, rule: str, group_id: str | None) -> Row:
+    def await_open(self, rule: str, group_id: str | None) -> None:
         assert wait_until(lambda: self._is_open(rule, group_id), _LONGEST, interval=1), (rule, group_id)
-        found = self.alert(rule, group_id)
-        assert found
-        return found
 
     def await_end(self, rule: str, group_id: str | None) -> None:
         ended = wait_until(lambda: not self._is_open(rule, group_id), _LONGEST, interval=1)
@@ -134,6 +115,26 @@ class Rig(Startable):
     def _is_open(self, rule: str, group_id: str | None) -> bool:
         found = self.alert(rule, group_id)
         return bool(found) and found["ended_at"] is None
+
+    def verdict(self, group_id: str) -> str | None:
+        return self._health(group_id).get("verdict")
+
+    def await_verdict(self, group_id: str, *verdicts: str) -> None:
+        assert wait_until(lambda: self.verdict(group_id) in verdicts, interval=0.5), self._health(group_id)
+
+    def _health(self, group_id: str) -> Row:
+        query = f"SELECT verdict, why, evidence FROM group_health WHERE group_id = {quote(group_id)}"
+        return next(iter(self._found(query)), {})
+
+    def knows_offset(self, group_id: str, offset: int) -> bool:
+        """Return whether the table has a row of the group with this committed offset."""
+        query = f"SELECT 1 AS n FROM lag WHERE group_id = {quote(group_id)} AND committed_offset = {offset}"
+        return bool(self._found(query))
+
+    def _found(self, query: str) -> list[Row]:
+        with suppress(WarehouseError):  # the job has not created the tables yet
+            return self.rows(query)
+        return []
 
     # Groups
 
@@ -154,8 +155,9 @@ class Rig(Startable):
             settle([one for one in self._members if one.group_id in {member.group_id for member in members}])
 
     def keep_as_it_is(self, member: SimulatedMember) -> None:
-        """Send the heartbeats of a member that has joined, whatever its group becomes."""
+        """Let a member join, and send its heartbeats, whatever its group becomes."""
         with self.lock:
+            member.join()
             self._members.append(member)
 
     def drop(self, *members: SimulatedMember, leave: bool = True) -> None:
@@ -178,18 +180,6 @@ class Rig(Startable):
 
     def has_topic(self, topic: str) -> bool:
         return topic in self.client.admin.list_topics()
-
-    def knows_offset(self, group_id: str, offset: int) -> bool:
-        """Return whether the table has a row of the group with this committed offset."""
-        return self._any(f"SELECT 1 AS n FROM lag WHERE group_id = {quote(group_id)} AND committed_offset = {offset}")
-
-    def has_progressed(self, group_id: str) -> bool:
-        return self._any(f"SELECT 1 AS n FROM group_health WHERE group_id = {quote(group_id)} AND verdict = 'Ok'")
-
-    def _any(self, query: str) -> bool:
-        with suppress(WarehouseError):  # the job has not created the tables yet
-            return bool(WarehouseReader(self.warehouse).rows(query))
-        return False
 
     def _send(self) -> None:
         while not self._stop.wait(_HEARTBEAT_SECONDS):  # noqa: WAIT002 - a pause
@@ -220,15 +210,22 @@ class Rig(Startable):
             for number in range(records):
                 producer.send(topic, b"%d" % number, partition=number % partitions, timestamp_ms=stamp)
 
+    def send(self, topic: str, *values: str) -> None:
+        with KafkaProducer(bootstrap_servers=self.server) as producer:
+            for value in values:
+                producer.send(topic, value.encode())
+
     def application(
-        self, group_id: str, kind: str, *topics: str, name: str = "1", **options: Any
+        self, group_id: str, kind: str, topics: Mapping[str, int], name: str = "1", **options: Any
     ) -> StreamsApplication:
-        """Start an instance of a real application."""
+        """Start an instance of a real application, with its topics and their numbers of partitions."""
+        for topic, partitions in topics.items():
+            if not self.has_topic(topic):
+                self.client.create_topic(topic, partitions)
+        properties = {"commit.interval.ms": "200", **options.pop("properties", {})}
         directory = self.directory / f"{group_id}-{name}"
-        own = StreamsApplication(
-            self.server, directory, group_id, kind, topics, properties={"commit.interval.ms": "200"}, **options
-        )
-        return self._stack.enter_context(own)
+        one = StreamsApplication(self.server, directory, group_id, kind, [*topics], properties=properties, **options)
+        return self._stack.enter_context(one)
 
     def refuse(self, group_id: str, how: str) -> Path:
         """Let the plugin refuse the descriptions of a group, `refused` for good or `failing`; return what ends it."""
@@ -238,11 +235,15 @@ class Rig(Startable):
 
 
 class JobRig(Rig):
-    """One whose warehouse has a disk of its own, and whose job sends alerts to a receiver, with a token from a file."""
+    """One whose job sends alerts to a receiver, with a token from a file."""
 
-    def __init__(
-        self, directory: Path, config: Mapping[str, Any], disk: Disk, receiver: HttpReceiver, token: Path
-    ) -> None:
-        super().__init__(directory, config, warehouse=disk.directory / "warehouse")
-        self.disk, self.receiver, self.token = disk, receiver, token
-        self.hidden = [(receiver.url, "https://hooks.example.com")]
+    def _prepare(self) -> None:
+        self.receiver = self._stack.enter_context(HttpReceiver())
+        self.hidden = [(self.receiver.url, "https://hooks.example.com")]
+        self.token = self.directory / "token"
+        self.token.touch(0o600)
+        self.token.write_text("old-token", "utf-8")
+        sink = {"type": "webhook", "name": "pager", "url": self.receiver.url, "token_file": str(self.token)}
+        self.config["sinks"] = [sink]
+        self.client.create_topic("events", 2)
+        super()._prepare()

@@ -1,12 +1,16 @@
-"""What made earlier engines say what is not so: what waits, one host, habits, clocks, and ends of logs."""
+"""What earlier engines misjudged: what waits, one host, habits, clocks, ends of logs, and groups with one topology."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 from tests.histories.history import (
     BEGINS,
     DAY,
     DOWN,
     FEW,
+    FEW_AND_LOG,
     HOUR,
     MINUTE,
     STALLED,
@@ -15,6 +19,8 @@ from tests.histories.history import (
     TRAFFIC,
     Operations,
     blue_then_green,
+    chosen_incident,
+    chosen_ordinary,
     do,
     hang,
     hours_of,
@@ -27,7 +33,7 @@ from tests.histories.history import (
     windows,
     working,
 )
-from tests.histories.operated import TEN_TRIALS
+from tests.histories.reported import TEN_TRIALS
 
 ONE_HOST = {"host": "10.0.0.1"}
 LIVES_ON = "ledger"
@@ -54,6 +60,8 @@ IGNORED_AT, COUNTED_AGAIN_AT = BEGINS + 20 * MINUTE, BEGINS + HOUR
 _IGNORED = {IGNORED_AT: {"ignore_groups": ["app"]}, COUNTED_AGAIN_AT: {}}
 ONE_MORE, MENDED = BEGINS + 2 * HOUR, BEGINS + 3 * HOUR
 """When one more group lacks its description, and when one of those before gets it."""
+
+_ABORTED = 21  # offsets of a transaction of 20 records
 
 
 def _at_the_end(denied: bool, offsets: int) -> tuple[Operations, ...]:
@@ -84,14 +92,14 @@ def _spring(day: float, location: str) -> tuple[Operations, dict[str, object]]:
 _SPRINGS = (("Europe/Berlin", BERLIN_SPRING), ("America/New_York", NEW_YORK_SPRING))
 
 
-def _flaps(topic: str, times: int, away: float, there: float, partitions: int = 12) -> Operations:
+def _flaps(topic: str, times: int, away: float, there: float) -> Operations:
     """Delete a topic, and create it again, so many times."""
     return [
         one
         for at in (BEGINS + n * (away + there) for n in range(times))
         for one in (
             *do(at, "set_topic", topic=topic, partitions=None),
-            *do(at + away, "set_topic", topic=topic, partitions=partitions),
+            *do(at + away, "set_topic", topic=topic, partitions=12),
         )
     ]
 
@@ -117,7 +125,81 @@ def _killed_for_memory(every: float, times: int) -> Operations:
     ]
 
 
-WIDENED_ORDINARY = (
+_LEFT, _RIGHT = ["a", "b"], ["c", "d"]
+_LONG = 1.1 * DAY
+_STORES = {"orders": "sums", "payments": "totals", "search": "index"}
+DEATHS_OF_READERS = {group: BEGINS + n * 10 * MINUTE for n, group in enumerate(_STORES)}
+"""When each of the applications that read one topic dies."""
+
+
+def _twins(**reads: Any) -> Operations:
+    """Run the same application under two ids from the beginning, both of which process every record."""
+    return [
+        *start(_LEFT, group="left", **STATE),
+        *start(_RIGHT, group="right", **STATE),
+        *do(TRAFFIC, "read", group="left", **reads),
+        *do(TRAFFIC + 5, "read", group="right", log_of="left"),
+    ]
+
+
+def _blue(**reads: Any) -> Operations:
+    return start(_LEFT, group="blue", **STATE) + do(TRAFFIC, "read", group="blue", **reads)
+
+
+def _green(at: float) -> Operations:
+    return start(_RIGHT, at, group="green", **STATE) + do(
+        at + 5, "read", group="green", log_of="blue", begins="committed"
+    )
+
+
+def _swaps(hours: int) -> Operations:
+    """Alternate between two groups every 12 hours, which run together for an hour each time."""
+    return [
+        one
+        for n, at in enumerate(n * HOUR for n in range(12, hours, 12))
+        for one in (
+            *(
+                start(_LEFT, at, group="blue", **STATE)
+                if n % 2
+                else start(_RIGHT, at, group="green", **STATE)
+                if n
+                else _green(at)
+            ),
+            *stop(_RIGHT if n % 2 else _LEFT, at + HOUR),
+        )
+    ]
+
+
+def _overlap(blue: str, green: str) -> Operations:
+    """Run green next to blue for five minutes, and stop blue; these are the changelogs of both."""
+    return [
+        *start(_LEFT, group="blue", changelogs=(blue,)),
+        *do(TRAFFIC, "read", group="blue"),
+        *start(_RIGHT, BEGINS, group="green", changelogs=(green,)),
+        *do(BEGINS + 5, "read", group="green", log_of="blue", begins="committed"),
+        *stop(_LEFT, BEGINS + 5 * MINUTE),
+    ]
+
+
+def _of_one_topic(changelogs: Mapping[str, tuple[str, ...]]) -> Operations:
+    """Run three applications that read one topic; each dies some minutes after the one before."""
+    first, *others = DEATHS_OF_READERS
+    return [
+        one
+        for group in DEATHS_OF_READERS
+        for one in (
+            *start(_names(group), group=group, changelogs=changelogs.get(group, ())),
+            *do(TRAFFIC + (group != first) * 5, "read", group=group, log_of=first if group in others else None),
+            *stop(_names(group), DEATHS_OF_READERS[group], action="crash"),
+        )
+    ]
+
+
+def _names(group: str) -> list[str]:
+    return [f"{group}-a", f"{group}-b"]
+
+
+MISJUDGED = (
     ordinary(
         "An autoscaler scales to zero when nothing waits, and nothing comes for hours",
         working(3),
@@ -133,7 +215,7 @@ WIDENED_ORDINARY = (
         hours=20,
         topics=TOPICS,
     ),
-    ordinary(
+    chosen_ordinary(
         "The job starts a minute after the first records of three days came, which are processed three minutes later",
         working(2),
         do(HOUR, "change", rate=0.0),
@@ -143,7 +225,7 @@ WIDENED_ORDINARY = (
         topics=FEW,
         watched_from=73 * HOUR + MINUTE,
     ),
-    ordinary(
+    chosen_ordinary(
         "Three instances are scaled to zero within two minutes of the last record",
         working(3),
         do(BEGINS, "change", rate=0.0),
@@ -154,8 +236,12 @@ WIDENED_ORDINARY = (
             f"The last thing that is written are {what}, and retention deletes all of it"
             + (", of a topic that the job may not read" if denied else ""),
             *_at_the_end(denied, offsets),
+            is_chosen=denied == (offsets == _ABORTED),
         )
-        for what, offsets in (("three markers of transactions", 3), ("a transaction of 20 records that is aborted", 21))
+        for what, offsets in (
+            ("three markers of transactions", 3),
+            ("a transaction of 20 records that is aborted", _ABORTED),
+        )
         for denied in (False, True)
     ),
     *(
@@ -166,11 +252,60 @@ WIDENED_ORDINARY = (
             topics=FEW,
             watched_from=day - 2 * DAY + 60,
             running_hours=_spring(day, location)[1],
+            is_chosen=location == "America/New_York",
         )
         for location, day in _SPRINGS
     ),
-)
-WIDENED_INCIDENTS = (
+    # Groups with the same topology on the same topics
+    chosen_ordinary(
+        "Green overlaps blue for five minutes, and each has its prefix in its internal topics",
+        _overlap("blue-sums-changelog", "green-sums-changelog"),
+        topics={"in": 2, "blue-sums-changelog": 2, "green-sums-changelog": 2},
+    ),
+    chosen_ordinary(
+        "Green overlaps blue for five minutes, and both have the same internal topics",
+        _overlap("shop-sums-changelog", "shop-sums-changelog"),
+        topics={"in": 2, "shop-sums-changelog": 2},
+    ),
+    chosen_ordinary(
+        "Green runs next to blue for two hours, and blue is stopped",
+        _blue(),
+        _green(BEGINS),
+        stop(_LEFT, BEGINS + 2 * HOUR),
+        hours=12,
+        topics=FEW_AND_LOG,
+    ),
+    ordinary(
+        "Blue and green take turns every 12 hours, and run together for an hour each time",
+        _blue(rate=1.0),
+        _swaps(52),
+        hours=52,
+        topics=FEW_AND_LOG,
+    ),
+    ordinary(
+        "A canary under another id runs for thirty hours, and the old one is stopped",
+        _blue(rate=1.0),
+        _green(6 * HOUR),
+        stop(_LEFT, 36 * HOUR),
+        hours=42,
+        topics=FEW_AND_LOG,
+    ),
+    ordinary(
+        "Two copies of an application have run side by side for more than a day, and one ends",
+        _twins(rate=1.0),
+        stop(_LEFT, _LONG, action="kill"),
+        hours=30,
+        topics=FEW_AND_LOG,
+    ),
+    chosen_ordinary(
+        "An application gets another topology under another id, which is declared as the successor",
+        _blue(),
+        start(_RIGHT, BEGINS, group="green", changelogs=("other",)),
+        do(BEGINS + 5, "read", group="green", log_of="blue", begins="latest"),
+        stop(_LEFT, BEGINS + HOUR),
+        topics={**FEW_AND_LOG, "other": 2},
+        settings={"successors": {"blue": "green"}},
+    ),
     *(
         incident(
             f"The clocks of {location} go forward, and an application that runs from 8 to 18 h there declares nothing",
@@ -180,44 +315,45 @@ WIDENED_INCIDENTS = (
             topics=FEW,
             watched_from=day - 2 * DAY + 60,
             begins=day - 2 * DAY + 600,
+            is_chosen=location == "Europe/Berlin",
         )
         for location, day in _SPRINGS
     ),
-    incident(
+    chosen_incident(
         "With exactly-once, an application crashes two seconds after a commit, and nothing starts it",
         DOWN,
         working(2, transactional=True),
         stop(names(2), BEGINS + 2, action="crash"),
         begins=BEGINS + 2,
     ),
-    incident(
+    chosen_incident(
         "A topic of two applications is missing, and another one of one of them; both give up",
         DOWN,
         start(["x"], BEGINS, group="one", sources=("a",)),
         start(["y"], BEGINS, group="two", sources=("b", "a")),
         topics={},
     ),
-    incident(
+    chosen_incident(
         "A changelog is deleted and created again and again, so that the group is NotReady for three of four minutes",
         DOWN,
         working(2, STATE),
         _flaps("log", 12, away=180.0, there=60.0),
         topics=TOPICS,
     ),
-    incident(
+    chosen_incident(
         "A changelog is deleted under an application for which nothing waits and nothing comes",
         DOWN,
         *_LOST_AT_REST,
         topics=TOPICS,
     ),
-    incident(
+    chosen_incident(
         "A changelog is deleted under an application for which nothing waits, and later records come",
         DOWN,
         *_LOST_AT_REST,
         do(BEGINS + HOUR, "change", rate=10.0),
         topics=TOPICS,
     ),
-    incident(
+    chosen_incident(
         "All instances are lost while another application reads the same topics",
         DOWN,
         steady(3, changelogs=("sums",)),
@@ -236,7 +372,7 @@ WIDENED_INCIDENTS = (
         do(BEGINS + 20 * MINUTE, "read", group="app-2", log_of="app", begins="latest"),
         topics=TOPICS,
     ),
-    incident(
+    chosen_incident(
         "A source topic is deleted under an application that never committed; brokers clean its group up",
         DOWN,
         start(names(2), BEGINS - 90),
@@ -251,7 +387,7 @@ WIDENED_INCIDENTS = (
         do(BEGINS + 30, "read", capacity=0.0),
         hours=3,
     ),
-    incident(
+    chosen_incident(
         "Retention of half an hour overtakes an application whose threads hang",
         f"{STALLED} GroupLosing",
         working(2, keeps_seconds=1800.0),
@@ -263,7 +399,7 @@ WIDENED_INCIDENTS = (
         working(2),
         stop(names(2), BEGINS),
     ),
-    incident(
+    chosen_incident(
         "An application is retired on purpose while records come, which somebody says once they are paged",
         DOWN,
         working(2, rate=1.0),
@@ -294,7 +430,7 @@ WIDENED_INCIDENTS = (
         start(names(2), BEGINS + 2 * HOUR),
         hours=7,
     ),
-    incident(
+    chosen_incident(
         "The alert of an application that was lost is ignored, the application comes back, and nothing is ignored",
         DOWN,
         working(2),
@@ -302,7 +438,7 @@ WIDENED_INCIDENTS = (
         start(names(2), BEGINS + 40 * MINUTE),
         later_settings=_IGNORED,
     ),
-    incident(
+    chosen_incident(
         "The alert of an application that was lost is ignored for a while, and the application does not come back",
         DOWN,
         working(2),
@@ -315,7 +451,7 @@ WIDENED_INCIDENTS = (
         *TEN_TRIALS,
         topics=FEW,
     ),
-    incident(
+    chosen_incident(
         "Five groups lack their descriptions, then one more does, and one gets it",
         "GroupDescriptionMissing",
         do(0, "set_plugin", mode="stored"),
@@ -325,21 +461,21 @@ WIDENED_INCIDENTS = (
         hours=6,
         settings={"descriptions": "always"},
     ),
-    incident(
+    chosen_incident(
         "An unclean election cuts the log of one partition to below what the application has committed",
         STALLED,
         working(2),
         do(BEGINS, "truncate", partitions=[3], to=1_000.0),
         hours=3,
     ),
-    incident(
+    chosen_incident(
         "Three applications on one host die of different causes within ten minutes",
         DOWN,
         _of_teams(),
         *(stop(names(2, team), at, action="crash") for team, at in DEATHS.items()),
         topics={"in": 12, **dict.fromkeys(TEAMS, 12)},
     ),
-    incident(
+    chosen_incident(
         "An application is restarted twice in the morning, and dies at noon while work waits",
         DOWN,
         working(2),
@@ -348,7 +484,7 @@ WIDENED_INCIDENTS = (
         hours=8,
         begins=_NOON,
     ),
-    incident(
+    chosen_incident(
         "An application dies at the hour at which it died the day before, and was back after four hours",
         DOWN,
         working(2, rate=1.0),
@@ -357,5 +493,62 @@ WIDENED_INCIDENTS = (
         stop(names(2), BEGINS + DAY, action="crash"),
         hours=27,
         topics=FEW,
+    ),
+    # Groups with the same topology on the same topics
+    chosen_incident(
+        "Three applications with state of their own read one topic, and die one after the other",
+        DOWN,
+        _of_one_topic({group: (f"{group}-{store}-changelog",) for group, store in _STORES.items()}),
+        topics={"in": 2, **{f"{group}-{store}-changelog": 2 for group, store in _STORES.items()}},
+    ),
+    chosen_incident(
+        "Three applications without internal topics read one topic, and die one after the other",
+        DOWN,
+        _of_one_topic({}),
+        topics=FEW,
+    ),
+    incident(
+        "Two copies of an application have run side by side for more than a day, and both die, one two minutes later",
+        DOWN,
+        _twins(rate=1.0),
+        stop(_LEFT, _LONG, action="kill"),
+        stop(_RIGHT, _LONG + 120, action="kill"),
+        start(_RIGHT, _LONG + HOUR, group="right", **STATE),  # the other one is still down
+        hours=30,
+        begins=_LONG,
+        topics=FEW_AND_LOG,
+    ),
+    chosen_incident(
+        "An application gets another topology under another id, which nobody declares as the successor",
+        DOWN,
+        _blue(),
+        start(_RIGHT, BEGINS, group="green", changelogs=("other",)),
+        do(BEGINS + 5, "read", group="green", log_of="blue", begins="latest"),
+        stop(_LEFT, BEGINS + HOUR),
+        begins=BEGINS + HOUR,
+        topics={**FEW_AND_LOG, "other": 2},
+    ),
+    incident(
+        "Two copies of two hours die with their host, one a little later; the other one is started again",
+        DOWN,
+        start(_LEFT, group="left", host="10.4.0.1", **STATE),
+        start(_RIGHT, group="right", host="10.4.0.1", **STATE),
+        do(TRAFFIC, "read", group="left"),
+        do(TRAFFIC + 5, "read", group="right", log_of="left"),
+        stop(_LEFT, BEGINS, action="kill"),
+        stop(_RIGHT, BEGINS + 40, action="kill"),
+        start(_RIGHT, BEGINS + HOUR, group="right", host="10.4.0.1", **STATE),
+        topics=FEW_AND_LOG,
+    ),
+    chosen_incident(
+        "The successor that was declared dies together with the application that it is to take over",
+        DOWN,
+        _blue(),
+        _green(BEGINS),
+        stop(_LEFT, BEGINS + HOUR),
+        stop(_RIGHT, BEGINS + HOUR + 60, action="kill"),
+        begins=BEGINS + HOUR,
+        topics=FEW_AND_LOG,
+        settings={"successors": {"blue": "green"}},
     ),
 )

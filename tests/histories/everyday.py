@@ -1,0 +1,770 @@
+"""What platforms do every day, for which nobody wants to be paged, and what goes wrong, for which somebody does."""
+
+from __future__ import annotations
+
+from tests.histories.history import (
+    BEGINS,
+    BEHIND,
+    DAY,
+    DOWN,
+    END,
+    HOUR,
+    MINUTE,
+    PROCESS,
+    STALLED,
+    STATE,
+    STATIC,
+    TOPICS,
+    TRAFFIC,
+    UNSTABLE,
+    Operations,
+    chosen_incident,
+    chosen_ordinary,
+    copies,
+    crash_loop,
+    do,
+    hang,
+    hours_of,
+    incident,
+    names,
+    office_hours,
+    ordinary,
+    replace_pods,
+    restarts,
+    restored,
+    roll,
+    start,
+    steady,
+    stop,
+    windows,
+    working,
+)
+
+
+def _upgrades(groups: int) -> Operations:
+    """Old clients on brokers with a plugin; every other day another application gets clients of 4.4."""
+    operations = do(0, "set_plugin", mode="stored")
+    for n in range(groups):
+        group = f"app-{n}"
+        operations += start([f"{group}-a", f"{group}-b"], 60.0 + n, group=group, pushes=False)
+        operations += roll([f"{group}-a", f"{group}-b"], (n + 1) * 2 * DAY, 60, 20, group=group, pushes=True)
+    return operations
+
+
+def _burst(at: float, seconds: float) -> Operations:
+    return do(at, "change", rate=100.0) + do(at + seconds, "change", rate=10.0)
+
+
+STEADY_LOOP = (300.0,) * 100
+
+EVERYDAY = (
+    # Restarts and deployments
+    chosen_ordinary("Restart of the only instance", steady(1), roll(names(1), BEGINS, 60, 30)),
+    ordinary("Rolling restart of 6 instances", steady(6), roll(names(6), BEGINS, 60, 30)),
+    ordinary("Rolling restart of 6 instances, two at a time", steady(6), roll(names(6), BEGINS, 20, 35)),
+    ordinary(
+        "Rolling restart of 3 pods with 4 threads", steady(3, threads=4), roll(names(3), BEGINS, 90, 20, threads=4)
+    ),
+    ordinary("Rolling restart of 200 instances", steady(200), roll(names(200), BEGINS, 9, 8), topics={"in": 200}),
+    ordinary(
+        "Rolling restart of a group of 5,000 members, pod by pod",
+        start(names(50), threads=100, every=0.02),
+        roll(names(3), BEGINS, 120, 30, threads=100),
+        hours=2.4,
+        topics={"in": 5000},
+    ),
+    chosen_ordinary(
+        "Rolling restart of 20 static members, each away for 35 s, overlapping",
+        steady(20, **PROCESS),
+        roll(names(20), BEGINS, 25, 35, **PROCESS),
+        topics={"in": 40},
+    ),
+    ordinary(
+        "Rolling restart of 20 static members with new process ids",
+        steady(20, **STATIC),
+        roll(names(20), BEGINS, 25, 35, **STATIC),
+        topics={"in": 40},
+    ),
+    chosen_ordinary(
+        "A static member is away for longer than its session and comes back",
+        steady(6, **STATIC),
+        roll(names(1), BEGINS, 60, 120, **STATIC),
+    ),
+    ordinary(
+        "Deployment that replaces 3 pods with 4 threads by new ones",
+        start(names(3, "old"), threads=4),
+        replace_pods(names(3, "old"), names(3, "new"), BEGINS, 40, threads=4),
+    ),
+    chosen_ordinary(
+        "All instances stop, and start again after a migration of twelve minutes",
+        steady(4),
+        stop(names(4), BEGINS),
+        start(names(4), BEGINS + 720),
+    ),
+    ordinary(
+        "Deployment that is rolled back after five minutes",
+        steady(6),
+        roll(names(6), BEGINS, 20, 10),
+        roll(names(6), BEGINS + 420, 20, 10),
+    ),
+    ordinary(
+        "Three deployments of the only instance within half an hour",
+        steady(1),
+        *(roll(names(1), BEGINS + n * 600, 60, 40) for n in range(3)),
+    ),
+    ordinary(
+        "Canary for twenty minutes, then the deployment",
+        steady(4),
+        start(["canary"], BEGINS),
+        roll(names(4), BEGINS + 1200, 60, 20),
+        stop(["canary"], BEGINS + 1600),
+    ),
+    ordinary(
+        "Deployment whose first pod needs three attempts to start",
+        steady(3),
+        crash_loop("i0", BEGINS, 5, BEGINS + 60),
+        roll(names(3)[1:], BEGINS + 300, 60, 20),
+    ),
+    ordinary(
+        "Deployment under a new version of the application id",
+        start(["a", "b"], group="pay-v1", **STATE),
+        do(60, "read", group="pay-v1"),
+        start(["c", "d"], BEGINS, group="pay-v2", **STATE),
+        do(BEGINS + 5, "read", group="pay-v2", log_of="pay-v1"),
+        stop(["a", "b"], BEGINS + 2 * HOUR),
+        hours=40,
+        topics=TOPICS,
+    ),
+    ordinary(
+        "Deployment under another application id",
+        start(["a", "b"], group="billing", **STATE),
+        stop(["a", "b"], BEGINS),
+        do(60, "read", group="billing"),
+        start(["c", "d"], BEGINS + 90, group="invoices", **STATE),
+        do(BEGINS + 95, "read", group="invoices", log_of="billing", begins="committed"),
+        hours=40,
+        topics=TOPICS,
+    ),
+    chosen_ordinary(
+        "Deployment with another topology: the group is deleted first",
+        steady(2),
+        stop(names(2), BEGINS),
+        do(BEGINS + 60, "delete"),
+        start(names(2), BEGINS + 90, sources=("in", "more")),
+        topics={"in": 12, "more": 12},
+    ),
+    # Scaling
+    chosen_ordinary(
+        "Scale out from 3 to 9 instances, one after the other", steady(3), start(names(6, "extra"), BEGINS, 30)
+    ),
+    ordinary("Scale in from 9 to 3 instances, one after the other", steady(9), stop(names(9)[3:], BEGINS, 30)),
+    chosen_ordinary(
+        "A long pause of one member: it is removed, and joins again under its id",
+        steady(5),
+        do(BEGINS, "expire", name="i0"),
+        do(BEGINS + 60, "rejoin", name="i0"),
+    ),
+    chosen_ordinary(
+        "Members take four minutes to close their state",
+        steady(3),
+        *(do(BEGINS - 1, "hang", name=name) for name in names(3)),
+        start(["i9"], BEGINS),
+        *(do(BEGINS + 240, "hang", name=name, hung=False) for name in names(3)),
+    ),
+    # Brokers
+    ordinary(
+        "Rolling restart of the brokers: three changes of the coordinator",
+        steady(3),
+        *(do(BEGINS + n * 180, "fail_over") for n in range(3)),
+    ),
+    chosen_ordinary(
+        "Rolling restart of 6 static members while the group moves between brokers whose clocks are an hour apart",
+        steady(6, **STATIC),
+        roll(names(6), BEGINS, 60, 40, **STATIC),
+        *(do(BEGINS + n * 70, "fail_over", clock=-HOUR if n % 2 == 0 else 0.0) for n in range(6)),
+    ),
+    ordinary(
+        "Two deployments of the only instance by way of brokers whose clocks are an hour apart",
+        steady(1),
+        do(BEGINS - 60, "fail_over", clock=-HOUR),
+        roll(names(1), BEGINS, 60, 60),
+        do(BEGINS + 300, "fail_over", clock=HOUR),
+        roll(names(1), BEGINS + 900, 60, 60),
+    ),
+    ordinary("A new number of standby replicas", steady(3), do(BEGINS, "configure", num_standby_replicas="1")),
+    chosen_ordinary(
+        "Three rebalances for reasons that are not in the log",
+        steady(3),
+        *(do(BEGINS + n * 120, "rebalance_without_cause") for n in range(3)),
+    ),
+    chosen_ordinary(
+        "The brokers refine warm-ups every thirty seconds, which moves no task",
+        steady(3),
+        *(do(BEGINS + n * 30, "rebalance_without_cause") for n in range(60)),
+    ),
+    # Topics
+    ordinary(
+        "Partitions are added to eight input topics within ten minutes",
+        start(names(3), sources=tuple(f"in{n}" for n in range(8))),
+        *(do(BEGINS + n * 70, "set_topic", topic=f"in{n}", partitions=12) for n in range(8)),
+        topics={f"in{n}": 12 for n in range(8)},
+    ),
+    chosen_ordinary(
+        "The topics of a new application are created two minutes after it",
+        start(names(2), BEGINS, changelogs=("log",)),
+        do(BEGINS + 120, "set_topic", topic="log", partitions=12),
+        topics={"in": 12},
+    ),
+    # Descriptions
+    ordinary(
+        "The brokers get a plugin while clients of 4.4 run",
+        steady(3),
+        do(BEGINS, "set_plugin", mode="stored"),
+        hours=30,
+    ),
+    ordinary(
+        "Brokers are upgraded before clients, and ten applications follow one after the other",
+        _upgrades(10),
+        hours=24 * 24,
+    ),
+    chosen_ordinary(
+        "The plugin is removed, and new applications start after that",
+        do(0, "set_plugin", mode="stored"),
+        steady(2),
+        do(BEGINS, "set_plugin", mode=None),
+        start(["n"], 2 * BEGINS, group="new"),
+        hours=24 * 16,
+    ),
+    ordinary(
+        "The plugin is removed, the job may not read the configuration, and new applications start",
+        do(0, "set_plugin", mode="stored", in_config=False),
+        steady(2),
+        do(BEGINS, "set_plugin", mode=None, in_config=False),
+        start(["n"], 2 * BEGINS, group="new"),
+        hours=24 * 16,
+    ),
+    chosen_ordinary(
+        "The plugin's store is away for ten minutes while an application starts",
+        do(0, "set_plugin", mode="failing"),
+        start(names(3), BEGINS),
+        do(BEGINS + 600, "set_plugin", mode="stored"),
+    ),
+    # Applications that do not run all the time
+    ordinary(
+        "A nightly job of three hours that the job has not seen before",
+        windows(range(10), (2 * HOUR,), 3 * HOUR),
+        hours=24 * 10,
+        watched_from=2 * DAY,
+        running_hours=hours_of(("02:00", "05:00")),
+    ),
+    ordinary(
+        "A job of five minutes every hour, which may be away for so long",
+        [one for n in range(48) for one in (*start(["job"], n * HOUR + 60), *stop(["job"], n * HOUR + 360))],
+        hours=48,
+        settings={"overrides": [{"groups": "app", "rules": {"StreamsGroupDown": {"for": "70m"}}}]},
+    ),
+    chosen_ordinary(
+        "An application that runs in office hours",
+        office_hours(15),
+        hours=24 * 15,
+        watched_from=8 * DAY,
+        running_hours=hours_of(("07:00", "19:00"), weekdays=["monday:friday"]),
+    ),
+    ordinary("An idle group: it runs for a month, and nothing happens", steady(3), hours=24 * 30),
+    chosen_ordinary(
+        "An application is taken out of service, and its group deleted after eight minutes",
+        steady(2),
+        stop(names(2), BEGINS),
+        do(BEGINS + 480, "delete"),
+        hours=30,
+    ),
+    # Other group types
+    ordinary(
+        "Offline migration from the classic protocol",
+        do(BEGINS, "from_classic", group="app"),
+        start(names(3), BEGINS + 1),
+    ),
+    chosen_ordinary(
+        "Offline migration back to the classic protocol",
+        steady(3),
+        stop(names(3), BEGINS),
+        do(BEGINS + 300, "to_classic"),
+        hours=30,
+    ),
+    # The job itself
+    chosen_ordinary(
+        "The job is down for two hours, with a deployment meanwhile",
+        steady(6),
+        do(BEGINS, "job_down", seconds=2 * HOUR),
+        roll(names(6), BEGINS + 600, 60, 30),
+    ),
+    chosen_ordinary(
+        "An override that matches every group, during a rolling restart",
+        steady(6),
+        roll(names(6), BEGINS, 60, 30),
+        settings={"overrides": [{"groups": ".*", "rules": {"StreamsGroupDown": {"for": "4m"}}}]},
+    ),
+    # Copies of tasks
+    chosen_ordinary(
+        "Rolling restart of 3 instances with standbys, which restore 2,000,000 offsets in 20 minutes each",
+        steady(3),
+        do(60, "configure", num_standby_replicas="1"),
+        copies(BEGINS - 600, BEGINS),
+        *(
+            [*roll([name], BEGINS + n * 1500, 60, 30), *restored(name, BEGINS + n * 1500 + 120, 1200, 2_000_000)]
+            for n, name in enumerate(names(3))
+        ),
+        copies(BEGINS + 3 * 1500, BEGINS + 2 * HOUR),
+    ),
+    ordinary(
+        "Scaled out from 2 to 3 instances: warm-ups restore for 40 minutes, then the tasks move",
+        steady(2),
+        copies(BEGINS - 600, BEGINS, has_standbys=False),
+        start(["i2"], BEGINS),
+        *(
+            do(
+                BEGINS + n * 60,
+                "report_copies",
+                role="warmup",
+                lags={f"i{i}": 4_000_000 - n * 100_000 for i in range(3)},
+            )
+            for n in range(1, 40)
+        ),
+        copies(BEGINS + 2_400, BEGINS + 2 * HOUR, has_standbys=False),
+    ),
+    ordinary(
+        "A burst of writes that standbys need five minutes to follow, every hour",
+        steady(3),
+        do(60, "configure", num_standby_replicas="1"),
+        *(
+            [*copies(n * HOUR, n * HOUR + 300, lags={"i1": 80_000}), *copies(n * HOUR + 300, (n + 1) * HOUR)]
+            for n in range(1, 5)
+        ),
+    ),
+    ordinary(
+        "An application with standbys is scaled in to one instance over night",
+        steady(3),
+        do(60, "configure", num_standby_replicas="1"),
+        copies(BEGINS - 600, BEGINS),
+        stop(names(3)[1:], BEGINS),
+        copies(BEGINS + 60, BEGINS + 3 * HOUR),
+    ),
+    # Records and offsets
+    chosen_ordinary(
+        "An application with exactly-once processing rests: its lag of 1 is the marker of a transaction",
+        working(3, transactional=True),
+        do(BEGINS, "change", rate=0.0),
+        hours=8,
+    ),
+    ordinary("An idle group whose topic gets no records", working(3), do(HOUR, "change", rate=0.0)),
+    ordinary(
+        "A nightly job of half an hour that processes the records of the day",
+        windows(range(2), (2 * HOUR,), 1800),
+        do(2 * HOUR + TRAFFIC, "read", rate=1.0, capacity=100.0),
+        hours=24 * 2,
+        topics={"in": 2},
+        running_hours=hours_of(("02:00", "02:30")),
+    ),
+    chosen_ordinary(
+        "Rolling restart of 6 instances that restore state for ten minutes",
+        working(6, STATE, restore_seconds=600.0),
+        roll(names(6), BEGINS, 15 * MINUTE, 60, **STATE),
+        topics=TOPICS,
+    ),
+    ordinary(
+        "Scale-out from 2 to 4 instances that restore state for twenty minutes",
+        working(2, STATE, restore_seconds=1200.0),
+        start(["i2", "i3"], BEGINS, **STATE),
+        topics=TOPICS,
+    ),
+    chosen_ordinary(
+        "A burst of fifteen minutes of twice what the application can process, every two hours",
+        working(3),
+        *(_burst(n * 2 * HOUR, 900) for n in range(1, 3)),
+    ),
+    ordinary(
+        "Deployment of the only instance, which catches up for four hours",
+        working(1),
+        stop(names(1), BEGINS),
+        start(names(1), BEGINS + 600),
+        do(BEGINS + 540, "change", capacity=10.42),
+        hours=6.6,
+        settings={"rules": {"StreamsGroupDown": {"for": "12m"}}},
+    ),
+    chosen_ordinary(
+        "Offsets are reset to the beginning with Kafka's tools while the application is stopped",
+        working(3),
+        stop(names(3), BEGINS),
+        do(BEGINS + 60, "go_back", by=1e9),
+        start(names(3), BEGINS + 120),
+    ),
+    ordinary(
+        "A topic that the application does not read any more is still written",
+        working(3),
+        do(BEGINS, "leave_over", topic="old"),
+        topics={"in": 2},
+    ),
+    ordinary(
+        "The topic of a stopped application is deleted and created again",
+        working(3),
+        stop(names(3), BEGINS),
+        do(BEGINS + 60, "recreate_topics"),
+        start(names(3), BEGINS + 120),
+    ),
+    chosen_ordinary("Retention deletes what was processed", working(3), do(BEGINS, "delete_records")),
+    chosen_ordinary(
+        "Partitions are added to a topic with records",
+        working(3),
+        do(BEGINS, "set_topic", topic="in", partitions=24),
+    ),
+    ordinary(
+        "The coordinator moves to a broker whose clock is an hour behind, and back",
+        working(3),
+        do(BEGINS, "fail_over", clock=-HOUR),
+        do(BEGINS + HOUR, "fail_over"),
+    ),
+    ordinary(
+        "The job is down for an hour while records are processed",
+        working(3),
+        do(BEGINS, "job_down", seconds=HOUR),
+    ),
+    chosen_ordinary(
+        "A group that loads an archive, with an override",
+        working(1, rate=60.0),
+        settings={"overrides": [{"groups": "app", "rules": {"StreamsGroupBehind": {"enabled": False}}}]},
+    ),
+    # Records and offsets
+    incident(
+        "A nightly job without running_hours, as records come all day",
+        DOWN,
+        windows(range(2), (2 * HOUR,), 1800),
+        do(2 * HOUR + TRAFFIC, "read", rate=1.0, capacity=100.0),
+        hours=24 * 2,
+        topics={"in": 2},
+        begins=2.5 * HOUR,
+    ),
+    chosen_incident(
+        "One partition has a record that is tried again and again",
+        STALLED,
+        working(3),
+        do(BEGINS, "stick", partitions=[7]),
+    ),
+    incident(
+        "The same offset of a partition is committed again and again",
+        STALLED,
+        working(3),
+        do(BEGINS, "stick", partitions=[7], commits_again=True),
+    ),
+    chosen_incident(
+        "The threads of one of three instances hang; its heartbeats go on",
+        STALLED,
+        working(3),
+        hang(["i1"], BEGINS),
+    ),
+    incident(
+        "All instances wait for a database that is down",
+        STALLED,
+        working(3, transactional=True),
+        hang(names(3), BEGINS),
+    ),
+    incident(
+        "One partition makes no progress, a rolling restart does not help, and the job is restarted",
+        STALLED,
+        working(3),
+        do(BEGINS, "stick", partitions=[0]),
+        roll(names(3), BEGINS + 300, 60, 30),
+        do(BEGINS + HOUR, "job_down", seconds=120.0),
+    ),
+    incident(
+        "The restore of an instance that took tasks over never ends",
+        STALLED,
+        working(2, STATE, restore_seconds=DAY),
+        start(["i2"], BEGINS, **STATE),
+        topics=TOPICS,
+    ),
+    chosen_incident(
+        "More is produced than the application can process",
+        BEHIND,
+        working(3),
+        do(BEGINS, "change", rate=80.0),
+    ),
+    incident(
+        "After a burst the application is just as fast as the producers, and does not catch up",
+        BEHIND,
+        working(3, capacity=10.0),
+        do(BEGINS, "change", rate=40.0),
+        do(BEGINS + 1200, "change", rate=10.0),
+    ),
+    incident(
+        "The application is behind for long, and the job is restarted meanwhile",
+        BEHIND,
+        working(3),
+        do(BEGINS, "change", rate=80.0),
+        do(BEGINS + HOUR, "job_down", seconds=60.0),
+    ),
+    chosen_incident(
+        "A log is truncated, and the application goes back by hours of records while it runs",
+        "GroupOffsetsRewound",
+        working(3),
+        do(BEGINS, "go_back", by=50_000.0),
+    ),
+    incident(
+        "An assignor leaves out the tasks of two partitions, from a rolling restart on",
+        STALLED,
+        working(3),
+        do(BEGINS, "leave_out", partitions=[3, 7]),
+        roll(names(3), BEGINS, 60, 30),
+    ),
+    chosen_incident(
+        "A topic is deleted and created again under an application that does not read the new one",
+        STALLED,
+        working(3),
+        do(BEGINS, "recreate_topics"),
+        do(BEGINS, "stick"),
+    ),
+    incident(
+        "A topic is created again with few records, and the application waits behind their end at its old offset",
+        STALLED,
+        working(2),
+        do(BEGINS, "change", rate=0.0),
+        do(BEGINS + 600, "recreate_topics"),
+        do(BEGINS + 600, "stick"),
+        do(BEGINS + 700, "change", rate=0.01),
+        begins=BEGINS + 700,
+    ),
+    # Applications that do not stay up
+    chosen_incident(
+        "The only instance is up for 20 s in every 320 s",
+        DOWN,
+        start(names(1)),
+        crash_loop("i0", BEGINS, 20, END, pauses=STEADY_LOOP),
+    ),
+    incident(
+        "The only instance is killed for its memory after a minute each time",
+        f"{DOWN} {UNSTABLE}",
+        start(names(1)),
+        crash_loop("i0", BEGINS, 60, END, action="kill"),
+    ),
+    incident(
+        "The only instance crashes after four minutes, and is back after 20 s",
+        f"{DOWN} {UNSTABLE}",
+        start(names(1)),
+        crash_loop("i0", BEGINS, 240, END, pauses=(20.0,) * 99),
+    ),
+    incident(
+        "A new application crashes from its first start",
+        DOWN,
+        crash_loop("i0", BEGINS + 20, 20, END),
+        start(["i0"], BEGINS),
+    ),
+    incident(
+        "An instance crashes while the job is restarted",
+        DOWN,
+        start(names(1)),
+        crash_loop("i0", BEGINS, 20, END),
+        do(BEGINS + 250, "job_down", seconds=120.0),
+    ),
+    chosen_incident(
+        "The only instance crashes, and the clock of its broker is an hour behind",
+        DOWN,
+        start(names(1)),
+        do(BEGINS - 60, "fail_over", clock=-HOUR),
+        crash_loop("i0", BEGINS, 20, END),
+    ),
+    chosen_incident(
+        "A source topic is missing: the client gives up, and is started again",
+        DOWN,
+        restarts("i0", BEGINS, END, up=12, sources=("gone",)),
+    ),
+    chosen_incident(
+        "Joined topics have different numbers of partitions: the client gives up at once",
+        DOWN,
+        restarts("i0", BEGINS, END, up=6, sources=("in", "narrow")),
+        topics={"in": 12, "narrow": 4},
+    ),
+    chosen_incident(
+        "A source topic is deleted under three instances, which are started again",
+        DOWN,
+        start(names(3)),
+        do(BEGINS, "set_topic", topic="in", partitions=None),
+        *(restarts(name, BEGINS + 30, END, up=12) for name in names(3)),
+    ),
+    chosen_incident(
+        "One of two joined topics gets more partitions under a running application",
+        DOWN,
+        start(names(2), sources=("in", "other")),
+        do(BEGINS, "set_topic", topic="in", partitions=24),
+        topics={"in": 12, "other": 12},
+    ),
+    # Applications that are not ready, or gone
+    chosen_incident(
+        "The application may not create its internal topics", DOWN, start(names(2), BEGINS, changelogs=("log",))
+    ),
+    chosen_incident(
+        "A source topic is missing, the client gives up, and nothing starts it again",
+        DOWN,
+        start(names(2), BEGINS, sources=("gone",)),
+    ),
+    chosen_incident(
+        "The only host with all four instances is lost",
+        DOWN,
+        start(names(4), host="10.0.0.1"),
+        stop(names(4), BEGINS, action="kill"),
+    ),
+    incident("An application is scaled to zero by mistake", DOWN, start(names(3)), stop(names(3), BEGINS)),
+    chosen_incident(
+        "The second outage within a week",
+        DOWN,
+        start(names(2)),
+        stop(names(2), BEGINS),
+        start(names(2), BEGINS + 3 * HOUR),
+        stop(names(2), 4 * DAY),
+        hours=24 * 4 + 3,
+    ),
+    chosen_incident(
+        "A nightly job does not run one night",
+        DOWN,
+        windows(range(4), (HOUR,), 1200),
+        hours=24 * 6,
+        begins=4 * DAY + HOUR,
+        running_hours=hours_of(("01:00", "01:20")),
+    ),
+    chosen_incident(
+        "All instances are lost while the job is down",
+        DOWN,
+        start(names(2)),
+        do(BEGINS, "job_down", seconds=HOUR),
+        stop(names(2), BEGINS + 60, action="kill"),
+    ),
+    # Members
+    incident(
+        "One bad pod in fifty crashes and is started again",
+        UNSTABLE,
+        start(names(50)),
+        crash_loop("i0", BEGINS, 20, END),
+        topics={"in": 100},
+    ),
+    chosen_incident(
+        "One bad pod of six is killed for its memory",
+        UNSTABLE,
+        start(names(6)),
+        crash_loop("i0", BEGINS, 120, END, action="kill"),
+    ),
+    incident(
+        "One bad static pod of six", UNSTABLE, start(names(6), **STATIC), crash_loop("i0", BEGINS, 30, END, **STATIC)
+    ),
+    incident(
+        "The only static instance crashes, and is back before its session ends",
+        f"{UNSTABLE} {DOWN}",
+        start(names(1), **STATIC),
+        crash_loop("i0", BEGINS, 20, END, pauses=(30.0,) * 200, **STATIC),
+    ),
+    chosen_incident(
+        "A member is stuck in revocation, with a poll interval of an hour",
+        STALLED,
+        start(names(3), rebalance_timeout=3600.0),
+        do(BEGINS - 1, "hang", name="i0"),
+        start(["i9"], BEGINS),
+    ),
+    chosen_incident(
+        "All six members come and go with the network, every four minutes",
+        f"{UNSTABLE} {DOWN}",
+        start(names(6)),
+        *(crash_loop(name, BEGINS, 180, END, pauses=(60.0,) * 40) for name in names(6)),
+    ),
+    incident(
+        "Long pauses: one member is removed and joins again under its id, every three minutes",
+        UNSTABLE,
+        start(names(4)),
+        *(do(BEGINS + n * 180, "expire", name="i0") for n in range(25)),
+        *(do(BEGINS + n * 180 + 60, "rejoin", name="i0") for n in range(25)),
+    ),
+    incident(
+        "An autoscaler that cannot decide starts and stops three pods every two minutes",
+        UNSTABLE,
+        start(names(3)),
+        *(
+            start(names(3, f"e{n}-"), BEGINS + n * 240) + stop(names(3, f"e{n}-"), BEGINS + n * 240 + 120)
+            for n in range(20)
+        ),
+    ),
+    # Assignments
+    chosen_incident(
+        "The broker takes a task away and gives it back every thirty seconds, and nothing explains it",
+        UNSTABLE,
+        start(names(3)),
+        *(do(BEGINS + n * 30 - 1, "leave_out", partitions=[0][: n % 2]) for n in range(60)),
+        *(do(BEGINS + n * 30, "rebalance_without_cause") for n in range(60)),
+    ),
+    incident(
+        "A tool changes the number of partitions every thirty seconds",
+        UNSTABLE,
+        start(names(3)),
+        *(do(BEGINS + n * 30, "set_topic", topic="in", partitions=12 + n) for n in range(60)),
+    ),
+    # Descriptions
+    chosen_incident(
+        "A poisoned description: the plugin rejects it for good",
+        "GroupDescriptionFailed",
+        do(0, "set_plugin", mode="rejected"),
+        start(names(2), BEGINS),
+    ),
+    chosen_incident(
+        "The plugin's store is down while one application starts",
+        "GroupDescriptionFailed",
+        do(0, "set_plugin", mode="failing"),
+        start(names(2), BEGINS),
+    ),
+    chosen_incident(
+        "The plugin's store is down while thirty applications start",
+        "GroupDescriptionFailed",
+        do(0, "set_plugin", mode="failing"),
+        *(start([f"a{n}"], BEGINS + n * 20, group=f"app-{n}") for n in range(30)),
+    ),
+    chosen_incident(
+        "The plugin rejects the descriptions of thirty applications",
+        "GroupDescriptionFailed",
+        do(0, "set_plugin", mode="rejected"),
+        *(start([f"a{n}"], BEGINS + n * 0.05, group=f"app-{n}") for n in range(30)),
+    ),
+    chosen_incident(
+        "A tool pushes descriptions that nobody asked for",
+        "GroupUnsolicitedDescription",
+        do(0, "set_plugin", mode="stored"),
+        start(names(2)),
+        *(do(BEGINS + n * 300, "push") for n in range(5)),
+    ),
+    chosen_incident(
+        "A tool pushes a description of which the plugin has rejected the first one, and rejects all others",
+        "GroupUnsolicitedDescription GroupDescriptionFailed",
+        do(0, "set_plugin", mode="rejected"),
+        start(names(2)),
+        *(do(BEGINS + n * 300, "push", result="rejected") for n in range(5)),
+        begins=0.0,
+    ),
+    chosen_incident(
+        "A group whose description was cleaned up comes back with clients that do not send one",
+        "GroupDescriptionMissing",
+        do(0, "set_plugin", mode="stored"),
+        start(names(2)),
+        stop(names(2), BEGINS - 300),
+        do(BEGINS - 200, "clean_up_description"),
+        start(names(2), BEGINS, pushes=False),
+    ),
+    # Copies of tasks
+    chosen_incident(
+        "The disk of one of three hosts is too slow: its standbys fall behind",
+        "GroupStandbyBehind",
+        steady(3),
+        do(60, "configure", num_standby_replicas="1"),
+        copies(BEGINS - 600, BEGINS),
+        *(do(BEGINS + n * 60, "report_copies", lags={"i1": 11_000 + n * 5_000}) for n in range(60)),
+    ),
+    chosen_incident(
+        "Standby replicas are configured, and the assignor finds no place for them",
+        "GroupStandbyBehind",
+        steady(3),
+        do(BEGINS, "configure", num_standby_replicas="1"),
+        copies(BEGINS + 60, BEGINS + HOUR, has_standbys=False),
+    ),
+)

@@ -17,8 +17,7 @@ from typing_extensions import Self
 
 from streaming_app.alerts.problem import Problem
 from streaming_app.errors import reason_of
-from streaming_app.secret_file import read_secret_file
-from streaming_app.section import Duration, Section
+from streaming_app.section import Duration, Section, read_secret_file
 from streaming_app.text import check_name
 
 _MAX_LINK = 2000  # characters; longer ones are not accepted everywhere

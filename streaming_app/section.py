@@ -1,14 +1,18 @@
 """What the sections of the configuration are made of: their base class, and the types of their values.
 
-A value that several sections have, such as a duration or an address, has its type here. The sections themselves are in
-`config`, and those of the sinks with their sinks.
+A value that several sections have, such as a duration or an address, has its type here, and so has a file that holds a
+secret its reader. The sections themselves are in `config`, and those of the sinks with their sinks.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import stat
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import (
@@ -56,6 +60,23 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return `; did you mean topic?` with the closest known name, to follow an error; empty if none is near."""
     closest = closest_name(name, known)
     return f"; did you mean {closest}?" if closest else ""
+
+
+def read_secret_file(file: Path) -> str:
+    """Return the text of the file.
+
+    Raises OSError, also if others than its owner and its group may read it, and UnicodeDecodeError.
+    """
+    with file.open(encoding="utf-8") as opened:
+        if is_open_to_all(os.fstat(opened.fileno())):
+            reason = "every user may read it, and it holds a secret: chmod o= it, or mount it with defaultMode 0440"
+            raise PermissionError(errno.EPERM, reason, str(file))
+        return opened.read()
+
+
+def is_open_to_all(status: os.stat_result) -> bool:
+    """Return whether every user of the machine may read a file."""
+    return stat.S_ISREG(status.st_mode) and bool(status.st_mode & stat.S_IROTH)
 
 
 class Section(BaseModel):

@@ -14,7 +14,7 @@ from streaming_app.errors import SetupError, reason_of
 from streaming_app.jvm.jars import connector_jars, find_jars
 from streaming_app.jvm.java import find_java, java_version
 from streaming_app.jvm.spark_installation import version_warning
-from streaming_app.secret_file import is_open_to_all
+from streaming_app.section import is_open_to_all
 from streaming_app.text import GIB, first_of, gibibytes, parse_size
 from streaming_app.web.server import bind
 

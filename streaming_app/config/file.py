@@ -16,7 +16,7 @@ from typing import IO, Any
 import yaml
 
 from streaming_app.errors import ConfigError, reason_of
-from streaming_app.secret_file import read_secret_file
+from streaming_app.section import read_secret_file
 
 REDACTED = "**********"
 """Printed instead of a secret, as by pydantic."""

@@ -54,6 +54,7 @@ REMOVED: Mapping[str, str] = {
     "sinks.labels": "the section `labels`, with the pattern `.*` for all groups",
     "sinks.resend": "nothing: Alertmanager is sent what fires each minute",
     "sinks.summary": "`streams-groups status`, or `streams-groups alerts --json` in a cron job",
+    "sinks.watchdog": "a sink of type watchdog, whose URL is requested each minute",
     "sinks.type: email": "a sink of type apprise with a URL mailtos://USER:PASSWORD@HOST",
     "sinks.type: log": "the job's own output, which has a line for each change of an alert",
     "sinks.type: slack": "a sink of type apprise with a URL slack://A/B/C, its parts those of the incoming webhook",

@@ -2,8 +2,7 @@
 
 Alertmanager drops all alerts when it restarts. So, like Prometheus, this sink resends all firing alerts regularly;
 Alertmanager notifies only once. Other than Prometheus it gives an `endsAt` of a week ahead: that the job is
-down, or an alert is muted here, resolves nothing there before that. Only the alert Watchdog ends soon, which is what it
-is for.
+down, or an alert is muted here, resolves nothing there before that.
 
 Labels identify an alert there. When a problem becomes worse, the alert has another name or severity:
 the one with the former labels is ended at the same moment. Which they were is in the time line of the problem.
@@ -25,7 +24,6 @@ from streaming_app.notify.message import dump_json, format_next, format_summary,
 from streaming_app.notify.sink import SinkError
 from streaming_app.text import shorten, utc_iso
 
-_RESENDS_AHEAD = 4  # of Watchdog, as Prometheus does
 _ENDS_AFTER = timedelta(days=7)  # after it was last sent an alert ends there
 _MAX_DETAILS = 10_000  # characters; it passes annotations on to chats and pagers, and keeps them in memory
 
@@ -41,15 +39,8 @@ class AlertmanagerSink(HttpSink):
     type: Literal["alertmanager"]
     urls: Annotated[tuple[_Url, ...], Field(min_length=1)]
     """Every member of an Alertmanager cluster: alerts are sent to all; one that accepts them is enough."""
-    watchdog: bool = False
-    """Whether an alert named Watchdog fires there while this job evaluates alerts, for a receiver that misses it."""
 
     _skipped_until: dict[str, float] = PrivateAttr(default_factory=dict)
-
-    @property
-    def beat_seconds(self) -> float | None:
-        """How often Watchdog is sent."""
-        return self.resend_seconds if self.watchdog else None
 
     def addresses(self) -> Sequence[tuple[str, int]]:
         """Return host and port of each member."""
@@ -59,14 +50,6 @@ class AlertmanagerSink(HttpSink):
         """Send to every member, in batches. Raises SinkError if none accepted one."""
         for batch in chunks(problems, self.at_once):
             self._post_to_any([one for problem in batch for one in self._to_api_alerts(problem, event)])
-
-    def beat(self, cluster: str, reason: str) -> None:
-        """Let the alert Watchdog fire for a while longer. Raises SinkError if no member accepted it."""
-        labels = {"alertname": "Watchdog", "severity": "none", "cluster": cluster}
-        annotations = {"summary": f"streams-groups evaluates alerts as long as this fires; the job: {reason}"}
-        now = _now()  # Alertmanager keeps the first start
-        ends_at = now + timedelta(seconds=_RESENDS_AHEAD * (self.resend_seconds or 0))
-        self._post_to_any([_api_alert(labels, annotations, now, ends_at)])
 
     def _to_api_alerts(self, problem: Problem, event: str) -> Iterator[dict[str, Any]]:
         """Yield the end of what the problem was before, and the alert as it is."""

@@ -27,16 +27,7 @@ _LEFT_SECONDS = 5  # after its deadline it ends itself, if the job no longer can
 _MAX_LOG = 200  # records
 _MAX_CHARACTERS = 4000  # of a text, before the service's own limit: people read it on a telephone
 _FORMATS = {"discord": "markdown"}  # it shows plain text as Markdown; elsewhere plain text is preferred
-# The services that open and resolve incidents, and the part of their URL that has an incident's key.
-_KEYS = {
-    **dict.fromkeys(("opsgenie", "jira"), "alias"),
-    **dict.fromkeys(("splunk", "victorops"), "entity_id"),
-    **dict.fromkeys(("pagerduty", "pagertree", "squadcast", "signl4", "ilert"), "dedup"),
-    **dict.fromkeys(("incidentio", "firehydrant", "goalert", "goalerts"), "dedup"),
-}
-# Those that apprise closes incidents of by what they answered to their creation, which a restart forgets, by the
-# constant with the address of their API: an incident's alias is known.
-_CLOSED_BY_ALIAS = {"opsgenie": "OPSGENIE_API_LOOKUP", "jira": "JIRA_API_LOOKUP"}
+_KEYS = ("dedup", "alias", "entity_id")  # the parts of a pager's URL that have the key of an incident
 
 
 class _Log(logging.Handler):
@@ -62,12 +53,13 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     apprise.logger.addHandler(log)
     apprise.logger.setLevel(logging.DEBUG)
     service, sent = make_service(url), False
-    key = _KEYS.get(schema_of(service)) if service else None
+    key = next((one for one in _KEYS if service and one in service.template_args), None)
     if service and "texts" in request:
         # apprise's own limits are 4 s; a success resolves an incident, and anything else opens it
         added = {"cto": f"{request['seconds']:g}", "rto": f"{request['seconds']:g}", "retry": "0"}
         added |= {key: request["incident"], "action": "map"} if key else {}
-        sent = _send(make_service(f"{url}{'&' if '?' in url else '?'}{urlencode(added)}"), request)
+        service = make_service(f"{url}{'&' if '?' in url else '?'}{urlencode(added)}")
+        sent = (_close if request["is_over"] and key == "alias" else _send)(service, request)
     name = service and str(service.service_name)
     return {"service": name, "is_pager": key is not None, "sent": sent, "log": log.lines}
 
@@ -95,19 +87,22 @@ def schema_of(service: Any) -> str:  # noqa: ANN401 - as above
 
 
 def _send(service: Any, request: dict[str, Any]) -> bool:  # noqa: ANN401 - as above
-    schema = schema_of(service)
-    if request["is_over"] and schema in _CLOSED_BY_ALIAS:
-        return _close(service, _CLOSED_BY_ALIAS[schema], request["incident"], request["title"])
-    form = service.resolve_format(_FORMATS.get(schema, "text"))
+    form = service.resolve_format(_FORMATS.get(schema_of(service), "text"))
     title, body = fit(service, form, request["title"], request["texts"])
     return bool(service.notify(body=body, title=title, notify_type=request["kind"], body_format=form))
 
 
-def _close(service: Any, addresses: str, alias: str, note: str) -> bool:  # noqa: ANN401 - as above
+def _close(service: Any, request: dict[str, Any]) -> bool:  # noqa: ANN401 - as above
+    """Close an incident by its alias: Opsgenie's and Jira's.
+
+    apprise does it by what they answered to its creation, which a restart forgets.
+    """
     import requests  # noqa: PLC0415 - comes with apprise
 
-    url = f"{getattr(sys.modules[type(service).__module__], addresses)[service.region_name]}/{alias}/close"
-    body, by = {"source": service.app_desc, "note": note}, {"identifierType": "alias"}
+    module = sys.modules[type(service).__module__]
+    addresses = getattr(module, f"{schema_of(service).upper()}_API_LOOKUP")  # of their API, by region
+    url = f"{addresses[service.region_name]}/{request['incident']}/close"
+    body, by = {"source": service.app_desc, "note": request["title"]}, {"identifierType": "alias"}
     # its requests with its credentials, and its log says why they fail
     return bool(service._fetch(requests.post, url, body, by)[0])  # noqa: SLF001
 

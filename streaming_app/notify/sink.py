@@ -17,8 +17,7 @@ from typing_extensions import Self
 
 from streaming_app.alerts.problem import Problem
 from streaming_app.errors import reason_of
-from streaming_app.secret_file import read_secret_file
-from streaming_app.section import Duration, Section
+from streaming_app.section import Duration, Section, read_secret_file
 from streaming_app.text import check_name
 
 _MAX_LINK = 2000  # characters; longer ones are not accepted everywhere
@@ -79,6 +78,8 @@ class Sink(Section):
     """How many problems the receiver takes in one request."""
     resend_seconds: ClassVar[float | None] = None
     """How often the receiver needs every problem that still fires again; None if once is enough."""
+    beat_seconds: ClassVar[float | None] = None
+    """How often a heartbeat is sent to it while alerts are evaluated; None: never."""
 
     type: str
     name: Annotated[str, AfterValidator(check_name)] = Field(default_factory=lambda values: values.get("type", ""))
@@ -96,11 +97,6 @@ class Sink(Section):
     def is_read_by_people(self) -> bool:
         """Whether the problems of one rule come in one notification."""
         return False
-
-    @property
-    def beat_seconds(self) -> float | None:
-        """How often a heartbeat is sent to it while alerts are evaluated; None: never."""
-        return None
 
     def send(self, problems: Sequence[Problem], event: str) -> None:
         """Send a `firing` or `resolved` notification, and return once the receiver has it. Raises SinkError.

@@ -28,7 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from streaming_app.config.sections import PageSettings
 from streaming_app.errors import UserError
-from streaming_app.secret_file import read_secret_file
+from streaming_app.section import read_secret_file
 from streaming_app.text import split_address
 
 TRUSTED_TYPES_POLICY = "streams-groups"

@@ -8,7 +8,7 @@ import pytest
 
 from streaming_app.config.file import Unresolved, read_yaml
 from streaming_app.notify.sink import SinkError
-from streaming_app.secret_file import read_secret_file
+from streaming_app.section import read_secret_file
 from streaming_app.web.access import PageError, read_credentials
 from tests.support.receivers import make_sink
 

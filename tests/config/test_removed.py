@@ -77,12 +77,14 @@ def test_a_kind_of_sink_and_an_item_that_went_are_named_and_left_out(write: Call
     sinks = [
         {"type": "slack", "url": "${env:NO_SUCH_VARIABLE}"},
         {"type": "watchdog", "url": "http://h", "interval": 9},
+        {"type": "alertmanager", "urls": ["http://h"], "watchdog": True},
     ]
     loaded = load(write({"sinks": sinks, "metrics": {"lag_by": ["group", "task"]}}))
     assert {line.partition(" was removed and does nothing: use ")[0] for line in loaded.removed} == {
         "sinks.type: slack",
         "sinks.interval",
         "metrics.lag_by.task",
+        "sinks.watchdog",
     }
-    assert [sink.name for sink in loaded.settings.sinks] == ["watchdog"]
+    assert [sink.name for sink in loaded.settings.sinks] == ["watchdog", "alertmanager"]
     assert loaded.settings.metrics.lag_by == "group"

@@ -39,19 +39,6 @@ def often(alertmanager: Alertmanager, **settings: Any) -> AlertmanagerSink:
     return Often(type="alertmanager", urls=(alertmanager.url,), **settings)
 
 
-def test_the_watchdog_fires_until_the_heartbeats_end(alertmanager: Alertmanager) -> None:
-    sink = often(alertmanager, watchdog=True)
-    assert sink.beat_seconds == 1
-    sink.beat("prod", "caught up")
-    assert wait_until(lambda: bool(alertmanager.alerts()))
-    [active] = alertmanager.alerts()
-    assert active["labels"] == {"alertname": "Watchdog", "severity": "none", "cluster": "prod"}
-    assert active["annotations"] == {
-        "summary": "streams-groups evaluates alerts as long as this fires; the job: caught up"
-    }
-    assert wait_until(lambda: alertmanager.alerts() == [])  # as after the death of the job
-
-
 def test_an_alert_stays_active_also_after_the_death_of_the_job_until_the_next_run_resolves_it(
     alertmanager: Alertmanager, receiver: HttpReceiver
 ) -> None:

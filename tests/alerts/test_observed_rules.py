@@ -19,6 +19,7 @@ from streaming_app.lag.work import GroupWork
 from tests.alerts.engine_rig import Rig, group
 from tests.alerts.evaluation import findings_of, truths_of
 from tests.alerts.examples import make_alert
+from tests.groups.test_task_copies import copy
 from tests.support.lag_harness import GROUP, row, work_of
 
 START = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
@@ -41,11 +42,6 @@ def find(rule: str, group_id: str, **observed: Any) -> Finding | None:
 
 
 # Copies of tasks
-
-
-def copy(process: str, role: str, partition: int = 0, lag: int | None = None, **values: Any) -> TaskCopy:
-    made = TaskCopy("g", f"m-{process}", process, f"host-{process}", role, "0", partition, stateful=True, lag=lag)
-    return made._replace(**values)
 
 
 def pair(lag: int | None, **values: Any) -> list[TaskCopy]:

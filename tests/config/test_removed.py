@@ -36,11 +36,6 @@ RULES = "alerts.rules."
 GONE = sorted(path.removeprefix(RULES) for path in REMOVED if path.startswith(RULES) and path.count(".") == 2)
 
 
-def test_a_rule_that_went_is_not_a_rule() -> None:
-    assert len(GONE) >= 7
-    assert rules().keys().isdisjoint(GONE)
-
-
 @pytest.mark.parametrize("rule", GONE)
 def test_settings_of_a_rule_that_went_are_named_and_change_nothing(rule: str, write: Callable[[Any], Path]) -> None:
     old = {rule: {"enabled": False, "severity": "critical", "for": "1h"}, "StreamsGroupDown": {"after": "7m"}}

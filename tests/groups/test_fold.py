@@ -28,12 +28,6 @@ def kinds(events: list[Event]) -> list[tuple[str, str | None, str | None]]:
     return [(event.kind, event.old, event.new) for event in events]
 
 
-def test_the_first_record_of_a_group_is_not_lost() -> None:
-    row = to_row("c", fold(log(*FIRST_JOIN)).group)
-    assert row["members"][0]["process_id"] == "process"
-    assert row["members"][0]["user_endpoint"] == "h:80"
-
-
 def test_a_change_that_its_operation_reverts_is_not_an_event() -> None:
     stable = fold(log(*FIRST_JOIN)).group
     rejoin = log(

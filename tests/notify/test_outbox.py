@@ -119,14 +119,6 @@ def test_people_get_the_alerts_of_a_rule_together_after_a_wait_and_then_at_inter
     assert sending.given == [(second, FIRING, tuple(groups)) for second, groups in given]
 
 
-def test_a_receiver_that_groups_by_itself_gets_each_alert_at_once_and_its_end_after_it() -> None:
-    sending = Sending()
-    sending.offer(0, of("a", resolved=True), of("b"))
-    sending.run(0)
-    assert sorted(sending.given) == [(0, FIRING, ("a",)), (0, FIRING, ("b",)), (0, RESOLVED, ("a",))]
-    assert sending.given.index((0, FIRING, ("a",))) < sending.given.index((0, RESOLVED, ("a",)))
-
-
 def test_a_receiver_that_takes_many_alerts_at_once_gets_each_once() -> None:
     sending = Sending(MANY)
     sending.offer(0, *map(of, "abcde"))

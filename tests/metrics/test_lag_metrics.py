@@ -64,7 +64,6 @@ def test_the_default_series() -> None:
 @pytest.mark.parametrize(
     ("lag_by", "expected"),
     [
-        ("group", {("payments",): 510, ("plain",): 7}),
         (["group", "topic"], {("payments", "orders"): 510, ("plain", "clicks"): 7}),  # as 0.2.0 has it
         (
             ["partition", "group"],

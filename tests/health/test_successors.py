@@ -74,11 +74,6 @@ def test_who_has_the_same_topology_and_passed_the_offsets_has_taken_over(
     assert found(offsets, tasks=tasks) == expected
 
 
-def test_a_topology_without_internal_topics_proves_nothing() -> None:
-    tasks = replace(RUNS, content=frozenset({READS}))
-    assert found(tasks=tasks, ended=replace(ENDED, content=tasks.content)) is None
-
-
 def test_who_is_not_known_to_have_passed_a_partition_has_not_taken_over() -> None:
     """Its own internal topics are others."""
     assert found(more="clicks") is None

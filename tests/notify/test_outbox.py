@@ -29,7 +29,7 @@ from streaming_app.alerts.problem import (
 from streaming_app.alerts.problems import Problems
 from streaming_app.job_status import FailingSink
 from streaming_app.notify.alertmanager import AlertmanagerSink
-from streaming_app.notify.outbox import Notification, Outbox, SinkStatus
+from streaming_app.notify.outbox import Outbox
 from streaming_app.notify.sink import SinkError
 from tests.alerts.examples import make_alert
 from tests.notify.kept import KeptProblems, Told
@@ -64,17 +64,10 @@ class Sending:
         self.kept.put(*alerts)
         self.outbox.wakes_at = second  # its thread looks whenever a problem changes
 
-    def take(self, second: float) -> Notification | None:
-        return self.outbox.take(second)
-
-    @property
-    def status(self) -> SinkStatus:
-        return self.outbox.status
-
     def run(self, second: float, failure: SinkError | None = None, poison: str = "", broken_by: str = "") -> None:
         """Give the sink all that is due; it accepts nothing with a failure, and never what has one of the groups."""
         self.now = second
-        while sent := self.take(second):
+        while sent := self.outbox.take(second):
             groups = tuple(alert.group_id for alert in sent.problems)
             self.given.append((second, sent.event if sent.deliveries else "again", groups))
             answer = REFUSED if poison in groups else DOWN if broken_by in groups else failure
@@ -164,12 +157,12 @@ def test_a_problem_whose_end_a_sink_refuses_keeps_the_next_one_of_its_group_from
 def test_what_comes_while_a_notification_is_sent_waits_for_the_interval() -> None:
     sending = Sending(GROUPED)
     sending.offer(0, of("a"))
-    assert sending.take(0) is None
-    sent = sending.take(10)
+    assert sending.outbox.take(0) is None
+    sent = sending.outbox.take(10)
     assert sent is not None
     sending.kept.put(of("b"))
     sending.outbox.answered(sent, None, at(12), 12)
-    sending.take(12)
+    sending.outbox.take(12)
     sending.run_until(200)
     assert sending.given == [(72, FIRING, ("b",))]
 
@@ -183,9 +176,9 @@ def test_an_alert_that_a_sink_refuses_keeps_no_other_one_from_being_sent(traits:
     sending.offer(200, *map(of, "xy"))
     sending.run_until(400, poison="c")
     assert sorted(group for _, _, group, _ in sending.accepted) == list("abdefghxy")
-    assert sending.status.waiting == 1
+    assert sending.outbox.status.waiting == 1
     sending.run_until(1_000)
-    assert sending.status.waiting == 0
+    assert sending.outbox.status.waiting == 0
 
 
 def test_an_alert_that_breaks_a_receiver_keeps_no_other_one_from_being_sent() -> None:
@@ -229,14 +222,14 @@ def test_the_operator_reads_one_line_when_a_sink_fails_and_one_when_it_works_aga
 def test_the_status_has_since_when_a_sink_fails_and_counts_what_it_accepted() -> None:
     sending = Sending()
     sending.offer(0, of("a"), of("b"))
-    assert sending.status.waiting == 2
+    assert sending.outbox.status.waiting == 2
     sending.run(0, DOWN)
     sending.run(1, REFUSED)
-    status = sending.status
+    status = sending.outbox.status
     assert (status.sent, status.failed, status.waiting) == (0, 2, 2)
     assert status.failing == FailingSink("chat", at(0), "503")
     sending.run_until(1_000)
-    status = sending.status
+    status = sending.outbox.status
     assert (status.sent, status.failed, status.waiting, status.failing) == (2, 2, 0, None)
 
 
@@ -331,7 +324,7 @@ def test_whatever_a_sink_answers_it_accepts_each_notification_once_and_the_end_a
     assert sorted(accepted) == sorted(expected)
     for rule, group, event in expected:
         assert event == FIRING or accepted.index((rule, group, FIRING)) < accepted.index((rule, group, RESOLVED))
-    assert (sending.status.waiting, sending.status.sent) == (0, len(expected))
+    assert (sending.outbox.status.waiting, sending.outbox.status.sent) == (0, len(expected))
     if traits is GROUPED and REFUSED not in {one[-1] for one in steps}:
         for key in {(rule, event) for rule, _, event in accepted}:
             times = sorted({at for at, rule, _, event in sending.accepted if (rule, event) == key})

@@ -15,20 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.alerts.facts import EngineSettings, RuleSettings
 from streaming_app.alerts.problem import (
     FIRING,
     RESOLVED,
-    WARNING,
     Delivery,
-    Finding,
-    Over,
     Problem,
-    ProblemKey,
 )
-from streaming_app.alerts.problems import Problems
 from streaming_app.job_status import FailingSink
-from streaming_app.notify.alertmanager import AlertmanagerSink
 from streaming_app.notify.outbox import Outbox
 from streaming_app.notify.sink import SinkError
 from tests.alerts.examples import make_alert
@@ -329,42 +322,3 @@ def test_whatever_a_sink_answers_it_accepts_each_notification_once_and_the_end_a
         for key in {(rule, event) for rule, _, event in accepted}:
             times = sorted({at for at, rule, _, event in sending.accepted if (rule, event) == key})
             assert all(later - earlier >= Outbox.interval for earlier, later in pairwise(times))
-
-
-def test_alertmanager_gets_again_what_fires_of_the_problems_of_a_job_and_is_stored_and_not_muted() -> None:
-    sink, muted = AlertmanagerSink(type="alertmanager", urls=("http://127.0.0.1:9093",)), set[str | None]()
-    rules = {"not-ready": RuleSettings(WARNING, 0.0), "stuck": RuleSettings(WARNING, 3600.0)}
-    settings = EngineSettings("prod", lambda _: rules, (sink.name,), is_muted=lambda one: one.group_id in muted)
-    problems = Problems(settings)
-    outbox, every = Outbox(sink, problems), sink.resend_seconds or 0.0
-
-    def find(second: float, group_id: str, *, rule: str = "not-ready", is_over: bool = False) -> None:
-        truth = Over("it is well") if is_over else Finding(at(second), "wrong", {})
-        problems.take(ProblemKey(rule, group_id), truth, at(second))
-
-    def given(second: float) -> list[tuple[str, list[str]]]:
-        found = []
-        while sent := outbox.take(second):
-            found.append(
-                (sent.event if sent.deliveries else "again", sorted(one.group_id or "" for one in sent.problems))
-            )
-            assert outbox.answered(sent, None, at(second), second) is None
-        return found
-
-    for group_id in ("a", "b", "c"):
-        find(0, group_id)
-    find(0, "pending", rule="stuck")
-    assert given(0) == []  # nothing is stored yet
-    problems.publish()
-    assert {one.group_id for one in problems.firing()} == {"a", "b", "c"}
-    assert given(1) == [(FIRING, ["a", "b", "c"])]
-    assert given(every - 1) == []
-    find(every, "new")
-    muted.add("b")
-    assert given(every) == [("again", ["a", "c"])]
-    problems.publish()
-    find(every + 1, "c", is_over=True)
-    muted.clear()
-    assert given(2 * every) == [("again", ["a", "b"]), (FIRING, ["new"])]
-    problems.publish()
-    assert given(3 * every) == [("again", ["a", "b", "new"]), (RESOLVED, ["c"])]

@@ -37,8 +37,8 @@ def assigned(second: float, epoch: int, *members: dict[str, str]) -> list[Step]:
     return [*((at(second), 21, key, TARGET) for key in members), (at(second), 20, GROUP, value)]
 
 
-def leave(second: float, epoch: int, key: dict[str, str] = M1) -> list[Step]:
-    return [*((at(second), kind, key, None) for kind in (22, 21, 19)), (at(second), 17, GROUP, metadata(epoch))]
+def leave(second: float, epoch: int) -> list[Step]:
+    return [*((at(second), kind, M1, None) for kind in (22, 21, 19)), (at(second), 17, GROUP, metadata(epoch))]
 
 
 def join(second: float, epoch: int, key: dict[str, str] = M2, **fields: Any) -> list[Step]:

@@ -37,7 +37,6 @@ def other(state: str = "Stable", since: datetime | None = None) -> GroupSnapshot
 def found(
     offsets: Iterable[list[int]] = PASSED,
     *,
-    gone: GroupSnapshot = GONE,
     come: GroupSnapshot | None = None,
     tasks: GroupTasks = RUNS,
     ended: GroupTasks = ENDED,
@@ -52,8 +51,8 @@ def found(
     tracker = LagTracker()
     passes([[left, *rest]], {GROUP: ended}, tracker)
     work = passes(rows, {GROUP: ended, OTHER: tasks}, tracker)
-    snapshots = {GROUP: gone, OTHER: come or other()}
-    return Successors(snapshots, work).of(facts(gone, work[GROUP], at=ago(), settings=settings, previous=previous))
+    snapshots = {GROUP: GONE, OTHER: come or other()}
+    return Successors(snapshots, work).of(facts(GONE, work[GROUP], at=ago(), settings=settings, previous=previous))
 
 
 @pytest.mark.parametrize(

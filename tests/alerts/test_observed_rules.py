@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from itertools import pairwise
 from typing import Any
@@ -19,6 +19,7 @@ from streaming_app.lag.work import GroupWork
 from tests.alerts.engine_rig import Rig, group
 from tests.alerts.evaluation import findings_of, truths_of
 from tests.alerts.examples import make_alert
+from tests.groups.test_task_copies import copy
 from tests.support.lag_harness import GROUP, row, work_of
 
 START = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
@@ -41,11 +42,6 @@ def find(rule: str, group_id: str, **observed: Any) -> Finding | None:
 
 
 # Copies of tasks
-
-
-def copy(process: str, role: str, partition: int = 0, lag: int | None = None, **values: Any) -> TaskCopy:
-    made = TaskCopy("g", f"m-{process}", process, f"host-{process}", role, "0", partition, stateful=True, lag=lag)
-    return made._replace(**values)
 
 
 def pair(lag: int | None, **values: Any) -> list[TaskCopy]:
@@ -236,6 +232,9 @@ def owned(status: str, minutes: float | None = None, **fields: Any) -> LagRow:
     return row(**{**OWNED, "status": status, "status_since": since, "lag": 5_432, "lag_seconds": 1_200.0, **fields})
 
 
+REWOUND_ROW = owned("REWOUND", 57, rewound_from=1_000, committed_offset=90)
+
+
 def after(rows: Iterable[LagRow]) -> dict[str, GroupWork]:
     """Return what is known after a pass an hour after the start."""
     return work_of(rows, seconds(60))
@@ -266,25 +265,12 @@ def test_offsets_that_go_back_are_found_unless_somebody_reset_them(
     history = GroupHistory(
         [Event(at(minute), int(minute), STATE, old, state) for (old, _), (state, minute) in pairwise(states)]
     )
-    known = after([owned("REWOUND", 57, rewound_from=1_000, committed_offset=90)])
+    known = after([REWOUND_ROW])
     one = find(REWOUND, GROUP, work=known, histories={GROUP: history})
     assert (one is not None) == found
     assert one is None or one.summary == (
         "payments went back in 1 partition while it had members, at 2026-11-22 09:57:00Z: orders-0 from 1000"
     )
-
-
-def rewound(**fields: Any) -> LagRow:
-    return owned("REWOUND", 57, **{"rewound_from": 1_000, "committed_offset": 90, **fields})
-
-
-def open_after(lag: Mapping[str, GroupWork]) -> set[str]:
-    """Return the rules of the alerts that are left after a pass with this lag, where an offset had gone back."""
-    rig = Rig()
-    rig.cycle(0, group(), work=after([rewound()]))
-    assert rig.open_rules() == {REWOUND}
-    rig.cycle(60, group(), work=lag)
-    return rig.open_rules()
 
 
 @pytest.mark.parametrize(
@@ -296,4 +282,8 @@ def open_after(lag: Mapping[str, GroupWork]) -> set[str]:
     ],
 )
 def test_an_alert_about_offsets_that_went_back_stays_while_nothing_is_known(rows: list[LagRow], *, stays: bool) -> None:
-    assert open_after(after(rows)) == ({REWOUND} if stays else set())
+    rig = Rig()
+    rig.cycle(0, group(), work=after([REWOUND_ROW]))
+    assert rig.open_rules() == {REWOUND}
+    rig.cycle(60, group(), work=after(rows))
+    assert rig.open_rules() == ({REWOUND} if stays else set())

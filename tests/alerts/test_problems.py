@@ -269,6 +269,22 @@ def test_a_problem_that_ended_owes_nothing_to_a_sink_that_went() -> None:
     assert due_of(again) == [("kept", FIRING, 0), ("kept", RESOLVED, 0)]
 
 
+def test_what_is_sent_again_fires_is_stored_and_is_not_muted() -> None:
+    muted = set[str | None]()
+    known = EngineSettings("prod", lambda _group_id: SETTINGS, is_muted=lambda one: one.group_id in muted)
+    problems = Problems(known)
+    problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(0))
+    problems.take(OF_RULE, found(), at(0.5))  # pending
+    assert list(problems.firing()) == []  # nothing is stored yet
+    problems.publish()
+    assert [one.rule for one in problems.firing()] == [DOWN]
+    muted.add("payments")
+    assert list(problems.firing()) == []
+    muted.clear()
+    problems.take(OF_HEALTH, Over("Ok"), at(5))
+    assert list(problems.firing()) == []
+
+
 def cause_of(problems: Problems, *causes: str) -> str | None:
     """Return the cause that a problem has that opens now."""
     key = ProblemKey(HEALTH, "other")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -171,8 +170,17 @@ def test_a_healthy_group_and_a_running_job_have_no_findings() -> None:
     assert find(HEALTHY, job=RUNNING) == {}
 
 
-def check(found: Callable[[datetime], Finding], since: datetime, words: str) -> None:
-    """Assert what a rule says, and that it says the same while nothing happens."""
+@pytest.mark.parametrize(("rule", "wrong", "since", "words"), [*CASES, *JOB_CASES])
+def test_a_rule_finds_its_condition_with_its_time_and_the_reason(
+    rule: str, wrong: dict[str, Any], since: datetime, words: str
+) -> None:
+    """It says the same while nothing happens, and the two lines of its alert say what is wrong and the next step."""
+    of_group = rule in WRONG
+
+    def found(now: datetime) -> Finding:
+        facts = find(replace(HEALTHY, **wrong), now=now) if of_group else find(job=replace(RUNNING, **wrong), now=now)
+        return facts[rule]
+
     finding, later = found(NOW), found(NOW + timedelta(seconds=5))
     assert finding.since == since
     assert words in finding.summary
@@ -180,30 +188,8 @@ def check(found: Callable[[datetime], Finding], since: datetime, words: str) -> 
     assert (finding.summary, finding.evidence) == (later.summary, later.evidence)
     assert json.loads(json.dumps(finding.evidence)) == finding.evidence
     assert None not in finding.evidence.values()
-
-
-@pytest.mark.parametrize(("rule", "wrong", "since", "words"), CASES)
-def test_a_rule_finds_its_condition_with_its_time_and_the_reason(
-    rule: str, wrong: dict[str, Any], since: datetime, words: str
-) -> None:
-    check(lambda now: find(replace(HEALTHY, **wrong), now=now)[rule], since, words)
-
-
-@pytest.mark.parametrize(("rule", "wrong", "since", "words"), JOB_CASES)
-def test_a_rule_about_the_job_finds_its_condition_with_its_time_and_the_reason(
-    rule: str, wrong: dict[str, Any], since: datetime, words: str
-) -> None:
-    check(lambda now: find(job=replace(RUNNING, **wrong), now=now)[rule], since, words)
-
-
-@pytest.mark.parametrize(("rule", "wrong", "since", "words"), [*CASES, *JOB_CASES])
-def test_the_text_of_an_alert_is_what_is_wrong_since_when_and_the_next_step_in_two_lines(
-    rule: str, wrong: dict[str, Any], since: datetime, words: str
-) -> None:
-    of_group = rule in WRONG
-    found = find(replace(HEALTHY, **wrong)) if of_group else find(job=replace(RUNNING, **wrong))
-    check_text(make_alert(rule=rule, group_id=GROUP if of_group else None, summary=found[rule].summary, since=since))
-    assert words in found[rule].summary
+    group_id = GROUP if of_group else None
+    check_text(make_alert(rule=rule, group_id=group_id, summary=finding.summary, since=since))
 
 
 @pytest.mark.parametrize("deleted", [{"state": "Dead"}, {"group_type": "classic"}], ids=["Dead", "classic"])

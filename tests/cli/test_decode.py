@@ -72,9 +72,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_record() -> None:
         bytes(range(256)),
         b"\xff\xfe" + GOOD.encode("utf-16-le"),
         b"\0",
-        "zz" * 1_000_000,
         "{" * 1_000_000,
-        '{"key": "\\ud800", "value": "\\udfff"}',
     ],
     ids=lambda stdin: repr(stdin[:20]),
 )

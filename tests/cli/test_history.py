@@ -54,8 +54,8 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def history(warehouse: Path, *arguments: str, group: str = "payments") -> Result:
-    return CliRunner().invoke(main, ["history", "--group", group, *arguments, "--warehouse", str(warehouse)])
+def history(warehouse: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["history", "--group", "payments", *arguments, "--warehouse", str(warehouse)])
 
 
 def as_json(warehouse: Path, *arguments: str) -> Any:

@@ -84,7 +84,7 @@ TOPIC_ID = "B" * 22
 
 
 def members(path: Path, group_id: str) -> list[list[str]]:
-    result = CliRunner().invoke(main, ["describe", "--warehouse", str(path), "--group", group_id, "--members"])
+    result = describe(path, "--group", group_id, "--members")
     assert result.exit_code == 0, result.output
     return [line.split() for line in result.stdout.splitlines()]
 
@@ -119,7 +119,7 @@ def test_members_of_classic_and_consumer_groups_are_described_with_their_hosts_a
     assert members(path, "new")[1:] == [["new", "n1", "i3", "c3", "10.0.0.3", "-", "orders(2,4)"]]
     assert members(path, "large")[1:] == [["large", "0", "-", "-", "-", "-", "-"]]
     assert members(path, "shared")[1:] == [["shared", "s1", "-", "-", "-", "-", "-"]]
-    result = CliRunner().invoke(main, ["describe", "--warehouse", str(path), "--group", "none", "--members"])
+    result = describe(path, "--group", "none", "--members")
     assert (result.exit_code, result.stdout) == (1, "")
 
 

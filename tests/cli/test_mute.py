@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -39,18 +39,6 @@ def mute(warehouse: Path, *arguments: str) -> str:
     result = run(warehouse, "alerts", "mute", *arguments)
     assert result.exit_code == 0, result.output
     return result.output
-
-
-def test_a_new_mute_says_until_when_and_what_it_matches(warehouse: Path) -> None:
-    before = datetime.now(timezone.utc)
-    said = mute(warehouse, *MUTE)
-    after = datetime.now(timezone.utc)
-    match = re.fullmatch(
-        r"pay\.\* is muted until (\S+ \S+)Z: 2 of 3 groups match, 1 of 1 firing alerts are muted\n", said
-    )
-    assert match
-    until = datetime.fromisoformat(match[1] + "+00:00")
-    assert before.replace(microsecond=0) <= until - timedelta(hours=2) <= after
 
 
 def test_alerts_marks_the_muted_ones_which_still_fire_until_the_mute_is_ended(warehouse: Path) -> None:
@@ -94,7 +82,6 @@ def test_check_does_not_count_muted_alerts_unless_told_to_and_notices_a_dead_job
     ("arguments", "line"),
     [
         (MUTE[:1], "Give --for, such as --for 2h: every mute ends, after 30d at the latest."),
-        ((*MUTE, "--for", "31d"), '--for must be at most 30d, not "31d"'),
         (("pay(", *MUTE[1:]), "PATTERN is not a valid regular expression: missing ): pay("),
         ((*MUTE, "--cluster", "../elsewhere"), "--cluster: must be letters, digits, "),  # no other directory
     ],

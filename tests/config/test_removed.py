@@ -13,32 +13,16 @@ from streaming_app.config.load import load
 from streaming_app.config.removed import REMOVED
 
 RULES_OF_0_2_0: dict[str, dict[str, Any]] = {
-    "StreamsGroupNotReady": {"enabled": True, "severity": "critical", "for": "5m"},
-    "StreamsGroupRebalanceStuck": {"for": "1m", "longest_timeout": "15m"},
-    "StreamsGroupRebalanceStorm": {"count": 10, "window": "10m", "short_stays": 4, "uptime": "10m"},
-    "StreamsGroupUnavailable": {"for": "10m", "starts": 3, "share": 50, "gap": "10m"},
-    "StreamsGroupEmpty": {"for": "15m", "short_run": "25h", "established": "1h"},
-    "StreamsGroupNoProgress": {"for": "10m", "restore": "30m"},
-    "StreamsGroupLagHigh": {"for": "15m", "age": "10m"},
     "StreamsGroupOffsetsRewound": {"for": "2m"},
-    "StreamsGroupTaskSkew": {"for": "30m", "ratio": 2, "tasks": 3},
     "StreamsGroupUnsolicitedDescription": {"severity": "warning", "window": "1h"},
-    "StreamsGroupDescriptionNotSolicited": {"for": "30m", "upgraded_for": "7d"},
     "StreamsGroupDescriptionMissing": {"for": "90m", "upgraded_for": "7d"},
-    "StreamsGroupsDescriptionsMissing": {"for": 0, "groups": 5},
     "StreamsGroupsJobStopped": {"for": "2m", "silence": "10m"},
-    "StreamsGroupsOffsetsStopped": {"for": "10m", "silence": "10m"},
     "StreamsGroupsUndecodableRecords": {"window": "1d"},
     "StreamsGroupsSelfCheckFailed": {"window": "1h"},
 }
-"""Some of the section that the example of 0.2.0 has, with every key that is not in this release."""
+"""Some of the section that the example of 0.2.0 has, with every key that the rules of this release lack."""
 RULES = "alerts.rules."
 GONE = sorted(path.removeprefix(RULES) for path in REMOVED if path.startswith(RULES) and path.count(".") == 2)
-
-
-def test_a_rule_that_went_is_not_a_rule() -> None:
-    assert len(GONE) >= 7
-    assert rules().keys().isdisjoint(GONE)
 
 
 @pytest.mark.parametrize("rule", GONE)

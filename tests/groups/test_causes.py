@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from streaming_app.groups.group import Group
 from streaming_app.groups.row import from_row, to_row
 from tests.groups.records import (
     CONFIGS,
@@ -38,8 +37,8 @@ def assigned(second: float, epoch: int, *members: dict[str, str]) -> list[Step]:
     return [*((at(second), 21, key, TARGET) for key in members), (at(second), 20, GROUP, value)]
 
 
-def leave(second: float, epoch: int, key: dict[str, str] = M1) -> list[Step]:
-    return [*((at(second), kind, key, None) for kind in (22, 21, 19)), (at(second), 17, GROUP, metadata(epoch))]
+def leave(second: float, epoch: int) -> list[Step]:
+    return [*((at(second), kind, M1, None) for kind in (22, 21, 19)), (at(second), 17, GROUP, metadata(epoch))]
 
 
 def join(second: float, epoch: int, key: dict[str, str] = M2, **fields: Any) -> list[Step]:
@@ -146,10 +145,6 @@ def causes(events: list[Any]) -> Causes:
     return [(event.kind, event.new, event.cause) for event in events if event.kind in kinds and event.old is not None]
 
 
-def through_table(state: Group) -> Group:
-    return from_row(to_row("c", state))
-
-
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_new_epoch_and_a_new_assignment_say_why_where_the_records_prove_it(name: str) -> None:
     operation, expected = OPERATIONS[name]
@@ -187,7 +182,7 @@ def test_the_causes_of_an_earlier_life_of_the_group_are_not_those_of_the_next() 
     again = [(at(60), 19, M2, member()), (at(60), 23, GROUP, TOPOLOGY), (at(60), 17, GROUP, metadata(2))]
     deleted = [(at(50), 17, GROUP, None)]
     for operations in ([*deleted, *again], again):
-        folded = fold(log(*operations, *assigned(63, 2, M2), first=20), through_table(waiting))
+        folded = fold(log(*operations, *assigned(63, 2, M2), first=20), from_row(to_row("c", waiting)))
         assert causes(folded.events)[-1] == ("assignment_epoch", "2", "member_joined")
 
 

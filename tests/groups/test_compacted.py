@@ -73,11 +73,11 @@ def test_a_healthy_group_was_never_empty_because_its_topology_is_older_than_its_
     assert row_of(folded)["state_since"] == at(MONTHS + 4)
 
 
-def created_again(epoch: int = 2) -> list[tuple[Any, int, Any, Any]]:
+def created_again() -> list[tuple[Any, int, Any, Any]]:
     return [
         (at(60), 19, M2, member()),
         (at(60), 23, GROUP, TOPOLOGY),
-        (at(60), 17, GROUP, metadata(epoch)),
+        (at(60), 17, GROUP, metadata(2)),
         (at(60), 22, M2, current(1)),
     ]
 

@@ -124,16 +124,6 @@ FLOOD = [group(f"!{number:04}", hours=1 - number / 10_000) for number in range(1
 NEW = [group(f"new-{number}", hours=0.1) for number in range(3)]
 
 
-def test_where_there_is_room_all_are_taken() -> None:
-    assert select([*KNOWN, *NEW], 23) == [*KNOWN, *NEW]
-
-
-def test_groups_known_before_a_flood_keep_their_places_whatever_their_ids_are() -> None:
-    chosen = [one.group_id for one in select([*FLOOD, *NEW, *KNOWN], 30)]
-    assert set(chosen[:20]) == {one.group_id for one in KNOWN}
-    assert chosen[20:] == [f"!{number:04}" for number in range(10)]
-
-
 def test_groups_are_taken_by_age_and_those_without_a_time_are_the_oldest() -> None:
     undated = replace(group("z", hours=1), first_seen_at=None)
     old = [group(f"old-{number}", hours=100 - number) for number in range(5)]

@@ -131,8 +131,8 @@ OTHER = {**TOPOLOGY, "subtopologies": [{**TOPOLOGY["subtopologies"][0], "source_
 DELETED = [(at(100), kind, GROUP, None) for kind in (20, 17, 23)]
 
 
-def recreated(topology: dict[str, Any], epoch: int = 2) -> list[tuple[Any, int, Any, Any]]:
-    return [(at(200), 19, M1, member()), (at(200), 23, GROUP, topology), (at(200), 17, GROUP, metadata(epoch))]
+def recreated(topology: dict[str, Any]) -> list[tuple[Any, int, Any, Any]]:
+    return [(at(200), 19, M1, member()), (at(200), 23, GROUP, topology), (at(200), 17, GROUP, metadata(2))]
 
 
 def topology_events(folded: Any) -> list[tuple[Any, ...]]:

@@ -6,6 +6,7 @@ import pytest
 
 from streaming_app.lag.model import Commit, LagRow
 from streaming_app.lag.tracker import LagTracker
+from tests.lag.test_status import go_on
 from tests.support.lag_harness import GROUP, TASKS, TOPIC, TOPIC_ID, MiniCluster, fall_behind, keep_up
 
 
@@ -19,9 +20,7 @@ def restart(cluster: MiniCluster, stored: LagRow, topic_id: str | None = TOPIC_I
 def stop(cluster: MiniCluster) -> LagRow:
     """Let records come, and no commit, until that is STOPPED."""
     keep_up(cluster, 20)
-    for _ in range(6):
-        cluster.produce(100)
-        found = cluster.step()
+    found = go_on(cluster, 6)[-1]
     assert found.status == "STOPPED"
     return found
 
@@ -91,10 +90,7 @@ def test_a_group_that_commits_every_ten_minutes_is_ok_in_between_also_after_a_re
         before = cluster.step()
     restart(cluster, before)
 
-    after = []
-    for _ in range(15):
-        cluster.produce(100)
-        after.append(cluster.step())
+    after = go_on(cluster, 15)
 
     assert {found.status for found in after} == {"OK"}
     assert {found.commit_interval_seconds for found in after} == {before.commit_interval_seconds}

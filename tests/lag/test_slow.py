@@ -14,12 +14,12 @@ from tests.support.lag_harness import GROUP, TOPIC, at_pass, row, work_of
 HOUR, NOW = 3600.0, 1_000_000.0
 
 
-def follow(*passes: LagRow, seconds: float = 30.0) -> list[GroupWork]:
-    """Return what is known of the group after each of these passes, so many seconds apart from `NOW`."""
+def follow(*passes: LagRow) -> list[GroupWork]:
+    """Return what is known of the group after each of these passes, 30 s apart from `NOW` on."""
     found: list[GroupWork] = []
     standing, before = Standing(row()), row()
     for number, one in enumerate(passes):
-        now = NOW + number * seconds
+        now = NOW + number * 30.0
         since = standing.row.status_since if one.status == before.status else (one.status_since or now)
         standing, before = replace(standing, row=one._replace(status_since=since)), one
         standing._take_speed(now)

@@ -6,13 +6,28 @@ from dataclasses import replace
 
 import pytest
 
-from streaming_app.lag.model import Commit
+from streaming_app.lag.model import Commit, LagRow
 from tests.support.lag_harness import TASKS, MiniCluster, keep_up
 
 
-def test_a_consumer_that_keeps_up_is_ok_although_it_always_has_lag() -> None:
+def kept_up(passes: int = 10) -> MiniCluster:
+    """Return a cluster whose consumer has kept up so far."""
     cluster = MiniCluster(tasks=TASKS)
-    keep_up(cluster)
+    keep_up(cluster, passes)
+    return cluster
+
+
+def go_on(cluster: MiniCluster, passes: int, seconds: float = 30.0) -> list[LagRow]:
+    """Let records come and no commit; return the rows of these passes."""
+    found = []
+    for _ in range(passes):
+        cluster.produce(100)
+        found.append(cluster.step(seconds))
+    return found
+
+
+def test_a_consumer_that_keeps_up_is_ok_although_it_always_has_lag() -> None:
+    cluster = kept_up()
 
     found = cluster.step()
 
@@ -22,8 +37,7 @@ def test_a_consumer_that_keeps_up_is_ok_although_it_always_has_lag() -> None:
 
 
 def test_the_status_of_a_consumer_that_stopped_stays_although_nothing_is_produced() -> None:
-    cluster = MiniCluster(tasks=TASKS)
-    keep_up(cluster)
+    cluster = kept_up()
     cluster.produce(100)
 
     ages = [cluster.step(600) for _ in range(6)]
@@ -35,16 +49,14 @@ def test_the_status_of_a_consumer_that_stopped_stays_although_nothing_is_produce
 
 
 def test_a_topic_without_new_records_is_ok_however_old_the_commit() -> None:
-    cluster = MiniCluster(tasks=TASKS)
-    keep_up(cluster)
+    cluster = kept_up()
     cluster.commit_offset(cluster.end or 0)
 
     assert [cluster.step(86_400).status for _ in range(3)] == ["OK"] * 3
 
 
 def test_lag_that_grows_while_offsets_are_committed_is_behind() -> None:
-    cluster = MiniCluster(tasks=TASKS)
-    keep_up(cluster)
+    cluster = kept_up()
     offset = cluster.end or 0
     found = None
     for _ in range(20):
@@ -58,8 +70,7 @@ def test_lag_that_grows_while_offsets_are_committed_is_behind() -> None:
 
 
 def test_lag_that_falls_is_catching_up_and_says_how_long_it_takes() -> None:
-    cluster = MiniCluster(tasks=TASKS)
-    keep_up(cluster)
+    cluster = kept_up()
     offset = (cluster.end or 0) - 100
     cluster.produce(100_000)
     found = None
@@ -75,8 +86,7 @@ def test_lag_that_falls_is_catching_up_and_says_how_long_it_takes() -> None:
 
 
 def test_a_commit_that_goes_back_is_rewound_until_it_is_reached_again() -> None:
-    cluster = MiniCluster(tasks=TASKS)
-    keep_up(cluster, 20)
+    cluster = kept_up(20)
     before = cluster.end or 0
     cluster.commit_offset(100)
     found = cluster.step()
@@ -91,8 +101,7 @@ def test_a_commit_that_goes_back_is_rewound_until_it_is_reached_again() -> None:
 
 
 def test_offsets_that_retention_passed_are_lost() -> None:
-    cluster = MiniCluster(tasks=TASKS)
-    keep_up(cluster)
+    cluster = kept_up()
     committed = cluster.commit.offset if cluster.commit else 0
     cluster.produce(1000)
     cluster.start = (committed or 0) + 300
@@ -127,24 +136,17 @@ def test_a_commit_beyond_the_end_of_the_same_topic_is_ahead_of_the_log_once_the_
 
 
 def test_without_an_owner_the_lag_is_unowned() -> None:
-    cluster = MiniCluster(tasks=TASKS)
-    keep_up(cluster)
+    cluster = kept_up()
     cluster.tasks = replace(TASKS, owners={})
-    statuses = []
-    for _ in range(4):
-        cluster.produce(100)
-        statuses.append(cluster.step().status)
+    statuses = [one.status for one in go_on(cluster, 4)]
 
     assert (statuses[0], statuses[-1]) == ("OK", "UNOWNED")
 
 
 def test_the_status_is_held_while_the_group_rebalances() -> None:
-    cluster = MiniCluster(tasks=TASKS)
-    keep_up(cluster)
+    cluster = kept_up()
     cluster.tasks = replace(TASKS, owners={}, rebalancing_since=cluster.now)
-    for _ in range(10):
-        cluster.produce(100)
-        found = cluster.step()
+    found = go_on(cluster, 10)[-1]
     assert (found.status, found.held_since) == ("OK", cluster.now - 30 * 7)
 
     cluster.tasks = TASKS
@@ -164,8 +166,7 @@ def test_a_topic_that_the_topology_does_not_read_is_left_over() -> None:
 
 
 def test_without_the_end_of_the_log_the_status_is_unknown() -> None:
-    cluster = MiniCluster(tasks=TASKS)
-    keep_up(cluster)
+    cluster = kept_up()
     cluster.end = cluster.start = None
 
     found = cluster.step()
@@ -180,23 +181,16 @@ def test_a_broker_clock_an_hour_ahead_changes_nothing() -> None:
         cluster.commit_offset(cluster.end or 0, at=cluster.now + 3600)
         cluster.produce(100)
         assert cluster.step().status in {"OK", "UNKNOWN"}
-    statuses = []
-    for _ in range(6):
-        cluster.produce(100)
-        statuses.append(cluster.step().status)
+    statuses = [one.status for one in go_on(cluster, 6)]
 
     assert statuses[-1] == "STOPPED"
 
 
 def test_while_commits_are_read_late_the_lag_is_not_known_and_the_status_is_held() -> None:
-    cluster = MiniCluster(tasks=TASKS)
-    keep_up(cluster)
+    cluster = kept_up()
     cluster.commits_until = cluster.now
 
-    late = []
-    for _ in range(20):
-        cluster.produce(100)
-        late.append(cluster.step())
+    late = go_on(cluster, 20)
     cluster.commits_until = None
     cluster.commit_offset(cluster.end or 0)
     after = cluster.step()
@@ -208,8 +202,7 @@ def test_while_commits_are_read_late_the_lag_is_not_known_and_the_status_is_held
 
 
 def test_a_commit_that_is_older_than_the_start_of_the_log_proves_no_loss() -> None:
-    cluster = MiniCluster(tasks=TASKS)
-    keep_up(cluster)
+    cluster = kept_up()
     cluster.commits_until = cluster.now
     cluster.start = (cluster.end or 0) - 10
 
@@ -221,23 +214,18 @@ def test_a_commit_that_is_older_than_the_start_of_the_log_proves_no_loss() -> No
 
 
 def test_a_task_is_not_unowned_because_members_are_read_late() -> None:
-    cluster = MiniCluster(tasks=TASKS)
-    keep_up(cluster)
+    cluster = kept_up()
     cluster.members_until = cluster.now
     cluster.tasks = replace(TASKS, owners={})
 
-    late = []
-    for _ in range(20):
-        cluster.produce(100)
-        late.append(cluster.step())
+    late = go_on(cluster, 20)
 
     assert {found.status for found in late} == {"OK"}
     assert late[-1].lag is not None
 
 
 def test_an_offset_that_is_committed_again_after_its_commit_expired_is_a_commit() -> None:
-    cluster = MiniCluster(tasks=TASKS)
-    keep_up(cluster)
+    cluster = kept_up()
     offset = cluster.end or 0
     cluster.commit_offset(offset - 100)
     assert [cluster.step(300.0).status for _ in range(2)][-1] == "STOPPED"

@@ -5,16 +5,14 @@ from __future__ import annotations
 import pytest
 
 from streaming_app.lag.tracker import LagTracker
+from tests.lag.test_status import go_on
 from tests.support.lag_harness import TASKS, MiniCluster, fall_behind, keep_up
 
 
 def test_a_consumer_that_ends_is_ok_for_its_patience_and_stopped_after_as_long_without_a_commit() -> None:
     cluster = MiniCluster(tasks=TASKS)
     keep_up(cluster, 20, seconds=32.0)
-    found = []
-    for _ in range(4):
-        cluster.produce(100)
-        found.append(cluster.step(32.0))
+    found = go_on(cluster, 4, 32.0)
 
     assert [one.lag_seconds for one in found] == [64.0, 96.0, 128.0, 160.0]  # three intervals of 32 s are 96 s
     assert [one.status for one in found] == ["OK", "OK", "BEHIND", "STOPPED"]

@@ -9,6 +9,7 @@ import pytest
 from streaming_app.lag.ends import LogEnds, Tail
 from streaming_app.lag.model import NO_TASKS, Commit, GroupTasks, LagRow, ReadUntil
 from streaming_app.lag.tracker import LagTracker
+from tests.lag.test_restart import restart
 from tests.support.lag_harness import ALICE, GROUP, TASKS, TOPIC, TOPIC_ID, MiniCluster, row
 
 OTHER_ID = "zzWb5ZLaQh2q0mFYH7Yb2A"
@@ -224,10 +225,7 @@ def test_records_that_nobody_read_are_no_end_of_the_wait_for_them_when_they_are_
         cluster.produce(50)
         before = cluster.step()
     if restarted:
-        samples = cluster.tracker.samples()[TOPIC, 0].pairs()
-        cluster.tracker = LagTracker()
-        cluster.tracker.restore_row(before)
-        cluster.tracker.restore_samples(TOPIC, 0, TOPIC_ID, samples)
+        restart(cluster, before)
     cluster.start = cluster.end
 
     found = [cluster.step(), cluster.step()][-1]

@@ -28,15 +28,14 @@ def passes(
     rows: Iterable[LagRow | list[LagRow]],
     tasks: Mapping[str, GroupTasks] | None = None,
     tracker: LagTracker | None = None,
-    seconds: float = 30.0,
     patience: float = STALLED_SECONDS,
     tail: Tail | None = None,
 ) -> Mapping[str, GroupWork]:
-    """Return the work after a pass over what makes each entry, `seconds` apart."""
+    """Return the work after a pass over what makes each entry, 30 s apart."""
     known, now = tracker or LagTracker(patience=lambda _group_id: patience), T0
     for one in rows:
         pass_over(known, one if isinstance(one, list) else [one], tasks or {GROUP: RUNS}, now, tail)
-        now += seconds
+        now += 30.0
     return known.work
 
 

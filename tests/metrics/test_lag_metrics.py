@@ -64,7 +64,6 @@ def test_the_default_series() -> None:
 @pytest.mark.parametrize(
     ("lag_by", "expected"),
     [
-        ("group", {("payments",): 510, ("plain",): 7}),
         (["group", "topic"], {("payments", "orders"): 510, ("plain", "clicks"): 7}),  # as 0.2.0 has it
         (
             ["partition", "group"],
@@ -77,27 +76,6 @@ def test_the_default_series() -> None:
 def test_what_has_series_is_a_setting(lag_by: object, expected: dict[tuple[str, ...], float]) -> None:
     values = scrape(ROWS, MetricsSettings.model_validate({"lag_by": lag_by}))
     assert of(values, "streams_group_lag_offsets") == expected
-
-
-def test_the_stream_time_is_that_of_a_partition_or_the_lowest() -> None:
-    rows = [row(partition=0, partition_time=1_795_000_000.001), row(partition=1, partition_time=1_795_000_009.0)]
-    rows.append(row(partition=2))
-    by_partition = scrape(rows, MetricsSettings(lag_by="partition"))
-
-    lowest = {("payments", "orders"): 1_795_000_000.001}
-    assert of(scrape(rows, MetricsSettings()), "streams_group_partition_time_seconds") == lowest
-    assert of(by_partition, "streams_group_partition_time_seconds") == {
-        ("payments", "orders", "0"): 1_795_000_000.001,
-        ("payments", "orders", "1"): 1_795_000_009.0,
-    }
-
-
-def test_beside_each_sum_is_of_how_many_partitions_the_lag_is_not_known() -> None:
-    unknown = row(partition=3, lag=None, lag_seconds=None, log_end_offset=None, task_id="0_3", subtopology_id="0")
-    empty = row(partition=4, committed_offset=None, lag=None, log_start_offset=9, log_end_offset=9)
-    values = scrape([*ROWS, unknown, empty], MetricsSettings())
-
-    assert of(values, "streams_group_lag_unknown_partitions") == {("payments", "orders"): 2, ("plain", "clicks"): 0}
 
 
 def test_a_group_for_whose_series_there_is_no_room_has_none_and_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:

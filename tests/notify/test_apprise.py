@@ -81,10 +81,6 @@ def error_of(url: str, **settings: Any) -> SinkError:
     return raised.value
 
 
-def generic(receiver: HttpReceiver) -> str:
-    return f"{receiver.url.replace('http', 'json')}/{SECRET}"
-
-
 @pytest.fixture
 def services(certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpReceiver]:
     """A proxy that answers for the public services, as the environment's."""
@@ -99,7 +95,8 @@ def services(certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 def test_a_service_gets_title_text_and_severity(receiver: HttpReceiver) -> None:
-    sink = make_sink(generic(receiver), runbook_url="https://wiki#{rule}", page_url="https://page/{group}")
+    url = f"{receiver.url.replace('http', 'json')}/{SECRET}"
+    sink = make_sink(url, runbook_url="https://wiki#{rule}", page_url="https://page/{group}")
     for severity, event in ((CRITICAL, FIRING), (WARNING, FIRING), (INFO, FIRING), (CRITICAL, RESOLVED)):
         sink.send([make_alert(severity=severity, resolved=event == RESOLVED)], event)
     assert [body["type"] for body in receiver.bodies] == ["failure", "warning", "info", "success"]

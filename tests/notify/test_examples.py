@@ -160,14 +160,3 @@ def test_a_mail_of_the_page_arrives_and_each_service_of_it_is_one_that_apprise_t
         (envelope,) = server.envelopes
     assert envelope.rcpt_tos == ["ops@example.com"]
     assert b"Subject: [FIRING] StreamsGroupDown: payments-cards (cluster prod)" in envelope.content
-
-
-def test_a_chat_of_the_page_gets_one_message_with_what_is_wrong_and_the_next_step(receiver: HttpReceiver) -> None:
-    given = yaml.safe_load(block("yaml", "name: team-chat"))["sinks"][0]
-    given["url"] = receiver.url.replace("http", "json", 1)
-    sink = AppriseSink.model_validate(given)
-    sink.send([problem("payments-cards")], FIRING)
-    (body,) = receiver.bodies
-    assert body["title"] == "[FIRING] StreamsGroupDown: payments-cards (cluster prod)"
-    assert len(body["message"].split("\n\n")[0].splitlines()) == 2
-    assert "team: payments" in body["message"]

@@ -15,21 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.alerts.facts import EngineSettings, RuleSettings
 from streaming_app.alerts.problem import (
     FIRING,
     RESOLVED,
-    WARNING,
     Delivery,
-    Finding,
-    Over,
     Problem,
-    ProblemKey,
 )
-from streaming_app.alerts.problems import Problems
 from streaming_app.job_status import FailingSink
-from streaming_app.notify.alertmanager import AlertmanagerSink
-from streaming_app.notify.outbox import Notification, Outbox, SinkStatus
+from streaming_app.notify.outbox import Outbox
 from streaming_app.notify.sink import SinkError
 from tests.alerts.examples import make_alert
 from tests.notify.kept import KeptProblems, Told
@@ -64,17 +57,10 @@ class Sending:
         self.kept.put(*alerts)
         self.outbox.wakes_at = second  # its thread looks whenever a problem changes
 
-    def take(self, second: float) -> Notification | None:
-        return self.outbox.take(second)
-
-    @property
-    def status(self) -> SinkStatus:
-        return self.outbox.status
-
     def run(self, second: float, failure: SinkError | None = None, poison: str = "", broken_by: str = "") -> None:
         """Give the sink all that is due; it accepts nothing with a failure, and never what has one of the groups."""
         self.now = second
-        while sent := self.take(second):
+        while sent := self.outbox.take(second):
             groups = tuple(alert.group_id for alert in sent.problems)
             self.given.append((second, sent.event if sent.deliveries else "again", groups))
             answer = REFUSED if poison in groups else DOWN if broken_by in groups else failure
@@ -117,14 +103,6 @@ def test_people_get_the_alerts_of_a_rule_together_after_a_wait_and_then_at_inter
         sending.offer(second, *(of(one, rule=rule[0] if rule else "not-ready") for one in groups))
     sending.run_until(1_000)
     assert sending.given == [(second, FIRING, tuple(groups)) for second, groups in given]
-
-
-def test_a_receiver_that_groups_by_itself_gets_each_alert_at_once_and_its_end_after_it() -> None:
-    sending = Sending()
-    sending.offer(0, of("a", resolved=True), of("b"))
-    sending.run(0)
-    assert sorted(sending.given) == [(0, FIRING, ("a",)), (0, FIRING, ("b",)), (0, RESOLVED, ("a",))]
-    assert sending.given.index((0, FIRING, ("a",))) < sending.given.index((0, RESOLVED, ("a",)))
 
 
 def test_a_receiver_that_takes_many_alerts_at_once_gets_each_once() -> None:
@@ -172,12 +150,12 @@ def test_a_problem_whose_end_a_sink_refuses_keeps_the_next_one_of_its_group_from
 def test_what_comes_while_a_notification_is_sent_waits_for_the_interval() -> None:
     sending = Sending(GROUPED)
     sending.offer(0, of("a"))
-    assert sending.take(0) is None
-    sent = sending.take(10)
+    assert sending.outbox.take(0) is None
+    sent = sending.outbox.take(10)
     assert sent is not None
     sending.kept.put(of("b"))
     sending.outbox.answered(sent, None, at(12), 12)
-    sending.take(12)
+    sending.outbox.take(12)
     sending.run_until(200)
     assert sending.given == [(72, FIRING, ("b",))]
 
@@ -191,9 +169,9 @@ def test_an_alert_that_a_sink_refuses_keeps_no_other_one_from_being_sent(traits:
     sending.offer(200, *map(of, "xy"))
     sending.run_until(400, poison="c")
     assert sorted(group for _, _, group, _ in sending.accepted) == list("abdefghxy")
-    assert sending.status.waiting == 1
+    assert sending.outbox.status.waiting == 1
     sending.run_until(1_000)
-    assert sending.status.waiting == 0
+    assert sending.outbox.status.waiting == 0
 
 
 def test_an_alert_that_breaks_a_receiver_keeps_no_other_one_from_being_sent() -> None:
@@ -237,14 +215,14 @@ def test_the_operator_reads_one_line_when_a_sink_fails_and_one_when_it_works_aga
 def test_the_status_has_since_when_a_sink_fails_and_counts_what_it_accepted() -> None:
     sending = Sending()
     sending.offer(0, of("a"), of("b"))
-    assert sending.status.waiting == 2
+    assert sending.outbox.status.waiting == 2
     sending.run(0, DOWN)
     sending.run(1, REFUSED)
-    status = sending.status
+    status = sending.outbox.status
     assert (status.sent, status.failed, status.waiting) == (0, 2, 2)
     assert status.failing == FailingSink("chat", at(0), "503")
     sending.run_until(1_000)
-    status = sending.status
+    status = sending.outbox.status
     assert (status.sent, status.failed, status.waiting, status.failing) == (2, 2, 0, None)
 
 
@@ -339,47 +317,8 @@ def test_whatever_a_sink_answers_it_accepts_each_notification_once_and_the_end_a
     assert sorted(accepted) == sorted(expected)
     for rule, group, event in expected:
         assert event == FIRING or accepted.index((rule, group, FIRING)) < accepted.index((rule, group, RESOLVED))
-    assert (sending.status.waiting, sending.status.sent) == (0, len(expected))
+    assert (sending.outbox.status.waiting, sending.outbox.status.sent) == (0, len(expected))
     if traits is GROUPED and REFUSED not in {one[-1] for one in steps}:
         for key in {(rule, event) for rule, _, event in accepted}:
             times = sorted({at for at, rule, _, event in sending.accepted if (rule, event) == key})
             assert all(later - earlier >= Outbox.interval for earlier, later in pairwise(times))
-
-
-def test_alertmanager_gets_again_what_fires_of_the_problems_of_a_job_and_is_stored_and_not_muted() -> None:
-    sink, muted = AlertmanagerSink(type="alertmanager", urls=("http://127.0.0.1:9093",)), set[str | None]()
-    rules = {"not-ready": RuleSettings(WARNING, 0.0), "stuck": RuleSettings(WARNING, 3600.0)}
-    settings = EngineSettings("prod", lambda _: rules, (sink.name,), is_muted=lambda one: one.group_id in muted)
-    problems = Problems(settings)
-    outbox, every = Outbox(sink, problems), sink.resend_seconds or 0.0
-
-    def find(second: float, group_id: str, *, rule: str = "not-ready", is_over: bool = False) -> None:
-        truth = Over("it is well") if is_over else Finding(at(second), "wrong", {})
-        problems.take(ProblemKey(rule, group_id), truth, at(second))
-
-    def given(second: float) -> list[tuple[str, list[str]]]:
-        found = []
-        while sent := outbox.take(second):
-            found.append(
-                (sent.event if sent.deliveries else "again", sorted(one.group_id or "" for one in sent.problems))
-            )
-            assert outbox.answered(sent, None, at(second), second) is None
-        return found
-
-    for group_id in ("a", "b", "c"):
-        find(0, group_id)
-    find(0, "pending", rule="stuck")
-    assert given(0) == []  # nothing is stored yet
-    problems.publish()
-    assert {one.group_id for one in problems.firing()} == {"a", "b", "c"}
-    assert given(1) == [(FIRING, ["a", "b", "c"])]
-    assert given(every - 1) == []
-    find(every, "new")
-    muted.add("b")
-    assert given(every) == [("again", ["a", "c"])]
-    problems.publish()
-    find(every + 1, "c", is_over=True)
-    muted.clear()
-    assert given(2 * every) == [("again", ["a", "b"]), (FIRING, ["new"])]
-    problems.publish()
-    assert given(3 * every) == [("again", ["a", "b", "new"]), (RESOLVED, ["c"])]

@@ -1,6 +1,6 @@
 import pytest
 
-from offsets_decoder.definitions import DefinitionError, Field, RecordDefinition, Versions, _record, record, records
+from offsets_decoder.definitions import DefinitionError, Field, RecordDefinition, Versions, _record, records
 
 
 def load_definition(**changes: object) -> RecordDefinition:
@@ -25,16 +25,8 @@ def all_fields() -> list[tuple[str, Field]]:
     ]
 
 
-def test_there_is_a_definition_for_every_type_up_to_23() -> None:
-    assert list(records()) == list(range(24))
-
-
 def test_only_type_18_is_planned() -> None:
     assert [definition.type for definition in records().values() if definition.planned] == [18]
-
-
-def test_a_type_without_a_file_has_no_definition() -> None:
-    assert record(24) is None
 
 
 def test_every_field_has_a_description_and_a_release() -> None:

@@ -47,17 +47,6 @@ def shown(text: str) -> list[str]:
     ]
 
 
-def test_the_overview_shows_trouble_first(client: TestClient) -> None:
-    text = client.get("/?type=streams").text
-    names = shown(text)
-    assert names[:2] == ["fraud-detection", "ledger-reconciler"]
-    assert names.index("price-feed") < names.index(RICH) < names.index("shipment-router")
-    assert names.index("payments-enrichment") < names.index("clickstream-sessions")  # Ok, Idle
-    assert "legacy-reports" not in names  # deleted
-    assert "Source topics card-transactions are missing" in text
-    assert "Job running" in text
-
-
 @pytest.mark.parametrize(
     ("query", "groups"),
     [

@@ -146,7 +146,7 @@ def test_a_client_that_sends_a_byte_now_and_then_is_disconnected_after_the_time_
     client = clients.enter_context(connect(served.url))
     connection = served.connection()
     for count, byte in enumerate((begin, *(b"x",) * 9), start=len(begin)):
-        assert is_open(client)
+        assert not select([client], [], [], 0)[0]  # it is open, and nothing was sent
         client.sendall(byte)
         assert wait_until(lambda count=count: connection._received == count, interval=0.001)
         served.clock.tick(LIMITS.request_seconds / 10)
@@ -213,7 +213,7 @@ def test_a_client_that_reads_a_byte_now_and_then_is_disconnected_after_the_time_
     for _ in range(10):
         assert served.connections
         client.recv(1)
-        assert wait_until(lambda: is_unread(connection), interval=0.001)
+        assert wait_until(lambda: connection in connection._unread, interval=0.001)
         served.clock.tick(LIMITS.unread_seconds / 10)
     assert not served.connections
     assert len(read_all(client)) < len(LARGE)
@@ -257,20 +257,11 @@ def test_more_requests_than_may_be_answered_at_a_time_are_refused(serve: Serve, 
     assert request(server.url, "/")[0] == HTTPStatus.OK
 
 
-def is_open(client: socket.socket) -> bool:
-    """Return whether the server has neither closed the connection nor sent anything."""
-    return not select([client], [], [], 0)[0]
-
-
 def is_closed(client: socket.socket) -> bool:
     """Return whether the server has closed the connection without a response."""
     with suppress(ConnectionError):
         return not client.recv(1)
     return True
-
-
-def is_unread(connection: Any) -> bool:
-    return connection in connection._unread
 
 
 def count_entries(directory: str) -> int:

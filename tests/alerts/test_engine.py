@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from streaming_app.alerts.facts import LostDescription
 from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem
 from streaming_app.config.removed import REMOVED
+from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import TaskCopy, next_status
 from streaming_app.health.history import ASSIGNED, Event, GroupHistory
 from streaming_app.health.verdict import GOOD
@@ -255,6 +256,20 @@ def down(seconds: float, offsets: int) -> dict[str, GroupWork]:
 EMPTY = replace(group(), state="Empty", state_since=START, member_count=0)
 
 
+@pytest.mark.parametrize("offsets", [200, 7_000], ids=["as before", "with another reason"])
+def test_a_group_that_was_ignored_for_a_while_has_another_problem(offsets: int) -> None:
+    rig = Rig()
+    rig.cycle(400, EMPTY, work=down(400, 200))
+    rig.settings = {"ignore_groups": ["payments"]}
+    rig.restart()
+    rig.cycle(500, EMPTY, work=down(500, 200))
+    rig.settings = {}
+    rig.restart()
+    rig.cycle(600, EMPTY, work=down(600, offsets))
+    assert rig.sent == [(FIRING, "payments"), (RESOLVED, "payments"), (FIRING, "payments")]
+    assert [one.state for one in rig.table.values()] == [RESOLVED, FIRING]
+
+
 def test_a_problem_whose_end_could_not_be_stored_before_a_kill_ends_at_the_next_start() -> None:
     rig = Rig()
     rig.cycle(0, group(), work=lost("payments"))
@@ -304,6 +319,48 @@ def test_what_is_about_new_groups_with_alerts_is_sent_after_everything_else() ->
     new = [replace(group("FAILED", -3600, name), first_seen_at=at(-age)) for name, age in (("b", 60), ("a", 3600))]
     rig.cycle(0, *new, group("FAILED", -3600, "z"))
     assert [name for _, name in rig.sent] == ["z", "a", "b"]
+
+
+def not_ready(group_id: str, *topics: str) -> GroupSnapshot:
+    reason = f"MISSING_SOURCE_TOPICS: Source topics {', '.join(topics)} are missing."
+    known = replace(group(group_id=group_id), not_ready_reason=reason, missing_topics=topics)
+    return replace(known, state="NotReady", state_since=at(-900))
+
+
+def alerts(rig: Rig, team: str, event: str = FIRING) -> list[Problem]:
+    """Return what the pager was told of the groups of a team, whose ids begin with its name."""
+    return [alert for kind, alert in rig.received if kind == event and str(alert.group_id).startswith(team)]
+
+
+def groups(rig: Rig, team: str, event: str = FIRING) -> list[str]:
+    return sorted(str(alert.group_id) for alert in alerts(rig, team, event))
+
+
+def texts(alerts: Iterable[Problem]) -> str:
+    return "\n".join(f"{alert.summary} {dict(alert.evidence)}" for alert in alerts)
+
+
+def test_three_topics_deleted_under_six_groups_of_two_teams_reach_each_owner_about_its_groups_only() -> None:
+    rig = Rig()
+    pairs = [(f"pay-{topic}", f"shop-{topic}", topic) for topic in ("a", "b", "c")]
+    broken = [not_ready(name, topic) for pay, shop, topic in pairs for name in (pay, shop)]
+    rig.cycle(0, *broken, work={})
+    assert groups(rig, "pay-") == ["pay-a", "pay-b", "pay-c"]
+    assert groups(rig, "shop-") == ["shop-a", "shop-b", "shop-c"]
+    assert "shop-" not in texts(alerts(rig, "pay-"))
+    assert "pay-" not in texts(alerts(rig, "shop-"))
+    for alert in alerts(rig, "pay-"):
+        topic = str(alert.group_id).removeprefix("pay-")
+        assert alert.cause == f"missing_topic:{topic}"
+        assert f"Source topics {topic} are missing" in alert.summary
+    rig.cycle(60, group(group_id="pay-a"), *broken[1:], work={})
+    assert (groups(rig, "pay-", RESOLVED), groups(rig, "shop-", RESOLVED), len(rig.problems)) == (["pay-a"], [], 5)
+
+
+def test_groups_that_miss_one_topic_have_one_cause_however_many_others_they_miss() -> None:
+    rig = Rig()
+    rig.cycle(0, not_ready("first", "e"), not_ready("second", "a", "b", "c", "d", "e"), work={})
+    assert [alert.cause for alert in rig.problems] == ["missing_topic:e"] * 2
 
 
 def test_members_with_an_older_topology_are_one_alert_though_the_broker_asks_none_for_a_description() -> None:

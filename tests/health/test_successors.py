@@ -37,6 +37,7 @@ def other(state: str = "Stable", since: datetime | None = None) -> GroupSnapshot
 def found(
     offsets: Iterable[list[int]] = PASSED,
     *,
+    gone: GroupSnapshot = GONE,
     come: GroupSnapshot | None = None,
     tasks: GroupTasks = RUNS,
     ended: GroupTasks = ENDED,
@@ -51,8 +52,8 @@ def found(
     tracker = LagTracker()
     passes([[left, *rest]], {GROUP: ended}, tracker)
     work = passes(rows, {GROUP: ended, OTHER: tasks}, tracker)
-    snapshots = {GROUP: GONE, OTHER: come or other()}
-    return Successors(snapshots, work).of(facts(GONE, work[GROUP], at=ago(), settings=settings, previous=previous))
+    snapshots = {GROUP: gone, OTHER: come or other()}
+    return Successors(snapshots, work).of(facts(gone, work[GROUP], at=ago(), settings=settings, previous=previous))
 
 
 @pytest.mark.parametrize(
@@ -71,6 +72,11 @@ def test_who_has_the_same_topology_and_passed_the_offsets_has_taken_over(
     offsets: tuple[list[int], ...], tasks: GroupTasks, expected: str | None
 ) -> None:
     assert found(offsets, tasks=tasks) == expected
+
+
+def test_a_topology_without_internal_topics_proves_nothing() -> None:
+    tasks = replace(RUNS, content=frozenset({READS}))
+    assert found(tasks=tasks, ended=replace(ENDED, content=tasks.content)) is None
 
 
 def test_who_is_not_known_to_have_passed_a_partition_has_not_taken_over() -> None:

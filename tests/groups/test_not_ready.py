@@ -1,4 +1,4 @@
-"""Why groups are NotReady, rule by rule; `test_not_ready_oracle.py` compares the reasons with those of Kafka."""
+"""Why groups are NotReady, rule by rule; `test_not_ready_live.py` compares the reasons with those of heartbeats."""
 
 from __future__ import annotations
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from streaming_app.groups.task_copies import ACTIVE
+from streaming_app.groups.task_copies import ACTIVE, format_task
 from streaming_app.queries.history import GroupAt, parse_tasks
 from streaming_app.queries.topology_diff import KnownTopology
 from streaming_app.text import host_of, utc
-from streaming_app.web.task_matrix import lag_by_task, task_matrix
+from streaming_app.web.task_matrix import lag_by_task, task_matrix, task_order
 
 Row = Mapping[str, Any]
 
@@ -91,6 +91,7 @@ def instant_view(then: Then, at: datetime, row: Row, lag: Iterable[Row]) -> Row:
         "lag_rows": of_tasks,
         "subtopologies": then.subtopologies(row),
         "knows_topology": then.topology is not None,
+        "moved": _moved(held, row["assignments"] or ()),
     }
 
 
@@ -104,3 +105,16 @@ def notes_of(then: Then, row: Row, at: datetime | None, level: str) -> list[str]
         text = "Processors and stores are those that the broker described since."
         notes.append(text if is_same else f"{text} The topology may have been another one then.")
     return notes
+
+
+def _moved(then: Iterable[Row], now: Iterable[Row]) -> list[str]:
+    """Return the active tasks that now belong to another member, or to none."""
+    owners = [
+        {
+            (row["subtopology_id"], row["partition"]): row["member_id"]
+            for row in rows
+            if row["role"] == ACTIVE and row["current"]
+        }
+        for rows in (then, now)
+    ]
+    return [format_task(task) for task in sorted(owners[0], key=task_order) if owners[0][task] != owners[1].get(task)]

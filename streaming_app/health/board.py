@@ -162,7 +162,7 @@ class Board:
             known_before = (before.group, before.history, before.work)
             if all(map(is_, known_before, (snapshot, history, work))):
                 return before
-        return Facts(snapshot, now, history, work, restores)
+        return Facts(snapshot, now, history, work, restores, known.retention, known.away, self._began)
 
     def _judge_newcomers(self, newcomers: Iterable[GroupSnapshot], now: datetime) -> Iterator[Change]:
         """Judge newcomers until they have taken their steps; put off the others."""
@@ -182,8 +182,11 @@ class Board:
             until = now if facts is before else self.put_off.get(group_id, now)
             while (at := self._verdicts[group_id].recheck_at) and at <= until:
                 yield from self._set(before, at)
-        facts = replace(facts, retention=self._known.retention, away=self._known.away, watched_since=self._began)
-        self._seen[group_id] = facts = replace(facts, successor=self._successors.of(self._at(facts, now)))
+        if facts is before or facts.is_deleted:  # else they were seen at this step
+            facts = replace(facts, retention=self._known.retention, away=self._known.away, successor=None)
+        if facts.group.state == EMPTY:
+            facts = replace(facts, successor=self._successors.of(self._at(facts, now)))
+        self._seen[group_id] = facts
         changes = list(self._set(facts, now))
         verdict = self._verdicts[group_id]
         if facts.is_deleted and verdict.recheck_at is None and not is_bad(verdict):

@@ -44,10 +44,8 @@ class Successors:
         self._groups, self._work = groups, work
 
     def of(self, facts: Facts) -> str | None:
-        """Return who has taken over from a group."""
+        """Return who has taken over from a group that is Empty."""
         work, previous, settings, since = facts.work, facts.previous, facts.settings, facts.state_since
-        if facts.group.state != EMPTY:
-            return None
         known = previous.evidence.get(SUCCESSOR) if previous and previous.verdict == OFF else None
         if known and previous and since <= previous.at and self._stayed(known, since + settings.patience):
             return str(known)

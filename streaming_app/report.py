@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 
 Report = Callable[[str], None]
 """Takes one line for whoever runs the job or the command, without its end."""
@@ -15,13 +15,12 @@ class ReportOnce:
     def __init__(self, report: Report, memory: int = 1) -> None:
         """`memory`: so many lines are not repeated, the newest ones; with 1, a line is if another one came between."""
         self._report = report
-        self._known: deque[Hashable] = deque(maxlen=memory)
+        self._known: deque[str] = deque(maxlen=memory)
 
-    def __call__(self, line: str, key: Hashable | None = None) -> None:
-        """Report the line if it is new. With `key`, lines of the same key count as the same."""
-        wanted = line if key is None else key
-        if wanted not in self._known:
-            self._known.append(wanted)
+    def __call__(self, line: str) -> None:
+        """Report the line if it is new."""
+        if line not in self._known:
+            self._known.append(line)
             self._report(line)
 
     @property

@@ -25,7 +25,7 @@ from streaming_app.lag.model import HISTORY_REST_SECONDS, LagRow, ReadUntil
 from streaming_app.lag.progress import STALLED_SECONDS
 from streaming_app.lag.tracker import LATE_SECONDS, LagTracker
 from streaming_app.lag.work import GroupWork
-from streaming_app.report import Report, ReportOnce
+from streaming_app.report import Report
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.text import escape
 
@@ -89,7 +89,7 @@ class LagService(Service):
         self._written_at = self._saved_at = 0.0
         self._save_seconds = 0.0
         self._history: dict[tuple[str, str, int], tuple[float, object]] = {}
-        self._report_gap = ReportOnce(report)
+        self._gaps: frozenset[str] = frozenset()
         self._next_at = self._look_at = 0.0
         self._tries = 0
         """Passes in a row that failed, or could not ask all leaders, since the newest news."""
@@ -222,10 +222,12 @@ class LagService(Service):
         self._saved_at, self._save_seconds = now, time.monotonic() - began
 
     def _report_gaps(self, result: PassResult) -> None:
-        """Report what brokers do not tell, once, and again when it is about other errors."""
-        if text := describe_errors(result.errors, result.away):
-            self._report_gap(f"lag: {escape(text)}", key=frozenset({*result.errors, *result.away}))
-        elif self._report_gap.clear():
+        """Report what brokers do not tell when some of it was not so at the pass before, and the end of all."""
+        before, self._gaps = self._gaps, frozenset({*result.errors, *result.away})
+        text = describe_errors(result.errors, result.away)
+        if text and self._gaps - before:
+            self.report(f"lag: {escape(text)}")
+        elif before and not self._gaps:
             self.report("lag: the lag of all partitions is known")
 
     def _disconnect(self) -> None:

@@ -177,6 +177,23 @@ def test_old_history_is_deleted_and_files_are_compacted(passes: Passes) -> None:
     assert [one["lag"] for one in passes.query("SELECT lag FROM lag_history ORDER BY observed_at")] == list(range(5))
 
 
+def test_a_line_comes_for_what_is_new_of_what_brokers_do_not_tell_and_none_when_a_part_of_it_is_over(
+    passes: Passes,
+) -> None:
+    """As in an election: a broker is away, and for one pass others do not lead its partitions yet."""
+    for errors in (("BROKER_A", "NOT_LEADER"), ("BROKER_A",), ("BROKER_A",), ("BROKER_A", "BROKER_B"), ("BROKER_B",)):
+        passes.run([], **{one: {"orders"} for one in errors})
+    said = [line for line in passes.lines if "orders" in line]
+    assert [("BROKER_A" in line, "NOT_LEADER" in line, "BROKER_B" in line) for line in said] == [
+        (True, True, False),
+        (True, False, True),
+    ]
+    passes.run([])
+    assert passes.lines[-1] == "lag: the lag of all partitions is known"
+    passes.run([], BROKER_B={"orders"})
+    assert "BROKER_B" in passes.lines[-1]
+
+
 def test_a_service_that_never_reached_a_broker_ends_at_once_and_keeps_what_was_known(passes: Passes) -> None:
     samples = LagTracker()
     samples.restore_samples("orders", 0, "id", [(1, 1.0), (2, 2.0)])

@@ -224,8 +224,7 @@ class LagService(Service):
     def _report_gaps(self, result: PassResult) -> None:
         """Report what brokers do not tell when some of it was not so at the pass before, and the end of all."""
         before, self._gaps = self._gaps, frozenset({*result.errors, *result.away})
-        text = describe_errors(result.errors, result.away)
-        if text and self._gaps - before:
+        if self._gaps - before and (text := describe_errors(result.errors, result.away)):
             self.report(f"lag: {escape(text)}")
         elif before and not self._gaps:
             self.report("lag: the lag of all partitions is known")

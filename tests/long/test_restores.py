@@ -139,6 +139,7 @@ def test_a_restore_is_told_by_task_and_by_process_with_the_time_that_is_left(rig
 
     assert any("restored in less than" in text for text in explained), explained
     halfway = errors_halfway(samples)
+    print(halfway)
     for found in halfway.values():
         assert found is not None, halfway
         assert abs(found) < 1, halfway  # it was 0.05 with 1 GB on a machine that did much else

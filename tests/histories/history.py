@@ -163,6 +163,14 @@ def replace_pods(old: Iterable[str], new: Iterable[str], at: float, every: float
     return operations
 
 
+def commits_rarely() -> Operations:
+    """Start an application that commits every ten minutes, and release it."""
+    return [
+        *working(2, commit_interval=600.0),
+        *replace_pods(names(2), names(2, "new"), BEGINS, 60),
+    ]
+
+
 def copies(at: float, until: float, **reported: Any) -> Operations:
     """Let the job ask for the copies of tasks, once a minute."""
     times = range(round(at), round(until), 60)

@@ -10,12 +10,14 @@ from streaming_app.alerts.problem import CRITICAL, FIRING, Problem
 from streaming_app.health.verdict import BAD, DOWN, LOSING, STALLED, UNSTABLE
 from tests.histories.bed import STEP, Outcome, run
 from tests.histories.clients import START
-from tests.histories.everyday import EVERYDAY
+from tests.histories.everyday_incidents import EVERYDAY_INCIDENTS
+from tests.histories.everyday_ordinary import EVERYDAY_ORDINARY
 from tests.histories.history import DAY, History
 from tests.histories.misjudged import MISJUDGED
-from tests.histories.reported import REPORTED
+from tests.histories.reported_incidents import REPORTED_INCIDENTS
+from tests.histories.reported_ordinary import REPORTED_ORDINARY
 
-ALL = (*EVERYDAY, *REPORTED, *MISJUDGED)
+ALL = (*EVERYDAY_ORDINARY, *EVERYDAY_INCIDENTS, *REPORTED_ORDINARY, *REPORTED_INCIDENTS, *MISJUDGED)
 HISTORIES = {history.name: history for history in ALL}
 assert len(HISTORIES) == len(ALL), "two histories have one name"
 ORDINARY, INCIDENTS = [one for one in ALL if not one.rules], [one for one in ALL if one.rules]

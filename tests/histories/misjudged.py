@@ -33,7 +33,7 @@ from tests.histories.history import (
     windows,
     working,
 )
-from tests.histories.reported import TEN_TRIALS
+from tests.histories.reported_ordinary import TEN_TRIALS
 
 ONE_HOST = {"host": "10.0.0.1"}
 LIVES_ON = "ledger"

@@ -1,36 +1,27 @@
-"""What platforms do every day, for which nobody wants to be paged, and what goes wrong, for which somebody does."""
+"""What platforms do every day, for which nobody wants to be paged."""
 
 from __future__ import annotations
 
 from tests.histories.history import (
     BEGINS,
-    BEHIND,
     DAY,
-    DOWN,
-    END,
     HOUR,
     MINUTE,
     PROCESS,
-    STALLED,
     STATE,
     STATIC,
     TOPICS,
     TRAFFIC,
-    UNSTABLE,
     Operations,
-    chosen_incident,
     chosen_ordinary,
     copies,
     crash_loop,
     do,
-    hang,
     hours_of,
-    incident,
     names,
     office_hours,
     ordinary,
     replace_pods,
-    restarts,
     restored,
     roll,
     start,
@@ -55,9 +46,7 @@ def _burst(at: float, seconds: float) -> Operations:
     return do(at, "change", rate=100.0) + do(at + seconds, "change", rate=10.0)
 
 
-STEADY_LOOP = (300.0,) * 100
-
-EVERYDAY = (
+EVERYDAY_ORDINARY = (
     # Restarts and deployments
     chosen_ordinary("Restart of the only instance", steady(1), roll(names(1), BEGINS, 60, 30)),
     ordinary("Rolling restart of 6 instances", steady(6), roll(names(6), BEGINS, 60, 30)),
@@ -432,339 +421,5 @@ EVERYDAY = (
         "A group that loads an archive, with an override",
         working(1, rate=60.0),
         settings={"overrides": [{"groups": "app", "rules": {"StreamsGroupBehind": {"enabled": False}}}]},
-    ),
-    # Records and offsets
-    incident(
-        "A nightly job without running_hours, as records come all day",
-        DOWN,
-        windows(range(2), (2 * HOUR,), 1800),
-        do(2 * HOUR + TRAFFIC, "read", rate=1.0, capacity=100.0),
-        hours=24 * 2,
-        topics={"in": 2},
-        begins=2.5 * HOUR,
-    ),
-    chosen_incident(
-        "One partition has a record that is tried again and again",
-        STALLED,
-        working(3),
-        do(BEGINS, "stick", partitions=[7]),
-    ),
-    incident(
-        "The same offset of a partition is committed again and again",
-        STALLED,
-        working(3),
-        do(BEGINS, "stick", partitions=[7], commits_again=True),
-    ),
-    chosen_incident(
-        "The threads of one of three instances hang; its heartbeats go on",
-        STALLED,
-        working(3),
-        hang(["i1"], BEGINS),
-    ),
-    incident(
-        "All instances wait for a database that is down",
-        STALLED,
-        working(3, transactional=True),
-        hang(names(3), BEGINS),
-    ),
-    incident(
-        "One partition makes no progress, a rolling restart does not help, and the job is restarted",
-        STALLED,
-        working(3),
-        do(BEGINS, "stick", partitions=[0]),
-        roll(names(3), BEGINS + 300, 60, 30),
-        do(BEGINS + HOUR, "job_down", seconds=120.0),
-    ),
-    incident(
-        "The restore of an instance that took tasks over never ends",
-        STALLED,
-        working(2, STATE, restore_seconds=DAY),
-        start(["i2"], BEGINS, **STATE),
-        topics=TOPICS,
-    ),
-    chosen_incident(
-        "More is produced than the application can process",
-        BEHIND,
-        working(3),
-        do(BEGINS, "change", rate=80.0),
-    ),
-    incident(
-        "After a burst the application is just as fast as the producers, and does not catch up",
-        BEHIND,
-        working(3, capacity=10.0),
-        do(BEGINS, "change", rate=40.0),
-        do(BEGINS + 1200, "change", rate=10.0),
-    ),
-    incident(
-        "The application is behind for long, and the job is restarted meanwhile",
-        BEHIND,
-        working(3),
-        do(BEGINS, "change", rate=80.0),
-        do(BEGINS + HOUR, "job_down", seconds=60.0),
-    ),
-    chosen_incident(
-        "A log is truncated, and the application goes back by hours of records while it runs",
-        "GroupOffsetsRewound",
-        working(3),
-        do(BEGINS, "go_back", by=50_000.0),
-    ),
-    incident(
-        "An assignor leaves out the tasks of two partitions, from a rolling restart on",
-        STALLED,
-        working(3),
-        do(BEGINS, "leave_out", partitions=[3, 7]),
-        roll(names(3), BEGINS, 60, 30),
-    ),
-    chosen_incident(
-        "A topic is deleted and created again under an application that does not read the new one",
-        STALLED,
-        working(3),
-        do(BEGINS, "recreate_topics"),
-        do(BEGINS, "stick"),
-    ),
-    incident(
-        "A topic is created again with few records, and the application waits behind their end at its old offset",
-        STALLED,
-        working(2),
-        do(BEGINS, "change", rate=0.0),
-        do(BEGINS + 600, "recreate_topics"),
-        do(BEGINS + 600, "stick"),
-        do(BEGINS + 700, "change", rate=0.01),
-        begins=BEGINS + 700,
-    ),
-    # Applications that do not stay up
-    chosen_incident(
-        "The only instance is up for 20 s in every 320 s",
-        DOWN,
-        start(names(1)),
-        crash_loop("i0", BEGINS, 20, END, pauses=STEADY_LOOP),
-    ),
-    incident(
-        "The only instance is killed for its memory after a minute each time",
-        f"{DOWN} {UNSTABLE}",
-        start(names(1)),
-        crash_loop("i0", BEGINS, 60, END, action="kill"),
-    ),
-    incident(
-        "The only instance crashes after four minutes, and is back after 20 s",
-        f"{DOWN} {UNSTABLE}",
-        start(names(1)),
-        crash_loop("i0", BEGINS, 240, END, pauses=(20.0,) * 99),
-    ),
-    incident(
-        "A new application crashes from its first start",
-        DOWN,
-        crash_loop("i0", BEGINS + 20, 20, END),
-        start(["i0"], BEGINS),
-    ),
-    incident(
-        "An instance crashes while the job is restarted",
-        DOWN,
-        start(names(1)),
-        crash_loop("i0", BEGINS, 20, END),
-        do(BEGINS + 250, "job_down", seconds=120.0),
-    ),
-    chosen_incident(
-        "The only instance crashes, and the clock of its broker is an hour behind",
-        DOWN,
-        start(names(1)),
-        do(BEGINS - 60, "fail_over", clock=-HOUR),
-        crash_loop("i0", BEGINS, 20, END),
-    ),
-    chosen_incident(
-        "A source topic is missing: the client gives up, and is started again",
-        DOWN,
-        restarts("i0", BEGINS, END, up=12, sources=("gone",)),
-    ),
-    chosen_incident(
-        "Joined topics have different numbers of partitions: the client gives up at once",
-        DOWN,
-        restarts("i0", BEGINS, END, up=6, sources=("in", "narrow")),
-        topics={"in": 12, "narrow": 4},
-    ),
-    chosen_incident(
-        "A source topic is deleted under three instances, which are started again",
-        DOWN,
-        start(names(3)),
-        do(BEGINS, "set_topic", topic="in", partitions=None),
-        *(restarts(name, BEGINS + 30, END, up=12) for name in names(3)),
-    ),
-    chosen_incident(
-        "One of two joined topics gets more partitions under a running application",
-        DOWN,
-        start(names(2), sources=("in", "other")),
-        do(BEGINS, "set_topic", topic="in", partitions=24),
-        topics={"in": 12, "other": 12},
-    ),
-    # Applications that are not ready, or gone
-    chosen_incident(
-        "The application may not create its internal topics", DOWN, start(names(2), BEGINS, changelogs=("log",))
-    ),
-    chosen_incident(
-        "A source topic is missing, the client gives up, and nothing starts it again",
-        DOWN,
-        start(names(2), BEGINS, sources=("gone",)),
-    ),
-    chosen_incident(
-        "The only host with all four instances is lost",
-        DOWN,
-        start(names(4), host="10.0.0.1"),
-        stop(names(4), BEGINS, action="kill"),
-    ),
-    incident("An application is scaled to zero by mistake", DOWN, start(names(3)), stop(names(3), BEGINS)),
-    chosen_incident(
-        "The second outage within a week",
-        DOWN,
-        start(names(2)),
-        stop(names(2), BEGINS),
-        start(names(2), BEGINS + 3 * HOUR),
-        stop(names(2), 4 * DAY),
-        hours=24 * 4 + 3,
-    ),
-    chosen_incident(
-        "A nightly job does not run one night",
-        DOWN,
-        windows(range(4), (HOUR,), 1200),
-        hours=24 * 6,
-        begins=4 * DAY + HOUR,
-        running_hours=hours_of(("01:00", "01:20")),
-    ),
-    chosen_incident(
-        "All instances are lost while the job is down",
-        DOWN,
-        start(names(2)),
-        do(BEGINS, "job_down", seconds=HOUR),
-        stop(names(2), BEGINS + 60, action="kill"),
-    ),
-    # Members
-    incident(
-        "One bad pod in fifty crashes and is started again",
-        UNSTABLE,
-        start(names(50)),
-        crash_loop("i0", BEGINS, 20, END),
-        topics={"in": 100},
-    ),
-    chosen_incident(
-        "One bad pod of six is killed for its memory",
-        UNSTABLE,
-        start(names(6)),
-        crash_loop("i0", BEGINS, 120, END, action="kill"),
-    ),
-    incident(
-        "One bad static pod of six", UNSTABLE, start(names(6), **STATIC), crash_loop("i0", BEGINS, 30, END, **STATIC)
-    ),
-    incident(
-        "The only static instance crashes, and is back before its session ends",
-        f"{UNSTABLE} {DOWN}",
-        start(names(1), **STATIC),
-        crash_loop("i0", BEGINS, 20, END, pauses=(30.0,) * 200, **STATIC),
-    ),
-    chosen_incident(
-        "A member is stuck in revocation, with a poll interval of an hour",
-        STALLED,
-        start(names(3), rebalance_timeout=3600.0),
-        do(BEGINS - 1, "hang", name="i0"),
-        start(["i9"], BEGINS),
-    ),
-    chosen_incident(
-        "All six members come and go with the network, every four minutes",
-        f"{UNSTABLE} {DOWN}",
-        start(names(6)),
-        *(crash_loop(name, BEGINS, 180, END, pauses=(60.0,) * 40) for name in names(6)),
-    ),
-    incident(
-        "Long pauses: one member is removed and joins again under its id, every three minutes",
-        UNSTABLE,
-        start(names(4)),
-        *(do(BEGINS + n * 180, "expire", name="i0") for n in range(25)),
-        *(do(BEGINS + n * 180 + 60, "rejoin", name="i0") for n in range(25)),
-    ),
-    incident(
-        "An autoscaler that cannot decide starts and stops three pods every two minutes",
-        UNSTABLE,
-        start(names(3)),
-        *(
-            start(names(3, f"e{n}-"), BEGINS + n * 240) + stop(names(3, f"e{n}-"), BEGINS + n * 240 + 120)
-            for n in range(20)
-        ),
-    ),
-    # Assignments
-    chosen_incident(
-        "The broker takes a task away and gives it back every thirty seconds, and nothing explains it",
-        UNSTABLE,
-        start(names(3)),
-        *(do(BEGINS + n * 30 - 1, "leave_out", partitions=[0][: n % 2]) for n in range(60)),
-        *(do(BEGINS + n * 30, "rebalance_without_cause") for n in range(60)),
-    ),
-    incident(
-        "A tool changes the number of partitions every thirty seconds",
-        UNSTABLE,
-        start(names(3)),
-        *(do(BEGINS + n * 30, "set_topic", topic="in", partitions=12 + n) for n in range(60)),
-    ),
-    # Descriptions
-    chosen_incident(
-        "A poisoned description: the plugin rejects it for good",
-        "GroupDescriptionFailed",
-        do(0, "set_plugin", mode="rejected"),
-        start(names(2), BEGINS),
-    ),
-    chosen_incident(
-        "The plugin's store is down while one application starts",
-        "GroupDescriptionFailed",
-        do(0, "set_plugin", mode="failing"),
-        start(names(2), BEGINS),
-    ),
-    chosen_incident(
-        "The plugin's store is down while thirty applications start",
-        "GroupDescriptionFailed",
-        do(0, "set_plugin", mode="failing"),
-        *(start([f"a{n}"], BEGINS + n * 20, group=f"app-{n}") for n in range(30)),
-    ),
-    chosen_incident(
-        "The plugin rejects the descriptions of thirty applications",
-        "GroupDescriptionFailed",
-        do(0, "set_plugin", mode="rejected"),
-        *(start([f"a{n}"], BEGINS + n * 0.05, group=f"app-{n}") for n in range(30)),
-    ),
-    chosen_incident(
-        "A tool pushes descriptions that nobody asked for",
-        "GroupUnsolicitedDescription",
-        do(0, "set_plugin", mode="stored"),
-        start(names(2)),
-        *(do(BEGINS + n * 300, "push") for n in range(5)),
-    ),
-    chosen_incident(
-        "A tool pushes a description of which the plugin has rejected the first one, and rejects all others",
-        "GroupUnsolicitedDescription GroupDescriptionFailed",
-        do(0, "set_plugin", mode="rejected"),
-        start(names(2)),
-        *(do(BEGINS + n * 300, "push", result="rejected") for n in range(5)),
-        begins=0.0,
-    ),
-    chosen_incident(
-        "A group whose description was cleaned up comes back with clients that do not send one",
-        "GroupDescriptionMissing",
-        do(0, "set_plugin", mode="stored"),
-        start(names(2)),
-        stop(names(2), BEGINS - 300),
-        do(BEGINS - 200, "clean_up_description"),
-        start(names(2), BEGINS, pushes=False),
-    ),
-    # Copies of tasks
-    chosen_incident(
-        "The disk of one of three hosts is too slow: its standbys fall behind",
-        "GroupStandbyBehind",
-        steady(3),
-        do(60, "configure", num_standby_replicas="1"),
-        copies(BEGINS - 600, BEGINS),
-        *(do(BEGINS + n * 60, "report_copies", lags={"i1": 11_000 + n * 5_000}) for n in range(60)),
-    ),
-    chosen_incident(
-        "Standby replicas are configured, and the assignor finds no place for them",
-        "GroupStandbyBehind",
-        steady(3),
-        do(BEGINS, "configure", num_standby_replicas="1"),
-        copies(BEGINS + 60, BEGINS + HOUR, has_standbys=False),
     ),
 )

@@ -212,8 +212,7 @@ def _is_retriable(error: BaseException) -> bool:
     return isinstance(error, (RetriableError, KafkaConnectionError, UnknownBrokerIdError))
 
 
-# --- Descriptions of many groups: one that cannot be described does not prevent the others
-# -----------------------------
+# --- Descriptions of many groups: one failure does not prevent the others ---------------------------------------------
 
 
 @dataclass

@@ -20,8 +20,8 @@ from streaming_app.job.broker_facts import BrokerFacts
 from streaming_app.job.service import PolledBy
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.connection import Admin, connect
-from streaming_app.sandbox.container import Broker
 from streaming_app.tables.reader import WarehouseReader
+from tests.support.container import Broker
 from tests.support.healthy_group import healthy_group
 from tests.support.rows import group_row, subtopology_row
 from tests.support.waiting import wait_until

@@ -17,9 +17,9 @@ from streaming_app.job import descriptions
 from streaming_app.job.descriptions import DescriptionsService
 from streaming_app.job.service import PolledBy
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, build_description, settle, subtopology, topology
 from streaming_app.tables.reader import WarehouseReader
+from tests.support.container import Broker
 from tests.support.healthy_group import healthy_group
 from tests.support.warehouses import make_warehouse
 

@@ -17,7 +17,7 @@ from streaming_app.kafka.lag_offsets import (
     fetch_committed_offsets,
 )
 from streaming_app.lag.model import LagRow
-from streaming_app.sandbox.container import Broker
+from tests.support.container import Broker
 from tests.support.lag_cluster import LagCluster
 from tests.support.offsets_log import RawRecord
 from tests.support.rows import group_row, subtopology_row

@@ -24,10 +24,10 @@ from streaming_app.job.task_copies import TaskCopies
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.tracker import LagTracker
-from streaming_app.sandbox.container import Broker
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.text import utc_iso
+from tests.support.container import Broker
 from tests.support.streams_application import StreamsApplication
 from tests.support.waiting import wait_until
 

@@ -24,7 +24,7 @@ from streaming_app.kafka.broker_facts import (
 )
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
-from streaming_app.sandbox.container import Broker
+from tests.support.container import Broker
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.broker

@@ -19,7 +19,7 @@ from streaming_app.kafka.lag_offsets import (
     TopicLeaders,
     fetch_committed_offsets,
 )
-from streaming_app.sandbox.container import Broker
+from tests.support.container import Broker
 from tests.support.waiting import wait_until
 
 

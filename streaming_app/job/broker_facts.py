@@ -25,7 +25,7 @@ from streaming_app.alerts.facts import TopicDifference
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD
 from streaming_app.groups.topology import is_internal_topic
-from streaming_app.job.service import PolledBy, Poller
+from streaming_app.job.service import Job, Poller
 from streaming_app.kafka import ASKED_FOR
 from streaming_app.kafka import broker_facts as read
 from streaming_app.kafka.broker_facts import BrokerFact, InternalTopic, LeftOverTopic
@@ -80,7 +80,7 @@ class _Known:
 class BrokerFacts(Poller):
     """Polls from `start` to `close`."""
 
-    def __init__(self, job: PolledBy) -> None:
+    def __init__(self, job: Job) -> None:
         """Prepare it for the groups of a job, whose rows it keeps."""
         super().__init__("broker facts", job, _NEEDS)
         self._table = RustTable(job.config.warehouse / NAME, job.config.cluster, job.fence)

@@ -23,7 +23,7 @@ from streaming_app.alerts.facts import LostDescription
 from streaming_app.groups.description import AVAILABLE, STATUSES, describe_topology, graph_of
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD
-from streaming_app.job.service import PolledBy, Poller
+from streaming_app.job.service import Job, Poller
 from streaming_app.kafka import AUTHORIZATION_CODES
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import Fields, GroupError
@@ -55,7 +55,7 @@ class _Asked(NamedTuple):
 class DescriptionsService(Poller):
     """Fetches from `start` to `close`."""
 
-    def __init__(self, job: PolledBy) -> None:
+    def __init__(self, job: Job) -> None:
         """Prepare it for the groups of a job."""
         super().__init__(NAME, job, _NEEDS)
         self._table = RustTable(job.config.warehouse / NAME, job.config.cluster, job.fence)

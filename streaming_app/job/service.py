@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from socket import gaierror
 from ssl import SSLError
 from typing import TYPE_CHECKING, ClassVar
@@ -35,6 +36,7 @@ from streaming_app.report import Report, ReportOnce
 if TYPE_CHECKING:
     from streaming_app.config.settings import JobConfig
     from streaming_app.groups.snapshot import GroupSnapshot
+    from streaming_app.stream.health import Health
     from streaming_app.tables.fence import Fence
 
 CLOSE_SECONDS = 2.0
@@ -165,33 +167,35 @@ class Service:
 
 
 @dataclass(frozen=True)
-class PolledBy:
-    """The job that polls: what its pollers are made of."""
+class Job:
+    """The running job: what its streams and its services have in common."""
 
     config: JobConfig
     properties: Mapping[str, str]
     """Kafka client properties."""
-    groups: Callable[[], Mapping[str, GroupSnapshot]]
-    may_ask: Callable[[], bool]
-    """Whether a pass may begin."""
+    health: Health
     report: Report
     """Gets lines for the operator."""
     fence: Fence | None = None
     """That of the job's term."""
+    groups: Callable[[], Mapping[str, GroupSnapshot]] = dict
+    """Returns the groups by id."""
+    may_ask: Callable[[], bool] = lambda: True
+    """Whether brokers may be asked about the groups."""
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
 
 
 class Poller(Service):
     """A service whose ticks are passes over what brokers are asked."""
 
-    def __init__(self, name: str, job: PolledBy, needs: str) -> None:
-        """Prepare it for the groups of a job; `needs` is as for `describes_requests`."""
+    def __init__(self, name: str, job: Job, needs: str, interval: float = _POLL_SECONDS) -> None:
+        """Prepare it for a job; `needs` is as for `error_message`."""
         super().__init__(
             name,
             job.report,
-            interval=_POLL_SECONDS,
+            interval=interval,
             after=self.poll_seconds,
-            describe_error=describes_requests(job.properties, needs),
+            describe_error=partial(_request_error_text, job.properties, needs),
             may_tick=job.may_ask,
         )
         self._job, self._now = job, job.now
@@ -257,19 +261,12 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def describes_requests(properties: Mapping[str, str], needs: str) -> Callable[[Exception], str]:
-    """Return what makes a line of an error, for services that ask the brokers with these client properties.
-
-    `needs` is as for `error_message`.
-    """
-
-    def describe(error: Exception) -> str:
-        is_of_brokers = isinstance(error, REQUEST_ERRORS) and not isinstance(error, UserError)
-        if not is_of_brokers or (isinstance(error, OSError) and not isinstance(error, _NETWORK_ERRORS)):
-            return error_text(error)
-        return error_message(error, properties, needs)
-
-    return describe
+def _request_error_text(properties: Mapping[str, str], needs: str, error: Exception) -> str:
+    """Return what an error says of a service that asks the brokers with these client properties, in one line."""
+    is_of_brokers = isinstance(error, REQUEST_ERRORS) and not isinstance(error, UserError)
+    if not is_of_brokers or (isinstance(error, OSError) and not isinstance(error, _NETWORK_ERRORS)):
+        return error_text(error)
+    return error_message(error, properties, needs)
 
 
 _NETWORK_ERRORS = (KafkaError, ConnectionError, TimeoutError, SSLError, gaierror)  # of the errors that are OSErrors

@@ -15,7 +15,7 @@ described for another reason keeps what was known of it. The job's first pass wa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -34,7 +34,7 @@ from streaming_app.groups.task_copies import (
     next_status,
     sum_copies,
 )
-from streaming_app.job.service import PolledBy, Poller
+from streaming_app.job.service import Job, Poller
 from streaming_app.kafka import AUTHORIZATION_CODES
 from streaming_app.kafka.broker_facts import acceptable_lags
 from streaming_app.kafka.client import StreamsGroupClient, describe_each
@@ -77,10 +77,9 @@ class _Group:
 class TaskCopies(Poller):
     """Polls from `start` to `close`; `statuses` is for the alerts."""
 
-    def __init__(self, job: PolledBy, on_described: Callable[[datetime], None]) -> None:
-        """Prepare it for the groups of a job; `on_described` is called when brokers have described groups."""
+    def __init__(self, job: Job) -> None:
+        """Prepare it for the groups of a job, whose health notes when brokers described groups."""
         super().__init__("task copies", job, _NEEDS)
-        self._on_described = on_described
         self._table = TaskCopiesTable(job.config.warehouse, job.config.cluster, job.fence)
         self._known: dict[str, _Group] = {}
         self._is_read = self._is_stored = False
@@ -122,7 +121,7 @@ class TaskCopies(Poller):
         if wanted:
             with StreamsGroupClient.of(self._job.properties) as client:
                 self._ask(client, wanted, running, now)
-            self._on_described(now)
+            self._job.health.described(now)
         self._statuses = tuple(group.status for group in self._known.values() if group.status)
         self._sums = {group_id: sum_copies(group.copies) for group_id, group in self._known.items() if group.copies}
         self._write()

@@ -19,11 +19,12 @@ from streaming_app.cli.main import main
 from streaming_app.config.settings import JobConfig
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.lag_pass import LagPass
-from streaming_app.job.service import PolledBy
+from streaming_app.job.service import Job
 from streaming_app.job.task_copies import TaskCopies
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.tracker import LagTracker
+from streaming_app.stream.health import Health
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.text import utc_iso
@@ -107,7 +108,7 @@ def test_a_real_application_from_its_commits_to_its_lag_and_its_copies(
     groups = GroupCache(tmp_path, "default", timedelta(hours=1))
     groups.refresh()
     properties = {"bootstrap.servers": broker.bootstrap_server}
-    copies = TaskCopies(PolledBy(config, properties, groups.groups, lambda: True, pytest.fail), lambda _: None)
+    copies = TaskCopies(Job(config, properties, Health(), pytest.fail, groups=groups.groups))
     copies.tick()
 
     reader = WarehouseReader(tmp_path)

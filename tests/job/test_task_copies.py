@@ -15,10 +15,11 @@ from streaming_app.config.settings import JobConfig
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import CopiesSum, TaskCopy
 from streaming_app.job import task_copies
-from streaming_app.job.service import PolledBy
+from streaming_app.job.service import Job
 from streaming_app.job.task_copies import TaskCopies
 from streaming_app.kafka.client import Descriptions, StreamsGroupClient
 from streaming_app.kafka.protocol import GroupError
+from streaming_app.stream.health import Health
 from streaming_app.tables.task_copies_table import TaskCopiesTable
 from tests.support.healthy_group import healthy_group
 
@@ -111,8 +112,8 @@ class Harness:
         monkeypatch.setattr(task_copies, "describe_each", FakeBrokers.describe)
         monkeypatch.setattr(task_copies, "acceptable_lags", FakeBrokers.acceptable_lags)
         config = JobConfig.model_validate({"bootstrap_server": "b:1", "warehouse": Path("/w")})
-        job = PolledBy(config, {}, lambda: self.groups, lambda: True, self.lines.append, now=lambda: self.now)
-        self.poller = TaskCopies(job, lambda _: None)
+        job = Job(config, {}, Health(), self.lines.append, groups=lambda: self.groups, now=lambda: self.now)
+        self.poller = TaskCopies(job)
         monkeypatch.setattr(self.poller, "_rows", rows)
         monkeypatch.setattr(self.poller, "_table", self.table)
 

@@ -29,7 +29,7 @@ from streaming_app.tables.lag_tables import LagTables
 from streaming_app.text import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
 
 _LOOK_SECONDS = 3.0  # between two looks at which brokers there are
 _MOST_DOUBLED = 20  # times, until the next try
@@ -136,14 +136,6 @@ class LagService(Poller):
             return False
         longest = _OLD_PASSES * max(self._settings.interval, 2 * result.seconds)
         return 0 <= self._clock() - result.at < longest
-
-    def types(self) -> Mapping[str, int]:
-        """Return how many groups there are of each type, as of the newest pass; nothing before the first one."""
-        return self.result.types if self.result else {}
-
-    def rows(self) -> Sequence[LagRow] | None:
-        """Return the rows of the newest pass; None before the first one."""
-        return self.result.rows if self.result else None
 
     def tick(self) -> None:
         """Make one pass, and write what it gives. Raises the errors of kafka-python, of delta-rs and our own."""

@@ -30,7 +30,8 @@ from streaming_app.job.service import Job, Service, Services
 from streaming_app.job.task_copies import TaskCopies
 from streaming_app.job.watchdog import Disks, watchdogs
 from streaming_app.job_status import FailingSink
-from streaming_app.metrics.collector import MetricSources, make_registry
+from streaming_app.metrics.collector import make_registry
+from streaming_app.metrics.job_metrics import JobScrape
 from streaming_app.report import Report
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
 from streaming_app.tables.reader import WarehouseReader, quote
@@ -131,21 +132,26 @@ def background_services(job: Job) -> Iterator[BackgroundServices]:
 
     settings = engine_settings(config)
     alerts = AlertService(job, settings, observe, descriptions, heartbeat.evaluated)
-    with ExitStack() as at_exit:
-        sources = MetricSources(
+
+    def scrape() -> JobScrape:
+        return JobScrape(
             config.cluster,
-            group_cache,
-            health,
-            alerts.problems,
-            alerts.sinks,
-            lag.rows if lag else lambda: None,
-            copies.sums if copies else dict,
-            alerts.verdicts,
-            lag.types if lag else dict,
-            alerts.newcomers_left_out,
+            group_cache.groups(),
+            health.status,
+            health.totals,
+            alerts.problems(),
+            alerts.sinks(),
+            lag.result.rows if lag and lag.result else None,
+            copies.sums() if copies else {},
+            alerts.verdicts(),
+            lag.result.types if lag and lag.result else {},
+            alerts.newcomers_left_out(),
+            group_cache.rebalances_total,
             settings.labels_of,
         )
-        serve(config, make_registry(sources, config.metrics), health, job.report, at_exit)
+
+    with ExitStack() as at_exit:
+        serve(config, make_registry(scrape, config.metrics), health, job.report, at_exit)
         alerts.start()
         at_exit.callback(lambda: heartbeat.ended(alerts.sinks()))
         at_exit.callback(alerts.end, _CLOSE_SECONDS)

@@ -38,7 +38,7 @@ from streaming_app.job.service import Job, Poller
 from streaming_app.kafka import AUTHORIZATION_CODES
 from streaming_app.kafka.broker_facts import acceptable_lags
 from streaming_app.kafka.client import StreamsGroupClient, describe_each
-from streaming_app.kafka.protocol import GroupError
+from streaming_app.kafka.protocol import Fields, GroupError
 from streaming_app.report import ReportOnce
 from streaming_app.tables.reader import WarehouseReader, of_groups
 from streaming_app.tables.task_copies_table import TaskCopiesTable
@@ -140,10 +140,10 @@ class TaskCopies(Poller):
         described = describe_each(client, wanted)
         for group_id in wanted:
             self._known.setdefault(group_id, _Group()).asked_at = now
-        denied = {g: error for g, error in described.failures.items() if error.code in AUTHORIZATION_CODES}
-        self._read_configs(client, [group["group_id"] for group in described.groups], running, now)
-        for group in described.groups:
-            group_id = group["group_id"]
+        denied = {one["group_id"]: one for one in described if one["error_code"] in AUTHORIZATION_CODES}
+        known_groups = {one["group_id"]: one for one in described if not one["error_code"]}
+        self._read_configs(client, known_groups, running, now)
+        for group_id, group in known_groups.items():
             known = self._known[group_id]
             copies = copies_of_description(group, known.acceptable_lag, known.copies, now)
             self._set(group_id, copies, running[group_id], now)
@@ -189,12 +189,13 @@ class TaskCopies(Poller):
         for row in self._rows(changed):
             self._set(row["group_id"], copies_of_row(row), running[row["group_id"]], now)
 
-    def _report_denied(self, denied: Mapping[str, GroupError]) -> None:
+    def _report_denied(self, denied: Mapping[str, Fields]) -> None:
         if denied:
             first = min(denied)
+            error = GroupError(denied[first]["error_code"], denied[first]["error_message"])
             self._report_denial(
                 f"task copies: the lag of the copies of {count(len(denied), 'group')} is not "
-                f"known, such as {first!r}: {denied[first]}; the job's principal needs Describe on the groups "
+                f"known, such as {first!r}: {error}; the job's principal needs Describe on the groups "
                 "and on their topics"
             )
         else:

@@ -25,12 +25,12 @@ from streaming_app.kafka.error_lines import REQUEST_ERRORS, missing_acl_message,
 from streaming_app.kafka.lag_offsets import (
     EARLIEST,
     LATEST,
-    LogEndsClient,
     Offset,
     TopicLeaders,
     fetch_committed_offsets,
     format_topic_id,
     is_denied,
+    list_offsets,
 )
 from streaming_app.kafka.properties import SecurityError
 from streaming_app.kafka.protocol import TOPIC_AUTHORIZATION_FAILED, error_name
@@ -143,13 +143,13 @@ def check_topic_id(name: str, expected: str, found: str) -> None:
 
 
 def _describe(properties: Mapping[str, str], topic: str, admin: Admin, *, to_read: bool) -> OffsetsTopic:
-    client, deadline = LogEndsClient(admin), time.monotonic() + _PATIENCE_SECONDS
+    deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         described = admin.describe_topics([topic])[0]
         _raise_unless_readable(properties, topic, described)
         leaders = {one["partition_index"]: one["leader_id"] for one in described["partitions"]}
         partitions, led = [(topic, one) for one in leaders], {topic: TopicLeaders(None, leaders)}
-        found = [client.list_offsets(partitions, led, at) for at in (LATEST, EARLIEST)]
+        found = [list_offsets(admin, partitions, led, at) for at in (LATEST, EARLIEST)]
         ends, starts = ({key[1]: one.offset for key, one in some.items() if isinstance(one, Offset)} for some in found)
         if len(ends) == len(starts) == len(leaders):
             break

@@ -14,11 +14,11 @@ from deltalake import DeltaTable
 from kafka.errors import KafkaConnectionError
 
 from streaming_app.config.sections import LagSettings
-from streaming_app.job import lag_service
+from streaming_app.job import lag_ends, lag_service
 from streaming_app.job.lag_pass import LagPass, PassResult
 from streaming_app.job.lag_service import LagService
 from streaming_app.job_status import inputs
-from streaming_app.kafka.lag_offsets import _READ_BYTES, UNKNOWN_TOPIC, LogEndsClient, Offset, TopicLeaders
+from streaming_app.kafka.lag_offsets import _READ_BYTES, UNKNOWN_TOPIC, Offset, TopicLeaders
 from streaming_app.lag.ends import LogEnds
 from streaming_app.lag.model import Commit, LagRow
 from streaming_app.lag.progress import STALLED_SECONDS
@@ -263,13 +263,13 @@ def test_topics_that_a_pattern_matched_are_not_asked_for_for_ever_once_they_are_
     replace_rows(path, "groups", group_row("app", subtopologies=[subtopology]))
     exists = TopicLeaders(None, {0: 1})
 
-    def describe(_self: object, topics: Collection[str]) -> dict[str, TopicLeaders]:
+    def describe(_admin: object, topics: Collection[str]) -> dict[str, TopicLeaders]:
         asked.update(topics)
         return {one: exists if one == today else TopicLeaders(None, {}, UNKNOWN_TOPIC) for one in topics}
 
-    monkeypatch.setattr(LogEndsClient, "describe", describe)
-    monkeypatch.setattr(LogEndsClient, "find_records", lambda *_: {})
-    monkeypatch.setattr(LogEndsClient, "list_offsets", lambda _self, keys, *_, **__: dict.fromkeys(keys, Offset(5, -1)))
+    monkeypatch.setattr(lag_ends, "describe_leaders", describe)
+    monkeypatch.setattr(lag_ends, "find_records", lambda *_: {})
+    monkeypatch.setattr(lag_ends, "list_offsets", lambda _admin, keys, *_, **__: dict.fromkeys(keys, Offset(5, -1)))
     fetched = lambda *_: ({"app": {(today, 0): Commit(5)}}, {})  # noqa: E731
     monkeypatch.setattr("streaming_app.job.lag_pass.fetch_committed_offsets", fetched)
     now = time.time()

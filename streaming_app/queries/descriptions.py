@@ -15,7 +15,7 @@ _WHY_NONE = {
     "FAILED": "the brokers' plugin rejected a client's description, and the brokers do not ask for it again",
     "UNCERTAIN": "a client has pushed one, but it is not known whether the brokers' plugin stored it",
     "STALE": "the stored one is of another topology epoch, and the job never fetched it",
-    "NEVER_STORED": "no client has pushed one that the brokers could store",
+    "NEVER_STORED": "no client has pushed one that the brokers store",
     "NO_TOPOLOGY": "the group has no topology",
 }
 """The reason why there is no description, by the status of the group's description."""

@@ -70,7 +70,7 @@ class AlertService(Service):
             if row.labels != (labels := settings.labels_of(row.group_id)):
                 self._relabelled[row.group_id] = row._replace(labels=labels)
         self._engine = AlertEngine(self._settings, self._store.problems(), descriptions, verdicts)
-        # the result of an attempt is stored at once: after a crash it would be sent again
+        # The result of an attempt is stored at once: else the notification would be sent again after a crash.
         problems = self._engine.lifecycle
         outboxes = [Outbox(sink, problems) for sink in sinks]
         self._sender = Sender(outboxes, self._wakeable.wake, job.report)
@@ -84,7 +84,7 @@ class AlertService(Service):
         return self._sender.status()
 
     def tick(self) -> None:
-        """Evaluate the rules if that is due; store what has changed. Raises the first error, after all was tried."""
+        """Evaluate the rules if that is due, and store the changes. Raises the first error, after trying all steps."""
         if self._job.fence:
             self._job.fence.check_owner()
         if time.monotonic() < self._evaluate_at:
@@ -198,7 +198,7 @@ class AlertService(Service):
             raise errors[0]
 
     def _check_coverage(self, observed: Observed) -> None:
-        """Report settings that leave no group to watch, such as an override whose pattern matches everything."""
+        """Report settings that exclude every group, such as an override whose pattern matches everything."""
         job, group_ids = observed.job, observed.groups
         if self._checked_coverage or not (job and job.caught_up and group_ids):
             return

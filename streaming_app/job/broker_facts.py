@@ -81,7 +81,7 @@ class BrokerFacts(Poller):
     """Polls from `start` to `close`."""
 
     def __init__(self, job: Job) -> None:
-        """Prepare it for the groups of a job, whose rows it keeps."""
+        """Prepare for the groups of a job; the facts of its cluster are in the table."""
         super().__init__("broker facts", job, _NEEDS)
         self._table = RustTable(job.config.warehouse / NAME, job.config.cluster, job.fence)
         self._topic_configs = read.TopicConfigs()

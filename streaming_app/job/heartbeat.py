@@ -23,7 +23,7 @@ class Heartbeat(Service):
     """
 
     def __init__(self, job: Job, descriptions: DescriptionSupport) -> None:
-        """Prepare; `descriptions` is written, too, so that the next run starts from what this one knows."""
+        """Prepare; `descriptions` is also written, so that the next run starts with this run's knowledge."""
         self._every = max(job.config.alerts.interval, job.config.warehouse.pause)
         super().__init__("heartbeat", job.report, interval=self._every)
         self._health, self._descriptions, self._fence = job.health, descriptions, job.fence
@@ -31,7 +31,7 @@ class Heartbeat(Service):
         self._sinks: tuple[SinkStatus, ...] = ()
 
     def evaluated(self, sinks: Iterable[SinkStatus]) -> None:
-        """Note that the alerts have just been evaluated, and what the sinks do."""
+        """Note that the alerts were just evaluated, and the status of the sinks."""
         self._health.evaluated()
         self._sinks = tuple(sinks)
 

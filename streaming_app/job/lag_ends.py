@@ -178,7 +178,7 @@ class LogEndsReader:
         ]
 
     def _read_starts(self, admin: Admin, answered: Collection[TopicPartition]) -> None:
-        """Ask for the starts of the logs that are due."""
+        """Ask for the log starts that are due."""
         now = self._clock()
         if due := answered if self._is_slow else set(answered) - self._starts.keys():
             starts = list_offsets(admin, due, self.topics, EARLIEST)

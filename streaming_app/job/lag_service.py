@@ -42,7 +42,7 @@ _UNCHANGED_SECONDS = 300.0  # after this, rows are written even if only `observe
 
 
 class LagService(Poller):
-    """Runs from `start` to `close`; or makes one pass, with `finish`.
+    """Runs from `start` to `close`; or makes one pass with `finish`.
 
     Between two passes it checks the list of brokers every few seconds: when a broker has come or gone, the next pass is
     due at once. After a pass that failed, or could not ask all leaders, the next passes come sooner than the interval.
@@ -78,7 +78,7 @@ class LagService(Poller):
         self._disconnect()
 
     def is_ready(self) -> bool:
-        """Return whether a pass may begin, and is due."""
+        """Return whether a pass is due and may begin."""
         status = self._job.health.status
         if not status.caught_up or status.brokers_away_since:
             return False

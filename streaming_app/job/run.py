@@ -137,7 +137,7 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     """
     lines = _Lines(report)
     report = lines.report
-    # Imported here: these load Spark, and a job that cannot start should report that sooner.
+    # Imported here: these load Spark, and a job that cannot start should say so earlier.
     from streaming_app.job.service import Job, Services  # noqa: PLC0415
     from streaming_app.job.services import background_services  # noqa: PLC0415
     from streaming_app.job.stream_query import SparkProgress  # noqa: PLC0415

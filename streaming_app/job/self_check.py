@@ -64,7 +64,7 @@ class SelfCheck(Poller):
             raise _StoppedError
 
     def is_ready(self) -> bool:
-        """Return whether a comparison is due, and the job at the end of the topic; `tick` makes it."""
+        """Return whether a comparison is due and the job is at the end of the topic; `tick` makes the comparison."""
         job, reading = self._health.status, self._health.reading
         self._start = reading or 0
         if reading is None or not job.caught_up or job.behind or job.failing_since or job.brokers_away_since:

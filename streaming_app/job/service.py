@@ -178,7 +178,7 @@ class Job:
     report: Report
     """Gets lines for the operator."""
     fence: Fence | None = None
-    """That of the job's term."""
+    """The fence with the job's term."""
     groups: Callable[[], Mapping[str, GroupSnapshot]] = dict
     """Returns the groups by id."""
     may_ask: Callable[[], bool] = lambda: True

@@ -110,7 +110,7 @@ class TopicStream(ABC):
         self._checkpoint, self._trigger = checkpoint, trigger
         self._reset = job.config.reset  # for the first start only
         self._topic: OffsetsTopic | None = None
-        self._starts: Mapping[int, int] | None = None  # None: not known
+        self._starts: Mapping[int, int] | None = None  # log starts by partition; None: not known
         self._client = OffsetsTopicClient(job.properties, self.config.topic, self._spark)
         on_cut = self.health.log_cut
         self._positions = LogPositions(job.properties, checkpoint, self.report, self.stopping, on_cut=on_cut)

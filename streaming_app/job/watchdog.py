@@ -34,7 +34,7 @@ def watchdogs(job: Job) -> list[Service]:
 
 
 def watchdog(job: Job, sink: Sink) -> Service:
-    """Return the service that sends the heartbeats of a sink, from the first evaluation of the alerts on.
+    """Return the service that sends the heartbeats of a sink, starting with the first evaluation of the alerts.
 
     The thread that sends alerts uses the sink, too.
     """

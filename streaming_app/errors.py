@@ -44,6 +44,10 @@ class NothingReadError(JobError):
     """Spark reads none of the records that the brokers have."""
 
 
+class StreamChangedError(Exception):
+    """The query of a stream must be started again; the text says why, in one line."""
+
+
 class SetupError(UserError):
     """Something that the job, a broker or the page needs is missing on this machine: Java, a jar, a free port."""
 

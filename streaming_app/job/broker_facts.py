@@ -32,7 +32,6 @@ from streaming_app.kafka.broker_facts import BrokerFact, InternalTopic, LeftOver
 from streaming_app.kafka.connection import Admin, connect
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.lag.work import retention_seconds
-from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import RustTable
 
 NAME = "broker_facts"
@@ -164,7 +163,7 @@ class BrokerFacts(Poller):
 
     def _asked(self) -> _Asked:
         """Return the groups, and the topics that they read and in which they keep their state."""
-        rows = self._rows("group_id, source_topics, repartition_source_topics, state_changelog_topics", "subtopologies")
+        rows = self._job.rows("subtopologies", f"group_id, source_topics, {', '.join(_INTERNAL_COLUMNS)}")
         internal = sorted({topic for row in rows for topic in _internal_topics(row)})
         sources = {topic for row in rows for topic in row["source_topics"] or ()}
         groups = sorted(key for key, one in self._job.groups().items() if _exists(one) and one.group_type == "streams")
@@ -185,9 +184,9 @@ class BrokerFacts(Poller):
         """
         running = set(asked.groups)
         wanted = {topic.name for topic in asked.internal if topic.group_id in running}
-        others = {row["group_id"] for row in self._rows("group_id", "all_groups", "group_type <> 'streams'")}
+        others = {row["group_id"] for row in self._job.rows("all_groups", "group_id", "group_type <> 'streams'")}
         found: dict[str, LeftOverTopic] = {}
-        for row in self._rows("group_id, subtopologies", "topologies"):
+        for row in self._job.rows("topologies", "group_id, subtopologies"):
             group_id = row["group_id"]
             if group_id in others:
                 continue
@@ -197,14 +196,9 @@ class BrokerFacts(Poller):
                     found[name] = LeftOverTopic(name, group_id, left_by)
         return read.left_over_topics(admin, sorted(found.values())) if found else []
 
-    def _rows(self, columns: str, table: str, where: str = "TRUE") -> list[dict[str, Any]]:
-        """Return rows of the cluster. Raises WarehouseError."""
-        query = f"SELECT {columns} FROM {table} WHERE {self._table.own_rows} AND {where}"  # noqa: S608 - quoted
-        return WarehouseReader(self._job.config.warehouse).rows(query)
-
     def _read(self) -> dict[str, _Known]:
         """Return the facts in the table."""
-        rows = self._rows(", ".join(f'"{name}"' for name in (*BrokerFact._fields, "observed_at")), NAME)
+        rows = self._job.rows(NAME, ", ".join(f'"{name}"' for name in (*BrokerFact._fields, "observed_at")))
         stored: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
         for row in rows:
             stored[row["kind"]].append(row)

@@ -25,13 +25,14 @@ from datetime import datetime, timezone
 from functools import partial
 from socket import gaierror
 from ssl import SSLError
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kafka.errors import KafkaError
 
 from streaming_app.errors import OtherOwnerError, UserError, java_error_message
 from streaming_app.kafka.error_lines import REQUEST_ERRORS, error_message
 from streaming_app.report import Report, ReportOnce
+from streaming_app.tables.reader import WarehouseReader, quote
 
 if TYPE_CHECKING:
     from streaming_app.config.settings import JobConfig
@@ -184,6 +185,12 @@ class Job:
     may_ask: Callable[[], bool] = lambda: True
     """Whether brokers may be asked about the groups."""
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
+
+    def rows(self, table: str, columns: str, condition: str = "TRUE") -> list[dict[str, Any]]:
+        """Return columns of the rows of the job's cluster that match a condition. Raises WarehouseError."""
+        own = f"cluster = {quote(self.config.cluster)}"
+        query = f"SELECT {columns} FROM {table} WHERE {own} AND {condition}"  # noqa: S608 - the callers quote
+        return WarehouseReader(self.config.warehouse).rows(query)
 
 
 class Poller(Service):

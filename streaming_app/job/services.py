@@ -34,7 +34,6 @@ from streaming_app.metrics.collector import make_registry
 from streaming_app.metrics.job_metrics import JobScrape
 from streaming_app.report import Report
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
-from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.web.monitoring import monitoring_server
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ class BackgroundServices:
 def background_services(job: Job) -> Iterator[BackgroundServices]:
     """Start the services with what an earlier run knew, and end them with the block."""
     config, health = job.config, job.health
-    earlier = _restore(config, health)
+    earlier = _restore(job)
     group_cache = GroupCache(config.warehouse, config.cluster, WINDOW, read_all_at=lambda: _read_all_at(health))
     job = replace(
         job,
@@ -113,7 +112,7 @@ def background_services(job: Job) -> Iterator[BackgroundServices]:
     copies = TaskCopies(job) if COPIES in wanted else None
     facts = BrokerFacts(job) if FACTS in wanted else None
     stored = DescriptionsService(job) if DESCRIPTIONS in wanted else None
-    read_again = GroupsToReadAgain(config.warehouse, config.cluster)
+    read_again = GroupsToReadAgain(job)
     check = SelfCheck(job, read_again.ask) if SELF_CHECK in wanted else None
 
     def observe(failing: Sequence[FailingSink]) -> Observed:
@@ -188,12 +187,11 @@ def serve(config: JobConfig, registry: CollectorRegistry, health: Health, report
         report(f"Serving {server.url}/metrics, /health and /ready")
 
 
-def _restore(config: JobConfig, health: Health) -> HeartbeatRecord | None:
-    """Restore `health` from an earlier run; return the last heartbeat of that run."""
-    (row,) = WarehouseReader(config.warehouse).rows(
-        f"SELECT count(*) AS n, max(timestamp) AS at FROM quarantine WHERE cluster = {quote(config.cluster)} "  # noqa: S608 - quoted
-        "AND void IS NOT TRUE AND timestamp > now() - INTERVAL '24 hours'"
-    )
+def _restore(job: Job) -> HeartbeatRecord | None:
+    """Restore the health from an earlier run; return the last heartbeat of that run."""
+    config, health = job.config, job.health
+    of_a_day = "void IS NOT TRUE AND timestamp > now() - INTERVAL '24 hours'"
+    (row,) = job.rows("quarantine", "count(*) AS n, max(timestamp) AS at", of_a_day)
     if row["n"]:
         health.quarantined_before(row["n"], row["at"])
     try:

@@ -21,22 +21,16 @@ from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from streaming_app.errors import WarehouseError
+from streaming_app.errors import StreamChangedError, WarehouseError
 from streaming_app.job.service import Job, Service
-from streaming_app.job.stream_query import (
-    OFFSETS,
-    LogTruncatedError,
-    StreamChangedError,
-    StreamQuery,
-    is_lost_connection,
-)
+from streaming_app.job.stream_query import OFFSETS, StreamQuery, is_lost_connection
 from streaming_app.kafka.broker_facts import has_description_plugin
 from streaming_app.kafka.log_reader import LogReaders
 from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient
 from streaming_app.stream import newest_records, source
 from streaming_app.stream.commits_batch import OWN_ROWS, SHARED, CommitsBatchWriter
 from streaming_app.stream.groups_batch import GroupsBatchWriter
-from streaming_app.stream.log_positions import LogPositions, TruncatedLogError
+from streaming_app.stream.log_positions import LogPositions
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.stream.progress import Progress
 from streaming_app.stream.read_check import require_partitions, require_records
@@ -48,7 +42,7 @@ from streaming_app.stream.start import (
     finish_reading,
     prepare_start,
 )
-from streaming_app.stream.table_versions import KnownTables, LostTableError, TableVersions
+from streaming_app.stream.table_versions import KnownTables, TableVersions
 from streaming_app.tables.checkpoint_offsets import (
     checkpoint_location,
     commits_checkpoint_location,
@@ -190,14 +184,8 @@ class TopicStream(ABC):
         check_same_topic(self._checkpoint, topic)
         if self._topic and topic.partitions > self._topic.partitions:
             raise StreamChangedError(f"The topic now has {topic.partitions} partitions")
-        try:
-            self._positions.check(topic.start_offsets)
-        except TruncatedLogError as error:
-            raise LogTruncatedError(str(error)) from None
-        try:
-            self._known_tables.check()
-        except LostTableError as error:
-            raise StreamChangedError(str(error)) from None
+        self._positions.check(topic.start_offsets)
+        self._known_tables.check()
         if self.progress.has_ended_trigger:
             self._require_records()
         self._check_coordinator()

@@ -40,7 +40,7 @@ from streaming_app.kafka.broker_facts import acceptable_lags
 from streaming_app.kafka.client import StreamsGroupClient, describe_each
 from streaming_app.kafka.protocol import Fields, GroupError
 from streaming_app.report import ReportOnce
-from streaming_app.tables.reader import WarehouseReader, of_groups
+from streaming_app.tables.reader import of_groups
 from streaming_app.tables.task_copies_table import TaskCopiesTable
 from streaming_app.text import EPOCH, count
 
@@ -205,9 +205,10 @@ class TaskCopies(Poller):
     def _rows(self, group_ids: Sequence[str]) -> Iterator[Mapping[str, Any]]:
         """Yield the rows of these groups from the log. Raises WarehouseError when the table cannot be read."""
         for ids in chunks(group_ids, _GROUPS_PER_QUERY):
-            yield from WarehouseReader(self._job.config.warehouse).rows(
-                "SELECT group_id, assignment_configs, members, assignments, subtopologies FROM groups "  # noqa: S608 - quoted
-                f"WHERE {of_groups(self._job.config.cluster, ids)}"
+            yield from self._job.rows(
+                "groups",
+                "group_id, assignment_configs, members, assignments, subtopologies",
+                of_groups(self._job.config.cluster, ids),
             )
 
     def _write(self) -> None:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timezone
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kafka.errors import KafkaError
@@ -20,7 +19,7 @@ from streaming_app.errors import UserError
 from streaming_app.health.verdict import STALLED
 from streaming_app.job.lag_pass import LagPass, PassResult, describe_errors
 from streaming_app.job.service import CLOSE_SECONDS, Job, Poller
-from streaming_app.kafka.connection import KeptConnection, connect
+from streaming_app.kafka.connection import KeptConnection
 from streaming_app.lag.model import HISTORY_REST_SECONDS, LagRow, ReadUntil
 from streaming_app.lag.progress import STALLED_SECONDS
 from streaming_app.lag.tracker import LATE_SECONDS, LagTracker
@@ -55,7 +54,7 @@ class LagService(Poller):
         """
         config = job.config
         super().__init__("lag", job, _NEEDS, config.lag.interval)
-        self._settings, self._connection = config.lag, KeptConnection(partial(connect, job.properties))
+        self._settings, self._connection = config.lag, KeptConnection(job.properties)
         self._store = LagTables(config.warehouse, config.cluster, job.fence)
         patience = config.alerts.patience_of(RULE_OF_VERDICT[STALLED], STALLED_SECONDS)
         tracker = LagTracker(config.lag.allowed_for, LATE_SECONDS + 2 * config.offsets.trigger, patience)

@@ -17,7 +17,7 @@ from kafka.errors import KafkaError
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
 from streaming_app.errors import NotAuthorizedError, UnreachableError
-from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, KeptConnection, connect
+from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, KeptConnection
 from streaming_app.kafka.error_lines import missing_acl_message
 from streaming_app.kafka.lag_offsets import TopicLeaders, TopicPartition, ask_leaders, describe_leaders, leader_of
 from streaming_app.kafka.offsets_topic import check_topic_id
@@ -45,7 +45,7 @@ class LeaderEpochs:
     def __init__(self, properties: Mapping[str, str], topic: str, topic_id: str, stop: threading.Event) -> None:
         """Prepare; the first call connects. `properties` are Kafka's. Once `stop` is set, no call waits."""
         self._topic, self._topic_id, self._stop = topic, topic_id, stop
-        self._connection = KeptConnection(partial(connect, properties, IMPATIENT_CONNECT_SECONDS))
+        self._connection = KeptConnection(properties, IMPATIENT_CONNECT_SECONDS)
         self._leaders: dict[int, int] = {}
         """The leader of each partition, as far as it has answered since."""
         self._described = TopicLeaders(None, {})

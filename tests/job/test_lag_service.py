@@ -14,10 +14,11 @@ from deltalake import DeltaTable
 from kafka.errors import KafkaConnectionError
 
 from streaming_app.config.sections import LagSettings
-from streaming_app.job import lag_ends, lag_service
+from streaming_app.job import lag_ends
 from streaming_app.job.lag_pass import LagPass, PassResult
 from streaming_app.job.lag_service import LagService
 from streaming_app.job_status import inputs
+from streaming_app.kafka import connection
 from streaming_app.kafka.lag_offsets import _READ_BYTES, UNKNOWN_TOPIC, Offset, TopicLeaders
 from streaming_app.lag.ends import LogEnds
 from streaming_app.lag.model import Commit, LagRow
@@ -44,7 +45,7 @@ class Passes:
         self.known: KnownUntil | None = None
         self.outcome: Outcome = self.result([])
         monkeypatch.setattr(LagPass, "run", lambda one, _admin: self._outcome(one))
-        monkeypatch.setattr(lag_service, "connect", Mock())
+        monkeypatch.setattr(connection, "connect", Mock())
         self.service = self.start()
 
     def start(self, interval: float = 30.0) -> LagService:
@@ -188,7 +189,7 @@ def test_a_service_that_never_reached_a_broker_ends_at_once_and_keeps_what_was_k
     samples.restore_samples("orders", 0, "id", [(1, 1.0), (2, 2.0)])
     LagTables(passes.path, "default").replace_samples(samples.samples())
 
-    monkeypatch.setattr(lag_service, "connect", Mock(side_effect=KafkaConnectionError("away")))
+    monkeypatch.setattr(connection, "connect", Mock(side_effect=KafkaConnectionError("away")))
     service = passes.start(interval=0.01)
     service.start()
     assert wait_until(lambda: service.failures > 2)

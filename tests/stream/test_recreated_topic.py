@@ -91,7 +91,7 @@ def test_what_was_read_while_the_topic_was_created_again_is_refused(
     checkpoint = Location.of(tmp_path / "checkpoint")
     properties = client_properties(broker.bootstrap_server, None)
     positions = LogPositions(properties, checkpoint, pytest.fail, Event())
-    topic = OffsetsTopic(name, format_topic_id(UUID(described["topic_id"])) or "", "cluster", 1, 0)
+    topic = OffsetsTopic(name, format_topic_id(UUID(described["topic_id"])) or "", "cluster", {0: 0})
     positions.open(topic, BatchEnds({}, {}))
     assert read_whole(positions, lambda: "read", {0: 0}) == "read"
 

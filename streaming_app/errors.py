@@ -78,7 +78,7 @@ def error_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
-def java_error_message(error: Exception) -> str:
+def java_error_message(error: BaseException) -> str:
     """Return the first line of the message of the innermost cause of a Spark or Java error."""
     java = getattr(error, "java_exception", None)
     while java is not None and java.getCause() is not None:

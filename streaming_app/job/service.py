@@ -163,7 +163,7 @@ class Service:
         if self.stopping.is_set():
             return
         self.failures += 1
-        text = self._describe_error(error) if isinstance(error, Exception) else _with_type(error)
+        text = self._describe_error(error) if isinstance(error, Exception) else error_text(error)
         with suppress(OSError):  # nobody reads the output any more
             self.report_failure(self.failed(text))
 
@@ -253,20 +253,11 @@ class WakeableEvent(threading.Event):
         return self.is_set()
 
 
-def error_text(error: Exception) -> str:
-    """Return the text of an error in one line; with its type, unless it is ours or the operating system's."""
-    return (
-        _one_line(str(error)) or type(error).__name__ if isinstance(error, UserError | OSError) else _with_type(error)
-    )
-
-
-def _with_type(error: BaseException) -> str:
-    text = java_error_message(error) if isinstance(error, Exception) else str(error)
-    return _one_line(f"{type(error).__name__}: {text}")
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+def error_text(error: BaseException) -> str:
+    """Return what an error says, in one line; with its type, unless it is one of ours or of the operating system."""
+    if isinstance(error, UserError | OSError):
+        return " ".join(str(error).split()) or type(error).__name__
+    return f"{type(error).__name__}: {' '.join(java_error_message(error).split())}"
 
 
 def _request_error_text(properties: Mapping[str, str], needs: str, error: Exception) -> str:

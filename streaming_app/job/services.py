@@ -17,7 +17,6 @@ from streaming_app.config.defaults import TOPIC
 from streaming_app.config.labels import make_labels
 from streaming_app.config.running_hours import make_times_of
 from streaming_app.errors import WarehouseError
-from streaming_app.health.history import WINDOW
 from streaming_app.job.alert_service import AlertService
 from streaming_app.job.broker_facts import BrokerFacts
 from streaming_app.job.descriptions import DescriptionsService
@@ -95,7 +94,7 @@ def background_services(job: Job) -> Iterator[BackgroundServices]:
     """Start the services with what an earlier run knew, and end them with the block."""
     config, health = job.config, job.health
     earlier = _restore(job)
-    group_cache = GroupCache(config.warehouse, config.cluster, WINDOW, read_all_at=lambda: _read_all_at(health))
+    group_cache = GroupCache(job)
     job = replace(
         job,
         groups=group_cache.groups,
@@ -203,9 +202,3 @@ def _restore(job: Job) -> HeartbeatRecord | None:
         if health.offsets and earlier.facts.offsets:
             health.offsets.restore(earlier.facts.offsets)
     return earlier
-
-
-def _read_all_at(health: Health) -> datetime | None:
-    """Return when this run had last read everything; None if it has not yet."""
-    status = health.status
-    return status.caught_up_at if status.caught_up else None

@@ -6,7 +6,8 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from datetime import datetime, timedelta, timezone
+from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -105,10 +106,10 @@ def test_a_real_application_from_its_commits_to_its_lag_and_its_copies(
     at_rest = LagPass(LagTables(tmp_path, "default"), LagTracker())
     at_rest.restore()
     rows = at_rest.run(client.admin).rows
-    groups = GroupCache(tmp_path, "default", timedelta(hours=1))
+    job = Job(config, {"bootstrap.servers": broker.bootstrap_server}, Health(), pytest.fail)
+    groups = GroupCache(job)
     groups.refresh()
-    properties = {"bootstrap.servers": broker.bootstrap_server}
-    copies = TaskCopies(Job(config, properties, Health(), pytest.fail, groups=groups.groups))
+    copies = TaskCopies(replace(job, groups=groups.groups))
     copies.tick()
 
     reader = WarehouseReader(tmp_path)

@@ -47,7 +47,7 @@ DESCRIBE_GROUPS = (ACLOperation.DESCRIBE, ResourcePattern(ResourceType.GROUP, "g
 JOB = (DESCRIBE_TOPIC, READ_TOPIC, DESCRIBE_OWN_GROUPS)
 ALL = (*JOB, DESCRIBE_APPLICATIONS, DESCRIBE_GROUPS)
 MECHANISMS = (
-    "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "token from an endpoint", "token from a file", "unsecured token",
+    "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "token from an endpoint", "token from a file",
     "certificate in PEM", "certificate in PKCS12", "certificate in JKS",
 )  # fmt: skip
 

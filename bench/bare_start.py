@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streaming_app.jvm.spark_session import spark_session
-from streaming_app.kafka.offsets_topic import describe_offsets_topic
 from streaming_app.kafka.properties import client_properties
 from streaming_app.stream.source import read_stream
 from tests.support.delta import delta_conf
+from tests.support.offsets_topic import describe_offsets_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

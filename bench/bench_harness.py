@@ -17,7 +17,7 @@ from streaming_app.config.settings import JobConfig
 from streaming_app.job.run import run_with
 from streaming_app.jvm.spark_session import spark_session
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.sandbox.container import Broker, select_broker
+from tests.support.container import Broker, select_broker
 from tests.support.delta import delta_conf
 from tests.support.encoded import FIRST_EPOCH, group_records
 from tests.support.job_runner import STREAMS_GROUPS, run_once

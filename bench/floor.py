@@ -22,9 +22,9 @@ from bench.bench_harness import PARTITIONS, Harness
 from bench.freshness import LONGEST_PAUSE_SECONDS, append, await_commit, await_groups, is_visible
 from bench.rounds import print_table
 from streaming_app.job.stream_query import StreamQuery
-from streaming_app.kafka.offsets_topic import describe_offsets_topic
 from streaming_app.kafka.properties import client_properties
 from streaming_app.stream.source import read_stream
+from tests.support.offsets_topic import describe_offsets_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -14,10 +14,10 @@ import time
 from bench.bench_harness import PARTITIONS, Harness
 from bench.offsets import write_commits
 from bench.rounds import print_rounds
-from streaming_app.kafka.offsets_topic import describe_offsets_topic
 from streaming_app.kafka.properties import client_properties
 from streaming_app.tables.writer import TableWriter
 from tests.support.frames import read_once
+from tests.support.offsets_topic import describe_offsets_topic
 
 ROUNDS = 5
 TOPIC = "throughput"

@@ -44,6 +44,10 @@ class NothingReadError(JobError):
     """Spark reads none of the records that the brokers have."""
 
 
+class StreamChangedError(Exception):
+    """The query of a stream must be started again; the text says why, in one line."""
+
+
 class SetupError(UserError):
     """Something that the job, a broker or the page needs is missing on this machine: Java, a jar, a free port."""
 
@@ -74,7 +78,7 @@ def error_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
-def java_error_message(error: Exception) -> str:
+def java_error_message(error: BaseException) -> str:
     """Return the first line of the message of the innermost cause of a Spark or Java error."""
     java = getattr(error, "java_exception", None)
     while java is not None and java.getCause() is not None:

@@ -36,7 +36,7 @@ with warnings.catch_warnings():
     from streaming_app.sandbox import broker as local_broker
     from streaming_app.sandbox import member
     from streaming_app.sandbox.broker import LocalBroker
-    from streaming_app.sandbox.container import Broker, select_broker
+    from tests.support.container import Broker, select_broker
     from tests.support.delta import delta_conf
     from tests.support.job_runner import run_once
     from tests.support.kafka_cluster import LocalCluster

@@ -8,65 +8,28 @@ evaluation. The loop goes on, and the sinks still get the alerts.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from streaming_app.alerts.engine import AlertEngine
 from streaming_app.alerts.evaluate import watches_any
-from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, LostDescription, Observed, TopicDifference
+from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Observed
 from streaming_app.alerts.problem import Problem
+from streaming_app.config.running_hours import make_times_of
 from streaming_app.errors import OtherOwnerError
-from streaming_app.groups.task_copies import GroupCopies
 from streaming_app.health.verdict import Verdict
-from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.sender import Sender
-from streaming_app.job.service import Service, WakeableEvent, error_text
-from streaming_app.job_status import DiskSpace, JobStatus
-from streaming_app.lag.work import GroupWork
+from streaming_app.job.service import Job, Service, WakeableEvent, error_text
+from streaming_app.job_status import FailingSink
 from streaming_app.notify.mutes import Mutes
 from streaming_app.notify.outbox import Outbox, SinkStatus
-from streaming_app.notify.sink import Sink
-from streaming_app.report import Report
 from streaming_app.tables.alerts_table import AlertsTable
-from streaming_app.tables.fence import Fence
 from streaming_app.tables.health_tables import EndedProblems, HealthRow, HealthTables
 from streaming_app.text import count
 
 _RETRY_SECONDS = 10.0  # delta-rs logs a lot at each attempt when the disk is full
-
-
-@dataclass(frozen=True)
-class AlertConfig:
-    """The settings of an `AlertService`."""
-
-    engine: EngineSettings
-    interval: float
-    """Seconds between evaluations."""
-    retention_days: float
-
-
-class Sources(NamedTuple):
-    """The sources from which an `AlertService` reads the facts."""
-
-    groups: GroupCache
-    job_status: Callable[[], JobStatus]
-    mutes: Mutes
-    copies: Callable[[], Sequence[GroupCopies] | None] = tuple
-    """The copies of tasks; None while not known."""
-    disks: Callable[[], Sequence[DiskSpace]] = tuple
-    """The disks to which the job writes."""
-    work: Callable[[], Mapping[str, GroupWork] | None] = dict
-    """The waiting work of each group; None while not known."""
-    retention: Callable[[], Mapping[str, float]] = dict
-    """By topic, for how many seconds it keeps records."""
-    away: Callable[[], Mapping[str, Collection[str]]] = dict
-    """The partitions without a leader, by the broker that led them."""
-    lost_descriptions: Callable[[], Sequence[LostDescription] | None] = tuple
-    """The descriptions that the plugin does not return; None before the job has asked."""
-    topic_differences: Callable[[], Sequence[TopicDifference] | None] = tuple
-    """The differences between internal topics and their topologies; None before the job has asked."""
 
 
 class AlertService(Service):
@@ -74,48 +37,43 @@ class AlertService(Service):
 
     close_seconds: ClassVar[float] = 60.0  # for the running evaluation, so that its changes are stored
 
-    def __init__(  # noqa: PLR0913, PLR0917 - each is one thing it needs
+    def __init__(
         self,
-        config: AlertConfig,
-        sources: Sources,
-        store: AlertsTable,
-        health: HealthTables,
-        ended: EndedProblems,
-        sinks: Iterable[Sink],
+        job: Job,
+        settings: EngineSettings,
+        observe: Callable[[Sequence[FailingSink]], Observed],
         descriptions: DescriptionSupport,
-        report: Report,
         on_evaluated: Callable[[tuple[SinkStatus, ...]], None] = lambda _status: None,
-        fence: Fence | None = None,
     ) -> None:
         """Restore the alerts from the table. Raises WarehouseError when it cannot be read.
 
-        `report` gets a line for the operator when something fails; `on_evaluated` is called after each evaluation with
-        the status of the sinks. Once `fence` shows that another job sends the alerts, this one sends nothing.
+        `observe` gets the sinks that fail, and returns what is known of the cluster now; `on_evaluated` is called
+        after each evaluation with the status of the sinks. Nothing is sent once another job sends the alerts.
         """
-        self._wakeable = WakeableEvent()
-        super().__init__("alerts", report, interval=config.interval, stopping=self._wakeable)
-        self._config, self._sources, self._store, self._on_evaluated = config, sources, store, on_evaluated
-        self._fence = fence
+        self._wakeable, config = WakeableEvent(), job.config
+        super().__init__("alerts", job.report, interval=config.alerts.interval, stopping=self._wakeable)
+        self._job, self._observe, self._on_evaluated = job, observe, on_evaluated
         self._evaluate_at = self._retry_at = 0.0
         self._checked_coverage, self._evaluated = False, True
-        sources.mutes.refresh()
-        sinks = list(sinks)
-        self._health_tables, self._ended = health, ended
+        times_of = make_times_of(config.mute_times, config.time_intervals)
+        self._mutes = Mutes(config.warehouse, config.cluster, job.report, times_of=times_of)
+        self._mutes.refresh()
+        sinks = [sink for sink in config.sinks if sink.gets_alerts]
+        self._store = AlertsTable(config.warehouse, config.cluster, job.fence)
+        self._health_tables = HealthTables(config.warehouse, config.cluster, job.fence)
+        self._ended = EndedProblems(config.warehouse, config.cluster)
+        names = tuple(sink.name for sink in sinks)
+        self._settings = replace(settings, sinks=names, is_muted=self._mutes.is_muted)
         verdicts, self._relabelled = dict[str, Verdict](), dict[str, HealthRow]()
-        for row in health.rows():
+        for row in self._health_tables.rows():
             verdicts[row.group_id] = row.verdict
-            if row.labels != (labels := config.engine.labels_of(row.group_id)):
+            if row.labels != (labels := settings.labels_of(row.group_id)):
                 self._relabelled[row.group_id] = row._replace(labels=labels)
-        self._engine = AlertEngine(
-            replace(config.engine, sinks=tuple(sink.name for sink in sinks), is_muted=sources.mutes.is_muted),
-            store.problems(),
-            descriptions,
-            verdicts,
-        )
+        self._engine = AlertEngine(self._settings, self._store.problems(), descriptions, verdicts)
         # The result of an attempt is stored at once: else the notification would be sent again after a crash.
         problems = self._engine.lifecycle
         outboxes = [Outbox(sink, problems) for sink in sinks]
-        self._sender = Sender(outboxes, self._wakeable.wake, report)
+        self._sender = Sender(outboxes, self._wakeable.wake, job.report)
 
     def problems(self) -> tuple[Problem, ...]:
         """Return the problems that are pending or open, as of the last evaluation."""
@@ -127,12 +85,12 @@ class AlertService(Service):
 
     def tick(self) -> None:
         """Evaluate the rules if that is due, and store the changes. Raises the first error, after trying all steps."""
-        if self._fence:
-            self._fence.check_owner()
+        if self._job.fence:
+            self._job.fence.check_owner()
         if time.monotonic() < self._evaluate_at:
             self._save()
             return
-        self._evaluate_at, self._evaluated = time.monotonic() + self._config.interval, False
+        self._evaluate_at, self._evaluated = time.monotonic() + self._job.config.alerts.interval, False
         self._try(self._evaluate, lambda: self._on_evaluated(self._sender.status()))
         self._evaluated = True
 
@@ -169,25 +127,11 @@ class AlertService(Service):
 
     def _evaluate(self) -> None:
         """Observe, step, store and send."""
-        groups = self._sources.groups
-        groups.refresh()
-        self._sources.mutes.refresh()
-        now, sinks = datetime.now(timezone.utc), self._sender.status()
-        failing = tuple(sink.failing for sink in sinks if sink.failing)
-        job = replace(self._sources.job_status(), failing_sinks=failing, disks=self._sources.disks())
-        self._check_coverage(job, groups.groups())
-        observed = Observed(
-            groups.groups(),
-            groups.histories(),
-            job,
-            self._sources.copies(),
-            self._sources.work(),
-            self._sources.retention(),
-            self._sources.away(),
-            self._sources.lost_descriptions(),
-            self._sources.topic_differences(),
-            self._ended.reasons(),
-        )
+        failing = tuple(sink.failing for sink in self._sender.status() if sink.failing)
+        observed = replace(self._observe(failing), ended=self._ended.reasons())
+        self._mutes.refresh()
+        self._check_coverage(observed)
+        now = datetime.now(timezone.utc)
         with self._sender.changing():
             self._engine.step(observed, now)
         # Store before sending, so that a crash in between loses no notification.
@@ -212,10 +156,10 @@ class AlertService(Service):
             self._store.save(unsaved)
             with self._sender.changing():
                 self._engine.lifecycle.saved(unsaved)
-            self._store.maintain(self._config.retention_days)
+            self._store.maintain(self._job.config.retention_days)
 
     def _save_verdicts(self) -> None:
-        engine, changes, labels_of = self._engine, tuple(self._engine.unsaved_changes), self._config.engine.labels_of
+        engine, changes, labels_of = self._engine, tuple(self._engine.unsaved_changes), self._settings.labels_of
         rows = self._relabelled | {
             group_id: HealthRow(group_id, verdict, self._problem_id(group_id), None, labels_of(group_id))
             for group_id, verdict, _ in changes
@@ -226,7 +170,7 @@ class AlertService(Service):
             self._health_tables.append_changes(changes)
             del engine.unsaved_changes[: len(changes)]
             self._relabelled = {}
-            self._health_tables.maintain(self._config.retention_days)
+            self._health_tables.maintain(self._job.config.retention_days)
 
     def _problem_id(self, group_id: str) -> str | None:
         problem = self._engine.problem_with(group_id)
@@ -253,12 +197,13 @@ class AlertService(Service):
         if errors:
             raise errors[0]
 
-    def _check_coverage(self, job: JobStatus, group_ids: Collection[str]) -> None:
+    def _check_coverage(self, observed: Observed) -> None:
         """Report settings that exclude every group, such as an override whose pattern matches everything."""
-        if self._checked_coverage or not (job.caught_up and group_ids):
+        job, group_ids = observed.job, observed.groups
+        if self._checked_coverage or not (job and job.caught_up and group_ids):
             return
         self._checked_coverage = True
-        if not watches_any(group_ids, self._config.engine.rule_settings_of):
+        if not watches_any(group_ids, self._settings.rule_settings_of):
             self.report(
                 f"alerts: no rule is enabled for any of the {count(len(group_ids), 'group')}: "
                 "check groups, ignore_groups, rules and overrides below `alerts:`"

@@ -25,14 +25,13 @@ from streaming_app.alerts.facts import TopicDifference
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD
 from streaming_app.groups.topology import is_internal_topic
-from streaming_app.job.service import PolledBy, Poller
+from streaming_app.job.service import Job, Poller
 from streaming_app.kafka import ASKED_FOR
 from streaming_app.kafka import broker_facts as read
-from streaming_app.kafka.broker_facts import BrokerFact, InternalTopic, LeftOverTopic
+from streaming_app.kafka.broker_facts import BrokerFact, Row
 from streaming_app.kafka.connection import Admin, connect
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.lag.work import retention_seconds
-from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import RustTable
 
 NAME = "broker_facts"
@@ -50,7 +49,8 @@ class _Asked(NamedTuple):
     """Streams groups."""
     topics: Sequence[str]
     """The topics that the groups read, and in which they keep their state."""
-    internal: Sequence[InternalTopic]
+    internal: Sequence[Row]
+    """The internal topics of their topologies, as `subtopologies` has them, each with the `group_id`."""
 
 
 class _Source(NamedTuple):
@@ -80,7 +80,7 @@ class _Known:
 class BrokerFacts(Poller):
     """Polls from `start` to `close`."""
 
-    def __init__(self, job: PolledBy) -> None:
+    def __init__(self, job: Job) -> None:
         """Prepare for the groups of a job; the facts of its cluster are in the table."""
         super().__init__("broker facts", job, _NEEDS)
         self._table = RustTable(job.config.warehouse / NAME, job.config.cluster, job.fence)
@@ -164,11 +164,16 @@ class BrokerFacts(Poller):
 
     def _asked(self) -> _Asked:
         """Return the groups, and the topics that they read and in which they keep their state."""
-        rows = self._rows("group_id, source_topics, repartition_source_topics, state_changelog_topics", "subtopologies")
-        internal = sorted({topic for row in rows for topic in _internal_topics(row)})
+        rows = self._job.rows("subtopologies", f"group_id, source_topics, {', '.join(_INTERNAL_COLUMNS)}")
+        internal = [
+            {**topic, "group_id": row["group_id"]}
+            for row in rows
+            for column in _INTERNAL_COLUMNS
+            for topic in row[column] or ()
+        ]
         sources = {topic for row in rows for topic in row["source_topics"] or ()}
         groups = sorted(key for key, one in self._job.groups().items() if _exists(one) and one.group_type == "streams")
-        return _Asked(groups, sorted(sources.union(topic.name for topic in internal)), internal)
+        return _Asked(groups, sorted(sources.union(topic["name"] for topic in internal)), internal)
 
     def _transactions(self, admin: Admin, asked: _Asked) -> list[BrokerFact]:
         """Return overdue transactions, and all writers ever seen of groups that exist: some have none open now."""
@@ -184,27 +189,22 @@ class BrokerFacts(Poller):
         Every group may name any topic. So a topic that another group, of any type, may have created is not returned.
         """
         running = set(asked.groups)
-        wanted = {topic.name for topic in asked.internal if topic.group_id in running}
-        others = {row["group_id"] for row in self._rows("group_id", "all_groups", "group_type <> 'streams'")}
-        found: dict[str, LeftOverTopic] = {}
-        for row in self._rows("group_id, subtopologies", "topologies"):
+        wanted = {topic["name"] for topic in asked.internal if topic["group_id"] in running}
+        others = {row["group_id"] for row in self._job.rows("all_groups", "group_id", "group_type <> 'streams'")}
+        found: dict[str, Row] = {}
+        for row in self._job.rows("topologies", "group_id, subtopologies"):
             group_id = row["group_id"]
             if group_id in others:
                 continue
             left_by = "topology" if group_id in running else "group"
             for name in _earlier_names(row) - wanted:
                 if not any(one != group_id and (one in running or one in others) for one in _owners(name)):
-                    found[name] = LeftOverTopic(name, group_id, left_by)
-        return read.left_over_topics(admin, sorted(found.values())) if found else []
-
-    def _rows(self, columns: str, table: str, where: str = "TRUE") -> list[dict[str, Any]]:
-        """Return rows of the cluster. Raises WarehouseError."""
-        query = f"SELECT {columns} FROM {table} WHERE {self._table.own_rows} AND {where}"  # noqa: S608 - quoted
-        return WarehouseReader(self._job.config.warehouse).rows(query)
+                    found[name] = {"group_id": group_id, "left_by": left_by}
+        return read.left_over_topics(admin, found) if found else []
 
     def _read(self) -> dict[str, _Known]:
         """Return the facts in the table."""
-        rows = self._rows(", ".join(f'"{name}"' for name in (*BrokerFact._fields, "observed_at")), NAME)
+        rows = self._job.rows(NAME, ", ".join(f'"{name}"' for name in (*BrokerFact._fields, "observed_at")))
         stored: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
         for row in rows:
             stored[row["kind"]].append(row)
@@ -230,14 +230,6 @@ class BrokerFacts(Poller):
 
 def _exists(group: GroupSnapshot | None) -> bool:
     return group is not None and group.state != DEAD
-
-
-def _internal_topics(row: Mapping[str, Any]) -> Iterator[InternalTopic]:
-    for column in _INTERNAL_COLUMNS:
-        for topic in row[column] or ():
-            configs = tuple(sorted(dict(topic["topic_configs"] or ()).items()))
-            sizes = topic["partitions"] or 0, topic["replication_factor"] or 0
-            yield InternalTopic(row["group_id"], topic["name"], *sizes, configs)
 
 
 def _earlier_names(row: Mapping[str, Any]) -> set[str]:

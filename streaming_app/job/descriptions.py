@@ -17,18 +17,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from streaming_app.alerts.facts import LostDescription
 from streaming_app.groups.description import AVAILABLE, STATUSES, describe_topology, graph_of
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD
-from streaming_app.job.service import PolledBy, Poller
+from streaming_app.job.service import Job, Poller
 from streaming_app.kafka import AUTHORIZATION_CODES
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import Fields, GroupError
 from streaming_app.report import ReportOnce
-from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.tables.reader import quote
 from streaming_app.tables.rust_table import RustTable, older_than
 from streaming_app.text import EPOCH, count
 
@@ -41,21 +41,17 @@ _CONFIRMED, _RETRIED = timedelta(days=1), timedelta(hours=1)
 _STORED = "CURRENT"
 
 
-class _Asked(NamedTuple):
-    """The last request for a group: when, for what, and the broker's answer."""
+_Asked = dict[str, Any]
+"""When and about what a group was last asked: the columns topology_epoch, stored_at, asked_at, status, status_since.
 
-    topology_epoch: int | None
-    stored_at: datetime | None
-    asked_at: datetime
-    status: str | None
-    """None: no description, because the group may not be described, does not exist, or its broker is older."""
-    status_since: datetime
+The status is None if the broker returned none: the group may not be described, is gone, or the broker is older.
+"""
 
 
 class DescriptionsService(Poller):
     """Fetches from `start` to `close`."""
 
-    def __init__(self, job: PolledBy) -> None:
+    def __init__(self, job: Job) -> None:
         """Prepare it for the groups of a job."""
         super().__init__(NAME, job, _NEEDS)
         self._table = RustTable(job.config.warehouse / NAME, job.config.cluster, job.fence)
@@ -84,9 +80,9 @@ class DescriptionsService(Poller):
         found, failure = self._fetch(due[:_MOST], now) if due else ({}, None)
         self._write(found)
         self._lost = tuple(
-            LostDescription(group_id, one.status, one.topology_epoch, one.status_since)
+            LostDescription(group_id, one["status"], one["topology_epoch"], one["status_since"])
             for group_id, one in sorted(asked.items())
-            if one.status not in {None, AVAILABLE}
+            if one["status"] not in {None, AVAILABLE}
         )
         if failure:
             raise failure
@@ -113,7 +109,7 @@ class DescriptionsService(Poller):
                 status = row["status"] if row else None
                 known = self._note(group, now, status)
                 if row:
-                    row["status_since"] = known.status_since
+                    row["status_since"] = known["status_since"]
                     found[group.group_id] = row
                     characters += len(row.get("text") or "")
         if denied:
@@ -124,9 +120,14 @@ class DescriptionsService(Poller):
     def _note(self, group: GroupSnapshot, now: datetime, status: str | None) -> _Asked:
         assert self._asked is not None  # noqa: S101 - read before the first request
         before, stored_at = self._asked.get(group.group_id), _stored_at(group)
-        is_same = before and (before.status, before.stored_at) == (status, stored_at)
-        since = before.status_since if before and is_same else now
-        asked = self._asked[group.group_id] = _Asked(group.topology_epoch, stored_at, now, status, since)
+        is_same = before and (before["status"], before["stored_at"]) == (status, stored_at)
+        asked = self._asked[group.group_id] = {
+            "topology_epoch": group.topology_epoch,
+            "stored_at": stored_at,
+            "asked_at": now,
+            "status": status,
+            "status_since": before["status_since"] if before and is_same else now,
+        }
         return asked
 
     def _write(self, found: Mapping[str, Mapping[str, Any]]) -> None:
@@ -135,18 +136,14 @@ class DescriptionsService(Poller):
             return
         condition = f"group_id IN ({', '.join(map(quote, sorted(found)))})"
         stored: dict[str, list[dict[str, Any]]] = {group_id: [] for group_id in found}
-        for row in self._rows("*", condition):
+        for row in self._job.rows(NAME, "*", condition):
             stored[row["group_id"]].append(row)
         rows = ({**row, "group_id": one} for one, new in found.items() for row in _merged(stored[one], new))
         self._table.replace(self._table.to_table(rows), condition)
 
     def _read_asked(self) -> dict[str, _Asked]:
         columns = "topology_epoch, stored_at, asked_at, status, coalesce(status_since, asked_at) AS status_since"
-        return {row.pop("group_id"): _Asked(**row) for row in self._rows(f"group_id, {columns}", "is_newest")}
-
-    def _rows(self, columns: str, condition: str) -> list[dict[str, Any]]:
-        query = f"SELECT {columns} FROM {NAME} WHERE {self._table.own_rows} AND {condition}"  # noqa: S608 - quoted
-        return WarehouseReader(self._job.config.warehouse).rows(query)
+        return {row.pop("group_id"): row for row in self._job.rows(NAME, f"group_id, {columns}", "is_newest")}
 
 
 def _stored_at(group: GroupSnapshot) -> datetime | None:
@@ -156,14 +153,15 @@ def _stored_at(group: GroupSnapshot) -> datetime | None:
 
 
 def _is_due(group: GroupSnapshot, asked: _Asked | None, now: datetime) -> bool:
-    if asked is None or (asked.topology_epoch, asked.stored_at) != (group.topology_epoch, _stored_at(group)):
+    if asked is None or (asked["topology_epoch"], asked["stored_at"]) != (group.topology_epoch, _stored_at(group)):
         return True
-    return now - asked.asked_at >= (_CONFIRMED if asked.status == AVAILABLE else _RETRIED)
+    age: timedelta = now - asked["asked_at"]
+    return age >= (_CONFIRMED if asked["status"] == AVAILABLE else _RETRIED)
 
 
 def _order(group: GroupSnapshot, asked: _Asked | None) -> tuple[bool, datetime, str]:
     """Return the sort key of a group to ask for: new ones first, then the longest unasked ones."""
-    return asked is not None, asked.asked_at if asked else group.first_seen_at or EPOCH, group.group_id
+    return asked is not None, asked["asked_at"] if asked else group.first_seen_at or EPOCH, group.group_id
 
 
 def _row(group: GroupSnapshot, answer: Fields, now: datetime) -> dict[str, Any] | None:

@@ -19,9 +19,8 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta, timezone
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
@@ -40,9 +39,9 @@ from streaming_app.groups.snapshot import (
 from streaming_app.groups.state_rules import DEAD, EMPTY, NOT_READY
 from streaming_app.health import history
 from streaming_app.health.history import GroupHistories, GroupHistory
+from streaming_app.job.service import Job
 from streaming_app.stream.outputs import EVENTS, RETRACTED
 from streaming_app.tables.arrow import to_values, with_plain_types
-from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote
 
 _QUEUED_ROWS = 50_000  # for more, reading the table again is cheaper than keeping them
@@ -60,19 +59,12 @@ class GroupCache:
     """The groups of one cluster, as a `GroupListener` of the stream.
 
     The stream's thread calls `on_rows` and `on_bulk_change`, and one other thread calls `refresh`. All other methods
-    are safe in any thread. `window` is how long events are kept. `read_all_at` returns when the job had last read
-    everything since it started; None if it has not.
+    are safe in any thread. `window` is how long events are kept.
     """
 
-    def __init__(
-        self,
-        warehouse: Location | Path,
-        cluster: str,
-        window: timedelta,
-        now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
-        read_all_at: Callable[[], datetime | None] = lambda: None,
-    ) -> None:
-        self._warehouse, self._cluster, self._now, self._read_all_at = warehouse, cluster, now, read_all_at
+    def __init__(self, job: Job, window: timedelta = history.WINDOW) -> None:
+        self._warehouse, self._cluster = job.config.warehouse, job.config.cluster
+        self._health, self._now = job.health, job.now
         self._lock = threading.Lock()  # guards the two fields that the stream's thread writes
         self._queue: list[_Batch] = []
         self._reload = True
@@ -80,7 +72,7 @@ class GroupCache:
         self._some_dead = False
         self._histories = GroupHistories(window)
         self._rebalances: dict[str, int] = {}
-        self._started_at = now()
+        self._started_at = self._now()
         self._is_complete = False
 
     def on_rows(self, folded: pa.Table) -> None:
@@ -96,6 +88,11 @@ class GroupCache:
         """Read the tables at the next `refresh`: more rows have changed than `on_rows` got."""
         with self._lock:
             self._reload = True
+
+    def _read_all_at(self) -> datetime | None:
+        """Return when this run had last read everything; None if it has not yet."""
+        status = self._health.status
+        return status.caught_up_at if status.caught_up else None
 
     def refresh(self) -> None:
         """Update the cache. Raises WarehouseError when tables cannot be read; the next call tries again."""

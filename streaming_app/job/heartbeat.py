@@ -6,18 +6,14 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from streaming_app.job.service import Service
-from streaming_app.report import Report
+from streaming_app.job.service import Job, Service
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, heartbeat_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from streaming_app.alerts.facts import DescriptionSupport
-    from streaming_app.config.settings import JobConfig
     from streaming_app.notify.outbox import SinkStatus
-    from streaming_app.stream.health import Health
-    from streaming_app.tables.fence import Fence
 
 
 class Heartbeat(Service):
@@ -26,24 +22,17 @@ class Heartbeat(Service):
     The file also says when the alerts were last evaluated, since that is a separate fact.
     """
 
-    def __init__(
-        self,
-        config: JobConfig,
-        health: Health,
-        descriptions: DescriptionSupport,
-        report: Report,
-        fence: Fence | None = None,
-    ) -> None:
+    def __init__(self, job: Job, descriptions: DescriptionSupport) -> None:
         """Prepare; `descriptions` is also written, so that the next run starts with this run's knowledge."""
-        self._every = max(config.alerts.interval, config.warehouse.pause)
-        super().__init__("heartbeat", report, interval=self._every)
-        self._job, self._descriptions, self._fence = health, descriptions, fence
-        self._file = heartbeat_path(config.warehouse, config.cluster)
+        self._every = max(job.config.alerts.interval, job.config.warehouse.pause)
+        super().__init__("heartbeat", job.report, interval=self._every)
+        self._health, self._descriptions, self._fence = job.health, descriptions, job.fence
+        self._file = heartbeat_path(job.config.warehouse, job.config.cluster)
         self._sinks: tuple[SinkStatus, ...] = ()
 
     def evaluated(self, sinks: Iterable[SinkStatus]) -> None:
         """Note that the alerts were just evaluated, and the status of the sinks."""
-        self._job.evaluated()
+        self._health.evaluated()
         self._sinks = tuple(sinks)
 
     def tick(self) -> None:
@@ -60,11 +49,11 @@ class Heartbeat(Service):
             self._write(sinks, stopped=True)
 
     def _write(self, sinks: Iterable[SinkStatus], *, stopped: bool) -> None:
-        totals = self._job.totals
+        totals = self._health.totals
         record = HeartbeatRecord(
             at=datetime.now(timezone.utc),
             every_seconds=self._every,
-            facts=self._job.status,
+            facts=self._health.status,
             records_seen=totals.records_seen,
             last_batch_seconds=totals.last_batch_seconds,
             stopped=stopped,

@@ -22,12 +22,14 @@ from streaming_app.kafka.lag_offsets import (
     NO_LEADER,
     UNKNOWN_TOPIC,
     FoundRecords,
-    LogEndsClient,
     Offset,
     Offsets,
     TopicLeaders,
+    describe_leaders,
+    find_records,
     is_denied,
     leader_of,
+    list_offsets,
 )
 from streaming_app.lag.ends import LogEnds, Tail, TopicPartition
 from streaming_app.lag.model import Commit, CommitKey
@@ -73,7 +75,7 @@ class LogEndsReader:
         """
         self._is_slow = not 0 <= self._clock() - self._slow_at < _SLOW_SECONDS
         if self._is_slow:
-            self.topics = LogEndsClient(admin).describe(sorted(needed))
+            self.topics = describe_leaders(admin, sorted(needed))
             return
         recreated = {
             topic
@@ -82,23 +84,22 @@ class LogEndsReader:
         }
         missing = [topic for topic in sorted(needed & self.topics.keys()) if self.topics[topic].error == UNKNOWN_TOPIC]
         again = recreated.union(missing[:_MOST_MISSING], needed - self.topics.keys())
-        self.topics.update(LogEndsClient(admin).describe(sorted(again)))
+        self.topics.update(describe_leaders(admin, sorted(again)))
 
     def read(self, admin: Admin, keys: Collection[TopicPartition]) -> Ends:
         """Ask for the ends of these partitions. Raises KafkaError when no broker answers."""
-        client = LogEndsClient(admin)
         at = dict.fromkeys(keys, self._clock())
-        latest = client.list_offsets(keys, self.topics)
+        latest = list_offsets(admin, keys, self.topics)
         if stale := self._stale(latest):
             away = {leader_of(self.topics, key) for key in stale if latest[key] == AWAY}
-            self.topics.update(client.describe(sorted({topic for topic, _ in stale})))
+            self.topics.update(describe_leaders(admin, sorted({topic for topic, _ in stale})))
             at.update(dict.fromkeys(stale, self._clock()))
             others = [key for key in stale if latest[key] != AWAY or leader_of(self.topics, key) not in away]
-            latest |= client.list_offsets(others, self.topics)
+            latest |= list_offsets(admin, others, self.topics)
         self._note_leaders(latest)
         answered = [key for key, found in latest.items() if isinstance(found, Offset)]
-        stable = client.list_offsets(answered, self.topics, LATEST, committed_only=True)
-        self._read_starts(client, answered)
+        stable = list_offsets(admin, answered, self.topics, LATEST, committed_only=True)
+        self._read_starts(admin, answered)
         ends = {}
         for key in keys:
             end, (start, start_at) = _offset(latest.get(key)), self._starts.get(key, (None, None))
@@ -127,7 +128,7 @@ class LogEndsReader:
             if unknown and (self._is_slow or not tail.is_denied) and len(starts) < _MOST_READ:
                 highest = max(unknown)
                 starts[key] = tail.empty_to if tail.empty_from <= highest < tail.empty_to else highest
-        for key, found in LogEndsClient(admin).find_records(starts, self.topics).items():
+        for key, found in find_records(admin, starts, self.topics).items():
             self._tails[key] = _with_read(self._tails[key], starts[key], found)
         return {key: one._replace(tail=self._tails.get(key)) for key, one in ends.items()}
 
@@ -147,13 +148,12 @@ class LogEndsReader:
         is as new" proves that all are older only if records have timestamps; some producers write none. A record with
         a timestamp in the future also proves nothing.
         """
-        client = LogEndsClient(admin)
         found: defaultdict[TopicPartition, list[tuple[int, float]]] = defaultdict(list)
-        timed = client.list_offsets(new, self.topics, 0) if new else {}
+        timed = list_offsets(admin, new, self.topics, 0) if new else {}
         new = {key: new[key] for key, one in timed.items() if isinstance(one, Offset) and one.offset >= 0}
         times = [dict.fromkeys(new, now - age) for age in _SEED_SECONDS]
         for at in (*times, new) if new else ():
-            answers = client.list_offsets(new, self.topics, {key: int(one * 1000) for key, one in at.items()})
+            answers = list_offsets(admin, new, self.topics, {key: int(one * 1000) for key, one in at.items()})
             for key, answer in answers.items():
                 end, start = ends[key].end, ends[key].start
                 if isinstance(answer, str) or answer.timestamp > now * 1000:  # a timestamp in the future proves nothing
@@ -177,11 +177,11 @@ class LogEndsReader:
             if (topic := self.topics.get(key[0])) is not None and topic.error is None
         ]
 
-    def _read_starts(self, client: LogEndsClient, answered: Collection[TopicPartition]) -> None:
+    def _read_starts(self, admin: Admin, answered: Collection[TopicPartition]) -> None:
         """Ask for the log starts that are due."""
         now = self._clock()
         if due := answered if self._is_slow else set(answered) - self._starts.keys():
-            starts = client.list_offsets(due, self.topics, EARLIEST)
+            starts = list_offsets(admin, due, self.topics, EARLIEST)
             self._starts = {key: known for key, known in self._starts.items() if key in answered}
             self._starts |= {key: (one.offset, now) for key, one in starts.items() if isinstance(one, Offset)}
         if self._is_slow:
@@ -220,7 +220,7 @@ def away_of(admin: Admin, topic: str) -> dict[str, set[str]]:
     Raises KafkaError when no broker answers.
     """
     found: defaultdict[str, set[str]] = defaultdict(set)
-    for partition, brokers in LogEndsClient(admin).describe([topic])[topic].offline.items():
+    for partition, brokers in describe_leaders(admin, [topic])[topic].offline.items():
         for broker in brokers:
             found[admin.broker_name(broker)].add(f"{topic}-{partition}")
     return dict(found)

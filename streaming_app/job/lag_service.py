@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timezone
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kafka.errors import KafkaError
@@ -19,23 +18,17 @@ from streaming_app.alerts.catalog import RULE_OF_VERDICT
 from streaming_app.errors import UserError
 from streaming_app.health.verdict import STALLED
 from streaming_app.job.lag_pass import LagPass, PassResult, describe_errors
-from streaming_app.job.service import CLOSE_SECONDS, Service, describes_requests
-from streaming_app.kafka.connection import Admin, KeptConnection, connect
+from streaming_app.job.service import CLOSE_SECONDS, Job, Poller
+from streaming_app.kafka.connection import KeptConnection
 from streaming_app.lag.model import HISTORY_REST_SECONDS, LagRow, ReadUntil
 from streaming_app.lag.progress import STALLED_SECONDS
 from streaming_app.lag.tracker import LATE_SECONDS, LagTracker
 from streaming_app.lag.work import GroupWork
-from streaming_app.report import Report
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.text import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from streaming_app.config.sections import LagSettings
-    from streaming_app.config.settings import JobConfig
-    from streaming_app.stream.health import Health
-    from streaming_app.tables.fence import Fence
+    from collections.abc import Collection, Mapping
 
 _LOOK_SECONDS = 3.0  # between two checks of the list of brokers
 _MOST_DOUBLED = 20  # how often the pause until the next try is doubled
@@ -47,41 +40,25 @@ _SAVE_SHARE = 50  # a write that takes a second is done at most every fifty seco
 _UNCHANGED_SECONDS = 300.0  # after this, rows are written even if only `observed_at` has changed
 
 
-class LagService(Service):
+class LagService(Poller):
     """Runs from `start` to `close`; or makes one pass with `finish`.
 
     Between two passes it checks the list of brokers every few seconds: when a broker has come or gone, the next pass is
     due at once. After a pass that failed, or could not ask all leaders, the next passes come sooner than the interval.
     """
 
-    def __init__(  # noqa: PLR0913 - each is one thing it needs
-        self,
-        settings: LagSettings,
-        store: LagTables,
-        connect: Callable[[], Admin],
-        *,
-        report: Report,
-        describe_error: Callable[[Exception], str] | None = None,
-        clock: Callable[[], float] = time.time,
-        may_begin: Callable[[], bool] = lambda: True,
-        on_pass: Callable[[str | None, Mapping[str, datetime] | None], None] = lambda *_: None,
-        read_until: Callable[[], ReadUntil] | None = None,
-        late_seconds: float = LATE_SECONDS,
-        patience: Callable[[str], float] = lambda _group_id: STALLED_SECONDS,
-    ) -> None:
-        """Prepare. `connect` returns a connection to the brokers; `report` gets lines for the operator.
+    def __init__(self, job: Job, clock: Callable[[], float] = time.time) -> None:
+        """Prepare. Raises WarehouseError if the tables do not exist. `job` is told of each pass.
 
-        `on_pass` is called after each pass: with the error if it failed, else with the time at which each broker last
-        answered about the ends of its logs.
-
-        `read_until` is as in `LagPass`; `late_seconds` and `patience` are as in `lag.model.GroupPass`.
-
-        No pass begins unless `may_begin`: the job may read old records, or may have reported that no broker answers.
+        No pass begins while the job reads old records, or has itself reported that no broker answers.
         """
-        super().__init__("lag", report, interval=settings.interval, describe_error=describe_error, may_tick=may_begin)
-        self._settings, self._store, self._connection = settings, store, KeptConnection(connect)
-        self._clock, self._on_pass = clock, on_pass
-        self._pass = LagPass(store, LagTracker(settings.allowed_for, late_seconds, patience), clock, read_until)
+        config = job.config
+        super().__init__("lag", job, _NEEDS, config.lag.interval)
+        self._settings, self._connection = config.lag, KeptConnection(job.properties)
+        self._store = LagTables(config.warehouse, config.cluster, job.fence)
+        patience = config.alerts.patience_of(RULE_OF_VERDICT[STALLED], STALLED_SECONDS)
+        tracker = LagTracker(config.lag.allowed_for, LATE_SECONDS + 2 * config.offsets.trigger, patience)
+        self._clock, self._pass = clock, LagPass(self._store, tracker, clock, self._read_until)
         self._is_restored = False
         self.result: PassResult | None = None
         """The newest pass; None before the first one."""
@@ -101,7 +78,8 @@ class LagService(Service):
 
     def is_ready(self) -> bool:
         """Return whether a pass is due and may begin."""
-        if not super().is_ready():
+        status = self._job.health.status
+        if not status.caught_up or status.brokers_away_since:
             return False
         now = time.monotonic()
         if now < self._next_at and now >= self._look_at and self._connection.is_open:
@@ -126,7 +104,7 @@ class LagService(Service):
         """Note a failed pass in the job's health, and return the line about it."""
         self._disconnect()
         self._tries += 1
-        self._on_pass(text, None)
+        self._job.health.lag_pass(text)
         return f"lag: not known at present: {text}"
 
     def succeeded(self) -> None:
@@ -158,14 +136,6 @@ class LagService(Service):
         longest = _OLD_PASSES * max(self._settings.interval, 2 * result.seconds)
         return 0 <= self._clock() - result.at < longest
 
-    def types(self) -> Mapping[str, int]:
-        """Return the number of groups by type, as of the newest pass; empty before the first one."""
-        return self.result.types if self.result else {}
-
-    def rows(self) -> Sequence[LagRow] | None:
-        """Return the rows of the newest pass; None before the first one."""
-        return self.result.rows if self.result else None
-
     def tick(self) -> None:
         """Make one pass, and write its results. Raises the errors of kafka-python, of delta-rs and our own."""
         if not self._is_restored:
@@ -179,7 +149,7 @@ class LagService(Service):
         self._write(result)
         known = result.known.log_ends
         answered_at = {str(one): datetime.fromtimestamp(at, timezone.utc) for one, at in known.items()}
-        self._on_pass(None, answered_at)
+        self._job.health.lag_pass(None, answered_at)
 
     def _write(self, result: PassResult) -> None:
         now, rows = result.at, result.rows
@@ -229,37 +199,14 @@ class LagService(Service):
         elif before and not self._gaps:
             self.report("lag: the lag of all partitions is known")
 
-    def _disconnect(self) -> None:
-        with suppress(Exception):
-            self._connection.close()
-
-
-def make_lag_service(
-    config: JobConfig,
-    properties: Mapping[str, str],
-    health: Health,
-    report: Report,
-    fence: Fence | None = None,
-) -> LagService:
-    """Return the service of a job; `fence` has its term. Raises WarehouseError if the tables do not exist."""
-
-    def read_until() -> ReadUntil:
-        status = health.status
+    def _read_until(self) -> ReadUntil:
+        status = self._job.health.status
         commits = status.offsets.caught_up_at if status.offsets else None
         return ReadUntil(_seconds(commits), _seconds(status.caught_up_at))
 
-    return LagService(
-        config.lag,
-        LagTables(config.warehouse, config.cluster, fence),
-        partial(connect, properties),
-        report=report,
-        describe_error=describes_requests(properties, _NEEDS),
-        on_pass=health.lag_pass,
-        may_begin=lambda: health.status.caught_up and health.status.brokers_away_since is None,
-        read_until=read_until,
-        late_seconds=LATE_SECONDS + 2 * config.offsets.trigger,
-        patience=config.alerts.patience_of(RULE_OF_VERDICT[STALLED], STALLED_SECONDS),
-    )
+    def _disconnect(self) -> None:
+        with suppress(Exception):
+            self._connection.close()
 
 
 def _seconds(at: datetime | None) -> float:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from threading import Lock
 
-from streaming_app.tables.location import Location
-from streaming_app.tables.reader import WarehouseReader, quote
+from streaming_app.job.service import Job
+from streaming_app.tables.reader import quote
 from streaming_app.tables.request_files import ReleaseRequests
 
 _PAUSE_SECONDS = 3600.0  # after a group was read again because its row differs
@@ -22,9 +22,9 @@ _PAUSE_SECONDS = 3600.0  # after a group was read again because its row differs
 class GroupsToReadAgain:
     """The groups that one job must read again. Every method may be called from any thread."""
 
-    def __init__(self, warehouse: Location, cluster: str, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._warehouse, self._cluster, self._monotonic = warehouse, cluster, monotonic
-        self._requests = ReleaseRequests(warehouse, cluster)
+    def __init__(self, job: Job, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._job, self._monotonic = job, monotonic
+        self._requests = ReleaseRequests(job.config.warehouse, job.config.cluster)
         self._lock = Lock()
         self._differing: dict[str, float] = {}  # by group, when it was requested; the last hour only
         self._released = set[str]()
@@ -60,8 +60,6 @@ class GroupsToReadAgain:
             self._requests.remove(group_id)
 
     def _of_other_releases(self) -> set[str]:
-        rows = WarehouseReader(self._warehouse).rows(
-            f"SELECT group_id FROM groups WHERE cluster = {quote(self._cluster)} AND set_aside_reason IS NOT NULL "  # noqa: S608 - quoted
-            f"AND set_aside_release IS DISTINCT FROM {quote(version('streams-groups'))}"
-        )
+        of_others = f"set_aside_release IS DISTINCT FROM {quote(version('streams-groups'))}"
+        rows = self._job.rows("groups", "group_id", f"set_aside_reason IS NOT NULL AND {of_others}")
         return {row["group_id"] for row in rows}

@@ -138,10 +138,10 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     lines = _Lines(report)
     report = lines.report
     # Imported here: these load Spark, and a job that cannot start should say so earlier.
-    from streaming_app.job.service import Services  # noqa: PLC0415
+    from streaming_app.job.service import Job, Services  # noqa: PLC0415
     from streaming_app.job.services import background_services  # noqa: PLC0415
     from streaming_app.job.stream_query import SparkProgress  # noqa: PLC0415
-    from streaming_app.job.streams import CommitsStream, GroupsStream, StreamParts, TopicStream  # noqa: PLC0415
+    from streaming_app.job.streams import CommitsStream, GroupsStream, TopicStream  # noqa: PLC0415
     from streaming_app.job.supervisor import Supervisor  # noqa: PLC0415
     from streaming_app.kafka.topic_metadata import TopicMetadata  # noqa: PLC0415
 
@@ -149,19 +149,20 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     writer = TableWriter(spark, config.warehouse, config.cluster, fence)
     writer.prepare(report)  # the following steps read the tables
     health = Health(Health() if config.offsets.enabled else None)
+    job = Job(config, properties, health, report, fence)
 
     def say_offsets(line: str) -> None:
         report(f"offsets: {line}")
 
     with (
         closing(TopicMetadata(properties, report)) as topics,
-        background_services(config, health, report, fence) as services,
+        background_services(job) as services,
         ExitStack() as at_exit,
     ):
-        parts = StreamParts(spark, config, properties, writer, health, report)
-        streams: list[TopicStream] = [GroupsStream(parts, topics, services)]
+        streams: list[TopicStream] = [GroupsStream(job, spark, writer, topics, services)]
         if health.offsets:
-            streams.append(CommitsStream(replace(parts, health=health.offsets, report=say_offsets)))
+            of_offsets = replace(job, health=health.offsets, report=say_offsets)
+            streams.append(CommitsStream(of_offsets, spark, writer))
         for stream in streams:
             at_exit.enter_context(closing(stream))
         running = at_exit.enter_context(closing(Services()))

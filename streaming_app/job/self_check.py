@@ -17,22 +17,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timezone
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streaming_app.checks.verification import Report, Verification, VerifyError, WarehouseTables
-from streaming_app.job.service import Service, describes_requests
+from streaming_app.job.service import Job, Poller
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.report import Report as ReportLine
 from streaming_app.report import ReportOnce
 from streaming_app.text import count, first_of
-
-if TYPE_CHECKING:
-    from streaming_app.config.settings import JobConfig
-    from streaming_app.stream.health import Health
 
 CONFIRM_SECONDS = 60.0
 """The time between the two comparisons of a group that differs."""
@@ -46,38 +39,20 @@ class _StoppedError(Exception):
     """The job ends."""
 
 
-class SelfCheck(Service):
+class SelfCheck(Poller):
     """Runs the checks from `start` to `close`, and passes their results to `health`."""
 
-    def __init__(  # noqa: PLR0913 - each is one thing it needs
-        self,
-        interval: float,
-        confirm_seconds: float,
-        connect: Callable[[], AbstractContextManager[StreamsGroupClient]],
-        tables: WarehouseTables,
-        read_again: Callable[[Collection[str]], Collection[str]],
-        *,
-        health: Health,
-        report: ReportLine,
-        describe_error: Callable[[Exception], str] | None = None,
-    ) -> None:
-        """Prepare; the results go to `health`.
-
-        `connect` opens a connection to the brokers for one check; `report` gets lines for the operator; `read_again`
-        requests that groups are read again, and returns those that will be: the query ends for that.
-        """
-        super().__init__(
-            "self-check", report, interval=self.poll_seconds, after=self.poll_seconds, describe_error=describe_error
-        )
-        self._every, self._confirm_seconds = interval, confirm_seconds
-        self._connect, self._tables, self._read_again = connect, tables, read_again
-        self._job = health
-        self._status = health.status.self_check
+    def __init__(self, job: Job, read_again: Callable[[Collection[str]], Collection[str]]) -> None:
+        """Prepare; `read_again` has groups read again, and returns which: the query ends for that."""
+        super().__init__("self-check", job, _NEEDS, self.poll_seconds)
+        self._every, self._health, self._read_again = job.config.self_check.interval, job.health, read_again
+        self._tables = WarehouseTables(job.config.warehouse, job.config.cluster)
+        self._status = job.health.status.self_check
         self._differing = set[str]()
         self._start, self._checked_start = 0, -1  # number of the stream's start: current, and at the last comparison
         self._due_at = 0.0
         self._unconfirmed: set[tuple[str, str]] = set()  # groups that differed once, with each field
-        self._report_denied = ReportOnce(report)
+        self._report_denied = ReportOnce(job.report)
 
     def now(self) -> float:
         """Return `time.monotonic()`; `now` and `sleep` are the clock of the comparison."""
@@ -90,7 +65,7 @@ class SelfCheck(Service):
 
     def is_ready(self) -> bool:
         """Return whether a comparison is due and the job is at the end of the topic; `tick` makes the comparison."""
-        job, reading = self._job.status, self._job.reading
+        job, reading = self._health.status, self._health.reading
         self._start = reading or 0
         if reading is None or not job.caught_up or job.behind or job.failing_since or job.brokers_away_since:
             return False
@@ -102,13 +77,13 @@ class SelfCheck(Service):
     def tick(self) -> None:
         """Make the comparison that is due. It does not count if the stream starts again meanwhile."""
         try:
-            with self._connect() as brokers:
+            with StreamsGroupClient.of(self._job.properties) as brokers:
                 if self._unconfirmed:
                     self._confirm(brokers)
                 else:
                     self._compare_all(brokers)
         except Exception:
-            if self._job.reading == self._start:
+            if self._health.reading == self._start:
                 raise
 
     def failed(self, text: str) -> str:
@@ -125,7 +100,7 @@ class SelfCheck(Service):
         if denied and not (report.agreeing or differing):
             raise VerifyError(f"no group can be compared: {denied[0].reason}")
         unconfirmed = {(one.group_id, one.field) for one in report.differences}
-        self._compared(self._confirm_seconds if unconfirmed else self._every, unconfirmed)
+        self._compared(CONFIRM_SECONDS if unconfirmed else self._every, unconfirmed)
         self._differing &= differing.union(group.group_id for group in report.not_compared)
         self._publish(
             last_run_at=datetime.now(timezone.utc),
@@ -166,34 +141,13 @@ class SelfCheck(Service):
 
         check = Verification(brokers, self._tables, _TIMEOUT_SECONDS, stop_if_asked, self.now, self.sleep)
         found = check.run(group_ids)
-        if self._job.reading != self._start:
+        if self._health.reading != self._start:
             raise VerifyError("the stream was started again")
         return found
 
     def _publish(self, **changes: Any) -> None:  # noqa: ANN401 - fields of `SelfCheckStatus`
         self._status = replace(self._status, differing=len(self._differing), **changes)
-        self._job.self_check(self._status)
-
-
-def make_self_check(
-    config: JobConfig,
-    properties: Mapping[str, str],
-    read_again: Callable[[Collection[str]], Collection[str]],
-    *,
-    health: Health,
-    report: ReportLine,
-) -> SelfCheck:
-    """Return the self-check of a job."""
-    return SelfCheck(
-        config.self_check.interval,
-        CONFIRM_SECONDS,
-        partial(StreamsGroupClient.of, properties),
-        WarehouseTables(config.warehouse, config.cluster),
-        read_again,
-        health=health,
-        report=report,
-        describe_error=describes_requests(properties, _NEEDS),
-    )
+        self._health.self_check(self._status)
 
 
 def _names(found: Mapping[str, Collection[str]]) -> str:

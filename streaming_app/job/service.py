@@ -22,19 +22,22 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from socket import gaierror
 from ssl import SSLError
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kafka.errors import KafkaError
 
 from streaming_app.errors import OtherOwnerError, UserError, java_error_message
 from streaming_app.kafka.error_lines import REQUEST_ERRORS, error_message
 from streaming_app.report import Report, ReportOnce
+from streaming_app.tables.reader import WarehouseReader, quote
 
 if TYPE_CHECKING:
     from streaming_app.config.settings import JobConfig
     from streaming_app.groups.snapshot import GroupSnapshot
+    from streaming_app.stream.health import Health
     from streaming_app.tables.fence import Fence
 
 CLOSE_SECONDS = 2.0
@@ -160,39 +163,47 @@ class Service:
         if self.stopping.is_set():
             return
         self.failures += 1
-        text = self._describe_error(error) if isinstance(error, Exception) else _with_type(error)
+        text = self._describe_error(error) if isinstance(error, Exception) else error_text(error)
         with suppress(OSError):  # nobody reads the output any more
             self.report_failure(self.failed(text))
 
 
 @dataclass(frozen=True)
-class PolledBy:
-    """The properties of the job that its pollers need."""
+class Job:
+    """The running job: what its streams and its services have in common."""
 
     config: JobConfig
     properties: Mapping[str, str]
     """Kafka client properties."""
-    groups: Callable[[], Mapping[str, GroupSnapshot]]
-    may_ask: Callable[[], bool]
-    """Returns whether a pass may begin."""
+    health: Health
     report: Report
     """Gets lines for the operator."""
     fence: Fence | None = None
     """The fence with the job's term."""
+    groups: Callable[[], Mapping[str, GroupSnapshot]] = dict
+    """Returns the groups by id."""
+    may_ask: Callable[[], bool] = lambda: True
+    """Whether brokers may be asked about the groups."""
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
+
+    def rows(self, table: str, columns: str, condition: str = "TRUE") -> list[dict[str, Any]]:
+        """Return columns of the rows of the job's cluster that match a condition. Raises WarehouseError."""
+        own = f"cluster = {quote(self.config.cluster)}"
+        query = f"SELECT {columns} FROM {table} WHERE {own} AND {condition}"  # noqa: S608 - the callers quote
+        return WarehouseReader(self.config.warehouse).rows(query)
 
 
 class Poller(Service):
     """A service whose ticks are passes that ask the brokers."""
 
-    def __init__(self, name: str, job: PolledBy, needs: str) -> None:
-        """Prepare for the groups of a job; `needs` is as for `describes_requests`."""
+    def __init__(self, name: str, job: Job, needs: str, interval: float = _POLL_SECONDS) -> None:
+        """Prepare it for a job; `needs` is as for `error_message`."""
         super().__init__(
             name,
             job.report,
-            interval=_POLL_SECONDS,
+            interval=interval,
             after=self.poll_seconds,
-            describe_error=describes_requests(job.properties, needs),
+            describe_error=partial(_request_error_text, job.properties, needs),
             may_tick=job.may_ask,
         )
         self._job, self._now = job, job.now
@@ -242,35 +253,19 @@ class WakeableEvent(threading.Event):
         return self.is_set()
 
 
-def error_text(error: Exception) -> str:
-    """Return the text of an error in one line; with its type, unless it is ours or the operating system's."""
-    return (
-        _one_line(str(error)) or type(error).__name__ if isinstance(error, UserError | OSError) else _with_type(error)
-    )
+def error_text(error: BaseException) -> str:
+    """Return what an error says, in one line; with its type, unless it is one of ours or of the operating system."""
+    if isinstance(error, UserError | OSError):
+        return " ".join(str(error).split()) or type(error).__name__
+    return f"{type(error).__name__}: {' '.join(java_error_message(error).split())}"
 
 
-def _with_type(error: BaseException) -> str:
-    text = java_error_message(error) if isinstance(error, Exception) else str(error)
-    return _one_line(f"{type(error).__name__}: {text}")
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
-def describes_requests(properties: Mapping[str, str], needs: str) -> Callable[[Exception], str]:
-    """Return a function that makes a line of an error, for services that ask brokers with these client properties.
-
-    `needs` is as for `error_message`.
-    """
-
-    def describe(error: Exception) -> str:
-        is_of_brokers = isinstance(error, REQUEST_ERRORS) and not isinstance(error, UserError)
-        if not is_of_brokers or (isinstance(error, OSError) and not isinstance(error, _NETWORK_ERRORS)):
-            return error_text(error)
-        return error_message(error, properties, needs)
-
-    return describe
+def _request_error_text(properties: Mapping[str, str], needs: str, error: Exception) -> str:
+    """Return what an error says of a service that asks the brokers with these client properties, in one line."""
+    is_of_brokers = isinstance(error, REQUEST_ERRORS) and not isinstance(error, UserError)
+    if not is_of_brokers or (isinstance(error, OSError) and not isinstance(error, _NETWORK_ERRORS)):
+        return error_text(error)
+    return error_message(error, properties, needs)
 
 
 _NETWORK_ERRORS = (KafkaError, ConnectionError, TimeoutError, SSLError, gaierror)  # some of them are OSErrors

@@ -8,35 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from streaming_app.alerts.facts import DescriptionSupport, EngineSettings
+from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Observed
 from streaming_app.config.defaults import TOPIC
 from streaming_app.config.labels import make_labels
 from streaming_app.config.running_hours import make_times_of
 from streaming_app.errors import WarehouseError
-from streaming_app.health.history import WINDOW
-from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
+from streaming_app.job.alert_service import AlertService
 from streaming_app.job.broker_facts import BrokerFacts
 from streaming_app.job.descriptions import DescriptionsService
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.heartbeat import Heartbeat
-from streaming_app.job.lag_service import LagService, make_lag_service
+from streaming_app.job.lag_service import LagService
 from streaming_app.job.read_again import GroupsToReadAgain
-from streaming_app.job.self_check import make_self_check
-from streaming_app.job.service import PolledBy, Service, Services
+from streaming_app.job.self_check import SelfCheck
+from streaming_app.job.service import Job, Service, Services
 from streaming_app.job.task_copies import TaskCopies
-from streaming_app.job.watchdog import Disks, make_watchdogs
-from streaming_app.kafka.properties import client_properties
-from streaming_app.metrics.collector import MetricSources, make_registry
-from streaming_app.notify.mutes import Mutes
+from streaming_app.job.watchdog import Disks, watchdogs
+from streaming_app.job_status import FailingSink
+from streaming_app.metrics.collector import make_registry
+from streaming_app.metrics.job_metrics import JobScrape
 from streaming_app.report import Report
-from streaming_app.tables.alerts_table import AlertsTable
-from streaming_app.tables.health_tables import EndedProblems, HealthTables
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
-from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.web.monitoring import monitoring_server
 
 if TYPE_CHECKING:
@@ -44,7 +40,6 @@ if TYPE_CHECKING:
 
     from streaming_app.config.settings import JobConfig
     from streaming_app.stream.health import Health
-    from streaming_app.tables.fence import Fence
 
 _SEND_SECONDS = 10.0  # for due notifications at the end of `--once`
 _CLOSE_SECONDS = 3.0
@@ -95,97 +90,89 @@ class BackgroundServices:
 
 
 @contextmanager
-def background_services(
-    config: JobConfig, health: Health, report: Report, fence: Fence | None = None
-) -> Iterator[BackgroundServices]:
-    """Start the services from the state of the last run; end them with the block. `fence` has this job's term."""
-    earlier = _restore(config, health)
-    group_cache = GroupCache(config.warehouse, config.cluster, WINDOW, read_all_at=lambda: _read_all_at(health))
+def background_services(job: Job) -> Iterator[BackgroundServices]:
+    """Start the services with what an earlier run knew, and end them with the block."""
+    config, health = job.config, job.health
+    earlier = _restore(job)
+    group_cache = GroupCache(job)
+    job = replace(
+        job,
+        groups=group_cache.groups,
+        may_ask=lambda: health.status.caught_up and group_cache.is_complete(),
+    )
     descriptions = DescriptionSupport(
         config.alerts.descriptions,
         known_since=earlier.descriptions_since if earlier else None,
         removed_at=earlier.descriptions_removed_at if earlier else None,
     )
-    heartbeat = Heartbeat(config, health, descriptions, report, fence)
-    mute_times = make_times_of(config.mute_times, config.time_intervals)
-    mutes = Mutes(config.warehouse, config.cluster, report, times_of=mute_times)
+    heartbeat, disks = Heartbeat(job, descriptions), Disks(config)
     wanted = wanted_services(config)
-    properties = client_properties(config.bootstrap_server, config.command_config)
+    lag = LagService(job) if config.lag.enabled else None
+    copies = TaskCopies(job) if COPIES in wanted else None
+    facts = BrokerFacts(job) if FACTS in wanted else None
+    stored = DescriptionsService(job) if DESCRIPTIONS in wanted else None
+    read_again = GroupsToReadAgain(job)
+    check = SelfCheck(job, read_again.ask) if SELF_CHECK in wanted else None
 
-    def may_ask() -> bool:
-        return health.status.caught_up and group_cache.is_complete()
-
-    polled_by = PolledBy(config, properties, group_cache.groups, may_ask, report, fence)
-    copies = TaskCopies(polled_by, health.described) if COPIES in wanted else None
-    facts = BrokerFacts(polled_by) if FACTS in wanted else None
-    stored = DescriptionsService(polled_by) if DESCRIPTIONS in wanted else None
-
-    lag = make_lag_service(config, properties, health, report, fence) if config.lag.enabled else None
-    watchdogs, labels_of = make_watchdogs(config, health, report), make_labels(config.labels)
-    alerts = AlertService(
-        AlertConfig(
-            EngineSettings(
-                config.cluster,
-                config.alerts.rule_settings_of(),
-                lag_of_all_groups=config.alerts.lag_of == "all",
-                late_seconds=_LATE_SECONDS + 2 * config.trigger,
-                running_hours_of=make_times_of(config.running_hours, config.time_intervals),
-                successors=config.alerts.successors,
-                labels_of=labels_of,
-            ),
-            config.alerts.interval,
-            config.retention_days,
-        ),
-        Sources(
-            group_cache,
-            lambda: health.status,
-            mutes,
-            copies.statuses if copies else tuple,
-            Disks(config).now,
-            lag.work if lag else dict,
-            facts.retention if facts else dict,
-            lag.away if lag else dict,
-            stored.lost if stored else tuple,
-            facts.topic_differences if facts else tuple,
-        ),
-        AlertsTable(config.warehouse, config.cluster, fence),
-        HealthTables(config.warehouse, config.cluster, fence),
-        EndedProblems(config.warehouse, config.cluster),
-        [sink for sink in config.sinks if sink.gets_alerts],
-        descriptions,
-        report,
-        heartbeat.evaluated,
-        fence,
-    )
-    with ExitStack() as at_exit:
-        sources = MetricSources(
-            config.cluster,
-            group_cache,
-            health,
-            alerts.problems,
-            alerts.sinks,
-            lag.rows if lag else lambda: None,
-            copies.sums if copies else dict,
-            alerts.verdicts,
-            lag.types if lag else dict,
-            alerts.newcomers_left_out,
-            labels_of,
+    def observe(failing: Sequence[FailingSink]) -> Observed:
+        group_cache.refresh()
+        return Observed(
+            group_cache.groups(),
+            group_cache.histories(),
+            replace(health.status, failing_sinks=failing, disks=disks.now()),
+            copies.statuses() if copies else (),
+            lag.work() if lag else {},
+            facts.retention() if facts else {},
+            lag.away() if lag else {},
+            stored.lost() if stored else (),
+            facts.topic_differences() if facts else (),
         )
-        serve(config, make_registry(sources, config.metrics), health, report, at_exit)
+
+    settings = engine_settings(config)
+    alerts = AlertService(job, settings, observe, descriptions, heartbeat.evaluated)
+
+    def scrape() -> JobScrape:
+        return JobScrape(
+            config.cluster,
+            group_cache.groups(),
+            health.status,
+            health.totals,
+            alerts.problems(),
+            alerts.sinks(),
+            lag.result.rows if lag and lag.result else None,
+            copies.sums() if copies else {},
+            alerts.verdicts(),
+            lag.result.types if lag and lag.result else {},
+            alerts.newcomers_left_out(),
+            group_cache.rebalances_total,
+            settings.labels_of,
+        )
+
+    with ExitStack() as at_exit:
+        serve(config, make_registry(scrape, config.metrics), health, job.report, at_exit)
         alerts.start()
         at_exit.callback(lambda: heartbeat.ended(alerts.sinks()))
         at_exit.callback(alerts.end, _CLOSE_SECONDS)
-        read_again = GroupsToReadAgain(config.warehouse, config.cluster)
         running = Services()
         at_exit.callback(running.close)
-        running.start(heartbeat)
-        check = make_self_check(config, properties, read_again.ask, health=health, report=report)
-        for service in filter(None, (lag, copies, facts, stored, check)):
-            if service.name in wanted:
-                running.start(service)
-        for watchdog in () if config.once else watchdogs:  # with `once` there is one heartbeat at the end
-            running.start(watchdog)
-        yield BackgroundServices(group_cache, read_again, alerts, descriptions, watchdogs, lag)
+        beats = watchdogs(job)
+        own = (heartbeat, *(one for one in (lag, copies, facts, stored, check) if one and one.name in wanted))
+        for service in (*own, *(() if config.once else beats)):  # with `once` there is one heartbeat at the end
+            running.start(service)
+        yield BackgroundServices(group_cache, read_again, alerts, descriptions, beats, lag)
+
+
+def engine_settings(config: JobConfig) -> EngineSettings:
+    """Return what the engine of the alerts needs of the configuration of a job."""
+    return EngineSettings(
+        config.cluster,
+        config.alerts.rule_settings_of(),
+        lag_of_all_groups=config.alerts.lag_of == "all",
+        late_seconds=_LATE_SECONDS + 2 * config.trigger,
+        running_hours_of=make_times_of(config.running_hours, config.time_intervals),
+        successors=config.alerts.successors,
+        labels_of=make_labels(config.labels),
+    )
 
 
 def serve(config: JobConfig, registry: CollectorRegistry, health: Health, report: Report, at_exit: ExitStack) -> None:
@@ -199,12 +186,11 @@ def serve(config: JobConfig, registry: CollectorRegistry, health: Health, report
         report(f"Serving {server.url}/metrics, /health and /ready")
 
 
-def _restore(config: JobConfig, health: Health) -> HeartbeatRecord | None:
-    """Restore `health` from an earlier run; return the last heartbeat of that run."""
-    (row,) = WarehouseReader(config.warehouse).rows(
-        f"SELECT count(*) AS n, max(timestamp) AS at FROM quarantine WHERE cluster = {quote(config.cluster)} "  # noqa: S608 - quoted
-        "AND void IS NOT TRUE AND timestamp > now() - INTERVAL '24 hours'"
-    )
+def _restore(job: Job) -> HeartbeatRecord | None:
+    """Restore the health from an earlier run; return the last heartbeat of that run."""
+    config, health = job.config, job.health
+    of_a_day = "void IS NOT TRUE AND timestamp > now() - INTERVAL '24 hours'"
+    (row,) = job.rows("quarantine", "count(*) AS n, max(timestamp) AS at", of_a_day)
     if row["n"]:
         health.quarantined_before(row["n"], row["at"])
     try:
@@ -216,9 +202,3 @@ def _restore(config: JobConfig, health: Health) -> HeartbeatRecord | None:
         if health.offsets and earlier.facts.offsets:
             health.offsets.restore(earlier.facts.offsets)
     return earlier
-
-
-def _read_all_at(health: Health) -> datetime | None:
-    """Return when this run had last read everything; None if it has not yet."""
-    status = health.status
-    return status.caught_up_at if status.caught_up else None

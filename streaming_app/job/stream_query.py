@@ -43,14 +43,6 @@ the owner writes.
 """
 
 
-class StreamChangedError(Exception):
-    """The query must be started again; the text says why, in one line."""
-
-
-class LogTruncatedError(StreamChangedError):
-    """The log no longer has all records that the query read: after a start, which compares both, it reads on."""
-
-
 class StreamQuery:
     """Starts one query, any number of times, one after the other."""
 

@@ -17,28 +17,20 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from streaming_app.errors import WarehouseError
-from streaming_app.job.service import Service
-from streaming_app.job.stream_query import (
-    OFFSETS,
-    LogTruncatedError,
-    StreamChangedError,
-    StreamQuery,
-    is_lost_connection,
-)
+from streaming_app.errors import StreamChangedError, WarehouseError
+from streaming_app.job.service import Job, Service
+from streaming_app.job.stream_query import OFFSETS, StreamQuery, is_lost_connection
 from streaming_app.kafka.broker_facts import has_description_plugin
 from streaming_app.kafka.log_reader import LogReaders
 from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient
-from streaming_app.report import Report
 from streaming_app.stream import newest_records, source
 from streaming_app.stream.commits_batch import OWN_ROWS, SHARED, CommitsBatchWriter
 from streaming_app.stream.groups_batch import GroupsBatchWriter
-from streaming_app.stream.log_positions import LogPositions, TruncatedLogError
+from streaming_app.stream.log_positions import LogPositions
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.stream.progress import Progress
 from streaming_app.stream.read_check import require_partitions, require_records
@@ -50,7 +42,7 @@ from streaming_app.stream.start import (
     finish_reading,
     prepare_start,
 )
-from streaming_app.stream.table_versions import KnownTables, LostTableError, TableVersions
+from streaming_app.stream.table_versions import KnownTables, TableVersions
 from streaming_app.tables.checkpoint_offsets import (
     checkpoint_location,
     commits_checkpoint_location,
@@ -66,10 +58,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from streaming_app.config.settings import JobConfig
     from streaming_app.job.services import BackgroundServices
     from streaming_app.kafka.topic_metadata import TopicMetadata
-    from streaming_app.stream.health import Health
     from streaming_app.tables.location import Location
     from streaming_app.tables.writer import TableWriter
 
@@ -77,19 +67,6 @@ _READ_PLUGIN_SECONDS = 3600.0
 _BUSY_SECONDS = 1.0  # between two batches of groups while commits keep coming: each batch has a fixed cost
 _LOOK_SECONDS = 1.0  # between two checks of a query's progress: each takes some calls of the JVM
 _MAINTENANCE_SECONDS = 1.0  # between two checks whether maintenance is due; a check takes no time
-
-
-@dataclass(frozen=True)
-class StreamParts:
-    """The objects of which a stream is built."""
-
-    spark: SparkSession
-    config: JobConfig
-    properties: Mapping[str, str]
-    """Kafka client properties."""
-    writer: TableWriter
-    health: Health
-    report: Report
 
 
 class TopicStream(ABC):
@@ -103,35 +80,36 @@ class TopicStream(ABC):
     busy_seconds = 0.0
     """The time between batches while records keep coming, if it is more than the trigger."""
 
-    def __init__(
-        self, parts: StreamParts, checkpoint: Location, trigger: float, maintenance: Callable[..., Maintenance]
+    def __init__(  # noqa: PLR0913, PLR0917 - each is one thing it needs
+        self,
+        job: Job,
+        spark: SparkSession,
+        writer: TableWriter,
+        checkpoint: Location,
+        trigger: float,
+        maintenance: Callable[..., Maintenance],
     ) -> None:
         self.stopping = threading.Event()
         """No batch begins once it is set."""
         self.query = StreamQuery(checkpoint, self.stopping, self.name)
+        self.config, self.health, self.report = job.config, job.health, job.report
         self._maintenance = maintenance(
-            retention_days=parts.config.retention_days,
-            report=parts.report,
-            on_failure=parts.health.maintenance_failed,
+            retention_days=self.config.retention_days,
+            report=self.report,
+            on_failure=self.health.maintenance_failed,
             is_stopping=self.stopping.is_set,
             between_batches=self.query.lock,
         )
-        self.config, self.health, self.report = parts.config, parts.health, parts.report
-        self._spark, self._properties, self._writer = parts.spark, parts.properties, parts.writer
+        self._spark, self._properties, self._writer = spark, job.properties, writer
         self._checkpoint, self._trigger = checkpoint, trigger
-        self._reset = parts.config.reset  # for the first start only
+        self._reset = job.config.reset  # for the first start only
         self._topic: OffsetsTopic | None = None
         self._starts: Mapping[int, int] | None = None  # log starts by partition; None: not known
-        self._client = OffsetsTopicClient(parts.properties, parts.config.topic, parts.spark)
-        self._positions = LogPositions(
-            parts.properties,
-            checkpoint,
-            parts.report,
-            self.stopping,
-            on_cut=parts.health.log_cut,
-        )
-        self._known_tables = KnownTables(parts.config.warehouse, self.watched)
-        self.progress = Progress(parts.report, parts.health)
+        self._client = OffsetsTopicClient(job.properties, self.config.topic, self._spark)
+        on_cut = self.health.log_cut
+        self._positions = LogPositions(job.properties, checkpoint, self.report, self.stopping, on_cut=on_cut)
+        self._known_tables = KnownTables(self.config.warehouse, self.watched)
+        self.progress = Progress(self.report, self.health)
 
     def start(self) -> StreamingQuery:
         """Describe the topic, make checkpoint and tables fit it, and start the query.
@@ -206,14 +184,8 @@ class TopicStream(ABC):
         check_same_topic(self._checkpoint, topic)
         if self._topic and topic.partitions > self._topic.partitions:
             raise StreamChangedError(f"The topic now has {topic.partitions} partitions")
-        try:
-            self._positions.check(topic.start_offsets)
-        except TruncatedLogError as error:
-            raise LogTruncatedError(str(error)) from None
-        try:
-            self._known_tables.check()
-        except LostTableError as error:
-            raise StreamChangedError(str(error)) from None
+        self._positions.check(topic.start_offsets)
+        self._known_tables.check()
         if self.progress.has_ended_trigger:
             self._require_records()
         self._check_coordinator()
@@ -298,14 +270,22 @@ class GroupsStream(TopicStream):
 
     wanted = staticmethod(source.wanted_records)
 
-    def __init__(self, parts: StreamParts, topics: TopicMetadata, services: BackgroundServices) -> None:
+    def __init__(
+        self,
+        job: Job,
+        spark: SparkSession,
+        writer: TableWriter,
+        topics: TopicMetadata,
+        services: BackgroundServices,
+    ) -> None:
         """Prepare; `topics` finds the reasons of NotReady."""
-        config = parts.config
+        config = job.config
         done_at = config.warehouse / "_jobs" / f"{config.cluster}.maintenance"
-        maintenance = partial(Maintenance, parts.writer, done_at)
-        super().__init__(parts, checkpoint_location(config.warehouse, config.cluster), config.trigger, maintenance)
+        maintenance = partial(Maintenance, writer, done_at)
+        checkpoint = checkpoint_location(config.warehouse, config.cluster)
+        super().__init__(job, spark, writer, checkpoint, config.trigger, maintenance)
         self.busy_seconds = min(2 * config.trigger, _BUSY_SECONDS)
-        self._topics, self._services, self._logs = topics, services, LogReaders(parts.properties)
+        self._topics, self._services, self._logs = topics, services, LogReaders(job.properties)
         self._read_again = services.read_again
         self._plugin_read_at = -math.inf
 
@@ -373,14 +353,14 @@ class CommitsStream(TopicStream):
     watched = (*NAMES, *SHARED)
     wanted = staticmethod(newest_records.wanted_records)
 
-    def __init__(self, parts: StreamParts) -> None:
+    def __init__(self, job: Job, spark: SparkSession, writer: TableWriter) -> None:
         """Prepare."""
-        config = parts.config
-        self._tables = NewestTables(parts.writer, config.cluster, config.retention_days)
+        config = job.config
+        self._tables = NewestTables(writer, config.cluster, config.retention_days)
         checkpoint = commits_checkpoint_location(config.warehouse, config.cluster)
         done_at = config.warehouse / "_jobs" / f"{config.cluster}.offsets-upkeep"
         maintenance = partial(Maintenance, self._tables, done_at, tables=[table(name) for name in NAMES])
-        super().__init__(parts, checkpoint, config.offsets.trigger, maintenance)
+        super().__init__(job, spark, writer, checkpoint, config.offsets.trigger, maintenance)
 
     def _query_tables(self) -> QueryTables:
         return QueryTables(

@@ -30,19 +30,19 @@ from streaming_app.errors import (
     OtherOwnerError,
     OtherTopicError,
     SomeUnreachableError,
+    StreamChangedError,
     UnreachableError,
 )
 from streaming_app.job.service import Service
 from streaming_app.job.stopping import StopRequestedError
 from streaming_app.job.stream_query import (
-    LogTruncatedError,
-    StreamChangedError,
     cause_of,
     is_lost_connection,
     one_line,
     stop_query,
 )
 from streaming_app.report import ReportOnce
+from streaming_app.stream.log_positions import TruncatedLogError
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -226,7 +226,7 @@ class Supervisor(Service):
             try:
                 if self._check():
                     return waited
-            except LogTruncatedError as change:  # explains why Spark could not read on; no reason to give up
+            except TruncatedLogError as change:  # explains why Spark could not read on; no reason to give up
                 self.report(f"{change}: the stream failed ({failure}), and starts again")
                 self._sleep(_POLL_SECONDS)
                 is_first, self._was_cut = not self._was_cut, True

@@ -15,7 +15,7 @@ for another reason, its earlier copies stay. The job's first pass waits until it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -34,13 +34,13 @@ from streaming_app.groups.task_copies import (
     next_status,
     sum_copies,
 )
-from streaming_app.job.service import PolledBy, Poller
+from streaming_app.job.service import Job, Poller
 from streaming_app.kafka import AUTHORIZATION_CODES
 from streaming_app.kafka.broker_facts import acceptable_lags
 from streaming_app.kafka.client import StreamsGroupClient, describe_each
-from streaming_app.kafka.protocol import GroupError
+from streaming_app.kafka.protocol import Fields, GroupError
 from streaming_app.report import ReportOnce
-from streaming_app.tables.reader import WarehouseReader, of_groups
+from streaming_app.tables.reader import of_groups
 from streaming_app.tables.task_copies_table import TaskCopiesTable
 from streaming_app.text import EPOCH, count
 
@@ -77,10 +77,9 @@ class _Group:
 class TaskCopies(Poller):
     """Polls from `start` to `close`; `statuses` is for the alerts."""
 
-    def __init__(self, job: PolledBy, on_described: Callable[[datetime], None]) -> None:
-        """Prepare for the groups of a job; `on_described` is called when brokers have described groups."""
+    def __init__(self, job: Job) -> None:
+        """Prepare it for the groups of a job, whose health notes when brokers described groups."""
         super().__init__("task copies", job, _NEEDS)
-        self._on_described = on_described
         self._table = TaskCopiesTable(job.config.warehouse, job.config.cluster, job.fence)
         self._known: dict[str, _Group] = {}
         self._is_read = self._is_stored = False
@@ -123,7 +122,7 @@ class TaskCopies(Poller):
         if wanted:
             with StreamsGroupClient.of(self._job.properties) as client:
                 self._ask(client, wanted, running, now)
-            self._on_described(now)
+            self._job.health.described(now)
         self._statuses = tuple(group.status for group in self._known.values() if group.status)
         self._sums = {group_id: sum_copies(group.copies) for group_id, group in self._known.items() if group.copies}
         self._write()
@@ -142,10 +141,10 @@ class TaskCopies(Poller):
         described = describe_each(client, wanted)
         for group_id in wanted:
             self._known.setdefault(group_id, _Group()).asked_at = now
-        denied = {g: error for g, error in described.failures.items() if error.code in AUTHORIZATION_CODES}
-        self._read_configs(client, [group["group_id"] for group in described.groups], running, now)
-        for group in described.groups:
-            group_id = group["group_id"]
+        denied = {one["group_id"]: one for one in described if one["error_code"] in AUTHORIZATION_CODES}
+        known_groups = {one["group_id"]: one for one in described if not one["error_code"]}
+        self._read_configs(client, known_groups, running, now)
+        for group_id, group in known_groups.items():
             known = self._known[group_id]
             copies = copies_of_description(group, known.acceptable_lag, known.copies, now)
             self._set(group_id, copies, running[group_id], now)
@@ -191,12 +190,13 @@ class TaskCopies(Poller):
         for row in self._rows(changed):
             self._set(row["group_id"], copies_of_row(row), running[row["group_id"]], now)
 
-    def _report_denied(self, denied: Mapping[str, GroupError]) -> None:
+    def _report_denied(self, denied: Mapping[str, Fields]) -> None:
         if denied:
             first = min(denied)
+            error = GroupError(denied[first]["error_code"], denied[first]["error_message"])
             self._report_denial(
                 f"task copies: the lag of the copies of {count(len(denied), 'group')} is not "
-                f"known, such as {first!r}: {denied[first]}; the job's principal needs Describe on the groups "
+                f"known, such as {first!r}: {error}; the job's principal needs Describe on the groups "
                 "and on their topics"
             )
         else:
@@ -205,9 +205,10 @@ class TaskCopies(Poller):
     def _rows(self, group_ids: Sequence[str]) -> Iterator[Mapping[str, Any]]:
         """Yield the rows of these groups from the log. Raises WarehouseError when the table cannot be read."""
         for ids in chunks(group_ids, _GROUPS_PER_QUERY):
-            yield from WarehouseReader(self._job.config.warehouse).rows(
-                "SELECT group_id, assignment_configs, members, assignments, subtopologies FROM groups "  # noqa: S608 - quoted
-                f"WHERE {of_groups(self._job.config.cluster, ids)}"
+            yield from self._job.rows(
+                "groups",
+                "group_id, assignment_configs, members, assignments, subtopologies",
+                of_groups(self._job.config.cluster, ids),
             )
 
     def _write(self) -> None:

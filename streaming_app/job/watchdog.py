@@ -8,7 +8,7 @@ detail than the receiver of the heartbeat could.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
@@ -16,59 +16,45 @@ from typing import TYPE_CHECKING
 
 from streaming_app.errors import UserError
 from streaming_app.job.owner import state_directory
-from streaming_app.job.service import Service
-from streaming_app.job_status import DiskSpace, JobStatus, check_readiness
+from streaming_app.job.service import Job, Service
+from streaming_app.job_status import DiskSpace, check_readiness
 from streaming_app.notify.sink import Sink, SinkError
-from streaming_app.report import Report
 
 if TYPE_CHECKING:
     from streaming_app.config.settings import JobConfig
-    from streaming_app.stream.health import Health
 
 _MISSED_EVALUATIONS = 3
 _LOW = 10  # a disk is almost full if less than a tenth is free
 _SHORTEST_SECONDS = 60.0  # an evaluation of many groups, or a table in a slow store, may take long
 
 
-def watchdog(  # noqa: PLR0913 - each is one thing it needs
-    sink: Sink,
-    cluster: str,
-    status: Callable[[], JobStatus],
-    report: Report,
-    *,
-    patience: float,
-    now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
-) -> Service:
+def watchdogs(job: Job) -> list[Service]:
+    """Return the services that send the heartbeats of a job, one for each sink that gets them."""
+    return [watchdog(job, sink) for sink in job.config.sinks if sink.beat_seconds]
+
+
+def watchdog(job: Job, sink: Sink) -> Service:
     """Return the service that sends the heartbeats of a sink, starting with the first evaluation of the alerts.
 
-    `patience` is in seconds: the maximum age of the last evaluation. The thread that sends alerts also uses the sink.
+    The thread that sends alerts uses the sink, too.
     """
+    patience = max(_MISSED_EVALUATIONS * job.config.alerts.interval, _SHORTEST_SECONDS)
 
     def beat() -> None:
-        job, at = status(), now()
-        silent = (at - (job.evaluated_at or job.started_at)).total_seconds()
+        status, now = job.health.status, job.now()
+        silent = (now - (status.evaluated_at or status.started_at)).total_seconds()
         if silent > patience:
             raise UserError(f"no heartbeat is sent: alerts were last evaluated {silent:.0f} s ago")
         try:
-            sink.beat(cluster, check_readiness(job, at).reason)
+            sink.beat(job.config.cluster, check_readiness(status, now).reason)
         except SinkError as error:
             raise UserError(str(error)) from None
 
     def has_evaluated() -> bool:
-        return status().evaluated_at is not None
+        return job.health.status.evaluated_at is not None
 
     name, interval = f"watchdog {sink.name}", sink.beat_seconds
-    return Service(name, report, interval=interval, may_tick=has_evaluated, do=beat)
-
-
-def make_watchdogs(config: JobConfig, health: Health, report: Report) -> list[Service]:
-    """Return the watchdog services of a job."""
-    patience = max(_MISSED_EVALUATIONS * config.alerts.interval, _SHORTEST_SECONDS)
-    return [
-        watchdog(sink, config.cluster, lambda: health.status, report, patience=patience)
-        for sink in config.sinks
-        if sink.beat_seconds
-    ]
+    return Service(name, job.report, interval=interval, may_tick=has_evaluated, do=beat)
 
 
 class Disks:

@@ -61,6 +61,9 @@ _STREAMS_ID = re.compile(rf"(?s:(.+))-{_UUID}-\d+")
 """Transactional ids of Kafka Streams: `<application id>-<process id>-<thread>` (`StreamsProducer`, exactly_once_v2)."""
 
 
+Row = Mapping[str, Any]
+
+
 class BrokerFact(NamedTuple):
     """A row of `broker_facts`, without the cluster and the time."""
 
@@ -74,18 +77,6 @@ class BrokerFact(NamedTuple):
     """The earlier value, if the job has seen another one."""
     changed_at: datetime | None = None
     """When the job first saw the current value, if there was an earlier one."""
-
-
-class InternalTopic(NamedTuple):
-    """A repartition or changelog topic as the topology defines it."""
-
-    group_id: str
-    name: str
-    partitions: int
-    """0: the broker decides."""
-    replication_factor: int
-    """0 and -1: the broker's default."""
-    configs: tuple[tuple[str, str], ...]
 
 
 class TopicConfigs:
@@ -107,18 +98,21 @@ class TopicConfigs:
 
 
 def topic_facts(
-    admin: Admin, topics: Iterable[str], wanted: Iterable[InternalTopic] = (), configs: TopicConfigs | None = None
+    admin: Admin, topics: Iterable[str], wanted: Iterable[Row] = (), configs: TopicConfigs | None = None
 ) -> list[BrokerFact]:
     """Return the retention of topics, partitions without leader or replicas, and the state of internal topics.
+
+    `wanted` has the internal topics of topologies as the tables have them, each with the `group_id`. 0 partitions, and
+    the replication factors 0 and -1, are the broker's default.
 
     Facts of an internal topic are its number of partitions, and its differences from the topology: `ACTUAL, asked for
     WANTED`. Every group may name any topic. So a topic has such facts only for the group whose id is a prefix of its
     name; of several groups, for the one with the longest id. Brokers create these topics and log differences, but do
     not act on them (KIP-1071, "Topic configuration mismatches"). Needs Describe and DescribeConfigs on the topics.
     """
-    names, by_length = list(topics), sorted(wanted, key=lambda one: len(one.group_id))
-    asked = {one.name: one for one in by_length if one.name.startswith(f"{one.group_id}-")}
-    own = {name: [key for key, _ in one.configs] for name, one in asked.items()}
+    names, by_length = list(topics), sorted(wanted, key=lambda one: len(one["group_id"]))
+    asked = {one["name"]: one for one in by_length if one["name"].startswith(f"{one['group_id']}-")}
+    own = {name: sorted(_topic_configs(one)) for name, one in asked.items()}
     keys = {name: (*_RETENTION_CONFIGS, _MIN_ISR, *own.get(name, ())) for name in names}
     by_topic = (configs or TopicConfigs()).ask(admin, keys)
     facts = [
@@ -132,7 +126,7 @@ def topic_facts(
         facts += _replicas(topic, values.get(_MIN_ISR))
         if one := asked.get(name):
             found = _compared(one, topic, values)
-            facts += (BrokerFact(kinds.INTERNAL_TOPIC, name, *fact, group_id=one.group_id) for fact in found)
+            facts += (BrokerFact(kinds.INTERNAL_TOPIC, name, *fact, group_id=one["group_id"]) for fact in found)
     return facts
 
 
@@ -142,12 +136,17 @@ def _described_topics(admin: Admin, names: Iterable[str]) -> Iterator[Mapping[st
         yield from (topic for topic in admin.describe_topics(some) if not topic["error_code"])
 
 
-def _compared(asked: InternalTopic, topic: Mapping[str, Any], configs: _Configs) -> Iterator[tuple[str, str]]:
+def _topic_configs(asked: Row) -> dict[str, str]:
+    return dict(asked["topic_configs"] or ())
+
+
+def _compared(asked: Row, topic: Mapping[str, Any], configs: _Configs) -> Iterator[tuple[str, str]]:
     count, replicas = len(topic["partitions"]), len(topic["partitions"][0]["replica_nodes"])
-    yield "partitions", f"{count}{ASKED_FOR}{asked.partitions}" if asked.partitions not in {0, count} else str(count)
-    if asked.replication_factor > 0 and asked.replication_factor != replicas:  # 0 and -1 are the broker's default
-        yield "replication_factor", f"{replicas}{ASKED_FOR}{asked.replication_factor}"
-    for name, value in asked.configs:
+    partitions, factor = asked["partitions"] or 0, asked["replication_factor"] or 0
+    yield "partitions", f"{count}{ASKED_FOR}{partitions}" if partitions not in {0, count} else str(count)
+    if factor > 0 and factor != replicas:
+        yield "replication_factor", f"{replicas}{ASKED_FOR}{factor}"
+    for name, value in sorted(_topic_configs(asked).items()):
         if name in configs and configs[name].value != value:
             yield name, f"{configs[name].value}{ASKED_FOR}{value}"
 
@@ -167,28 +166,25 @@ def _ids(brokers: Iterable[int]) -> str:
     return ",".join(map(str, sorted(brokers)))
 
 
-class LeftOverTopic(NamedTuple):
-    """A repartition or changelog topic of an earlier topology that is in no current topology."""
-
-    name: str
-    group_id: str
-    left_by: str
-    """`topology`: the group has a new topology; `group`: the group does not exist any more."""
-
-
-def left_over_topics(admin: Admin, earlier: Iterable[LeftOverTopic]) -> list[BrokerFact]:
+def left_over_topics(admin: Admin, earlier: Mapping[str, Row]) -> list[BrokerFact]:
     """For the topics that exist, return the reason why they remain, their partitions, and the bytes of all replicas.
 
-    Needs Describe on the topics. The bytes also need Describe on the cluster, and an answer of every broker.
+    `earlier` has rows by topic: `group_id`, whose earlier topology had the topic, and `left_by`: `topology` if the
+    group has another topology now, `group` if it is gone. Needs Describe on the topics. The bytes also need Describe on
+    the cluster, and an answer of every broker.
     """
     existing = set(admin.list_topics())
-    found = {one.name: one for one in islice((one for one in earlier if one.name in existing), _MOST_LEFT_OVER)}
-    partitions = {topic["name"]: len(topic["partitions"]) for topic in _described_topics(admin, found)}
+    names = islice((name for name in sorted(earlier) if name in existing), _MOST_LEFT_OVER)
+    partitions = {topic["name"]: len(topic["partitions"]) for topic in _described_topics(admin, names)}
     sizes = _sizes(admin, partitions) if partitions else {}
     return [
-        BrokerFact(kinds.LEFT_OVER_TOPIC, topic, name, str(value), group_id=found[topic].group_id)
+        BrokerFact(kinds.LEFT_OVER_TOPIC, topic, name, str(value), group_id=earlier[topic]["group_id"])
         for topic, number in partitions.items()
-        for name, value in (("left_by", found[topic].left_by), ("partitions", number), ("bytes", sizes.get(topic)))
+        for name, value in (
+            ("left_by", earlier[topic]["left_by"]),
+            ("partitions", number),
+            ("bytes", sizes.get(topic)),
+        )
         if value is not None
     ]
 

@@ -6,7 +6,6 @@ For requests that kafka-python's own admin client supports, use `StreamsGroupCli
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from kafka import TopicPartition
@@ -212,44 +211,24 @@ def _is_retriable(error: BaseException) -> bool:
     return isinstance(error, (RetriableError, KafkaConnectionError, UnknownBrokerIdError))
 
 
-# --- Descriptions of many groups: one failure does not prevent the others ---------------------------------------------
+def describe_each(client: StreamsGroupClient, group_ids: Sequence[str]) -> list[Fields]:
+    """Describe the groups, 500 a request to each coordinator: no group that cannot be described stops the others.
 
-
-@dataclass
-class Descriptions:
-    """The results of StreamsGroupDescribe."""
-
-    groups: list[Fields] = field(default_factory=list)
-    """The described groups, in snake_case."""
-    failures: dict[str, GroupError] = field(default_factory=dict)
-    """By group, the error; groups of a request that failed as a whole are missing."""
-
-
-def describe_each(client: StreamsGroupClient, group_ids: Sequence[str]) -> Descriptions:
-    """Describe the groups, 500 per request to each coordinator. Groups of a request that fails as a whole are missing.
-
-    Raises kafka-python's KafkaError if three requests in a row fail, or if the only one fails.
+    Returns groups as `StreamsGroupClient.describe` does; those of a request that failed as a whole are missing. Raises
+    kafka-python's KafkaError once three requests in a row have failed, or the only one.
     """
-    found, failed = Descriptions(), 0
+    found, failed = list[Fields](), 0
     for some in chunks(group_ids, _GROUPS_PER_REQUEST):
         for ids, response in client.admin.send_to_coordinators(
             some, lambda ids: build(protocol.StreamsGroupDescribeRequest, {"group_ids": ids}), _GROUPS_PER_REQUEST
         ):
             if isinstance(response, GroupError):
-                found.failures[ids[0]] = response
+                found.append({"group_id": ids[0], "error_code": response.code, "error_message": response.message})
             elif isinstance(response, KafkaError):
                 failed += 1
                 if failed == _FAILURES_IN_A_ROW or len(ids) == len(group_ids):
                     raise response
             else:
                 failed = 0
-                _add(found, response.to_dict()["groups"])
+                found += response.to_dict()["groups"]
     return found
-
-
-def _add(found: Descriptions, groups: Iterable[Fields]) -> None:
-    for group in groups:
-        if group["error_code"]:
-            found.failures[group["group_id"]] = GroupError(group["error_code"], group["error_message"])
-        else:
-            found.groups.append(group)

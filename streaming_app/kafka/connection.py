@@ -56,9 +56,9 @@ def connect(properties: Mapping[str, str], seconds: float | None = None, **setti
 class KeptConnection:
     """A connection that the first request makes, and the first one after `close` again; for one thread at a time."""
 
-    def __init__(self, make: Callable[[], "Admin"]) -> None:
-        """Prepare; nothing is connected yet."""
-        self._make = make
+    def __init__(self, properties: Mapping[str, str], seconds: float | None = None, **settings: Any) -> None:  # noqa: ANN401 - the same
+        """Prepare; nothing is connected yet. The parameters are those of `connect`."""
+        self._properties, self._seconds, self._settings = properties, seconds, settings
         self._admin: Admin | None = None
 
     @property
@@ -67,9 +67,9 @@ class KeptConnection:
         return self._admin is not None
 
     def get(self) -> "Admin":
-        """Return the connection. Raises the errors of the function that makes it."""
+        """Return the connection. Raises the errors of `connect`."""
         if self._admin is None:
-            self._admin = self._make()
+            self._admin = connect(self._properties, self._seconds, **self._settings)
         return self._admin
 
     def close(self) -> None:

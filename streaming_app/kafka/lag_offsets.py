@@ -57,6 +57,8 @@ class TopicLeaders(NamedTuple):
     topic_id: str | None
     leaders: Mapping[int, int]
     error: str | None = None
+    epochs: Mapping[int, int] = MappingProxyType({})
+    """The epoch of the leader of each partition."""
     offline: Mapping[int, Sequence[int]] = MappingProxyType({})
     """By partition without a leader: the brokers with a replica that are away."""
 
@@ -88,112 +90,112 @@ def is_denied(error: str) -> bool:
     return _DENIED in error
 
 
-class LogEndsClient:
-    """Asks the brokers of one cluster; for one thread. `describe` raises KafkaError if no broker answers."""
+def describe_leaders(admin: Admin, topics: Iterable[str]) -> dict[str, TopicLeaders]:
+    """Return the leaders of these topics, whether or not they exist or may be described. Creates no topic.
 
-    def __init__(self, admin: Admin) -> None:
-        self._admin = admin
-
-    def describe(self, topics: Iterable[str]) -> dict[str, TopicLeaders]:
-        """Return these topics with their leaders or errors, whether or not they exist. Creates no topic."""
-        described: dict[str, TopicLeaders] = {}
-        for names in chunks(topics, _TOPICS_PER_REQUEST):
-            request = MetadataRequest(
-                topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in names],
-                allow_auto_topic_creation=False,
+    Raises KafkaError where no broker answers.
+    """
+    described: dict[str, TopicLeaders] = {}
+    for names in chunks(topics, _TOPICS_PER_REQUEST):
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in names],
+            allow_auto_topic_creation=False,
+        )
+        for topic in admin.send_to_any(request).topics:
+            described[topic.name] = TopicLeaders(
+                format_topic_id(topic.topic_id),
+                {one.partition_index: one.leader_id for one in topic.partitions},
+                error_name(topic.error_code) if topic.error_code else None,
+                {one.partition_index: one.leader_epoch for one in topic.partitions},
+                {one.partition_index: one.offline_replicas for one in topic.partitions if one.leader_id < 0},
             )
-            for topic in self._admin.send_to_any(request).topics:
-                described[topic.name] = TopicLeaders(
-                    format_topic_id(topic.topic_id),
-                    {one.partition_index: one.leader_id for one in topic.partitions},
-                    error_name(topic.error_code) if topic.error_code else None,
-                    {one.partition_index: one.offline_replicas for one in topic.partitions if one.leader_id < 0},
-                )
-        return described
+    return described
 
-    def list_offsets(
-        self,
-        partitions: Iterable[TopicPartition],
-        topics: Mapping[str, TopicLeaders],
-        timestamp: int | Mapping[TopicPartition, int] = LATEST,
-        *,
-        committed_only: bool = False,
-    ) -> Offsets:
-        """Return the offset of each partition at `timestamp`: LATEST, EARLIEST, or of the first record since a time.
 
-        `timestamp` may be by partition. With `committed_only`, LATEST is the last stable offset.
-        """
-        topic_type = ListOffsetsRequest.ListOffsetsTopic
+def list_offsets(
+    admin: Admin,
+    partitions: Iterable[TopicPartition],
+    topics: Mapping[str, TopicLeaders],
+    timestamp: int | Mapping[TopicPartition, int] = LATEST,
+    *,
+    committed_only: bool = False,
+) -> Offsets:
+    """Return the offset of each partition at `timestamp`: LATEST, EARLIEST, or of the first record since a time.
 
-        def partition(key: TopicPartition) -> Any:  # noqa: ANN401 - kafka-python is untyped
-            at = timestamp if isinstance(timestamp, int) else timestamp[key]
-            return topic_type.ListOffsetsPartition(partition_index=key[1], timestamp=at)
+    The time may be another one for each partition. With `committed_only`, LATEST is the last stable offset.
+    """
+    topic_type = ListOffsetsRequest.ListOffsetsTopic
 
-        def request(keys: Sequence[TopicPartition]) -> Any:  # noqa: ANN401 - the same
-            asked = [topic_type(name=name, partitions=those) for name, those in _by_topic(keys, partition)]
-            return ListOffsetsRequest(isolation_level=int(committed_only), topics=asked, min_version=_ISOLATION_VERSION)
+    def partition(key: TopicPartition) -> Any:  # noqa: ANN401 - kafka-python is untyped
+        at = timestamp if isinstance(timestamp, int) else timestamp[key]
+        return topic_type.ListOffsetsPartition(partition_index=key[1], timestamp=at)
 
-        keys = list(partitions)
-        found: Offsets = {key: leader for key in keys if isinstance(leader := leader_of(topics, key), str)}
-        for some, answer in self._ask_leaders(keys, topics, request):
-            if isinstance(answer, KafkaError):
-                found |= dict.fromkeys(some, AWAY)
-                continue
-            for topic in answer.topics:
-                for one in topic.partitions:
-                    error = error_name(one.error_code) if one.error_code else None
-                    found[topic.name, one.partition_index] = error or Offset(one.offset, one.timestamp)
-        return found
+    def request(keys: Sequence[TopicPartition]) -> Any:  # noqa: ANN401 - the same
+        asked = [topic_type(name=name, partitions=those) for name, those in _by_topic(keys, partition)]
+        return ListOffsetsRequest(isolation_level=int(committed_only), topics=asked, min_version=_ISOLATION_VERSION)
 
-    def find_records(
-        self, starts: Mapping[TopicPartition, int], topics: Mapping[str, TopicLeaders]
-    ) -> dict[TopicPartition, FoundRecords]:
-        """Read each partition from an offset on, as READ_COMMITTED, until a record or for some kilobytes.
+    keys = list(partitions)
+    found: Offsets = {key: leader for key in keys if isinstance(leader := leader_of(topics, key), str)}
+    for some, answer in ask_leaders(admin, keys, topics, request):
+        if isinstance(answer, KafkaError):
+            found |= dict.fromkeys(some, AWAY)
+            continue
+        for topic in answer.topics:
+            for one in topic.partitions:
+                error = error_name(one.error_code) if one.error_code else None
+                found[topic.name, one.partition_index] = error or Offset(one.offset, one.timestamp)
+    return found
 
-        Partitions without an answer of the leader are missing, except if the principal may not read them.
-        """
-        topic_type = FetchRequest.FetchTopic
 
-        def partition(key: TopicPartition) -> Any:  # noqa: ANN401 - kafka-python is untyped
-            return topic_type.FetchPartition(
-                partition=key[1], fetch_offset=starts[key], partition_max_bytes=_READ_BYTES
-            )
+def find_records(
+    admin: Admin, starts: Mapping[TopicPartition, int], topics: Mapping[str, TopicLeaders]
+) -> dict[TopicPartition, FoundRecords]:
+    """Read each partition from an offset on, as READ_COMMITTED, until there is a record, or some kilobytes long.
 
-        def request(keys: Sequence[TopicPartition]) -> Any:  # noqa: ANN401 - the same
-            return FetchRequest(
-                max_wait_ms=0,
-                min_bytes=0,
-                isolation_level=1,
-                topics=[topic_type(topic=name, partitions=those) for name, those in _by_topic(keys, partition)],
-                min_version=_FETCH_RECORDS_VERSION,
-                max_version=_LAST_FETCH_WITH_NAMES,
-            )
+    What the leader does not answer is left out, unless it is that the principal may not read.
+    """
+    topic_type = FetchRequest.FetchTopic
 
-        found: dict[TopicPartition, FoundRecords] = {}
-        for _, answer in self._ask_leaders(starts, topics, request):
-            for topic in () if isinstance(answer, KafkaError) else answer.responses:
-                for one in topic.partitions:
-                    key, error = (topic.topic, one.partition_index), error_name(one.error_code)
-                    if not one.error_code:
-                        found[key] = _first_record(one, starts[key])
-                    elif is_denied(error):
-                        found[key] = FoundRecords(None, starts[key], error)
-        return found
+    def partition(key: TopicPartition) -> Any:  # noqa: ANN401 - kafka-python is untyped
+        return topic_type.FetchPartition(partition=key[1], fetch_offset=starts[key], partition_max_bytes=_READ_BYTES)
 
-    def _ask_leaders(
-        self,
-        keys: Iterable[TopicPartition],
-        topics: Mapping[str, TopicLeaders],
-        request: Callable[[Sequence[TopicPartition]], Any],
-    ) -> Iterator[tuple[list[TopicPartition], Any]]:
-        """Ask the leader of each partition that has one; yield some partitions, with the answer about them."""
-        by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
-        for key in keys:
-            if isinstance(leader := leader_of(topics, key), int):
-                by_leader[leader].append(key)
-        asked = [(leader, some) for leader, led in by_leader.items() for some in chunks(led, _PARTITIONS_PER_REQUEST)]
-        answers = self._admin.send_all([(leader, request(some)) for leader, some in asked], ANSWER_MS)
-        return zip((some for _, some in asked), answers, strict=True)
+    def request(keys: Sequence[TopicPartition]) -> Any:  # noqa: ANN401 - the same
+        return FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            isolation_level=1,
+            topics=[topic_type(topic=name, partitions=those) for name, those in _by_topic(keys, partition)],
+            min_version=_FETCH_RECORDS_VERSION,
+            max_version=_LAST_FETCH_WITH_NAMES,
+        )
+
+    found: dict[TopicPartition, FoundRecords] = {}
+    for _, answer in ask_leaders(admin, starts, topics, request):
+        for topic in () if isinstance(answer, KafkaError) else answer.responses:
+            for one in topic.partitions:
+                key, error = (topic.topic, one.partition_index), error_name(one.error_code)
+                if not one.error_code:
+                    found[key] = _first_record(one, starts[key])
+                elif is_denied(error):
+                    found[key] = FoundRecords(None, starts[key], error)
+    return found
+
+
+def ask_leaders(
+    admin: Admin,
+    keys: Iterable[TopicPartition],
+    topics: Mapping[str, TopicLeaders],
+    request: Callable[[Sequence[TopicPartition]], Any],
+    timeout_ms: int = ANSWER_MS,
+) -> Iterator[tuple[list[TopicPartition], Any]]:
+    """Ask the leader of each partition that has one; yield some partitions with the answer about them."""
+    by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+    for key in keys:
+        if isinstance(leader := leader_of(topics, key), int):
+            by_leader[leader].append(key)
+    asked = [(leader, some) for leader, led in by_leader.items() for some in chunks(led, _PARTITIONS_PER_REQUEST)]
+    answers = admin.send_all([(leader, request(some)) for leader, some in asked], timeout_ms)
+    return zip((some for _, some in asked), answers, strict=True)
 
 
 def _by_topic(

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
 from kafka.errors import KafkaError
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
-from kafka.protocol.metadata import MetadataRequest
 
 from streaming_app.errors import NotAuthorizedError, UnreachableError
-from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, KeptConnection, connect
+from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, KeptConnection
 from streaming_app.kafka.error_lines import missing_acl_message
-from streaming_app.kafka.lag_offsets import format_topic_id
+from streaming_app.kafka.lag_offsets import TopicLeaders, TopicPartition, ask_leaders, describe_leaders, leader_of
 from streaming_app.kafka.offsets_topic import check_topic_id
 from streaming_app.kafka.protocol import TOPIC_AUTHORIZATION_FAILED, build, error_name
 
@@ -29,13 +27,6 @@ _PATIENCE_SECONDS = 30.0  # for elections: a dead broker is fenced after its ses
 _PAUSE_SECONDS = 0.2
 _ANSWER_MS = 5_000
 _MIN_VERSION = 2  # of OffsetForLeaderEpoch: the first version with the epoch that the caller knows
-
-
-class Leader(NamedTuple):
-    """The leader of a partition and its epoch."""
-
-    node_id: int
-    epoch: int
 
 
 class EpochEnd(NamedTuple):
@@ -54,15 +45,17 @@ class LeaderEpochs:
     def __init__(self, properties: Mapping[str, str], topic: str, topic_id: str, stop: threading.Event) -> None:
         """Prepare; the first call connects. `properties` are Kafka's. Once `stop` is set, no call waits."""
         self._topic, self._topic_id, self._stop = topic, topic_id, stop
-        self._connection = KeptConnection(partial(connect, properties, IMPATIENT_CONNECT_SECONDS))
-        self._leaders: dict[int, Leader] = {}
+        self._connection = KeptConnection(properties, IMPATIENT_CONNECT_SECONDS)
+        self._leaders: dict[int, int] = {}
+        """The leader of each partition, as far as it has answered since."""
+        self._described = TopicLeaders(None, {})
 
     def epochs(self, partitions: Iterable[int]) -> dict[int, int]:
         """Return the epochs of the leaders, as of the last answer. Raises as `ends` if a leader is not known."""
         wanted = list(partitions)
         if not all(partition in self._leaders for partition in wanted):
             self.ends(dict.fromkeys(wanted, 0))
-        return {partition: self._leaders[partition].epoch for partition in wanted}
+        return {partition: self._described.epochs[partition] for partition in wanted}
 
     def ends(self, epochs: Mapping[int, int]) -> dict[int, EpochEnd]:
         """Return the end offsets of these epochs, by partition. Waits for elections for up to half a minute.
@@ -92,18 +85,17 @@ class LeaderEpochs:
         try:
             if not all(partition in self._leaders for partition in epochs):
                 self._find_leaders()
-            failures = {partition: "LEADER_NOT_AVAILABLE" for partition in epochs if partition not in self._leaders}
-            by_leader: defaultdict[int, dict[int, int]] = defaultdict(dict)
-            for partition in epochs.keys() - failures.keys():
-                by_leader[self._leaders[partition].node_id][partition] = epochs[partition]
-            requests = [(node_id, self._request(asked)) for node_id, asked in by_leader.items()]
-            answers = self._connection.get().send_all(requests, _ANSWER_MS)
+            led = self._described._replace(leaders=self._leaders)
+            keys = [(self._topic, partition) for partition in epochs]
+            failures = {key[1]: leader for key in keys if isinstance(leader := leader_of({self._topic: led}, key), str)}
+            request = partial(self._request, epochs)
+            answers = list(ask_leaders(self._connection.get(), keys, {self._topic: led}, request, _ANSWER_MS))
         except (KafkaError, OSError) as error:
             self.close()
             return dict.fromkeys(epochs, type(error).__name__)
-        for asked, answer in zip(by_leader.values(), answers, strict=True):
+        for asked, answer in answers:
             if isinstance(answer, KafkaError):
-                failures |= dict.fromkeys(asked, type(answer).__name__)
+                failures |= {partition: type(answer).__name__ for _, partition in asked}
             else:
                 failures |= self._take(answer, found)
         for partition in failures:
@@ -122,21 +114,15 @@ class LeaderEpochs:
         return failures
 
     def _find_leaders(self) -> None:
-        wanted = MetadataRequest.MetadataRequestTopic(name=self._topic)
-        request = MetadataRequest(topics=[wanted], allow_auto_topic_creation=False)
-        (topic,) = self._connection.get().send_to_any(request).topics
-        if found_id := format_topic_id(topic.topic_id):
-            check_topic_id(self._topic, self._topic_id, found_id)
-        self._leaders = {
-            one.partition_index: Leader(one.leader_id, one.leader_epoch)
-            for one in topic.partitions
-            if not one.error_code and one.leader_id >= 0
-        }
+        described = self._described = describe_leaders(self._connection.get(), [self._topic])[self._topic]
+        if described.topic_id:
+            check_topic_id(self._topic, self._topic_id, described.topic_id)
+        self._leaders = dict(described.leaders)
 
-    def _request(self, epochs: Mapping[int, int]) -> Any:  # noqa: ANN401 - kafka-python is untyped
+    def _request(self, epochs: Mapping[int, int], keys: Iterable[TopicPartition]) -> Any:  # noqa: ANN401 - the same
+        known = self._described.epochs
         partitions = [
-            {"partition": one, "current_leader_epoch": self._leaders[one].epoch, "leader_epoch": epoch}
-            for one, epoch in epochs.items()
+            {"partition": one, "current_leader_epoch": known[one], "leader_epoch": epochs[one]} for _, one in keys
         ]
         fields = {"replica_id": -1, "topics": [{"topic": self._topic, "partitions": partitions}]}
         return build(OffsetForLeaderEpochRequest, fields, min_version=_MIN_VERSION)

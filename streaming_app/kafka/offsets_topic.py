@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
-from contextlib import closing
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -20,17 +19,17 @@ from kafka.errors import KafkaTimeoutError
 from streaming_app.errors import JobError, MissingTopicError, NotAuthorizedError, OtherTopicError, UnreachableError
 from streaming_app.groups.partition import partition_of
 from streaming_app.kafka import GROUP_PREFIX, diagnose
-from streaming_app.kafka.connection import Admin, KeptConnection, connect
+from streaming_app.kafka.connection import Admin, KeptConnection
 from streaming_app.kafka.error_lines import REQUEST_ERRORS, missing_acl_message, to_job_error
 from streaming_app.kafka.lag_offsets import (
     EARLIEST,
     LATEST,
-    LogEndsClient,
     Offset,
     TopicLeaders,
     fetch_committed_offsets,
     format_topic_id,
     is_denied,
+    list_offsets,
 )
 from streaming_app.kafka.properties import SecurityError
 from streaming_app.kafka.protocol import TOPIC_AUTHORIZATION_FAILED, error_name
@@ -59,25 +58,24 @@ class OffsetsTopic(NamedTuple):
     name: str
     topic_id: str
     cluster_id: str
-    partitions: int
-    offsets: int
-    """End offsets minus start offsets, summed: an upper bound of the number of records."""
-    end_offsets: Mapping[int, int] = MappingProxyType({})
+    end_offsets: Mapping[int, int]
     """End offsets by partition."""
-    delete_retention_ms: int = _DEFAULT_DELETE_RETENTION_MS
-    """How long the brokers keep tombstones after compaction: `delete.retention.ms`."""
     start_offsets: Mapping[int, int] = MappingProxyType({})
     """Start offsets by partition."""
+    delete_retention_ms: int = _DEFAULT_DELETE_RETENTION_MS
+    """How long the brokers keep tombstones after compaction: `delete.retention.ms`."""
     group_id: str = GROUP_PREFIX
     """A group id for Spark's consumers whose coordinator has answered."""
 
-    @classmethod
-    def of(
-        cls, name: str, topic_id: str, cluster_id: str, ends: Mapping[int, int], starts: Mapping[int, int]
-    ) -> OffsetsTopic:
-        """Return the topic, with the fields that follow from its offsets."""
-        offsets = sum(ends.values()) - sum(starts.values())
-        return cls(name, topic_id, cluster_id, len(ends), offsets, end_offsets=ends, start_offsets=starts)
+    @property
+    def partitions(self) -> int:
+        """The number of partitions."""
+        return len(self.end_offsets)
+
+    @property
+    def offsets(self) -> int:
+        """End offsets minus start offsets, summed: an upper bound of the number of records."""
+        return sum(self.end_offsets.values()) - sum(self.start_offsets.values())
 
 
 class OffsetsTopicClient:
@@ -90,7 +88,7 @@ class OffsetsTopicClient:
     def __init__(self, properties: Mapping[str, str], topic: str, spark: SparkSession) -> None:
         """Prepare; the first call connects. `properties` are Kafka client properties."""
         self._properties, self._topic, self._spark = properties, topic, spark
-        self._connection = KeptConnection(partial(connect, properties, request_timeout_ms=_TIMEOUT_MS))
+        self._connection = KeptConnection(properties, request_timeout_ms=_TIMEOUT_MS)
 
     def describe(self, *, to_read: bool = True) -> OffsetsTopic:
         """Return the description of the topic; with `to_read`, including a group id for Spark's consumers.
@@ -125,14 +123,6 @@ class OffsetsTopicClient:
             raise
 
 
-def describe_offsets_topic(
-    spark: SparkSession, properties: Mapping[str, str], topic: str, *, to_read: bool = True
-) -> OffsetsTopic:
-    """Describe the topic as `OffsetsTopicClient` does, over a connection for this call only."""
-    with closing(OffsetsTopicClient(properties, topic, spark)) as client:
-        return client.describe(to_read=to_read)
-
-
 def check_topic_id(name: str, expected: str, found: str) -> None:
     """Raise OtherTopicError if the id of a topic is not the expected one."""
     if found != expected:
@@ -143,13 +133,13 @@ def check_topic_id(name: str, expected: str, found: str) -> None:
 
 
 def _describe(properties: Mapping[str, str], topic: str, admin: Admin, *, to_read: bool) -> OffsetsTopic:
-    client, deadline = LogEndsClient(admin), time.monotonic() + _PATIENCE_SECONDS
+    deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         described = admin.describe_topics([topic])[0]
         _raise_unless_readable(properties, topic, described)
         leaders = {one["partition_index"]: one["leader_id"] for one in described["partitions"]}
         partitions, led = [(topic, one) for one in leaders], {topic: TopicLeaders(None, leaders)}
-        found = [client.list_offsets(partitions, led, at) for at in (LATEST, EARLIEST)]
+        found = [list_offsets(admin, partitions, led, at) for at in (LATEST, EARLIEST)]
         ends, starts = ({key[1]: one.offset for key, one in some.items() if isinstance(one, Offset)} for some in found)
         if len(ends) == len(starts) == len(leaders):
             break
@@ -157,9 +147,14 @@ def _describe(properties: Mapping[str, str], topic: str, admin: Admin, *, to_rea
             raise KafkaTimeoutError(f"a partition of {topic} has no leader that answers")
         time.sleep(_PAUSE_SECONDS)
     topic_id = format_topic_id(uuid.UUID(described["topic_id"])) or ""
-    return OffsetsTopic.of(topic, topic_id, admin.describe_cluster()["cluster_id"], ends, starts)._replace(
-        delete_retention_ms=_delete_retention_ms(admin, topic),
-        group_id=_answering_group(admin, topic, len(leaders)) if to_read else GROUP_PREFIX,
+    return OffsetsTopic(
+        topic,
+        topic_id,
+        admin.describe_cluster()["cluster_id"],
+        ends,
+        starts,
+        _delete_retention_ms(admin, topic),
+        _answering_group(admin, topic, len(leaders)) if to_read else GROUP_PREFIX,
     )
 
 
@@ -259,8 +254,9 @@ def _describe_in_java(
                 specs.put(jvm.org.apache.kafka.common.TopicPartition(topic, one.partition()), spec)
             offsets = admin.listOffsets(specs).all().get()
             found.append({partition.partition(): one.offset() for partition, one in offsets.items()})
-        ids = described.topicId().toString(), admin.describeCluster().clusterId().get()
-        return OffsetsTopic.of(topic, *ids, *found)._replace(group_id=f"{GROUP_PREFIX}-{uuid.uuid4()}")
+        topic_id, cluster_id = described.topicId().toString(), admin.describeCluster().clusterId().get()
+        ends, starts = found
+        return OffsetsTopic(topic, topic_id, cluster_id, ends, starts, group_id=f"{GROUP_PREFIX}-{uuid.uuid4()}")
     except Py4JJavaError as error:
         raise _java_job_error(error.java_exception, properties, topic) from None
     finally:

@@ -41,7 +41,6 @@ _ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 _REFRESH_WINDOW_FACTOR = 0.8  # of a token's lifetime: Kafka's default for sasl.login.refresh.window.factor
 _DEFAULT_LIFETIME_SECONDS = 60.0  # for a token without the claim `exp`
 _TIMEOUT_SECONDS = 10.0
-_UNSECURED_LIFETIME_SECONDS = 3600
 
 
 def security_settings(properties: Properties) -> dict[str, Any]:
@@ -154,7 +153,7 @@ def _reason(error: Exception) -> str:
     return getattr(error, "reason", None) or str(error)
 
 
-# --- Tokens for SASL OAUTHBEARER, from the sources of Kafka's callback handlers: an endpoint, a file, or unsecured ----
+# --- Tokens for SASL OAUTHBEARER, from the sources of Kafka's callback handler: an endpoint or a file ----------------
 
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc] # kafka-python is untyped
@@ -189,10 +188,8 @@ def _create_token_provider(properties: Properties) -> TokenProvider:
     """
     options = jaas_options(properties, _OAUTH_MODULE)
     handler = properties.get(_HANDLER, "").rpartition(".")[2]
-    if not handler or handler == "OAuthBearerUnsecuredLoginCallbackHandler":
-        return TokenProvider(
-            lambda: _create_unsecured_token(options), _with_prefix(options, "unsecuredLoginExtension_")
-        )
+    if not handler:
+        raise SecurityError(f"{_HANDLER} is missing: without it Kafka's Java client creates tokens that nobody signs")
     if handler != "OAuthBearerLoginCallbackHandler":
         raise SecurityError(f"{_HANDLER} {handler} is Java code, which only Kafka's Java client can run")
     parts = urlsplit(properties.get(_ENDPOINT, ""))
@@ -250,24 +247,8 @@ def _read_token(url: str) -> str:
         raise SecurityError(f"{_ENDPOINT} {url}: {reason_of(error)}") from None
 
 
-def _create_unsecured_token(options: Mapping[str, str]) -> str:
-    """Return an unsigned token, as Kafka creates it if no callback handler is set; for tests."""
-    claims: dict[str, Any] = {
-        **_with_prefix(options, "unsecuredLoginStringClaim_"),
-        **{name: float(value) for name, value in _with_prefix(options, "unsecuredLoginNumberClaim_").items()},
-    }
-    now = int(time.time())  # rounded down: a broker whose clock is a millisecond behind rejects a token of the future
-    lifetime = int(options.get("unsecuredLoginLifetimeSeconds", _UNSECURED_LIFETIME_SECONDS))
-    claims = {"iat": now, "exp": now + lifetime, **claims}
-    return f"{_encode({'alg': 'none'})}.{_encode(claims)}."
-
-
 def _with_prefix(options: Mapping[str, str], prefix: str) -> dict[str, str]:
     return {name.removeprefix(prefix): value for name, value in options.items() if name.startswith(prefix)}
-
-
-def _encode(part: Mapping[str, Any]) -> str:
-    return base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode()
 
 
 def _remaining_lifetime(token: str) -> float:

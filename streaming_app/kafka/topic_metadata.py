@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
 from kafka.errors import KafkaError
 
 from streaming_app.kafka import diagnose
-from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, KeptConnection, connect
+from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, KeptConnection
 from streaming_app.kafka.properties import SecurityError
 from streaming_app.report import ReportOnce
 
@@ -27,7 +26,7 @@ class TopicMetadata:
     def __init__(self, properties: Mapping[str, str], warn: Callable[[str], None]) -> None:
         """Prepare; the first call connects. `properties` are Kafka client properties, `warn` gets warnings."""
         self._properties, self._warn = properties, ReportOnce(warn)
-        self._connection = KeptConnection(partial(connect, properties, IMPATIENT_CONNECT_SECONDS))
+        self._connection = KeptConnection(properties, IMPATIENT_CONNECT_SECONDS)
         self._reconnect_at = 0.0
         self._cache: dict[str, int | None] = {}
         self._cached_until = 0.0

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
 
 from offsets_decoder.definitions import record
-from streaming_app.alerts.problem import Identity
+from streaming_app.alerts.problem import FIRING, Problem
+from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD, STATES
+from streaming_app.groups.task_copies import CopiesSum
+from streaming_app.health.verdict import Verdict
 from streaming_app.job_status import JobStatus, OffsetsStatus, inputs
+from streaming_app.lag.model import LagRow
 from streaming_app.metrics.metric import Metric, Sample, unix_seconds
 from streaming_app.notify.outbox import SinkStatus
 from streaming_app.stream.batch_outcome import PHASES
@@ -18,19 +24,32 @@ _STATES = tuple(state for state in STATES if state != DEAD)
 _STREAMS = "by stream: `groups`, and `offsets` (committed offsets) unless `offsets.enabled` is false"
 
 
-class JobScrape(NamedTuple):
-    """The data of the job and the cluster at a scrape."""
+@dataclass(frozen=True)
+class JobScrape:
+    """What the job, the cluster and its groups are at a scrape."""
 
+    cluster: str
+    groups: Mapping[str, GroupSnapshot]
+    """By id."""
     status: JobStatus
     totals: Totals
-    groups_by_state: Mapping[str, int]
-    left_out: Mapping[str, int]
+    alerts: Iterable[Problem] = ()
+    """Those that are pending or open."""
+    sinks: Sequence[SinkStatus] = ()
+    lag: Sequence[LagRow] | None = None
+    """The rows of the newest lag pass; None before the first one, or without `lag`."""
+    copies: Mapping[str, Mapping[str, CopiesSum]] = field(default_factory=dict)
+    """The sums over the copies of tasks, by group and role."""
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    """The newest verdict of each group."""
+    types: Mapping[str, int] = field(default_factory=dict)
+    """The number of groups by type; empty while it is not known."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
     """Number of groups, by what is omitted for them."""
-    alerts: Mapping[Identity, int]
-    """Open problems by rule and severity."""
-    sinks: Sequence[SinkStatus]
-    version: str
-    groups_by_type: Mapping[str, int]
+    rebalances_total: Callable[[str], int] = lambda _group_id: 0
+    """Returns the number of new target assignments of a group."""
+    labels_of: Callable[[str], Mapping[str, str]] = lambda _group_id: {}
+    """Returns the labels that the configuration declares for a group."""
 
 
 def _record_name(number: int) -> str:
@@ -57,6 +76,16 @@ def _behind(job: JobScrape) -> Iterator[Sample]:
         yield Sample(job.status.offsets.behind, ("offsets", ""))
 
 
+def _by_state(job: JobScrape) -> Iterator[Sample]:
+    counts = Counter(group.state for group in job.groups.values())
+    yield from (Sample(counts[state], (state,)) for state in _STATES)
+
+
+def _open_problems(job: JobScrape) -> Iterator[Sample]:
+    counts = Counter(one.identity for one in job.alerts if one.state == FIRING)
+    yield from (Sample(count, labels) for labels, count in sorted(counts.items()))
+
+
 def _self_checks(job: JobScrape) -> Iterator[Sample]:
     checks = job.status.self_check
     yield Sample(checks.runs - checks.failures, ("completed",))
@@ -67,19 +96,19 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     Metric(
         "streams_groups",
         "All streams groups of the cluster by state, including groups without series of their own.",
-        lambda job: [Sample(job.groups_by_state.get(state, 0), (state,)) for state in _STATES],
+        _by_state,
         ("state",),
     ),
     Metric(
         "streams_groups_by_protocol",
         "Groups of other types, by protocol; absent without `lag`.",
-        lambda job: [Sample(count, (name,)) for name, count in sorted(job.groups_by_type.items()) if name != "streams"],
+        lambda job: [Sample(count, (name,)) for name, count in sorted(job.types.items()) if name != "streams"],
         ("protocol",),
     ),
     Metric(
         "streams_groups_alerts",
         "Open problems, by rule and severity.",
-        lambda job: [Sample(count, labels) for labels, count in sorted(job.alerts.items())],
+        _open_problems,
         ("rule", "severity"),
     ),
     Metric(
@@ -198,7 +227,7 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     Metric(
         "streams_groups_job_build_info",
         "The running release.",
-        lambda job: [Sample(1, (job.version,))],
+        lambda _job: [Sample(1, (version("streams-groups"),))],
         ("version",),
     ),
 )

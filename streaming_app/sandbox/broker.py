@@ -30,7 +30,7 @@ from streaming_app.errors import SetupError
 from streaming_app.jvm.jars import KAFKA_VERSION, find_jars, kafka_jars
 from streaming_app.jvm.java import find_java, last_line
 from streaming_app.kafka.connection import Admin
-from streaming_app.sandbox.process import HOST, ManagedProcess, Process, reserve_port
+from streaming_app.sandbox.process import HOST, Process, Startable, reserve_port
 
 START_SECONDS = 60.0
 _GRACE_SECONDS = 10.0
@@ -121,7 +121,7 @@ class SecureListeners(NamedTuple):
     java_options: Sequence[str] = ()
 
 
-class LocalBroker(ManagedProcess):
+class LocalBroker(Startable):
     """One broker that is also its own controller, with its data, configuration and log in one directory.
 
     Use it as a context manager, or call `start()` and `stop()`. If this process is killed, the broker is stopped.
@@ -154,6 +154,12 @@ class LocalBroker(ManagedProcess):
         self._new_cluster_id = new_cluster_id or make_cluster_id()
         self._class_path, self._progress = class_path, progress
         self._ports: dict[str, int] = {}  # by listener, without PLAINTEXT
+        self._process: Process | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the broker's process; None while it does not run."""
+        return self._process.pid if self._process and self._process.exit_code is None else None
 
     @property
     def bootstrap_server(self) -> str:
@@ -222,6 +228,12 @@ class LocalBroker(ManagedProcess):
         except BaseException:
             self.stop()
             raise
+
+    def stop(self) -> None:
+        """Stop the broker, and wait until it has exited; its files stay. Does nothing if it does not run."""
+        if self._process:
+            self._process.stop()
+            self._process = None
 
     def kill(self) -> None:
         """Crash the broker (SIGKILL); `start()` starts it again with its data and port."""

@@ -18,7 +18,7 @@ from streaming_app.config.settings import JobConfig
 from streaming_app.job.run import run
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.queries.output import terminal_table
-from streaming_app.sandbox.container import select_broker
+from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.demo_groups import DemoGroups, create_demo_groups
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote
@@ -79,7 +79,7 @@ def run_demo(
         progress(f"{warehouse} has a cluster {cluster!r} already: this one is {name!r}")
     with tempfile.TemporaryDirectory(prefix="streams-groups-demo-") as directory:
         progress("Starting a Kafka broker ...")
-        with select_broker(Path(directory), progress=progress) as broker:
+        with LocalBroker(Path(directory), progress=progress) as broker:
             progress(f"Kafka is ready at {broker.bootstrap_server}. Creating streams groups ...")
             config = JobConfig.model_validate(
                 {

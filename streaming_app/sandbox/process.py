@@ -103,23 +103,6 @@ class Startable(ABC):
         self.stop()
 
 
-class ManagedProcess(Startable):
-    """A startable that runs as a child process; `start` assigns the process to `_process`."""
-
-    _process: Process | None = None
-
-    @property
-    def pid(self) -> int | None:
-        """The id of the program's process; None while it does not run."""
-        return self._process.pid if self._process and self._process.exit_code is None else None
-
-    def stop(self) -> None:
-        """Stop the process, and wait until it has exited; its files stay. Does nothing if it does not run."""
-        if self._process:
-            self._process.stop()
-            self._process = None
-
-
 def reserve_port(port: int | None = None) -> socket.socket:
     """Bind `port`, by default any free port, on loopback; return the socket. Raises SetupError if it is in use."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)

@@ -35,6 +35,7 @@ from threading import Event, RLock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from streaming_app.errors import StreamChangedError
 from streaming_app.kafka.leader_epochs import EpochEnd, LeaderEpochs
 from streaming_app.kafka.properties import SecurityError
 from streaming_app.stream.epoch_chain import MAX_EPOCHS, Chain, EpochStart, epoch_at, find_parting, join, up_to
@@ -97,7 +98,7 @@ class LogCheck(NamedTuple):
 NO_CUT = LogCheck()
 
 
-class TruncatedLogError(Exception):
+class TruncatedLogError(StreamChangedError):
     """The log was cut while the query ran: the query must start again. The text is one line."""
 
 

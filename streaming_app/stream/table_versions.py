@@ -25,6 +25,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from streaming_app.errors import StreamChangedError
 from streaming_app.stream.slices import batch_of
 from streaming_app.tables.checkpoint_offsets import newest_batch
 from streaming_app.tables.definitions import history_tables, tables
@@ -147,7 +148,7 @@ def _group_tables() -> list[str]:
     return ["groups", *(one.name for one in history_tables())]
 
 
-class LostTableError(Exception):
+class LostTableError(StreamChangedError):
     """A table was deleted while the job ran; the text is one line."""
 
 

@@ -25,11 +25,11 @@ from streaming_app.job.stopping import STOP_SECONDS
 from streaming_app.jvm.jars import KAFKA_VERSION
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
-from streaming_app.sandbox.container import BROKER_VARIABLE, ContainerBroker
 from streaming_app.sandbox.process import reserve_port
 from tests.deploy import docker_engine
 from tests.deploy.docker_engine import IMAGES, ROOT, Engine
 from tests.deploy.live_group import live_group
+from tests.support.container import BROKER_VARIABLE, ContainerBroker
 from tests.support.http_client import answers
 from tests.support.waiting import wait_until
 

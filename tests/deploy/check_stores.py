@@ -21,13 +21,13 @@ from streaming_app.errors import OtherOwnerError
 from streaming_app.job.owner import owning
 from streaming_app.job.stopping import StopRequestedError
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.process import reserve_port
 from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
 from streaming_app.tables.rust_table import RustTable
 from tests.support import stores
+from tests.support.container import Broker
 from tests.support.job_runner import error_line, run_job, streams_groups
 from tests.support.offsets_topic import appending, epoch_records
 from tests.support.tools import deploy_tool

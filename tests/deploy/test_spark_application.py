@@ -14,8 +14,8 @@ from streaming_app.jvm.jars import connector_jars
 from streaming_app.jvm.spark_installation import TESTED
 from streaming_app.jvm.spark_session import _CONF, SESSION_CONF
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
+from tests.support.container import Broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,8 +15,8 @@ import pytest
 from streaming_app import query
 from streaming_app.cli.main import COMMANDS
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
+from tests.support.container import Broker
 
 ROOT = Path(__file__).parents[2]
 

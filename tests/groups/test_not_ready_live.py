@@ -11,8 +11,8 @@ from streaming_app.groups.not_ready import not_ready_reason
 from streaming_app.groups.row import from_row
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import Fields
-from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, internal_topic, settle, subtopology, topology
+from tests.support.container import Broker
 from tests.support.offsets_log import FoldedLog, LogReader
 from tests.support.waiting import await_topics
 

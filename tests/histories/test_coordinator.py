@@ -16,10 +16,10 @@ import pytest
 
 from offsets_decoder import decode
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from tests.histories.coordinator import Group, Member, Write
 from tests.recorded.record import read
+from tests.support.container import Broker
 from tests.support.waiting import await_topics
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "4.4.0.jsonl.gz"

@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, RuleSettings
+from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Observed, RuleSettings
 from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem
 from streaming_app.groups.snapshot import COLUMNS, GroupSnapshot, group_snapshot
-from streaming_app.health.history import GroupHistory
 from streaming_app.job import alert_service
-from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
-from streaming_app.job_status import JobStatus
+from streaming_app.job.alert_service import AlertService
+from streaming_app.job_status import FailingSink, JobStatus
 from streaming_app.notify.mutes import Mutes, new_mute
 from streaming_app.notify.outbox import Outbox
 from streaming_app.notify.sink import SinkError
 from streaming_app.tables.alerts_table import AlertsTable
-from streaming_app.tables.health_tables import EndedProblems, HealthTables
+from streaming_app.tables.health_tables import HealthTables
 from tests.notify.sending import Often
+from tests.support.a_job import a_job
 from tests.support.waiting import wait_until
 from tests.support.warehouses import make_warehouse
 
@@ -42,21 +42,11 @@ class GroupsOfTest:
         self.snapshots: dict[str, GroupSnapshot] = {}
         self.broken = False
 
-    def refresh(self) -> None:
-        if self.broken:
-            raise OSError("No space left on device")
-
-    def groups(self) -> dict[str, GroupSnapshot]:
-        return self.snapshots
-
-    def histories(self) -> dict[str, GroupHistory]:
-        return {}
-
 
 class KeepingSink:
     """Keeps what it gets, alone or with others; while `open` is not set, it waits, and while `down`, it refuses."""
 
-    is_read_by_people, resend_seconds = True, None
+    is_read_by_people, resend_seconds, gets_alerts = True, None, True
 
     def __init__(self, name: str = "page") -> None:
         self.name = name
@@ -96,18 +86,15 @@ class Harness:
             lambda _group: self.settings,
             labels_of=lambda _group: self.labels,
         )
-        groups: Any = self.groups
-        self.service = AlertService(
-            AlertConfig(engine, 0.05, 30),
-            Sources(groups, lambda: self.job, Mutes(self.path, "default")),
-            AlertsTable(self.path, "default"),
-            HealthTables(self.path, "default"),
-            EndedProblems(self.path, "default"),
-            self.sinks,
-            DescriptionSupport("always"),
-            self.lines.append,
-        )
+        job = a_job(self.path, self.lines.append, {"alerts": {"interval": 0.05}})
+        job = replace(job, config=job.config.model_copy(update={"sinks": self.sinks}))
+        self.service = AlertService(job, engine, self.observe, DescriptionSupport("always"))
         self.service.start()
+
+    def observe(self, failing: Sequence[FailingSink]) -> Observed:
+        if self.groups.broken:
+            raise OSError("No space left on device")
+        return Observed(self.groups.snapshots, job=replace(self.job, failing_sinks=failing))
 
     def restart(self, *sinks: KeepingSink) -> None:
         self.stop()

@@ -10,9 +10,9 @@ import pytest
 
 from streaming_app.config.settings import JobConfig
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
 from streaming_app.tables.reader import WarehouseReader, quote
+from tests.support.container import Broker
 from tests.support.receivers import HttpReceiver
 from tests.support.running_job import job_in_thread
 from tests.support.waiting import wait_until

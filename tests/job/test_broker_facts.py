@@ -14,14 +14,13 @@ from kafka import KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaConnectionError
 
-from streaming_app.config.settings import JobConfig
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job.broker_facts import BrokerFacts
-from streaming_app.job.service import PolledBy
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.connection import Admin, connect
-from streaming_app.sandbox.container import Broker
 from streaming_app.tables.reader import WarehouseReader
+from tests.support.a_job import a_job
+from tests.support.container import Broker
 from tests.support.healthy_group import healthy_group
 from tests.support.rows import group_row, subtopology_row
 from tests.support.waiting import wait_until
@@ -41,9 +40,7 @@ class Rig:
         self.restart()
 
     def restart(self) -> None:
-        config = JobConfig.model_validate({"bootstrap_server": self.server, "warehouse": self.warehouse})
-        job = PolledBy(config, {}, lambda: self.groups, lambda: True, pytest.fail, now=lambda: self.now)
-        self.service = BrokerFacts(job)
+        self.service = BrokerFacts(a_job(self.warehouse, pytest.fail, groups=lambda: self.groups, now=lambda: self.now))
         self.service._connect = self._connect  # type: ignore[method-assign]
 
     @contextmanager

@@ -11,15 +11,14 @@ from unittest.mock import Mock
 
 import pytest
 
-from streaming_app.config.settings import JobConfig
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job import descriptions
 from streaming_app.job.descriptions import DescriptionsService
-from streaming_app.job.service import PolledBy
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, build_description, settle, subtopology, topology
 from streaming_app.tables.reader import WarehouseReader
+from tests.support.a_job import a_job
+from tests.support.container import Broker
 from tests.support.healthy_group import healthy_group
 from tests.support.warehouses import make_warehouse
 
@@ -40,10 +39,8 @@ class Rig:
         self.restart()
 
     def restart(self) -> None:
-        config = JobConfig.model_validate({"bootstrap_server": self.server, "warehouse": self.warehouse})
-        properties = {"bootstrap.servers": self.server}
-        job = PolledBy(config, properties, lambda: self.groups, lambda: True, self.lines.append, now=lambda: self.now)
-        self.service = DescriptionsService(job)
+        of_test = {"groups": lambda: self.groups, "now": lambda: self.now}
+        self.service = DescriptionsService(a_job(self.warehouse, self.lines.append, server=self.server, **of_test))
 
     def _connect(self, properties: Mapping[str, str]) -> StreamsGroupClient:
         client = StreamsGroupClient(properties["bootstrap.servers"])

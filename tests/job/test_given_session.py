@@ -21,13 +21,12 @@ from streaming_app.job.given_session import derived_session
 from streaming_app.jvm.jars import connector_jars, find_jars
 from streaming_app.jvm.spark_installation import spark_java_home
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.offsets_topic import describe_offsets_topic
-from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
 from streaming_app.stream.read_check import require_records
 from streaming_app.tables.maintenance import Maintenance
 from streaming_app.tables.reader import WarehouseReader
-from tests.support.offsets_topic import appending, epoch_records
+from tests.support.container import Broker
+from tests.support.offsets_topic import appending, describe_offsets_topic, epoch_records
 from tests.support.waiting import thread_names, wait_until
 
 if TYPE_CHECKING:

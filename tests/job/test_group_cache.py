@@ -12,8 +12,10 @@ import pytest
 
 from streaming_app.errors import WarehouseError
 from streaming_app.job.group_cache import GroupCache
+from streaming_app.stream.health import Health
 from streaming_app.stream.outputs import EVENTS, RETRACTED
 from streaming_app.tables.arrow import arrow_type
+from tests.support.a_job import a_job
 from tests.support.rows import member_row, task_row
 from tests.support.warehouses import append, arrow_schema, make_warehouse, replace_rows
 
@@ -92,8 +94,13 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def cache(warehouse: Path, clock: FakeClock) -> GroupCache:
-    return GroupCache(warehouse, "default", WINDOW, clock)
+def health() -> Health:
+    return Health()
+
+
+@pytest.fixture
+def cache(warehouse: Path, health: Health, clock: FakeClock) -> GroupCache:
+    return GroupCache(a_job(warehouse, pytest.fail, health=health, now=clock), WINDOW)
 
 
 def store(warehouse: Path, *rows: dict[str, Any]) -> None:
@@ -136,13 +143,13 @@ def test_groups_are_those_of_the_tables_and_of_the_batches_until_the_last_refres
         before["b"] = cache.groups()["a"]  # type: ignore[index]
 
 
-def test_no_group_is_missing_once_what_the_job_had_read_was_refreshed(warehouse: Path, clock: FakeClock) -> None:
-    read_at: list[datetime] = []
-    cache = GroupCache(warehouse, "default", WINDOW, clock, lambda: read_at[0] if read_at else None)
+def test_no_group_is_missing_once_what_the_job_had_read_was_refreshed(
+    warehouse: Path, health: Health, cache: GroupCache
+) -> None:
     cache.refresh()
     assert not cache.is_complete()
     cache.on_bulk_change()
-    read_at.append(NOW)
+    health.nothing_new(NOW)
     moved = warehouse.rename(warehouse.with_name("away"))
     with pytest.raises(WarehouseError):
         cache.refresh()
@@ -150,7 +157,8 @@ def test_no_group_is_missing_once_what_the_job_had_read_was_refreshed(warehouse:
     moved.rename(warehouse)
     cache.refresh()
     assert cache.is_complete()
-    read_at.clear()  # a query that starts again reads what it missed: the groups stay known
+    # A query that starts again reads what it missed: the groups stay known.
+    health.started_reading(from_beginning=True, tombstone_retention=timedelta(days=1))
     cache.refresh()
     assert cache.is_complete()
 
@@ -289,8 +297,10 @@ def test_when_the_members_of_a_group_gave_up_is_known_for_days(warehouse: Path, 
     assert found == [(NOW - timedelta(days=14), "Empty")]
 
 
-def test_the_times_of_a_broker_whose_clock_is_wrong_are_corrected(warehouse: Path, clock: FakeClock) -> None:
-    cache = GroupCache(warehouse, "default", WINDOW, clock, lambda: at(-0.1))
+def test_the_times_of_a_broker_whose_clock_is_wrong_are_corrected(
+    health: Health, cache: GroupCache, clock: FakeClock
+) -> None:
+    health.nothing_new(at(-0.1))
     cache.refresh()
     behind, ahead = at(-60), at(60)
     emptied = event(behind, "state", "Stable", "Empty", offset=2)

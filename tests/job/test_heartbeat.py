@@ -6,18 +6,15 @@ from pathlib import Path
 import pytest
 
 from streaming_app.alerts.facts import DescriptionSupport
-from streaming_app.config.settings import JobConfig
 from streaming_app.job.heartbeat import Heartbeat
-from streaming_app.stream.health import Health
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
+from tests.support.a_job import a_job
 
 AT = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
 
 
 def heartbeat(warehouse: Path, **known: datetime) -> Heartbeat:
-    config = JobConfig.model_validate({"bootstrap_server": "h:1", "warehouse": warehouse})
-    descriptions = DescriptionSupport("auto", **known)
-    return Heartbeat(config, Health(), descriptions, pytest.fail)
+    return Heartbeat(a_job(warehouse, pytest.fail), DescriptionSupport("auto", **known))
 
 
 def last_heartbeat(warehouse: Path) -> HeartbeatRecord:

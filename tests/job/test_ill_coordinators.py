@@ -17,6 +17,7 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.tables.reader import WarehouseReader
 from tests.long.hostile.requests import OFFSETS_TOPIC, internal_producer
+from tests.support.offsets_topic import describe_offsets_topic
 from tests.support.running_job import is_caught_up, job_in_thread
 from tests.support.waiting import wait_until
 
@@ -121,6 +122,6 @@ def test_a_running_job_reads_on_with_another_coordinator_and_a_line_names_the_pa
     make_ill(broker, [healthy])
     properties = {"bootstrap.servers": broker.bootstrap_server}
     with pytest.raises(UnreachableError, match="partition 0, 1, 2 of __consumer_offsets"):
-        offsets_topic.describe_offsets_topic(spark, properties, OFFSETS_TOPIC)
-    described = offsets_topic.describe_offsets_topic(spark, properties, OFFSETS_TOPIC, to_read=False)
+        describe_offsets_topic(spark, properties, OFFSETS_TOPIC)
+    described = describe_offsets_topic(spark, properties, OFFSETS_TOPIC, to_read=False)
     assert described.partitions == PARTITIONS

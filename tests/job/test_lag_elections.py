@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,15 +11,13 @@ from kafka import KafkaProducer
 from kafka.errors import InvalidReplicationAssignmentError
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from streaming_app.config.sections import LagSettings
 from streaming_app.job.lag_ends import away_of
 from streaming_app.job.lag_service import LagService
-from streaming_app.job.service import describes_requests
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.connection import Admin, connect
-from streaming_app.kafka.lag_offsets import LogEndsClient, TopicPartition
+from streaming_app.kafka.connection import Admin
+from streaming_app.kafka.lag_offsets import TopicPartition, describe_leaders
 from streaming_app.lag.model import LagRow
-from streaming_app.tables.lag_tables import LagTables
+from tests.support.a_job import AtTheEnd, a_job
 from tests.support.away_brokers import connection, killed, others
 from tests.support.kafka_cluster import LocalCluster
 from tests.support.waiting import wait_until
@@ -59,14 +56,8 @@ class Rig:
             for offset, (name, number) in enumerate(self.keys)
         ]
         replace_rows(path, "offset_commits", *commits)
-        properties = {"bootstrap.servers": cluster.bootstrap_server}
-        self.service = LagService(
-            LagSettings(interval=INTERVAL),
-            LagTables(path, "default"),
-            partial(connect, properties),
-            report=self.lines.append,
-            describe_error=describes_requests(properties, "the lag needs Describe"),
-        )
+        settings, server = {"lag": {"interval": INTERVAL}}, cluster.bootstrap_server
+        self.service = LagService(a_job(path, self.lines.append, settings, server, health=AtTheEnd()))
 
     def produce(self, server: str, keys: Iterable[TopicPartition]) -> None:
         """Append a record to each partition, or two where an answer of a broker does not arrive."""
@@ -105,7 +96,7 @@ def create_spread(cluster: LocalCluster, topic: str, replicas: int) -> None:
 
 
 def leaders(admin: Admin, topic: str) -> list[int]:
-    return list(LogEndsClient(admin).describe([topic])[topic].leaders.values())
+    return list(describe_leaders(admin, [topic])[topic].leaders.values())
 
 
 def test_lag_is_known_after_an_election_and_a_line_names_the_broker_that_is_away_and_what_it_alone_has(

@@ -10,14 +10,11 @@ import pytest
 from kafka import KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
-from streaming_app.job import lag_pass
+from streaming_app.job import lag_ends, lag_pass
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.lag_offsets import (
-    LogEndsClient,
-    fetch_committed_offsets,
-)
+from streaming_app.kafka.lag_offsets import fetch_committed_offsets, find_records
 from streaming_app.lag.model import LagRow
-from streaming_app.sandbox.container import Broker
+from tests.support.container import Broker
 from tests.support.lag_cluster import LagCluster
 from tests.support.offsets_log import RawRecord
 from tests.support.rows import group_row, subtopology_row
@@ -248,13 +245,12 @@ def test_a_partition_is_read_once_while_its_end_rests_and_read_on_where_one_answ
         transactions.send(topic, b"x" * 10_000, partition=0).get(300)
     transactions.abort_transaction()
     reads = []
-    real = LogEndsClient.find_records
 
-    def find_records(*args: Any) -> Any:
+    def noted(*args: Any) -> Any:
         reads.append({key: one for key, one in args[1].items() if key[0] == topic})
-        return real(*args)
+        return find_records(*args)
 
-    monkeypatch.setattr(LogEndsClient, "find_records", find_records)
+    monkeypatch.setattr(lag_ends, "find_records", noted)
     found = cluster.passes_with_work(group_id, 20)
 
     offsets = [one[topic, 0] for one in reads if one]

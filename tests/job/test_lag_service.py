@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -14,18 +14,19 @@ from deltalake import DeltaTable
 from kafka.errors import KafkaConnectionError
 
 from streaming_app.config.sections import LagSettings
+from streaming_app.job import lag_ends
 from streaming_app.job.lag_pass import LagPass, PassResult
 from streaming_app.job.lag_service import LagService
 from streaming_app.job_status import inputs
-from streaming_app.kafka.connection import Admin
-from streaming_app.kafka.lag_offsets import _READ_BYTES, UNKNOWN_TOPIC, LogEndsClient, Offset, TopicLeaders
+from streaming_app.kafka import connection
+from streaming_app.kafka.lag_offsets import _READ_BYTES, UNKNOWN_TOPIC, Offset, TopicLeaders
 from streaming_app.lag.ends import LogEnds
 from streaming_app.lag.model import Commit, LagRow
 from streaming_app.lag.progress import STALLED_SECONDS
 from streaming_app.lag.tracker import LagTracker
-from streaming_app.stream.health import Health
 from streaming_app.tables.lag_tables import KnownUntil, LagTables
 from streaming_app.tables.reader import WarehouseReader
+from tests.support.a_job import AtTheEnd, a_job
 from tests.support.lag_harness import row, work_of
 from tests.support.rows import group_row, subtopology_row
 from tests.support.waiting import wait_until
@@ -44,26 +45,13 @@ class Passes:
         self.known: KnownUntil | None = None
         self.outcome: Outcome = self.result([])
         monkeypatch.setattr(LagPass, "run", lambda one, _admin: self._outcome(one))
-        self.service = self.start(LagSettings())
+        monkeypatch.setattr(connection, "connect", Mock())
+        self.service = self.start()
 
-    def start(
-        self,
-        settings: LagSettings,
-        connect: Callable[[], Admin] | None = None,
-        on_pass: Callable[[str | None, Mapping[str, datetime] | None], None] = lambda *_: None,
-    ) -> LagService:
-        class NoConnection:
-            def close(self) -> None: ...
-
-        self.service = LagService(
-            settings,
-            LagTables(self.path, "default"),
-            connect or (lambda: cast("Admin", NoConnection())),
-            report=self.lines.append,
-            describe_error=str,
-            clock=lambda: self.now,
-            on_pass=on_pass,
-        )
+    def start(self, interval: float = 30.0) -> LagService:
+        self.health = AtTheEnd()
+        job = a_job(self.path, self.lines.append, {"lag": {"interval": interval}}, health=self.health)
+        self.service = LagService(job, lambda: self.now)
         return self.service
 
     def result(self, rows: list[LagRow], **errors: set[str]) -> PassResult:
@@ -194,15 +182,15 @@ def test_a_line_comes_for_what_is_new_of_what_brokers_do_not_tell_and_none_when_
     assert "BROKER_B" in passes.lines[-1]
 
 
-def test_a_service_that_never_reached_a_broker_ends_at_once_and_keeps_what_was_known(passes: Passes) -> None:
+def test_a_service_that_never_reached_a_broker_ends_at_once_and_keeps_what_was_known(
+    passes: Passes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     samples = LagTracker()
     samples.restore_samples("orders", 0, "id", [(1, 1.0), (2, 2.0)])
     LagTables(passes.path, "default").replace_samples(samples.samples())
 
-    def connect() -> Admin:
-        raise KafkaConnectionError("away")
-
-    service = passes.start(LagSettings(interval=0.01), connect)
+    monkeypatch.setattr(connection, "connect", Mock(side_effect=KafkaConnectionError("away")))
+    service = passes.start(interval=0.01)
     service.start()
     assert wait_until(lambda: service.failures > 2)
     service.close()
@@ -218,7 +206,7 @@ def test_a_restart_restores_the_rows_and_the_samples(passes: Passes) -> None:
     samples.restore_samples("orders", 0, "id", [(90, 1.0), (100, 2.0)])
     LagTables(passes.path, "default").replace_samples(samples.samples())
     passes.run([row(lag=10, status="STOPPED", status_since=5.0, behind_since=4.0)])
-    passes.start(LagSettings())
+    passes.start()
     commits = {("payments", "orders", 0): Commit(90, "id", 0, 1.0)}
     ends = {("orders", 0): LogEnds(100, 0, 100, "id")}
     passes.outcome = lambda one: passes.result(one.tracker.observe(commits, ends, {}, passes.now))
@@ -250,21 +238,22 @@ def test_the_work_of_groups_is_known_as_long_as_passes_succeed(passes: Passes) -
 def test_passes_that_fail_are_reported_once_and_told_to_the_job_until_one_succeeds_and_the_rows_stay(
     passes: Passes,
 ) -> None:
-    health = Health()
-    passes.start(LagSettings(), on_pass=health.lag_pass)
+    health = passes.health
     passes.run([row(lag=10)])
     passes.fail(KafkaConnectionError("no broker"))
     failing_since = health.status.lag_failing_since
     assert failing_since is not None
     passes.fail(KafkaConnectionError("no broker"))
     assert health.status.lag_failing_since == failing_since
-    assert "no broker" in (health.status.lag_failure or "")
+    assert "No Kafka broker" in (health.status.lag_failure or "")
     assert [one["lag"] for one in passes.query("SELECT lag FROM lag")] == [10]
     passes.run([row()])
     assert (health.status.lag_failing_since, health.status.lag_failure) == (None, None)
-    assert passes.lines == [f"lag: not known at present: {KafkaConnectionError('no broker')}", "lag: known again"]
+    failed, known = passes.lines
+    assert failed.startswith("lag: not known at present: No Kafka broker answers at 127.0.0.1:1")
+    assert known == "lag: known again"
     answered_at = datetime.fromtimestamp(passes.now, timezone.utc)
-    assert {one.name: one.at for one in inputs(health.status)} == {"groups": None, "log ends of broker 2": answered_at}
+    assert {one.name: one.at for one in inputs(health.status)}["log ends of broker 2"] == answered_at
 
 
 def test_topics_that_a_pattern_matched_are_not_asked_for_for_ever_once_they_are_deleted(
@@ -275,13 +264,13 @@ def test_topics_that_a_pattern_matched_are_not_asked_for_for_ever_once_they_are_
     replace_rows(path, "groups", group_row("app", subtopologies=[subtopology]))
     exists = TopicLeaders(None, {0: 1})
 
-    def describe(_self: object, topics: Collection[str]) -> dict[str, TopicLeaders]:
+    def describe(_admin: object, topics: Collection[str]) -> dict[str, TopicLeaders]:
         asked.update(topics)
         return {one: exists if one == today else TopicLeaders(None, {}, UNKNOWN_TOPIC) for one in topics}
 
-    monkeypatch.setattr(LogEndsClient, "describe", describe)
-    monkeypatch.setattr(LogEndsClient, "find_records", lambda *_: {})
-    monkeypatch.setattr(LogEndsClient, "list_offsets", lambda _self, keys, *_, **__: dict.fromkeys(keys, Offset(5, -1)))
+    monkeypatch.setattr(lag_ends, "describe_leaders", describe)
+    monkeypatch.setattr(lag_ends, "find_records", lambda *_: {})
+    monkeypatch.setattr(lag_ends, "list_offsets", lambda _admin, keys, *_, **__: dict.fromkeys(keys, Offset(5, -1)))
     fetched = lambda *_: ({"app": {(today, 0): Commit(5)}}, {})  # noqa: E731
     monkeypatch.setattr("streaming_app.job.lag_pass.fetch_committed_offsets", fetched)
     now = time.time()

@@ -10,9 +10,9 @@ import pytest
 from deltalake import DeltaTable
 
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
 from streaming_app.tables.reader import WarehouseReader, quote
+from tests.support.container import Broker
 from tests.support.job_runner import error_line, run_job
 from tests.support.jvm_options import start_jvms_as_users_do
 

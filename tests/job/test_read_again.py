@@ -9,6 +9,7 @@ import pytest
 from streaming_app.job.read_again import GroupsToReadAgain
 from streaming_app.tables.location import Location
 from streaming_app.tables.request_files import ReleaseRequests
+from tests.support.a_job import a_job
 from tests.support.rows import group_row
 from tests.support.warehouses import append, make_warehouse
 
@@ -22,8 +23,8 @@ def warehouse(tmp_path: Path) -> Path:
 
 
 def test_groups_of_another_release_are_tried_once_and_released_ones_until_they_are_read(warehouse: Path) -> None:
-    place = Location.of(warehouse)
-    groups, requests = GroupsToReadAgain(place, "default"), ReleaseRequests(place, "default")
+    job, requests = a_job(warehouse, pytest.fail), ReleaseRequests(Location.of(warehouse), "default")
+    groups = GroupsToReadAgain(job)
     assert groups.due() == {"bad", "other"}
     requests.add("bad")
     assert groups.due() == {"bad", "other"}
@@ -32,12 +33,12 @@ def test_groups_of_another_release_are_tried_once_and_released_ones_until_they_a
     requests.add("other")
     groups.done(set())
     assert groups.due() == {"other"}
-    assert GroupsToReadAgain(place, "default").due() == {"bad", "other"}  # the job was killed before it read them
+    assert GroupsToReadAgain(job).due() == {"bad", "other"}  # the job was killed before it read them
 
 
 def test_a_group_that_differs_again_within_an_hour_is_not_read_again(warehouse: Path) -> None:
     now = [0.0]
-    groups = GroupsToReadAgain(Location.of(warehouse), "default", lambda: now[0])
+    groups = GroupsToReadAgain(a_job(warehouse, pytest.fail), lambda: now[0])
     groups.done(groups.due())
     assert groups.ask(["good"]) == {"good"} == groups.due()
     groups.done(groups.due())

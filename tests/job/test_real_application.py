@@ -6,7 +6,8 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from datetime import datetime, timedelta, timezone
+from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,16 @@ from streaming_app.cli.main import main
 from streaming_app.config.settings import JobConfig
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.lag_pass import LagPass
-from streaming_app.job.service import PolledBy
+from streaming_app.job.service import Job
 from streaming_app.job.task_copies import TaskCopies
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.tracker import LagTracker
-from streaming_app.sandbox.container import Broker
+from streaming_app.stream.health import Health
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.text import utc_iso
+from tests.support.container import Broker
 from tests.support.streams_application import StreamsApplication
 from tests.support.waiting import wait_until
 
@@ -104,10 +106,10 @@ def test_a_real_application_from_its_commits_to_its_lag_and_its_copies(
     at_rest = LagPass(LagTables(tmp_path, "default"), LagTracker())
     at_rest.restore()
     rows = at_rest.run(client.admin).rows
-    groups = GroupCache(tmp_path, "default", timedelta(hours=1))
+    job = Job(config, {"bootstrap.servers": broker.bootstrap_server}, Health(), pytest.fail)
+    groups = GroupCache(job)
     groups.refresh()
-    properties = {"bootstrap.servers": broker.bootstrap_server}
-    copies = TaskCopies(PolledBy(config, properties, groups.groups, lambda: True, pytest.fail), lambda _: None)
+    copies = TaskCopies(replace(job, groups=groups.groups))
     copies.tick()
 
     reader = WarehouseReader(tmp_path)

@@ -6,15 +6,18 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from streaming_app.errors import JobError
 from streaming_app.job.self_check import SelfCheck
+from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.stream.health import Health
 from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
 from tests.checks.test_verification import NOT_FOUND, description, row
+from tests.support.a_job import a_job
 
 CONFIRM, INTERVAL = 60.0, 1_000.0
 NOW = datetime(2026, 11, 21, 3, tzinfo=timezone.utc)
@@ -55,15 +58,9 @@ class SelfCheckHarness:
         self.start()
 
     def start(self) -> None:
-        self.check = SteppedCheck(
-            INTERVAL,
-            CONFIRM,
-            self.connect,
-            self,
-            self.read_again,
-            health=self.health,
-            report=self.lines.append,
-        )
+        job = a_job(Path("/w"), self.lines.append, {"self_check": {"interval": INTERVAL}}, health=self.health)
+        self.check = SteppedCheck(job, self.read_again)
+        self.check._tables = self  # type: ignore[assignment]
 
     def stream_starts(self) -> None:
         self.health.started_reading(from_beginning=False, tombstone_retention=timedelta(hours=1))
@@ -119,8 +116,9 @@ class SelfCheckHarness:
 
 
 @pytest.fixture
-def harness() -> Iterator[SelfCheckHarness]:
+def harness(monkeypatch: pytest.MonkeyPatch) -> Iterator[SelfCheckHarness]:
     made = SelfCheckHarness()
+    monkeypatch.setattr(StreamsGroupClient, "of", lambda _: made.connect())
     yield made
     made.check.close()
 

@@ -14,8 +14,8 @@ import pytest
 from streaming_app.config.settings import JobConfig
 from streaming_app.job.alert_service import AlertService
 from streaming_app.job.services import BackgroundServices, background_services, wanted_services
-from streaming_app.stream.health import Health
 from streaming_app.tables.heartbeat_file import read_heartbeat
+from tests.support.a_job import a_job
 from tests.support.waiting import wait_until
 from tests.support.warehouses import make_warehouse
 
@@ -53,13 +53,10 @@ def test_a_job_has_the_services_that_it_asks_for_and_with_once_none_that_would_b
 
 
 @contextmanager
-def running(
-    warehouse: Path, health: Health | None = None, **settings: Any
-) -> Iterator[tuple[BackgroundServices, list[str]]]:
+def running(warehouse: Path, **settings: Any) -> Iterator[tuple[BackgroundServices, list[str]]]:
     """Run the services of a job whose brokers do not answer."""
     lines: list[str] = []
-    known = config(make_warehouse(warehouse), **settings)
-    with background_services(known, health or Health(), lines.append) as started:
+    with background_services(a_job(make_warehouse(warehouse), lines.append, settings)) as started:
         yield started, lines
 
 

@@ -13,12 +13,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from streaming_app.errors import JobError, MissingTopicError, NotAuthorizedError, OtherTopicError, UnreachableError
+from streaming_app.errors import (
+    JobError,
+    MissingTopicError,
+    NotAuthorizedError,
+    OtherTopicError,
+    StreamChangedError,
+    UnreachableError,
+)
 from streaming_app.job import supervisor
-from streaming_app.job.stream_query import LogTruncatedError, StreamChangedError
 from streaming_app.job.supervisor import Supervisor
 from streaming_app.job_status import OffsetsStatus
 from streaming_app.stream.health import Batch, Health
+from streaming_app.stream.log_positions import TruncatedLogError
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -197,7 +204,7 @@ def test_a_change_that_the_check_finds_starts_the_stream_again(job: SupervisorHa
 def test_a_start_that_fails_after_the_log_was_cut_says_why_and_is_not_repeated_for_ever(
     job: SupervisorHarness,
 ) -> None:
-    cut = LogTruncatedError("Records are gone")
+    cut = TruncatedLogError("Records are gone")
     job.starts, job.checks = [RuntimeError("No space left")] * 9, [cut] * 9
     job.begin()
     assert "No space left" in str(job.ends_with()), job.lines

@@ -17,8 +17,8 @@ from click.testing import CliRunner
 
 from streaming_app.cli.main import main
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.sandbox.container import Broker
 from streaming_app.tables.reader import WarehouseReader
+from tests.support.container import Broker
 from tests.support.fencing import assert_fenced, terms
 from tests.support.offsets_topic import appending, epoch_records
 from tests.support.processes import process_tree, send_signal

@@ -15,10 +15,11 @@ from streaming_app.config.settings import JobConfig
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import CopiesSum, TaskCopy
 from streaming_app.job import task_copies
-from streaming_app.job.service import PolledBy
+from streaming_app.job.service import Job
 from streaming_app.job.task_copies import TaskCopies
-from streaming_app.kafka.client import Descriptions, StreamsGroupClient
+from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import GroupError
+from streaming_app.stream.health import Health
 from streaming_app.tables.task_copies_table import TaskCopiesTable
 from tests.support.healthy_group import healthy_group
 
@@ -44,10 +45,14 @@ class FakeBrokers:
         self.gone: set[str] = set()
         self.stateless: set[str] = set()
 
-    def describe(self, group_ids: Sequence[str]) -> Descriptions:
+    def describe(self, group_ids: Sequence[str]) -> list[dict[str, Any]]:
         self.asked.append(sorted(group_ids))
-        groups = [self._group(group_id) for group_id in group_ids if group_id not in self.failures]
-        return Descriptions(groups, {g: error for g, error in self.failures.items() if g in group_ids})
+        return [
+            {"group_id": one, "error_code": error.code, "error_message": error.message}
+            if (error := self.failures.get(one))
+            else self._group(one)
+            for one in group_ids
+        ]
 
     def acceptable_lags(self, group_ids: Sequence[str]) -> Mapping[str, int]:
         return dict.fromkeys(group_ids, 50)
@@ -63,6 +68,7 @@ class FakeBrokers:
         ]
         return {
             "group_id": group_id,
+            "error_code": 0,
             "topology": {"subtopologies": [{"subtopology_id": "0", "state_changelog_topics": changelogs}]},
             "members": [
                 {
@@ -111,8 +117,8 @@ class Harness:
         monkeypatch.setattr(task_copies, "describe_each", FakeBrokers.describe)
         monkeypatch.setattr(task_copies, "acceptable_lags", FakeBrokers.acceptable_lags)
         config = JobConfig.model_validate({"bootstrap_server": "b:1", "warehouse": Path("/w")})
-        job = PolledBy(config, {}, lambda: self.groups, lambda: True, self.lines.append, now=lambda: self.now)
-        self.poller = TaskCopies(job, lambda _: None)
+        job = Job(config, {}, Health(), self.lines.append, groups=lambda: self.groups, now=lambda: self.now)
+        self.poller = TaskCopies(job)
         monkeypatch.setattr(self.poller, "_rows", rows)
         monkeypatch.setattr(self.poller, "_table", self.table)
 

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 from streaming_app.job.watchdog import watchdog
 from streaming_app.job_status import JobStatus
+from tests.support.a_job import a_job
 from tests.support.receivers import HttpReceiver, Response, make_sink
 
 
-class Job:
-    """One that has read everything, and whose clock the test moves."""
+class StatusOfTest:
+    """That of a job which has read everything, and whose clock the test moves."""
 
     def __init__(self) -> None:
         self.now = datetime(2026, 11, 24, 8, tzinfo=timezone.utc)
         self.started_at = self.now
         self.evaluated_at: datetime | None = None
 
+    @property
     def status(self) -> JobStatus:
         return JobStatus(self.started_at, caught_up=True, evaluated_at=self.evaluated_at)
 
 
-def test_heartbeats_come_while_alerts_are_evaluated_and_one_that_is_missing_or_refused_is_told_once() -> None:
-    job, lines = Job(), list[str]()
+def test_heartbeats_come_while_alerts_are_evaluated_and_one_that_is_missing_or_refused_is_told_once(
+    tmp_path: Path,
+) -> None:
+    lines = list[str]()
     with HttpReceiver() as receiver:
         sink = make_sink(type="watchdog", url=f"{receiver.url}/ping/5e")
-        service = watchdog(sink, "prod", job.status, lines.append, patience=120, now=lambda: job.now)
+        job = StatusOfTest()
+        settings = {"cluster": "prod", "alerts": {"interval": "40s"}}
+        service = watchdog(a_job(tmp_path, lines.append, settings, health=job, now=lambda: job.now), sink)
         assert (service.turn(), receiver.requests) == (service.poll_seconds, [])  # nothing has been evaluated
         job.evaluated_at = job.now
         for _ in range(3):

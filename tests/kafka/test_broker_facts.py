@@ -13,7 +13,6 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from streaming_app.kafka import broker_facts
 from streaming_app.kafka.broker_facts import (
     BrokerFact,
-    InternalTopic,
     TopicConfigs,
     acceptable_lags,
     configs_of_brokers,
@@ -24,7 +23,7 @@ from streaming_app.kafka.broker_facts import (
 )
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
-from streaming_app.sandbox.container import Broker
+from tests.support.container import Broker
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.broker
@@ -75,14 +74,16 @@ def test_an_internal_topic_that_is_not_as_the_topology_asks_for_is_a_fact_with_b
     right, wrong = unique("app-right"), unique("app-wrong")
     client.create_topic(right, partitions=3, configs={"cleanup.policy": "compact"})
     client.create_topic(wrong, partitions=2, configs={"retention.ms": "1000"})
-    asked = {"replication_factor": 1, "configs": (("cleanup.policy", "compact"), ("retention.ms", "604800000"))}
+    configs = {"cleanup.policy": "compact", "retention.ms": "604800000"}
+    asked = {"group_id": "app", "partitions": 3, "replication_factor": 1, "topic_configs": configs}
+    by_default = {"partitions": 0, "replication_factor": -1, "topic_configs": {"cleanup.policy": "compact"}}
     topics = [
-        InternalTopic("app", right, 0, -1, (("cleanup.policy", "compact"),)),  # what a 4.4.0 client asks for by default
-        InternalTopic("app", wrong, 3, **{**asked, "replication_factor": 2}),
-        InternalTopic("app", unique("app-missing"), 3, **asked),
-        InternalTopic("another", right, 5, **asked),  # it names a topic that is not its own
+        {**asked, "name": right, **by_default},  # of a 4.4.0 client
+        {**asked, "name": wrong, "replication_factor": 2},
+        {**asked, "name": unique("app-missing")},
+        {**asked, "name": right, "group_id": "another", "partitions": 5},  # it names a topic that is not its own
     ]
-    found = topic_facts(client.admin, [one.name for one in topics], topics)
+    found = topic_facts(client.admin, [str(one["name"]) for one in topics], topics)
     facts = [fact for fact in found if fact.kind == "internal_topic"]
     assert sorted((fact.subject, fact.name, fact.value) for fact in facts) == sorted(
         [

@@ -13,9 +13,10 @@ from kafka.errors import CoordinatorNotAvailableError, KafkaConnectionError, Sas
 
 from streaming_app.errors import JobError, MissingTopicError, NotAuthorizedError, UnreachableError
 from streaming_app.kafka.error_lines import to_job_error
-from streaming_app.kafka.offsets_topic import _java_job_error, describe_offsets_topic
+from streaming_app.kafka.offsets_topic import _java_job_error
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.sandbox.process import reserve_port
+from tests.support.offsets_topic import describe_offsets_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

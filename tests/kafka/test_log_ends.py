@@ -14,18 +14,14 @@ from streaming_app.kafka.lag_offsets import (
     AWAY,
     EARLIEST,
     NO_LEADER,
-    LogEndsClient,
     Offsets,
     TopicLeaders,
+    describe_leaders,
     fetch_committed_offsets,
+    list_offsets,
 )
-from streaming_app.sandbox.container import Broker
+from tests.support.container import Broker
 from tests.support.waiting import wait_until
-
-
-@pytest.fixture
-def ends(client: StreamsGroupClient) -> LogEndsClient:
-    return LogEndsClient(client.admin)
 
 
 @pytest.fixture
@@ -40,7 +36,6 @@ def offsets(found: Offsets) -> dict[tuple[str, int], int | str]:
 
 def test_the_ends_of_each_partition_and_the_id_of_the_topic(
     client: StreamsGroupClient,
-    ends: LogEndsClient,
     producer: KafkaProducer,
     unique: Callable[[str], str],
     monkeypatch: pytest.MonkeyPatch,
@@ -52,34 +47,40 @@ def test_the_ends_of_each_partition_and_the_id_of_the_topic(
     producer.flush()
     keys = [(topic, partition) for partition in range(3)]
 
-    topics = ends.describe([topic])
+    topics = describe_leaders(client.admin, [topic])
     monkeypatch.setattr(client.admin, "send_all", send_all)
-    latest = ends.list_offsets(keys, topics)
+    latest = list_offsets(client.admin, keys, topics)
 
     assert topics[topic].error is None
     assert len(topics[topic].topic_id or "") == 22
     assert offsets(latest) == {(topic, 0): 0, (topic, 1): 5, (topic, 2): 0}
     assert [len(call.args[0]) for call in send_all.call_args_list] == [1]  # one request for the leader of all
-    assert offsets(ends.list_offsets(keys, topics, committed_only=True)) == offsets(latest)
-    assert set(offsets(ends.list_offsets(keys, topics, EARLIEST)).values()) == {0}
-    assert offsets(ends.list_offsets(keys, topics, 1_000_003)) == {(topic, 0): -1, (topic, 1): 3, (topic, 2): -1}
+    assert offsets(list_offsets(client.admin, keys, topics, committed_only=True)) == offsets(latest)
+    assert set(offsets(list_offsets(client.admin, keys, topics, EARLIEST)).values()) == {0}
+    assert offsets(list_offsets(client.admin, keys, topics, 1_000_003)) == {
+        (topic, 0): -1,
+        (topic, 1): 3,
+        (topic, 2): -1,
+    }
 
 
 def test_errors_stay_with_their_partitions_and_a_leader_that_is_not_there_loses_only_its_own(
-    client: StreamsGroupClient, ends: LogEndsClient, unique: Callable[[str], str]
+    client: StreamsGroupClient, unique: Callable[[str], str]
 ) -> None:
     topic, missing = unique("half"), unique("missing")
     client.create_topic(topic, 2)
-    described = ends.describe([topic, missing])
+    described = describe_leaders(client.admin, [topic, missing])
     (leader,) = set(described[topic].leaders.values())
     # The leader has them a moment after the topic was created.
     assert wait_until(
-        lambda: offsets(ends.list_offsets([(topic, 0), (topic, 1)], described)) == {(topic, 0): 0, (topic, 1): 0}
+        lambda: (
+            offsets(list_offsets(client.admin, [(topic, 0), (topic, 1)], described)) == {(topic, 0): 0, (topic, 1): 0}
+        )
     )
     # As if the metadata were old: partitions that were deleted meanwhile, one without a leader, one of another broker.
     topics = {**described, topic: TopicLeaders(None, {0: leader, 1: leader, 2: leader, 3: -1, 4: 4711})}
 
-    found = ends.list_offsets([*((topic, number) for number in range(6)), (missing, 0)], topics)
+    found = list_offsets(client.admin, [*((topic, number) for number in range(6)), (missing, 0)], topics)
 
     unknown = "UNKNOWN_TOPIC_OR_PARTITION"
     assert described[missing] == TopicLeaders(None, {}, unknown)

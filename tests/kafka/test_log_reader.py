@@ -10,7 +10,7 @@ from kafka.errors import OffsetOutOfRangeError, UnsupportedCodecError
 
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.log_reader import LogReader, LogReaders
-from streaming_app.sandbox.container import Broker
+from tests.support.container import Broker
 
 LARGE = 900_000
 

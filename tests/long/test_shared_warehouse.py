@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.sandbox.container import Broker
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
 from tests.support import stores
+from tests.support.container import Broker
 from tests.support.job_runner import STREAMS_GROUPS, run_job
 from tests.support.offsets_topic import appending, epoch_records
 from tests.support.tools import deploy_tool

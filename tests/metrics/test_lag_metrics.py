@@ -14,7 +14,7 @@ from streaming_app.metrics import lag_metrics
 from streaming_app.metrics.collector import make_registry
 from streaming_app.metrics.lag_metrics import LagScrape
 from tests.support.lag_harness import row
-from tests.support.metrics_harness import NOW, sources
+from tests.support.metrics_harness import NOW, scraped
 
 ALICE = {"member_id": "alice", "process_id": "p-1", "client_host": "10.0.0.1", "subtopology_id": "0"}
 ROWS = [
@@ -30,7 +30,7 @@ Values = dict[tuple[str, ...], float]
 
 def scrape(rows: list[LagRow], settings: MetricsSettings) -> Values:
     """Return the samples about lag by name and those label values that are not empty, without the cluster."""
-    text = generate_latest(make_registry(sources([], lag=lambda: rows), settings)).decode()
+    text = generate_latest(make_registry(scraped([], lag=rows), settings)).decode()
     labels = ("group", "topic", "partition", "status", "of")
     return {
         (sample.name, *(sample.labels[name] for name in labels if sample.labels.get(name))): sample.value

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from streaming_app.config.sections import MetricsSettings
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import TaskCopy, sum_copies
-from streaming_app.metrics.collector import MetricSources, make_registry
+from streaming_app.metrics.collector import make_registry
 from streaming_app.metrics.group_metrics import GROUP_METRICS, LABELS_METRIC
 from streaming_app.metrics.job_metrics import JOB_METRICS
 from streaming_app.metrics.lag_metrics import LAG_METRICS
@@ -26,7 +26,7 @@ from streaming_app.metrics.metric import Metric
 from streaming_app.stream.health import Health
 from streaming_app.tables.definitions import tables, views
 from streaming_app.web.monitoring import monitoring_server
-from tests.support.metrics_harness import NOW, SINCE, busy_health, group, sources
+from tests.support.metrics_harness import NOW, SINCE, busy_health, group, scraped
 from tests.support.tools import debian_tool
 from tests.support.waiting import MINUTES
 
@@ -49,11 +49,10 @@ def scrape() -> Iterator[Scrape]:
     def get(
         groups: Iterable[GroupSnapshot] = EXAMPLES,
         settings: MetricsSettings | None = None,
-        **fields: object,
+        **fields: Any,
     ) -> str:
-        metric_sources: MetricSources = sources(groups, **fields)
-        registry = make_registry(metric_sources, settings or MetricsSettings())
-        servers.append(monitoring_server("127.0.0.1:0", registry, metric_sources.health, "prod"))
+        registry = make_registry(scraped(groups, **fields), settings or MetricsSettings())
+        servers.append(monitoring_server("127.0.0.1:0", registry, Health(), "prod"))
         servers[-1].start()
         request = Request(f"{servers[-1].url}/metrics", headers={"Accept-Encoding": "gzip"})  # noqa: S310
         with urlopen(request, timeout=MINUTES) as response:  # noqa: S310 - our own
@@ -147,7 +146,7 @@ def test_the_values_of_a_group_come_from_its_snapshot(scrape: Scrape) -> None:
     ids=["nothing restores", "one is not known", "overdue"],
 )
 def test_the_time_left_of_a_restore_is_absent_where_it_is_not_known(copies: list[TaskCopy], scrape: Scrape) -> None:
-    values = samples(scrape([group("g")], copies=lambda: {"g": sum_copies(copies)}))
+    values = samples(scrape([group("g")], copies={"g": sum_copies(copies)}))
     assert not [key for key in values if key[0] == "streams_group_restore_remaining_seconds"]
 
 

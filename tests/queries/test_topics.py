@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from streaming_app.cli.main import main
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.queries.topics import served, topics_of
-from streaming_app.sandbox.container import Broker
 from streaming_app.sandbox.member import SimulatedMember, internal_topic, settle, subtopology, topology
+from tests.support.container import Broker
 from tests.support.offsets_log import FoldedLog, RawRecord
 from tests.support.rows import group_row, member_row, subtopology_row, task_row
 from tests.support.warehouses import append, make_warehouse

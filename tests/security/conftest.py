@@ -84,8 +84,6 @@ def client_configs(secured: SecurityHarness) -> Iterator[Mapping[str, ClientConf
     user = f'username="{USER}" password="{quoted}"'
     token = directory / "token"
     token.write_text(keys.create_token(), "utf-8")
-    unsecured = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
-    unsecured["sasl.jaas.config"] = f'{_OAUTH} required unsecuredLoginStringClaim_sub="{USER}";'
     with token_endpoint(keys.create_token) as endpoint:
         yield {
             "PLAIN": sasl("PLAIN", f"{_MODULES}.plain.PlainLoginModule", user),
@@ -95,7 +93,6 @@ def client_configs(secured: SecurityHarness) -> Iterator[Mapping[str, ClientConf
                 endpoint, f'clientId="{CLIENT_ID}" clientSecret="{CLIENT_SECRET}" scope="kafka"'
             ),
             "token from a file": oauth(token.as_uri(), ""),
-            "unsecured token": ClientConfig("SASL", unsecured),
             "certificate in PEM": mutual_tls(
                 "PEM", Path(trust["ssl.truststore.location"]), write_pem_store(directory / "job.pem", own=keys.client)
             ),

@@ -112,8 +112,7 @@ def start_secure_broker(directory: Path) -> Iterator[SecurityHarness]:
         "sasl.oauthbearer.expected.issuer": _ISSUER,
         "sasl.oauthbearer.jwks.endpoint.url": key_set.as_uri(),
         **_mechanisms("secure", ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")),
-        **_mechanisms("sasl", ("PLAIN", "OAUTHBEARER")),
-        # SECURE requires signed tokens; SASL accepts unsecured ones, as Kafka does by default.
+        **_mechanisms("sasl", ("PLAIN",)),
         "listener.name.secure.oauthbearer.sasl.server.callback.handler.class": _VALIDATOR,
     }
     for number, (prefix, certificate) in enumerate(certificates.items()):

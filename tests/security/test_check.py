@@ -7,7 +7,7 @@ from kafka.admin import ACLOperation, ACLResourcePatternType, ResourcePattern, R
 
 from streaming_app.checks.brokers import check_brokers
 from streaming_app.checks.result import FAILED, OK, SKIPPED, WARNING, Result
-from tests.security.security_harness import SecurityHarness
+from tests.security.security_harness import PASSWORD, USER, SecurityHarness
 
 pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("without_acls")]
 TOPIC = ResourcePattern(ResourceType.TOPIC, "__consumer_offsets")
@@ -31,12 +31,12 @@ OPTIONAL = {
 
 
 def results(secured: SecurityHarness, topic: str = "__consumer_offsets") -> dict[str, Result]:
-    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    module, quoted = "org.apache.kafka.common.security.plain.PlainLoginModule", PASSWORD.replace('"', '\\"')
     properties = {
         "bootstrap.servers": secured.broker.address("SASL"),
         "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "OAUTHBEARER",
-        "sasl.jaas.config": f'{module} required unsecuredLoginStringClaim_sub="job";',
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": f'{module} required username="{USER}" password="{quoted}";',
     }
     return {result.check: result for result in check_brokers(properties, topic)}
 

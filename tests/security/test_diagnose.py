@@ -13,7 +13,6 @@ from kafka.errors import InvalidReceiveError
 from streaming_app.errors import JobError, UnreachableError
 from streaming_app.kafka import connection, diagnose
 from streaming_app.kafka.error_lines import to_job_error
-from streaming_app.kafka.offsets_topic import describe_offsets_topic
 from streaming_app.sandbox.process import reserve_port
 from tests.security.conftest import ClientConfig
 from tests.security.security_harness import PASSWORD, SECRETS, SecurityHarness
@@ -25,6 +24,7 @@ from tests.support.certificates import (
     write_pem_store,
 )
 from tests.support.job_runner import error_line, streams_groups
+from tests.support.offsets_topic import describe_offsets_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

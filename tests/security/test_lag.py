@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("without_acls")]
 
 @pytest.fixture
 def admin(secured: SecurityHarness, client_configs: Mapping[str, ClientConfig]) -> Iterator[Admin]:
-    config = client_configs["unsecured token"]
+    config = client_configs["PLAIN"]
     made = Admin(bootstrap_servers=secured.broker.address(config.listener), **security_settings(config.properties))
     yield made
     made.close()

@@ -19,7 +19,6 @@ from streaming_app.config.settings import JobConfig
 from streaming_app.errors import JobError, MissingTopicError
 from streaming_app.job.run import run_with
 from streaming_app.job_status import SelfCheckStatus
-from streaming_app.kafka.offsets_topic import describe_offsets_topic
 from streaming_app.kafka.properties import client_properties
 from streaming_app.kafka.topic_metadata import TopicMetadata
 from streaming_app.stream.source import WANTED_RECORDS
@@ -29,6 +28,7 @@ from tests.security.conftest import ClientConfig
 from tests.security.security_harness import PASSWORD, SECRETS, USER, SecurityHarness
 from tests.support.frames import read_once
 from tests.support.job_runner import run_once
+from tests.support.offsets_topic import describe_offsets_topic
 from tests.support.running_job import job_in_thread
 from tests.support.waiting import wait_until
 
@@ -47,7 +47,7 @@ DESCRIBE_GROUPS = (ACLOperation.DESCRIBE, ResourcePattern(ResourceType.GROUP, "g
 JOB = (DESCRIBE_TOPIC, READ_TOPIC, DESCRIBE_OWN_GROUPS)
 ALL = (*JOB, DESCRIBE_APPLICATIONS, DESCRIBE_GROUPS)
 MECHANISMS = (
-    "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "token from an endpoint", "token from a file", "unsecured token",
+    "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "token from an endpoint", "token from a file",
     "certificate in PEM", "certificate in PKCS12", "certificate in JKS",
 )  # fmt: skip
 

@@ -27,7 +27,7 @@ class Opened:
     def __init__(self, cluster: LocalCluster, topic: str, directory: Path) -> None:
         self.lines: list[str] = []
         self.cuts: list[Cut] = []
-        self._topic = OffsetsTopic(topic, cluster.topic_id(topic), "cluster", 1, 0)
+        self._topic = OffsetsTopic(topic, cluster.topic_id(topic), "cluster", {0: 0})
         self.file = Path(f"{directory / 'checkpoint'}.epochs.json")
         properties = {"bootstrap.servers": cluster.bootstrap_server}
         place = Location.of(directory / "checkpoint")

@@ -14,14 +14,14 @@ from py4j.clientserver import JavaClient
 
 from streaming_app.job.stream_query import StreamQuery
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.offsets_topic import describe_offsets_topic
 from streaming_app.kafka.properties import client_properties
-from streaming_app.sandbox.container import Broker
 from streaming_app.stream.batch_outcome import Outcome
 from streaming_app.stream.health import Health
 from streaming_app.stream.progress import Progress
 from streaming_app.stream.source import read_stream
 from streaming_app.tables.location import Location
+from tests.support.container import Broker
+from tests.support.offsets_topic import describe_offsets_topic
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.lag_offsets import format_topic_id
 from streaming_app.kafka.offsets_topic import OffsetsTopic
 from streaming_app.kafka.properties import client_properties
-from streaming_app.sandbox.container import Broker
 from streaming_app.stream.commits_batch import CommitsBatchWriter
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.stream.log_positions import LogPositions, NoPositions, read_whole
@@ -27,6 +26,7 @@ from streaming_app.tables.location import Location
 from streaming_app.tables.newest_tables import NewestTables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.writer import TableWriter
+from tests.support.container import Broker
 from tests.support.frames import Row, batch, limit_driver, offsets_batch, write_offset_log
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def test_what_was_read_while_the_topic_was_created_again_is_refused(
     checkpoint = Location.of(tmp_path / "checkpoint")
     properties = client_properties(broker.bootstrap_server, None)
     positions = LogPositions(properties, checkpoint, pytest.fail, Event())
-    topic = OffsetsTopic(name, format_topic_id(UUID(described["topic_id"])) or "", "cluster", 1, 0)
+    topic = OffsetsTopic(name, format_topic_id(UUID(described["topic_id"])) or "", "cluster", {0: 0})
     positions.open(topic, BatchEnds({}, {}))
     assert read_whole(positions, lambda: "read", {0: 0}) == "read"
 

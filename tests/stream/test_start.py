@@ -21,10 +21,10 @@ from streaming_app.config.settings import JobConfig
 from streaming_app.errors import JobError
 from streaming_app.job import supervisor
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.sandbox.container import Broker
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.heartbeat_file import heartbeat_path
 from streaming_app.tables.reader import WarehouseReader
+from tests.support.container import Broker
 from tests.support.documents import DOCS, code_blocks
 from tests.support.offsets_topic import UNDECODABLE, appending, epoch_records
 from tests.support.running_job import job_in_thread

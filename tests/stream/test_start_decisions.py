@@ -42,7 +42,7 @@ pytestmark = pytest.mark.slow
 
 AT = datetime(2026, 11, 1, tzinfo=timezone.utc)
 HOUR = timedelta(hours=1)
-TOPIC = OffsetsTopic("offsets", "first-id", "kafka", 1, 40, {0: 40}, delete_retention_ms=24 * 3_600_000)
+TOPIC = OffsetsTopic("offsets", "first-id", "kafka", {0: 40}, delete_retention_ms=24 * 3_600_000)
 PER_BATCH = 10
 """Offsets; the last one is of a record that cannot be decoded, the one before it of an event."""
 CUT = Cut("offsets", 0, 15, 30, 7, 9, AT.isoformat())
@@ -228,7 +228,7 @@ AGAIN_FROM_THE_BEGINNING = {
     "more partitions": Case(
         None,
         "the topic now has 3 partitions, reading from the beginning; the history stays",
-        start={"topic": TOPIC._replace(partitions=3)},
+        start={"topic": TOPIC._replace(end_offsets={0: 40, 1: 0, 2: 0})},
     ),
     "away for a day and an hour": Case(
         None,
@@ -426,7 +426,7 @@ def test_groups_are_read_again_alone_and_stand_until_then_also_if_the_job_ends_b
     groups.append(
         groups.to_table([group_row("other", group_epoch=7, last_offset=3), group_row("ghost", last_offset=5)])
     )
-    topic = TOPIC._replace(partitions=2, end_offsets={0: 30, 1: 9})
+    topic = TOPIC._replace(end_offsets={0: 30, 1: 9})
     record = stopped.record()
     Path(f"{stopped.checkpoint}.topic.json").write_text(json.dumps({**record, "partitions": 2}), "utf-8")
     position = stopped.start(topic, groups=["ghost"], log=LogCheck(committed={0: 30, 1: 4}))

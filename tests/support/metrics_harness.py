@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -12,7 +12,7 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import CopiesSum
 from streaming_app.health.verdict import Verdict
 from streaming_app.job_status import SelfCheckStatus
-from streaming_app.metrics.collector import MetricSources
+from streaming_app.metrics.job_metrics import JobScrape
 from streaming_app.notify.outbox import SinkStatus
 from streaming_app.stream.health import Batch, Health
 from streaming_app.stream.log_positions import Cut
@@ -37,18 +37,6 @@ def group(group_id: str, state: str = "Stable", **fields: Any) -> GroupSnapshot:
         "last_offset": 99,
     }
     return replace(healthy_group(SINCE), **{**values, **fields})
-
-
-class FixedGroups:
-    def __init__(self, *groups: GroupSnapshot, rebalances: Mapping[str, int] | None = None) -> None:
-        self._groups = {group.group_id: group for group in groups}
-        self._rebalances = rebalances or {}
-
-    def groups(self) -> Mapping[str, GroupSnapshot]:
-        return self._groups
-
-    def rebalances_total(self, group_id: str) -> int:
-        return self._rebalances.get(group_id, 0)
 
 
 def batch(behind: int = 0, **fields: Any) -> Batch:
@@ -82,26 +70,33 @@ def alert(rule: str, state: str, group_id: str | None = None) -> Problem:
     return make_alert(rule=rule, group_id=group_id, opened_at=SINCE if state == FIRING else None)
 
 
-def sources(groups: Iterable[GroupSnapshot], **fields: Any) -> MetricSources:
+def scraped(groups: Iterable[GroupSnapshot], health: Health | None = None, **fields: Any) -> Callable[[], JobScrape]:
+    """Return what gives a scrape of these groups; `fields` are those of it, `alerts` may be called for them."""
+    health = health or busy_health()
     alerts = [
         alert("StreamsGroupNotReady", FIRING, "b"),
         alert("StreamsGroupNotReady", FIRING, "c"),
         alert("StreamsGroupsJobBehind", PENDING),
     ]
     values: dict[str, Any] = {
-        "health": busy_health(),
-        "alerts": lambda: alerts,
-        "sinks": lambda: (SinkStatus("pager", sent=5, failed=2, waiting=1), SinkStatus("mail")),
-    }
-    values["copies"] = lambda: {
-        "a": {
-            "restoring": CopiesSum(2, 900, ready_at=NOW + timedelta(hours=1)),
-            "standby": CopiesSum(3, 60, 1, 1),
-            "warmup": CopiesSum(2, 5_000),
+        "groups": {group.group_id: group for group in groups},
+        "sinks": (SinkStatus("pager", sent=5, failed=2, waiting=1), SinkStatus("mail")),
+        "copies": {
+            "a": {
+                "restoring": CopiesSum(2, 900, ready_at=NOW + timedelta(hours=1)),
+                "standby": CopiesSum(3, 60, 1, 1),
+                "warmup": CopiesSum(2, 5_000),
+            },
+            "b": {"restoring": CopiesSum(), "standby": CopiesSum(), "warmup": CopiesSum()},
         },
-        "b": {"restoring": CopiesSum(), "standby": CopiesSum(), "warmup": CopiesSum()},
+        "verdicts": {"a": Verdict("Down", SINCE, SINCE, "no members", "critical")},
+        "left_out": {"alerts": 7, "verdicts": 0},
+        "types": {"streams": 3, "classic": 40},
+        "rebalances_total": lambda group_id: 6 if group_id == "a" else 0,
     }
-    values["verdicts"] = lambda: {"a": Verdict("Down", SINCE, SINCE, "no members", "critical")}
-    values["newcomers_left_out"] = lambda: {"alerts": 7, "verdicts": 0}
-    values["types"] = lambda: {"streams": 3, "classic": 40}
-    return MetricSources("prod", FixedGroups(*groups, rebalances={"a": 6}), **(values | fields))
+    of_alerts = fields.pop("alerts", lambda: alerts)
+
+    def scrape() -> JobScrape:
+        return JobScrape("prod", status=health.status, totals=health.totals, alerts=of_alerts(), **(values | fields))
+
+    return scrape

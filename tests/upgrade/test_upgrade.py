@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.sandbox.container import Broker
 from streaming_app.tables.reader import WarehouseReader
+from tests.support.container import Broker
 from tests.support.job_runner import run_job, run_once, streams_groups
 from tests.upgrade.record import TOPIC, archive_of, create_topic, produce, read_parts
 from tests.upgrade.test_alerts_upgrade import add

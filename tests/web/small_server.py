@@ -12,14 +12,14 @@ from streaming_app.config.sections import MetricsSettings
 from streaming_app.metrics.collector import make_registry
 from streaming_app.stream.health import Health
 from streaming_app.web.monitoring import monitoring_server
-from tests.support.metrics_harness import group, sources
+from tests.support.metrics_harness import group, scraped
 from tests.web.server_clock import ServerClock
 
 
 def main(limit: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     health = Health()
-    registry = make_registry(sources([group(f"group-{n}") for n in range(100)], health=health), MetricsSettings())
+    registry = make_registry(scraped([group(f"group-{n}") for n in range(100)], health=health), MetricsSettings())
     server = monitoring_server("127.0.0.1:0", registry, health, "prod")
     server.start()
     clock = ServerClock(server)

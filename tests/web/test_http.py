@@ -22,7 +22,7 @@ from streaming_app.web.monitoring import monitoring_app, monitoring_server
 from streaming_app.web.server import HttpServer, Limits
 from tests.support import http_client
 from tests.support.http_client import connect
-from tests.support.metrics_harness import batch, group, sources
+from tests.support.metrics_harness import batch, group, scraped
 from tests.support.waiting import MINUTES, thread_names, wait_until
 from tests.web.server_clock import ServerClock
 
@@ -38,12 +38,8 @@ def start(health: Health) -> Iterator[Callable[..., HttpServer]]:
     started = []
 
     def serve(listen: str = "127.0.0.1:0", **fields: Any) -> HttpServer:
-        metric_sources = sources([group("a")], health=health, **fields)
-        started.append(
-            monitoring_server(
-                listen, make_registry(metric_sources, MetricsSettings()), health, "prod", ["Metrics.example"]
-            )
-        )
+        registry = make_registry(scraped([group("a")], health, **fields), MetricsSettings())
+        started.append(monitoring_server(listen, registry, health, "prod", ["Metrics.example"]))
         started[-1].start()
         return started[-1]
 
@@ -131,7 +127,7 @@ def test_silent_clients_block_neither_other_clients_nor_the_shutdown(
 @pytest.fixture
 def stopped(health: Health) -> Iterator[tuple[HttpServer, ServerClock]]:
     """A server and its time, which stands still."""
-    app = monitoring_app(make_registry(sources([], health=health), MetricsSettings()), health, "prod")
+    app = monitoring_app(make_registry(scraped([], health=health), MetricsSettings()), health, "prod")
     server = HttpServer("127.0.0.1:0", app, what="metrics", advice="")
     server.start()
     with closing(server):

@@ -80,7 +80,7 @@ class ContainerBroker(Startable):
         self._container.get_wrapped_container().restart()
         self._wait_until_ready()
 
-    def _create_container(self) -> Any:  # noqa: ANN401 - testcontainers is optional
+    def _create_container(self) -> Any:
         from testcontainers.core.container import DockerContainer  # noqa: PLC0415 - an optional dependency
 
         configuration = broker_configuration(

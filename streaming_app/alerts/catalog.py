@@ -23,14 +23,9 @@ else:
 
 GROUP_ID = "GROUP_ID"
 """Placeholder for the group's id in the SQL of a rule."""
-_PREFIX = "StreamsGroup"
 RULE_OF_VERDICT: Mapping[str, str] = {
-    LOSING: f"{_PREFIX}Losing",
-    DOWN: f"{_PREFIX}Down",
-    STALLED: f"{_PREFIX}Stalled",
-    RESTORING: f"{_PREFIX}Losing",  # with a severity only if records will be lost before it ends
-    BEHIND: f"{_PREFIX}Behind",
-    UNSTABLE: f"{_PREFIX}Unstable",
+    **{verdict: f"StreamsGroup{verdict}" for verdict in (LOSING, DOWN, STALLED, BEHIND, UNSTABLE)},
+    RESTORING: f"StreamsGroup{LOSING}",  # with a severity only if records will be lost before it ends
 }
 """The rules about the health of groups, by verdict, the worst first."""
 HEALTH_RULES = tuple(dict.fromkeys(RULE_OF_VERDICT.values()))

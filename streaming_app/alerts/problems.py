@@ -26,8 +26,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from streaming_app.alerts.catalog import HEALTH_RULES, RULE_OF_VERDICT
-from streaming_app.alerts.facts import EngineSettings, RuleSettings
+from streaming_app.alerts.catalog import HEALTH_RULES, RULE_OF_VERDICT, Rule
+from streaming_app.alerts.facts import EngineSettings
 from streaming_app.alerts.problem import (
     BY_EVIDENCE,
     FIRING,
@@ -291,7 +291,7 @@ def _kind(one: Problem) -> _Kind:
     return one.key, one.rule, one.cause
 
 
-def _capped(severity: str, settings: RuleSettings) -> str:
+def _capped(severity: str, settings: Rule) -> str:
     """Return how severe it is: at most as the settings say."""
     return max(settings.severity, severity, key=severity_rank)
 

@@ -104,10 +104,11 @@ def description_stale_since(group: Group) -> datetime | None:
 def is_solicitable(group: Group) -> bool:
     """Return whether the broker would ask an active member for the description (KIP-1331).
 
-    That the brokers have a plugin, and that no back-off is active, is assumed: neither is in the log.
+    One that has left, or left temporarily as a static member, is not active. That the brokers have a plugin, and that
+    no back-off is active, is assumed: neither is in the log.
     """
     return group.description_status in SOLICITABLE_STATUSES and any(
-        member.is_active and not is_stale(group, member) for member in group.members.values()
+        (member.member_epoch or 0) >= 0 and not is_stale(group, member) for member in group.members.values()
     )
 
 

@@ -294,14 +294,14 @@ class TooFew(NamedTuple):
 class GroupCopies:
     """The copies of the tasks of one group, at the newest description of it."""
 
-    group_id: str
     standby_replicas: int | None = None
     """The group's `num.standby.replicas`; None if it is not known."""
     behind: tuple[Progress, ...] = ()
     """Standbys; those that have not come nearer to the end for the longest time first."""
     uncopied: Mapping[TaskId, TooFew] = field(default_factory=dict)
     """Stateful tasks with fewer copies than are asked for."""
-    restoring: Mapping[TaskId, Progress] = field(default_factory=dict)
+    restoring: Mapping[str, Progress] = field(default_factory=dict)
+    """By task, such as `0_3`: what its owner reports of its restore."""
     threads: Mapping[str, tuple[Report, ...]] = field(default_factory=dict)
     """By member what was left of all that it restores."""
 
@@ -311,17 +311,16 @@ def next_status(
 ) -> GroupCopies:
     """Return the status of a group that does not rebalance; `copies` are all that it has."""
     known = [copy for copy in copies if copy.role != DORMANT]  # nobody keeps those up to date
-    before = before or GroupCopies(known[0].group_id if known else "")
+    before = before or GroupCopies()
     earlier = {one.copy.key: one for one in (*before.behind, *before.restoring.values())}
     progress = [one for copy in known if (one := _next_progress(copy, earlier.get(copy.key), now))]
     threads = _next_threads(known, progress, before, now)
     late = [one for one in progress if one.copy.role == STANDBY]
     return GroupCopies(
-        known[0].group_id if known else before.group_id,
         standby_replicas,
         tuple(sorted(late, key=lambda one: (one.fell_at, one.copy.key))),
         _uncopied(known, standby_replicas or 0, before, now),
-        {one.copy.task: _with_thread(one, threads) for one in progress if one.copy.role == RESTORING},
+        {format_task(one.copy.task): _with_thread(one, threads) for one in progress if one.copy.role == RESTORING},
         threads,
     )
 

@@ -8,30 +8,28 @@ nor keeps alerts from the sinks.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from streaming_app.alerts.engine import AlertEngine
 from streaming_app.alerts.evaluate import watches_any
-from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, LostDescription, Observed, TopicDifference
+from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Observed
 from streaming_app.alerts.problem import Problem
 from streaming_app.errors import OtherOwnerError
-from streaming_app.groups.task_copies import GroupCopies
 from streaming_app.health.verdict import Verdict
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.sender import Sender
 from streaming_app.job.service import Service, WakeableEvent, error_text
-from streaming_app.job_status import DiskSpace, JobStatus
-from streaming_app.lag.work import GroupWork
+from streaming_app.job_status import JobStatus, SinkStatus
 from streaming_app.notify.mutes import Mutes
-from streaming_app.notify.outbox import Outbox, SinkStatus
+from streaming_app.notify.outbox import Outbox
 from streaming_app.notify.sink import Sink
 from streaming_app.report import Report
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.fence import Fence
-from streaming_app.tables.health_tables import EndedProblems, HealthRow, HealthTables
+from streaming_app.tables.health_tables import HealthRow, HealthTables
 from streaming_app.text import count
 
 _RETRY_SECONDS = 10.0  # delta-rs logs a lot at each attempt when the disk is full
@@ -47,28 +45,6 @@ class AlertConfig:
     retention_days: float
 
 
-class Sources(NamedTuple):
-    """Where an `AlertService` learns what there is."""
-
-    groups: GroupCache
-    job_status: Callable[[], JobStatus]
-    mutes: Mutes
-    copies: Callable[[], Sequence[GroupCopies] | None] = tuple
-    """What is known of copies of tasks; None while it is not known."""
-    disks: Callable[[], Sequence[DiskSpace]] = tuple
-    """The disks that the job writes to."""
-    work: Callable[[], Mapping[str, GroupWork] | None] = dict
-    """What waits for each group; None while it is not known."""
-    retention: Callable[[], Mapping[str, float]] = dict
-    """For how many seconds topics keep records."""
-    away: Callable[[], Mapping[str, Collection[str]]] = dict
-    """The partitions without a leader, by the broker that led them."""
-    lost_descriptions: Callable[[], Sequence[LostDescription] | None] = tuple
-    """The descriptions that the plugin does not return; None before the job has looked."""
-    topic_differences: Callable[[], Sequence[TopicDifference] | None] = tuple
-    """What of internal topics is not as it was asked for; None before the job has looked."""
-
-
 class AlertService(Service):
     """Evaluates the rules every few seconds, until it is closed."""
 
@@ -77,10 +53,11 @@ class AlertService(Service):
     def __init__(  # noqa: PLR0913, PLR0917 - each is one thing it needs
         self,
         config: AlertConfig,
-        sources: Sources,
+        groups: GroupCache,
+        mutes: Mutes,
+        observe: Callable[[], Observed],
         store: AlertsTable,
         health: HealthTables,
-        ended: EndedProblems,
         sinks: Iterable[Sink],
         descriptions: DescriptionSupport,
         report: Report,
@@ -89,25 +66,26 @@ class AlertService(Service):
     ) -> None:
         """Restore the alerts from the table. Raises WarehouseError when it cannot be read.
 
+        `observe` returns what is known of the cluster by now, without the sinks that fail.
         `report` gets a line for the operator when something fails; `on_evaluated` is called after each evaluation with
         the status of the sinks. Nothing is sent once `fence` shows that another job sends the alerts.
         """
         self._wakeable = WakeableEvent()
         super().__init__("alerts", report, interval=config.interval, stopping=self._wakeable)
-        self._config, self._sources, self._store, self._on_evaluated = config, sources, store, on_evaluated
-        self._fence = fence
+        self._config, self._store, self._on_evaluated = config, store, on_evaluated
+        self._groups, self._mutes, self._observe, self._fence = groups, mutes, observe, fence
         self._evaluate_at = self._retry_at = 0.0
         self._checked_coverage, self._evaluated = False, True
-        sources.mutes.refresh()
+        mutes.refresh()
         sinks = list(sinks)
-        self._health_tables, self._ended = health, ended
+        self._health_tables = health
         verdicts, self._relabelled = dict[str, Verdict](), dict[str, HealthRow]()
         for row in health.rows():
             verdicts[row.group_id] = row.verdict
             if row.labels != (labels := config.engine.labels_of(row.group_id)):
                 self._relabelled[row.group_id] = row._replace(labels=labels)
         self._engine = AlertEngine(
-            replace(config.engine, sinks=tuple(sink.name for sink in sinks), is_muted=sources.mutes.is_muted),
+            replace(config.engine, sinks=tuple(sink.name for sink in sinks), is_muted=mutes.is_muted),
             store.problems(),
             descriptions,
             verdicts,
@@ -169,27 +147,15 @@ class AlertService(Service):
 
     def _evaluate(self) -> None:
         """Observe, step, store and send."""
-        groups = self._sources.groups
-        groups.refresh()
-        self._sources.mutes.refresh()
-        now, sinks = datetime.now(timezone.utc), self._sender.status()
-        failing = tuple(sink.failing for sink in sinks if sink.failing)
-        job = replace(self._sources.job_status(), failing_sinks=failing, disks=self._sources.disks())
-        self._check_coverage(job, groups.groups())
-        observed = Observed(
-            groups.groups(),
-            groups.histories(),
-            job,
-            self._sources.copies(),
-            self._sources.work(),
-            self._sources.retention(),
-            self._sources.away(),
-            self._sources.lost_descriptions(),
-            self._sources.topic_differences(),
-            self._ended.reasons(),
-        )
+        self._groups.refresh()
+        self._mutes.refresh()
+        now, observed = datetime.now(timezone.utc), self._observe()
+        failing = tuple(sink for sink in self._sender.status() if sink.failing_since)
+        job = observed.job and replace(observed.job, failing_sinks=failing)
+        if job:
+            self._check_coverage(job, observed.groups)
         with self._sender.changing():
-            self._engine.step(observed, now)
+            self._engine.step(replace(observed, job=job), now)
         # stored before they are sent, so that a crash in between loses none
         self._try(self._save, self._publish)
 

@@ -137,16 +137,17 @@ class BrokerFacts(Poller):
         """Return for how many seconds each topic keeps records, of those that delete them by their age."""
         return retention_seconds((one.subject, one.name, one.value) for one in self._facts(kinds.RETENTION))
 
-    def topic_differences(self) -> Sequence[TopicDifference] | None:
-        """Return what of internal topics is not as the topology of their group asks for; None before it is known."""
+    def topic_differences(self) -> Mapping[str, Sequence[TopicDifference]] | None:
+        """Return by group what of internal topics is not as its topology asks for; None before it is known."""
         known, groups = self._known.get(kinds.INTERNAL_TOPIC), self._job.groups()
         if known is None:
             return None
-        return [
-            TopicDifference(one.group_id, one.subject, one.name, one.value, one.changed_at or known.observed_at)
-            for one in known.differing
-            if one.group_id and _exists(groups.get(one.group_id))
-        ]
+        found = defaultdict[str, list[TopicDifference]](list)
+        for one in known.differing:
+            if one.group_id and _exists(groups.get(one.group_id)):
+                since = one.changed_at or known.observed_at
+                found[one.group_id].append(TopicDifference(one.subject, one.name, one.value, since))
+        return found
 
     def _take(self, kind: str, found: Sequence[BrokerFact], now: datetime, about: object) -> None:
         """Note the facts of a kind, with the values that they had before, and since when they have others."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from streaming_app.alerts.facts import DescriptionSupport
     from streaming_app.config.settings import JobConfig
-    from streaming_app.notify.outbox import SinkStatus
+    from streaming_app.job_status import SinkStatus
     from streaming_app.stream.health import Health
     from streaming_app.tables.fence import Fence
 

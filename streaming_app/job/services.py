@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from streaming_app.alerts.facts import DescriptionSupport, EngineSettings
+from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Observed
 from streaming_app.config.defaults import TOPIC
 from streaming_app.config.labels import make_labels
 from streaming_app.config.running_hours import make_times_of
 from streaming_app.errors import WarehouseError
 from streaming_app.health.history import WINDOW
-from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
+from streaming_app.job.alert_service import AlertConfig, AlertService
 from streaming_app.job.broker_facts import BrokerFacts
 from streaming_app.job.descriptions import DescriptionsService
 from streaming_app.job.group_cache import GroupCache
@@ -32,6 +32,7 @@ from streaming_app.job.watchdog import Disks, make_watchdogs
 from streaming_app.kafka.properties import client_properties
 from streaming_app.metrics.collector import MetricSources, make_registry
 from streaming_app.notify.mutes import Mutes
+from streaming_app.notify.watchdog import WatchdogSink
 from streaming_app.report import Report
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.health_tables import EndedProblems, HealthTables
@@ -121,6 +122,22 @@ def background_services(
     stored = DescriptionsService(polled_by) if DESCRIPTIONS in wanted else None
 
     lag = make_lag_service(config, properties, health, report, fence) if config.lag.enabled else None
+    disks, ended = Disks(config), EndedProblems(config.warehouse, config.cluster)
+
+    def observe() -> Observed:
+        return Observed(
+            group_cache.groups(),
+            group_cache.histories(),
+            lag.work() if lag else {},
+            facts.retention() if facts else {},
+            lag.away() if lag else {},
+            copies.statuses() if copies else {},
+            replace(health.status, disks=disks.now()),
+            stored.lost() if stored else {},
+            facts.topic_differences() if facts else {},
+            ended.reasons(),
+        )
+
     watchdogs, labels_of = make_watchdogs(config, health, report), make_labels(config.labels)
     alerts = AlertService(
         AlertConfig(
@@ -136,22 +153,12 @@ def background_services(
             config.alerts.interval,
             config.retention_days,
         ),
-        Sources(
-            group_cache,
-            lambda: health.status,
-            mutes,
-            copies.statuses if copies else tuple,
-            Disks(config).now,
-            lag.work if lag else dict,
-            facts.retention if facts else dict,
-            lag.away if lag else dict,
-            stored.lost if stored else tuple,
-            facts.topic_differences if facts else tuple,
-        ),
+        group_cache,
+        mutes,
+        observe,
         AlertsTable(config.warehouse, config.cluster, fence),
         HealthTables(config.warehouse, config.cluster, fence),
-        EndedProblems(config.warehouse, config.cluster),
-        [sink for sink in config.sinks if sink.gets_alerts],
+        [sink for sink in config.sinks if not isinstance(sink, WatchdogSink)],
         descriptions,
         report,
         heartbeat.evaluated,

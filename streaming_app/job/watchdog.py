@@ -18,7 +18,8 @@ from streaming_app.errors import UserError
 from streaming_app.job.owner import state_directory
 from streaming_app.job.service import Service
 from streaming_app.job_status import DiskSpace, JobStatus, check_readiness
-from streaming_app.notify.sink import Sink, SinkError
+from streaming_app.notify.sink import SinkError
+from streaming_app.notify.watchdog import BEAT_SECONDS, WatchdogSink
 from streaming_app.report import Report
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _SHORTEST_SECONDS = 60.0  # an evaluation of many groups, or a table on a slow s
 
 
 def watchdog(  # noqa: PLR0913 - each is one thing it needs
-    sink: Sink,
+    sink: WatchdogSink,
     cluster: str,
     status: Callable[[], JobStatus],
     report: Report,
@@ -39,7 +40,7 @@ def watchdog(  # noqa: PLR0913 - each is one thing it needs
     patience: float,
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
 ) -> Service:
-    """Return the service that sends the heartbeats of a sink, from the first evaluation of the alerts on.
+    """Return the service that sends the heartbeats, from the first evaluation of the alerts on.
 
     `patience` is in seconds: the age of the last evaluation. The thread that sends alerts uses the sink, too.
     """
@@ -57,8 +58,7 @@ def watchdog(  # noqa: PLR0913 - each is one thing it needs
     def has_evaluated() -> bool:
         return status().evaluated_at is not None
 
-    name, interval = f"watchdog {sink.name}", sink.beat_seconds
-    return Service(name, report, interval=interval, may_tick=has_evaluated, do=beat)
+    return Service(f"watchdog {sink.name}", report, interval=BEAT_SECONDS, may_tick=has_evaluated, do=beat)
 
 
 def make_watchdogs(config: JobConfig, health: Health, report: Report) -> list[Service]:
@@ -67,7 +67,7 @@ def make_watchdogs(config: JobConfig, health: Health, report: Report) -> list[Se
     return [
         watchdog(sink, config.cluster, lambda: health.status, report, patience=patience)
         for sink in config.sinks
-        if sink.beat_seconds
+        if isinstance(sink, WatchdogSink)
     ]
 
 

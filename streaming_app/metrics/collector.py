@@ -26,12 +26,12 @@ from streaming_app.groups.snapshot import NEW_FOR, GroupSnapshot, select
 from streaming_app.groups.state_rules import DEAD
 from streaming_app.groups.task_copies import CopiesSum
 from streaming_app.health.verdict import Verdict
+from streaming_app.job_status import SinkStatus
 from streaming_app.lag.model import LagRow
 from streaming_app.metrics.group_metrics import GROUP_METRICS, LABELS_METRIC, GroupScrape
 from streaming_app.metrics.job_metrics import JOB_METRICS, JobScrape
 from streaming_app.metrics.lag_metrics import LAG_METRICS, LagScrape
 from streaming_app.metrics.metric import has_short_id
-from streaming_app.notify.outbox import SinkStatus
 from streaming_app.stream.health import Health
 from streaming_app.text import EPOCH
 
@@ -103,7 +103,7 @@ class _StreamsGroupsCollector(Collector):
                 **({"lag": lag.left_out} if lag else {}),
                 **sources.newcomers_left_out(),
             },
-            alerts=Counter(one.identity for one in sources.alerts() if one.state == FIRING),
+            alerts=Counter((one.rule, one.severity) for one in sources.alerts() if one.state == FIRING),
             sinks=sources.sinks(),
             version=self._version,
             groups_by_type=sources.types(),

@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from offsets_decoder.definitions import record
-from streaming_app.alerts.problem import Identity
 from streaming_app.groups.state_rules import DEAD, STATES
-from streaming_app.job_status import JobStatus, OffsetsStatus, inputs
+from streaming_app.job_status import JobStatus, OffsetsStatus, SinkStatus, inputs
 from streaming_app.metrics.metric import Metric, Sample, unix_seconds
-from streaming_app.notify.outbox import SinkStatus
 from streaming_app.stream.batch_outcome import PHASES
 from streaming_app.stream.health import Totals
 
@@ -26,7 +24,7 @@ class JobScrape(NamedTuple):
     groups_by_state: Mapping[str, int]
     left_out: Mapping[str, int]
     """Groups by what they lack."""
-    alerts: Mapping[Identity, int]
+    alerts: Mapping[tuple[str, str], int]
     """Open problems by rule and severity."""
     sinks: Sequence[SinkStatus]
     version: str

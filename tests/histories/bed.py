@@ -328,7 +328,7 @@ class _Job:
     def _evaluate(self, now: datetime, at: float) -> None:
         self._read_ended(at)
         groups = dict(self._snapshots)
-        copies = [one for group_id, one in self._copies.items() if group_id in groups]
+        copies = {group_id: one for group_id, one in self._copies.items() if group_id in groups}
         observed = Observed(
             groups,
             self._histories.groups(),

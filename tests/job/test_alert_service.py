@@ -12,18 +12,19 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, RuleSettings
+from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Observed
 from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem
 from streaming_app.groups.snapshot import COLUMNS, GroupSnapshot, group_snapshot
 from streaming_app.health.history import GroupHistory
 from streaming_app.job import alert_service
-from streaming_app.job.alert_service import AlertConfig, AlertService, Sources
+from streaming_app.job.alert_service import AlertConfig, AlertService
 from streaming_app.job_status import JobStatus
 from streaming_app.notify.mutes import Mutes, new_mute
 from streaming_app.notify.outbox import Outbox
 from streaming_app.notify.sink import SinkError
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.health_tables import EndedProblems, HealthTables
+from tests.alerts.examples import make_rule
 from tests.notify.sending import Often
 from tests.support.waiting import wait_until
 from tests.support.warehouses import make_warehouse
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.slow
 
 NOW = datetime.now(timezone.utc)
 RULE = "StreamsGroupDescriptionFailed"
-SETTINGS = {RULE: RuleSettings("warning", 0)}
+SETTINGS = {RULE: make_rule("warning", 0)}
 
 
 class GroupsOfTest:
@@ -97,12 +98,14 @@ class Harness:
             labels_of=lambda _group: self.labels,
         )
         groups: Any = self.groups
+        ended = EndedProblems(self.path, "default")
         self.service = AlertService(
             AlertConfig(engine, 0.05, 30),
-            Sources(groups, lambda: self.job, Mutes(self.path, "default")),
+            groups,
+            Mutes(self.path, "default"),
+            lambda: Observed(groups.groups(), groups.histories(), job=self.job, ended=ended.reasons()),
             AlertsTable(self.path, "default"),
             HealthTables(self.path, "default"),
-            EndedProblems(self.path, "default"),
             self.sinks,
             DescriptionSupport("always"),
             self.lines.append,
@@ -277,7 +280,7 @@ def test_an_evaluation_that_fails_is_reported_once_though_results_of_sinks_are_s
 
 
 def test_a_sink_that_cannot_deliver_is_an_alert_through_the_others(harness: Harness) -> None:
-    rule = RuleSettings("critical", 0)
+    rule = make_rule("critical", 0)
     harness.settings = {**SETTINGS, "StreamsGroupsNotificationsFailing": rule}
     broken, other = KeepingSink("pager"), KeepingSink("chat")
     broken.down = True

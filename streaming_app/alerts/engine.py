@@ -73,7 +73,12 @@ class AlertEngine:
         job, late = observed.job, timedelta(seconds=self._settings.late_seconds)
         if job is None or (job.caught_up and job.caught_up_at and now - job.caught_up_at <= late):
             self._judge(observed, now)  # else records are read late: every verdict stays as it is
-        self._evaluate(observed, now)
+        self._watched.update(observed.groups)
+        facts = Facts(now, observed, self.lifecycle.open, self._descriptions)
+        truths, left_out = evaluate(facts, self._watched, self._settings.rule_settings_of)
+        self.without_alerts = len(left_out)
+        for key, truth in truths.items():
+            self.lifecycle.take(key, truth, now)
         alerted = {key.group_id for key in self.lifecycle.open if key.group_id is not None}
         self.lifecycle.ranks = ranks(observed.groups, alerted, now)
 
@@ -102,15 +107,6 @@ class AlertEngine:
                 yield Change(group_id, replace(verdict, at=now), now)
             elif verdict.verdict in GOOD and problem and verdict.at > problem.timeline[-1].at:  # it was stored last
                 yield Change(group_id, verdict, now)
-
-    def _evaluate(self, observed: Observed, now: datetime) -> None:
-        """Evaluate the other rules."""
-        self._watched.update(observed.groups)
-        facts = Facts(now, observed, self.lifecycle.open, self._descriptions)
-        truths, left_out = evaluate(facts, self._watched, self._settings.rule_settings_of)
-        self.without_alerts = len(left_out)
-        for key, truth in truths.items():
-            self.lifecycle.take(key, truth, now)
 
     def _health_settings(self, group_id: str) -> HealthSettings:
         """Return from when on something is wrong with a group; of a rule that is disabled, the defaults."""

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, field
 
 from streaming_app.alerts.catalog import Rule, rules
 from streaming_app.alerts.facts import DescriptionMode, RuleSettingsLookup
-from streaming_app.config.running_hours import as_list
+from streaming_app.config.declared import as_list
 from streaming_app.section import Duration, Pattern, PositiveDuration, Section, did_you_mean
 
 _CACHED_GROUPS = 1 << 18

@@ -54,7 +54,10 @@ def graph_of(description: Mapping[str, Any]) -> dict[str, Any]:
     every = [(part, node) for part, nodes in _parts(description) for node in nodes]
     every.sort(key=lambda one: (one[0] or "", one[1]["name"]))
     kept = every[: _fitting([node for _, node in every])]
-    own = {(part, node["name"]): _node(part, node) for part, node in kept}
+    own = {
+        (part, node["name"]): Node(node["name"], NODE_KINDS.get(node["node_type"], PROCESSOR), part)
+        for part, node in kept
+    }
     nodes, edges = set(own.values()), set()
     for part, node in kept:
         for begin, end in _connections(part, node, own):
@@ -76,10 +79,6 @@ def _parts(description: Mapping[str, Any]) -> list[tuple[str | None, Sequence[Ma
         *((part["subtopology_id"], part["nodes"]) for part in description.get("subtopologies") or ()),
         *((None, [store["source"], store["processor"]]) for store in stores),
     ]
-
-
-def _node(part: str | None, node: Mapping[str, Any]) -> Node:
-    return Node(node["name"], NODE_KINDS.get(node["node_type"], PROCESSOR), part)
 
 
 def _connections(

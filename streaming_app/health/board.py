@@ -19,14 +19,14 @@ known of them before counts until they were put off, and no longer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
 from operator import is_
 from types import MappingProxyType
 from typing import NamedTuple
 
-from streaming_app.groups.snapshot import GroupSnapshot, age, changed, is_newcomer
+from streaming_app.groups.snapshot import COLUMNS, GroupSnapshot, age, changed, group_snapshot, is_newcomer
 from streaming_app.groups.state_rules import DEAD, EMPTY
 from streaming_app.groups.task_copies import GroupCopies
 from streaming_app.health.facts import MOMENT, Away, Facts, HealthSettings
@@ -241,5 +241,4 @@ def _is_due(verdict: Verdict, now: datetime) -> bool:
 def _of_other_type(group_id: str) -> GroupSnapshot:
     """Return what stands for the records of a group of another type: it has members as long as it commits."""
     values = {"group_id": group_id, "group_type": "other", "state": "Unknown", "state_since": EPOCH, "member_count": 1}
-    nothing = {one.name: None for one in fields(GroupSnapshot)}
-    return GroupSnapshot(**{**nothing, "last_offset": 0, "unsettled": (), "unsettled_count": 0, **values})  # type: ignore[arg-type]
+    return group_snapshot({**dict.fromkeys(COLUMNS), **values, "last_offset": 0})

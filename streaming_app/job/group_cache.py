@@ -20,7 +20,7 @@ from __future__ import annotations
 import operator
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -60,15 +60,14 @@ class GroupCache:
     """The groups of one cluster, as a `GroupListener` of the stream.
 
     `on_rows` and `on_bulk_change` are called by the stream's thread, and `refresh` by one other thread; all other
-    methods are safe in any thread. `window` is how long events are kept; `read_all_at` returns when the job had last
-    read everything since it started, None if it has not.
+    methods are safe in any thread. `read_all_at` returns when the job had last read everything since it started, None
+    if it has not.
     """
 
     def __init__(
         self,
         warehouse: Location | Path,
         cluster: str,
-        window: timedelta,
         now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
         read_all_at: Callable[[], datetime | None] = lambda: None,
     ) -> None:
@@ -78,7 +77,7 @@ class GroupCache:
         self._reload = True
         self._groups: Mapping[str, GroupSnapshot] = MappingProxyType({})  # replaced, never modified
         self._some_dead = False
-        self._histories = GroupHistories(window)
+        self._histories = GroupHistories()
         self._rebalances: dict[str, int] = {}
         self._started_at = now()
         self._is_complete = False
@@ -184,9 +183,7 @@ class GroupCache:
 
     def _read_events(self, now: datetime) -> Iterator[tuple[str, dict[str, Any]]]:
         """Read from the tables the events that the histories keep."""
-        since, gave_up_since = (
-            quote((now - kept).isoformat()) for kept in (self._histories.window, history.GAVE_UP_KEPT_FOR)
-        )
+        since, gave_up_since = (quote((now - kept).isoformat()) for kept in (history.WINDOW, history.GAVE_UP_KEPT_FOR))
         kinds = ", ".join(map(quote, history.KINDS))
         slices = WarehouseReader(self._warehouse).slices(
             f"SELECT group_id, {_EVENT_COLUMNS} FROM group_events e WHERE cluster = {quote(self._cluster)} AND ("  # noqa: S608 - the same

@@ -13,11 +13,9 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Observed
+from streaming_app.config.declared import make_labels, make_times_of
 from streaming_app.config.defaults import TOPIC
-from streaming_app.config.labels import make_labels
-from streaming_app.config.running_hours import make_times_of
 from streaming_app.errors import WarehouseError
-from streaming_app.health.history import WINDOW
 from streaming_app.job.alert_service import AlertConfig, AlertService
 from streaming_app.job.broker_facts import BrokerFacts
 from streaming_app.job.descriptions import DescriptionsService
@@ -101,7 +99,7 @@ def background_services(
 ) -> Iterator[BackgroundServices]:
     """Start the services with what an earlier run knew, and end them with the block; `fence` is this job's."""
     earlier = _restore(config, health)
-    group_cache = GroupCache(config.warehouse, config.cluster, WINDOW, read_all_at=lambda: _read_all_at(health))
+    group_cache = GroupCache(config.warehouse, config.cluster, read_all_at=lambda: _read_all_at(health))
     descriptions = DescriptionSupport(
         config.alerts.descriptions,
         known_since=earlier.descriptions_since if earlier else None,

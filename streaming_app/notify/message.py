@@ -143,11 +143,6 @@ def dump_json(value: object) -> str:
     return json.dumps(value, default=_to_jsonable, separators=(",", ":"))
 
 
-def event_at(problem: Problem, event: str) -> datetime:
-    """Return when the problem opened, or ended."""
-    return (problem.ended_at if event == RESOLVED else problem.opened_at) or problem.since
-
-
 def notification_id(problem: Problem, event: str, sink: str | None = None) -> str:
     """Return an id that is the same for every attempt. A hash, because headers cannot contain every group name.
 

@@ -18,7 +18,6 @@ from tests.support.rows import member_row, task_row
 from tests.support.warehouses import append, arrow_schema, make_warehouse, replace_rows
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
-WINDOW = timedelta(hours=1)
 FOLDED = arrow_schema("groups")
 for column in (EVENTS.column, RETRACTED):
     FOLDED = FOLDED.append(pa.field(column, arrow_type(EVENTS.array_type)))
@@ -93,7 +92,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def cache(warehouse: Path, clock: FakeClock) -> GroupCache:
-    return GroupCache(warehouse, "default", WINDOW, clock)
+    return GroupCache(warehouse, "default", clock)
 
 
 def store(warehouse: Path, *rows: dict[str, Any]) -> None:
@@ -138,7 +137,7 @@ def test_groups_are_those_of_the_tables_and_of_the_batches_until_the_last_refres
 
 def test_no_group_is_missing_once_what_the_job_had_read_was_refreshed(warehouse: Path, clock: FakeClock) -> None:
     read_at: list[datetime] = []
-    cache = GroupCache(warehouse, "default", WINDOW, clock, lambda: read_at[0] if read_at else None)
+    cache = GroupCache(warehouse, "default", clock, lambda: read_at[0] if read_at else None)
     cache.refresh()
     assert not cache.is_complete()
     cache.on_bulk_change()
@@ -231,7 +230,7 @@ def test_events_are_kept_for_the_window_and_rebalances_counted_from_the_start(
 ) -> None:
     cache.refresh()
     clock.time = at(5)
-    events = [rebalance(at(-61)), rebalance(at(-2)), rebalance(at(1), old=None), rebalance(at(2)), rebalance(None)]
+    events = [rebalance(at(-121)), rebalance(at(-2)), rebalance(at(1), old=None), rebalance(at(2)), rebalance(None)]
     cache.on_rows(folded(row("a", 1, events=events), row("b", 1, events=[{**rebalance(at(3)), "kind": "topology"}])))
     cache.on_rows(folded(row("a", 2, events=[rebalance(at(2)), rebalance(at(4))])))  # the first is a repetition
     cache.refresh()
@@ -239,10 +238,10 @@ def test_events_are_kept_for_the_window_and_rebalances_counted_from_the_start(
     assert cache.rebalances_total("a") == 2
     assert "b" not in cache.histories()
 
-    clock.time = at(63)
+    clock.time = at(123)
     cache.refresh()
     assert assigned_at(cache) == [at(4)]
-    clock.time = at(65)
+    clock.time = at(125)
     cache.refresh()
     assert assigned_at(cache) == []
     assert cache.rebalances_total("a") == 2
@@ -262,7 +261,7 @@ def test_an_event_that_a_later_batch_retracts_is_removed(cache: GroupCache) -> N
 def test_earlier_events_are_read_from_the_tables_once(warehouse: Path, cache: GroupCache, clock: FakeClock) -> None:
     store(warehouse, row("a"))
     add_events(
-        warehouse, ("a", rebalance(at(-90))), ("a", rebalance(at(-5))), ("a", rebalance(at(-9))), ("x", rebalance(NOW))
+        warehouse, ("a", rebalance(at(-150))), ("a", rebalance(at(-5))), ("a", rebalance(at(-9))), ("x", rebalance(NOW))
     )
     add_events(warehouse, ("a", rebalance(at(-8), old=None)), ("a", {**rebalance(at(-7)), "kind": "group_epoch"}))
     add_events(warehouse, ("a", rebalance(at(-3))), cluster="other")
@@ -290,7 +289,7 @@ def test_when_the_members_of_a_group_gave_up_is_known_for_days(warehouse: Path, 
 
 
 def test_the_times_of_a_broker_whose_clock_is_wrong_are_corrected(warehouse: Path, clock: FakeClock) -> None:
-    cache = GroupCache(warehouse, "default", WINDOW, clock, lambda: at(-0.1))
+    cache = GroupCache(warehouse, "default", clock, lambda: at(-0.1))
     cache.refresh()
     behind, ahead = at(-60), at(60)
     emptied = event(behind, "state", "Stable", "Empty", offset=2)

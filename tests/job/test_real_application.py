@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +104,7 @@ def test_a_real_application_from_its_commits_to_its_lag_and_its_copies(
     at_rest = LagPass(LagTables(tmp_path, "default"), LagTracker())
     at_rest.restore()
     rows = at_rest.run(client.admin).rows
-    groups = GroupCache(tmp_path, "default", timedelta(hours=1))
+    groups = GroupCache(tmp_path, "default")
     groups.refresh()
     properties = {"bootstrap.servers": broker.bootstrap_server}
     copies = TaskCopies(PolledBy(config, properties, groups.groups, lambda: True, pytest.fail), lambda _: None)

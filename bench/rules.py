@@ -75,7 +75,7 @@ def run(groups: int = 100_000) -> None:
             everything = {**everything, **changes}
         job = JobStatus(started_at=AGO, caught_up=True, caught_up_at=now, last_success_at=now)
         start = time.process_time()
-        engine.step(Observed(everything, histories, job), now)
+        engine.step(Observed(everything, histories, job=job), now)
         rows.append((label, f"{time.process_time() - start:.3f}", f"{len(engine.lifecycle.unsaved):,}"))
         engine.lifecycle.saved(engine.lifecycle.unsaved)
         engine.lifecycle.publish()

@@ -73,13 +73,21 @@ class OffsetsStatus:
     failure: str | None = None
 
 
-class FailingSink(NamedTuple):
-    """A sink that does not accept notifications."""
+@dataclass(frozen=True)
+class SinkStatus:
+    """The status of a sink; totals are since the start. Each problem counts, also where several are sent together."""
 
     name: str
-    since: datetime
-    failure: str
-    """What its first attempt failed with since then, in one line."""
+    sent: int = 0
+    """Notifications that it accepted."""
+    failed: int = 0
+    """Attempts that failed, including those to resend."""
+    waiting: int = 0
+    """Notifications that are not sent yet."""
+    failing_since: datetime | None = None
+    """Since when no attempt has succeeded; None after one that has, and before the first one."""
+    failure: str | None = None
+    """What the first attempt failed with since then, in one line."""
 
 
 class DiskSpace(NamedTuple):
@@ -143,7 +151,7 @@ class JobStatus:
     """Why, in one line."""
     evaluated_at: datetime | None = None
     """When the rules were last evaluated."""
-    failing_sinks: Sequence[FailingSink] = ()
+    failing_sinks: Sequence[SinkStatus] = ()
     disks: Sequence[DiskSpace] = ()
     """Those of the warehouse and of the state directory, as far as they are local."""
     waits_for: str | None = None

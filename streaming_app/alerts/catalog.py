@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from streaming_app.health.verdict import BEHIND, DOWN, LOSING, RESTORING, STALLED, UNSTABLE
 from streaming_app.text import parse_duration
@@ -23,14 +23,9 @@ else:
 
 GROUP_ID = "GROUP_ID"
 """Placeholder for the group's id in the SQL of a rule."""
-_PREFIX = "StreamsGroup"
 RULE_OF_VERDICT: Mapping[str, str] = {
-    LOSING: f"{_PREFIX}Losing",
-    DOWN: f"{_PREFIX}Down",
-    STALLED: f"{_PREFIX}Stalled",
-    RESTORING: f"{_PREFIX}Losing",  # with a severity only if records will be lost before it ends
-    BEHIND: f"{_PREFIX}Behind",
-    UNSTABLE: f"{_PREFIX}Unstable",
+    **{verdict: f"StreamsGroup{verdict}" for verdict in (LOSING, DOWN, STALLED, BEHIND, UNSTABLE)},
+    RESTORING: f"StreamsGroup{LOSING}",  # with a severity only if records will be lost before it ends
 }
 """The rules about the health of groups, by verdict, the worst first."""
 HEALTH_RULES = tuple(dict.fromkeys(RULE_OF_VERDICT.values()))
@@ -84,12 +79,15 @@ class Rule:
 @cache
 def rules() -> Mapping[str, Rule]:
     """Return every rule by its name, in the order of the runbook."""
-    directory = files(__package__ or "") / "catalog"
-    found = [
-        _rule(file.name.removesuffix(".toml"), tomllib.loads(file.read_text("utf-8")))
-        for file in directory.iterdir()
-        if file.name.endswith(".toml")
-    ]
+    found = []
+    for file in (files(__package__ or "") / "catalog").iterdir():
+        if file.name.endswith(".toml"):
+            data = tomllib.loads(file.read_text("utf-8"))
+            seconds = parse_duration(data.pop("for"), _MAX_SECONDS)
+            data["queries"] = {question: sql.strip() for question, sql in data["queries"].items()}
+            data["steps"] = tuple(Step(one) if isinstance(one, str) else Step(**one) for one in data["steps"])
+            data |= {key: tuple(data.get(key, ())) for key in ("avoid", "replaces")}
+            found.append(Rule(file.name.removesuffix(".toml"), for_seconds=seconds, **data))
     return {one.name: one for one in sorted(found, key=lambda one: one.order)}
 
 
@@ -97,12 +95,3 @@ def rules() -> Mapping[str, Rule]:
 def replaced() -> Mapping[str, str]:
     """Return the rules of releases up to 0.2, and what has taken the place of each."""
     return {old: one.name for one in rules().values() for old in one.replaces}
-
-
-def _rule(name: str, data: Mapping[str, Any]) -> Rule:
-    given = dict(data)
-    seconds = parse_duration(given.pop("for"), _MAX_SECONDS)
-    queries = {question: sql.strip() for question, sql in given.pop("queries").items()}
-    steps = tuple(Step(one) if isinstance(one, str) else Step(**one) for one in given.pop("steps"))
-    lists: dict[str, Any] = {key: tuple(given.pop(key, ())) for key in ("avoid", "replaces")}
-    return Rule(name, for_seconds=seconds, queries=queries, steps=steps, **lists, **given)

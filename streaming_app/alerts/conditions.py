@@ -23,7 +23,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple
 
-from streaming_app.alerts.facts import Facts, latest
+from streaming_app.alerts.facts import Facts, Observed, latest
 from streaming_app.alerts.problem import INFO, OVER, Finding, ProblemKey, Truth
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD, EMPTY, NONE
@@ -77,7 +77,8 @@ def _unsolicited(group: GroupSnapshot, facts: Facts) -> Finding | None:
 def _not_stored(rule: str, group: GroupSnapshot, facts: Facts) -> Finding | None:
     """The description is not stored, and this rule says why, by the table above."""
     status, epoch, stored = group.description_status, group.topology_epoch, group.stored_description_epoch
-    says, since = DESCRIPTION_MISSING, _asked_since(group, facts)
+    # The broker had a reason and a member to ask from then on: rebalances do not change it, being Empty does.
+    says, since = DESCRIPTION_MISSING, latest(group.description_since, group.members_since, facts.descriptions.since)
     if status == "FAILED":
         says, since = DESCRIPTION_FAILED, group.description_since
         what = f"the broker's plugin rejected the topology description of epoch {epoch}"
@@ -100,20 +101,12 @@ def _not_stored(rule: str, group: GroupSnapshot, facts: Facts) -> Finding | None
     return Finding(since, f"{group.group_id}: {what}", {**shown, **members})
 
 
-def _asked_since(group: GroupSnapshot, facts: Facts) -> datetime | None:
-    """Return since when the broker has had a reason and a member to ask.
-
-    Rebalances do not change it; a group that was empty starts again.
-    """
-    return latest(group.description_since, group.members_since, facts.descriptions.since)
-
-
 def _lost(group_id: str, facts: Facts) -> Truth:
     """The log says that a description is stored, and the plugin did not return it when it was asked twice."""
-    lost, problem = facts.lost.get(group_id), facts.open.get(ProblemKey(DESCRIPTION_FAILED, group_id))
+    known, problem = facts.observed.lost_descriptions, facts.open.get(ProblemKey(DESCRIPTION_FAILED, group_id))
+    lost = (known or {}).get(group_id)
     if lost is None:
-        is_asked = facts.observed.lost_descriptions is not None
-        return OVER if is_asked or not problem or problem.evidence.get("status") not in _NOT_RETURNED else None
+        return OVER if known is not None or not problem or problem.evidence.get("status") not in _NOT_RETURNED else None
     if facts.now - lost.since < _ASKED_TWICE and not problem:  # `since` begins again with another answer
         return OVER
     return Finding(
@@ -149,9 +142,10 @@ def _owner(one: TaskCopy | LagRow) -> dict[str, str]:
 
 def _misconfigured(group_id: str, facts: Facts) -> Truth:
     """Internal topics are not as the topology of the group asks for. Brokers log that, and act on none (KIP-1071)."""
-    if facts.observed.topic_differences is None:
+    known = facts.observed.topic_differences
+    if known is None:
         return None
-    found = sorted(facts.topic_differences.get(group_id, ()), key=lambda one: (one.name not in _LOSES_STATE, one))
+    found = sorted(known.get(group_id, ()), key=lambda one: (one.name not in _LOSES_STATE, one))
     if not found:
         return OVER
     named = [f"{one.topic} has {one.name} {one.value}" for one in islice(found, _IN_SUMMARY)]
@@ -168,40 +162,32 @@ def _standbys(group_id: str, facts: Facts) -> Truth:
     """Standbys do not catch up, or tasks have no copy in another process although standbys are configured."""
     if facts.observed.copies is None:
         return None
-    group = facts.copies.get(group_id)
-    if group is None:
+    copies = facts.observed.copies.get(group_id, GroupCopies())
+    if late := copies.behind:
+        since = late[0].fell_at
+        places = [
+            f"{format_task(one.task)} at {one.client_host or 'unknown host'}, process {one.process_id}"
+            for one, *_ in islice(late, _IN_SUMMARY)
+        ]
+        named = [
+            {"task": format_task(one.copy.task), **_owner(one.copy), "least_lag": one.lag}
+            for one in islice(late, _IN_DETAILS)
+        ]
+        summary = (
+            f"{group_id}: {count(len(late), 'standby')} not caught up since {utc(since)}: "
+            f"{first_of(places, _IN_SUMMARY, len(late), separator='; ')}"
+        )
+        return Finding(since, summary, {"standbys": named, "acceptable_lag": late[0].copy.known_acceptable_lag})
+    alone = {task: one for task, one in copies.uncopied.items() if one.processes == 1}
+    if not (which := alone or copies.uncopied):
         return OVER
-    return _standbys_behind(group) if group.behind else _without_copy(group)
-
-
-def _standbys_behind(group: GroupCopies) -> Finding:
-    late, since = group.behind, group.behind[0].fell_at
-    places = [
-        f"{format_task(one.task)} at {one.client_host or 'unknown host'}, process {one.process_id}"
-        for one, *_ in islice(late, _IN_SUMMARY)
-    ]
-    named = [
-        {"task": format_task(one.copy.task), **_owner(one.copy), "least_lag": one.lag}
-        for one in islice(late, _IN_DETAILS)
-    ]
-    return Finding(
-        since,
-        f"{group.group_id}: {count(len(late), 'standby')} not caught up since {utc(since)}: "
-        f"{first_of(places, _IN_SUMMARY, len(late), separator='; ')}",
-        {"standbys": named, "acceptable_lag": late[0].copy.known_acceptable_lag},
-    )
-
-
-def _without_copy(group: GroupCopies) -> Finding:
-    alone = {task: one for task, one in group.uncopied.items() if one.processes == 1}
-    which = alone or group.uncopied
     tasks = [format_task(task) for task in which]
     wrong = "without a copy in another process" if alone else "with fewer, though there are processes for them"
     return Finding(
         min(one.since for one in which.values()),
-        f"{group.group_id} has streams.num.standby.replicas {group.standby_replicas}, but "
+        f"{group_id} has streams.num.standby.replicas {copies.standby_replicas}, but "
         f"{count(len(tasks), 'task')} {wrong}: {first_of(tasks, _IN_SUMMARY)}",
-        {"tasks": tasks[:_IN_DETAILS], "task_count": len(tasks), "num_standby_replicas": group.standby_replicas},
+        {"tasks": tasks[:_IN_DETAILS], "task_count": len(tasks), "num_standby_replicas": copies.standby_replicas},
         severity=None if alone else INFO,
     )
 
@@ -261,8 +247,8 @@ class Condition(NamedTuple):
     statuses: frozenset[str] | None = None
     """The statuses of descriptions that it is about; None: any."""
     by_others: Callable[[str, Facts], Truth] = lambda _group_id, _facts: OVER
-    others: Callable[[Facts], Iterable[str]] = lambda _facts: ()
-    """The groups for which it may hold by what else is observed."""
+    others: Callable[[Observed], Iterable[str] | None] = lambda _observed: ()
+    """The groups for which it may hold by what else is observed; None: not known."""
 
     def is_about(self, group: GroupSnapshot) -> bool:
         """Tell whether it may hold by the records of a group."""
@@ -283,7 +269,7 @@ CONDITIONS: dict[str, Condition] = {
         attrgetter("description_status"),
         frozenset({"FAILED", "UNCERTAIN"}),
         _lost,
-        attrgetter("lost"),
+        attrgetter("lost_descriptions"),
     ),
     DESCRIPTION_MISSING: Condition(
         partial(_not_stored, DESCRIPTION_MISSING),
@@ -294,10 +280,13 @@ CONDITIONS: dict[str, Condition] = {
     "StreamsGroupInternalTopicMisconfigured": Condition(
         by_others=_misconfigured, others=attrgetter("topic_differences")
     ),
-    "StreamsGroupStandbyBehind": Condition(by_others=_standbys, others=attrgetter("copies")),
+    "StreamsGroupStandbyBehind": Condition(
+        by_others=_standbys,
+        others=lambda observed: [one for one, of in (observed.copies or {}).items() if of.behind or of.uncopied],
+    ),
     _REWOUND: Condition(
         by_others=_rewound,
-        others=lambda facts: [one for one, work in (facts.observed.work or {}).items() if work.rewound],
+        others=lambda observed: [one for one, work in (observed.work or {}).items() if work.rewound],
     ),
 }
 """By rule. The first one is what is said of a group for which another one cannot be evaluated."""

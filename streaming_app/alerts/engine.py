@@ -27,12 +27,11 @@ from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Facts
 from streaming_app.alerts.problem import HEALTH, Finding, Over, Problem, ProblemKey, Truth
 from streaming_app.alerts.problems import Problems
 from streaming_app.groups.snapshot import GroupSnapshot, ranks
-from streaming_app.groups.task_copies import format_task
-from streaming_app.health.board import Board, Change, Known
+from streaming_app.health.board import Board, Change
 from streaming_app.health.facts import HealthSettings
 from streaming_app.health.verdict import BEHIND, BROKER_AWAY, DOWN, GOOD, LOSING, PLANNED, Verdict, is_bad
 
-_FIELDS = {LOSING: "lost_after", DOWN: "down_after", BEHIND: "behind_for"}
+_FIELDS = {LOSING: "lost_after", DOWN: "patience", BEHIND: "behind_for"}
 """By verdict: what the `for` of its rule sets."""
 
 
@@ -53,7 +52,7 @@ class AlertEngine:
         self._settings, self._descriptions = settings, descriptions
         self.lifecycle = Problems(settings, stored)
         """The problems, of which the outboxes of the sinks take what is due."""
-        self.board = Board(self._health_settings, verdicts)
+        self.board = Board(self._health_settings, verdicts, of_all_types=settings.lag_of_all_groups)
         self.unsaved_changes: list[Change] = []
         """The changes of verdicts that are not stored yet: the caller removes those that it has stored."""
         self.without_alerts = 0
@@ -74,20 +73,18 @@ class AlertEngine:
         job, late = observed.job, timedelta(seconds=self._settings.late_seconds)
         if job is None or (job.caught_up and job.caught_up_at and now - job.caught_up_at <= late):
             self._judge(observed, now)  # else records are read late: every verdict stays as it is
-        self._evaluate(observed, now)
+        self._watched.update(observed.groups)
+        facts = Facts(now, observed, self.lifecycle.open, self._descriptions)
+        truths, left_out = evaluate(facts, self._watched, self._settings.rule_settings_of)
+        self.without_alerts = len(left_out)
+        for key, truth in truths.items():
+            self.lifecycle.take(key, truth, now)
         alerted = {key.group_id for key in self.lifecycle.open if key.group_id is not None}
         self.lifecycle.ranks = ranks(observed.groups, alerted, now)
 
     def _judge(self, observed: Observed, now: datetime) -> None:
         """Bring the verdicts up to date, and the problems with the health of groups."""
-        restores = {
-            one.group_id: {format_task(task): restore for task, restore in one.restoring.items()}
-            for one in observed.copies or ()
-            if one.restoring
-        }
-        others = observed.work or {} if self._settings.lag_of_all_groups else {}
-        known = (observed.groups, observed.histories, observed.work, observed.retention, observed.away)
-        changes = self.board.step(Known(*known, restores, others), now)
+        changes = self.board.step(observed, now)
         self.unsaved_changes += changes
         for group_id, verdict, _ in (*self._not_followed(changes, now), *changes):
             if truth := truth_of(group_id, verdict, observed.groups.get(group_id)):
@@ -111,25 +108,16 @@ class AlertEngine:
             elif verdict.verdict in GOOD and problem and verdict.at > problem.timeline[-1].at:  # it was stored last
                 yield Change(group_id, verdict, now)
 
-    def _evaluate(self, observed: Observed, now: datetime) -> None:
-        """Evaluate the other rules."""
-        self._watched.update(observed.groups)
-        facts = Facts(now, observed, self.lifecycle.open, self._descriptions)
-        truths, left_out = evaluate(facts, self._watched, self._settings.rule_settings_of)
-        self.without_alerts = len(left_out)
-        for key, truth in truths.items():
-            self.lifecycle.take(key, truth, now)
-
     def _health_settings(self, group_id: str) -> HealthSettings:
         """Return from when on something is wrong with a group; of a rule that is disabled, the defaults."""
         rules = self._settings.rule_settings_of(group_id)
-        seconds: dict[str, Any] = {
-            field: rules[rule].for_seconds
+        times: dict[str, Any] = {
+            field: timedelta(seconds=rules[rule].for_seconds)
             for verdict, field in _FIELDS.items()
             if (rule := RULE_OF_VERDICT[verdict]) in rules
         }
         return HealthSettings(
-            **seconds,
+            **times,
             running_hours=self._settings.running_hours_of(group_id),
             successor=self._settings.successors.get(group_id),
         )

@@ -53,7 +53,7 @@ class Watched:
         for name, condition in CONDITIONS.items():
             if name != DESCRIPTION_MISSING or facts.descriptions.since is not None:
                 yield from (ProblemKey(name, group_id) for group_id in self._concerned[name])
-            yield from (ProblemKey(name, group_id) for group_id in condition.others(facts))
+            yield from (ProblemKey(name, group_id) for group_id in condition.others(facts.observed) or ())
 
 
 Truths = dict[ProblemKey, Finding | Over]

@@ -12,19 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cached_property
-from itertools import groupby
-from operator import attrgetter
 from typing import Literal, NamedTuple
 
+from streaming_app.alerts.catalog import Rule
 from streaming_app.alerts.problem import Problem, ProblemKey
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import NONE
-from streaming_app.groups.task_copies import GroupCopies
-from streaming_app.health.facts import Away
-from streaming_app.health.history import GroupHistory
+from streaming_app.health.board import Known
 from streaming_app.job_status import JobStatus
-from streaming_app.lag.work import GroupWork
 from streaming_app.text import EPOCH
 from streaming_app.time_intervals import TimeInterval
 
@@ -33,16 +28,8 @@ _NEARLY_ALL = 0.9  # of the groups
 _UPGRADED_FOR = timedelta(days=7)  # since a group of the cluster got its first description
 
 
-class RuleSettings(NamedTuple):
-    """A rule's settings as they apply to one group, or to the job."""
-
-    severity: str
-    for_seconds: float
-    """How long, in seconds, the condition must hold before a problem opens."""
-
-
-RuleSettingsLookup = Callable[[str | None], Mapping[str, RuleSettings]]
-"""Returns the settings of each rule that is enabled for a group, by the rule's name; for None, those for the job."""
+RuleSettingsLookup = Callable[[str | None], Mapping[str, Rule]]
+"""Returns each rule that is enabled for a group, or for the job if that is None, by name, with its settings there."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +55,6 @@ class EngineSettings:
 class LostDescription(NamedTuple):
     """A description that the log says is stored, and that the plugin does not return."""
 
-    group_id: str
     status: str
     """NOT_STORED or ERROR."""
     topology_epoch: int | None
@@ -77,9 +63,8 @@ class LostDescription(NamedTuple):
 
 
 class TopicDifference(NamedTuple):
-    """An internal topic of a group that is not as its topology asks for."""
+    """An internal topic that is not as the topology of its group asks for."""
 
-    group_id: str
     topic: str
     name: str
     """`partitions`, `replication_factor` or the name of a config of topics."""
@@ -90,26 +75,15 @@ class TopicDifference(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Observed:
-    """What is known of a cluster at one time."""
+class Observed(Known):
+    """What is known of a cluster at one time: also what only the rules look at."""
 
-    groups: Mapping[str, GroupSnapshot]
-    histories: Mapping[str, GroupHistory] = field(default_factory=dict)
-    """What happened lately, by group; groups to which nothing happened are missing."""
     job: JobStatus | None = None
     """None: the rules about the job are not evaluated, and it has caught up."""
-    copies: Sequence[GroupCopies] | None = ()
-    """What is known of copies of tasks; None while it is not known."""
-    work: Mapping[str, GroupWork] | None = field(default_factory=dict)
-    """What waits for each group; None while the lag is not known."""
-    retention: Mapping[str, float] = field(default_factory=dict)
-    """Seconds for which a topic keeps records."""
-    away: Away = field(default_factory=dict)
-    """The partitions without a leader by the broker that led them."""
-    lost_descriptions: Sequence[LostDescription] | None = ()
-    """The descriptions that the plugin does not return; None before the job has looked."""
-    topic_differences: Sequence[TopicDifference] | None = ()
-    """What of internal topics is not as it was asked for; None before the job has looked."""
+    lost_descriptions: Mapping[str, LostDescription] | None = field(default_factory=dict)
+    """By group the description that the plugin does not return; None before the job has looked."""
+    topic_differences: Mapping[str, Sequence[TopicDifference]] | None = field(default_factory=dict)
+    """By group what of internal topics is not as it was asked for; None before the job has looked."""
     ended: Mapping[str, str] = field(default_factory=dict)
     """Problems that a person ended, by id, and why."""
 
@@ -210,19 +184,3 @@ class Facts:
     open: Mapping[ProblemKey, Problem] = field(default_factory=dict)
     """The problems that are pending or open."""
     descriptions: DescriptionSupport = field(default_factory=lambda: DescriptionSupport("never"))
-
-    @cached_property
-    def copies(self) -> Mapping[str, GroupCopies]:
-        """The groups with copies of tasks that are behind, or are missing."""
-        return {one.group_id: one for one in self.observed.copies or () if one.behind or one.uncopied}
-
-    @cached_property
-    def lost(self) -> Mapping[str, LostDescription]:
-        """The descriptions that the plugin does not return, by group."""
-        return {one.group_id: one for one in self.observed.lost_descriptions or ()}
-
-    @cached_property
-    def topic_differences(self) -> Mapping[str, Sequence[TopicDifference]]:
-        """What of internal topics is not as it was asked for, by group."""
-        those = sorted(self.observed.topic_differences or ())
-        return {group_id: list(some) for group_id, some in groupby(those, attrgetter("group_id"))}

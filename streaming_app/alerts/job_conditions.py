@@ -79,7 +79,8 @@ def _notifications_failing(job: JobStatus, _now: datetime) -> Truth:
     if not failing:
         return OVER
     text = f"Alerts cannot be sent to {', '.join(failing)}: {job.failing_sinks[0].failure}"
-    return Finding(min(sink.since for sink in job.failing_sinks), text, {"sinks": failing})
+    since = min(filter(None, (sink.failing_since for sink in job.failing_sinks)), default=None)
+    return Finding(since, text, {"sinks": failing})
 
 
 def _disk_full(job: JobStatus, _now: datetime) -> Truth:

@@ -28,13 +28,6 @@ def severity_rank(severity: str | None) -> int:
     return rank(severity, _MOST_SEVERE_FIRST)
 
 
-class Identity(NamedTuple):
-    """What receivers route by, and which changes when a problem becomes worse."""
-
-    rule: str
-    severity: str
-
-
 class ProblemKey(NamedTuple):
     """A subject, which is a rule or `HEALTH`, and a group. At most one problem with a key is open."""
 
@@ -142,15 +135,10 @@ class Problem:
         return self.opened_at is None and self.ended_at is not None
 
     @property
-    def identity(self) -> Identity:
-        """What receivers route it by now."""
-        return Identity(self.rule, self.severity)
-
-    @property
-    def was(self) -> tuple[Identity, ...]:
-        """What it was before while it was open, the first one first."""
-        before = dict.fromkeys(Identity(line.rule, line.severity) for line in self.timeline)
-        return tuple(one for one in before if one != self.identity)
+    def was(self) -> tuple[tuple[str, str], ...]:
+        """The rules and severities, by which receivers route, that it had before while it was open, in their order."""
+        before = dict.fromkeys((line.rule, line.severity) for line in self.timeline)
+        return tuple(one for one in before if one != (self.rule, self.severity))
 
     @property
     def key(self) -> ProblemKey:

@@ -22,12 +22,12 @@ A restart changes nothing: the whole memory is in the stored problems. A time ah
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from streaming_app.alerts.catalog import HEALTH_RULES, RULE_OF_VERDICT
-from streaming_app.alerts.facts import EngineSettings, RuleSettings
+from streaming_app.alerts.catalog import HEALTH_RULES, RULE_OF_VERDICT, Rule
+from streaming_app.alerts.facts import EngineSettings
 from streaming_app.alerts.problem import (
     BY_EVIDENCE,
     FIRING,
@@ -167,7 +167,8 @@ class Problems:
         one = replace(
             before,
             severity=_capped(finding.severity or settings.severity, settings),
-            cause=before.cause or self._cause_of(finding.causes),
+            # one that an open problem has, or else the first one
+            cause=before.cause or next(filter(self._causes.get, finding.causes), next(iter(finding.causes), None)),
             summary=shorten(finding.summary, _LONGEST_SUMMARY),
             evidence=finding.evidence,
         )
@@ -190,9 +191,10 @@ class Problems:
 
     def _over(self, one: Problem, over: Over, at: datetime) -> None:
         timeline = _add(one.timeline, Line(at, over.verdict, one.rule, one.severity, over.why))
-        if one.state == PENDING:
+        before_at = self._ended.get(_kind(one))  # the last one of this kind: it may stand still once more
+        if one.opened_at is None:
             self._change(replace(one, ended_at=at))
-        elif over.verdict in {None, OFF} or not self._is_again(one):
+        elif over.verdict in {None, OFF} or before_at is None or one.opened_at - before_at > AGAIN:
             self._end(replace(one, timeline=timeline), at, BY_EVIDENCE)
         else:
             summary = (
@@ -219,15 +221,6 @@ class Problems:
 
     def _labels(self, group_id: str | None) -> Mapping[str, str]:
         return {} if group_id is None else self._settings.labels_of(group_id)
-
-    def _cause_of(self, candidates: Sequence[str]) -> str | None:
-        """Return the cause of a problem that opens: one that an open problem has, or else the first one."""
-        return next((one for one in candidates if self._causes[one]), next(iter(candidates), None))
-
-    def _is_again(self, one: Problem) -> bool:
-        """Tell whether the group had a problem of this kind shortly before this one, and may stand still once more."""
-        at = self._ended.get(_kind(one))
-        return at is not None and one.opened_at is not None and one.opened_at - at <= AGAIN
 
     def _due(self, deliveries: Iterable[Delivery], *, is_worse: bool = False) -> tuple[Delivery, ...]:
         """Return the deliveries of an open problem: each sink has one, and once more what may be known as less bad."""
@@ -291,7 +284,7 @@ def _kind(one: Problem) -> _Kind:
     return one.key, one.rule, one.cause
 
 
-def _capped(severity: str, settings: RuleSettings) -> str:
+def _capped(severity: str, settings: Rule) -> str:
     """Return how severe it is: at most as the settings say."""
     return max(settings.severity, severity, key=severity_rank)
 

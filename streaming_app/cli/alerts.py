@@ -18,7 +18,7 @@ from streaming_app.tables.location import Location
 from streaming_app.text import count, escape, utc
 
 if TYPE_CHECKING:
-    from streaming_app.config.running_hours import GroupTimesSettings, NamedIntervals
+    from streaming_app.config.declared import GroupTimesSettings, NamedIntervals
     from streaming_app.notify.mutes import Mute
 
 
@@ -54,7 +54,7 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
 ) -> None:
     """Show the alerts that fire now."""
     from streaming_app.alerts.problem import FIRING, HEALTH, PENDING, RESOLVED  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.config.running_hours import make_times_of  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.config.declared import make_times_of  # noqa: PLC0415 - not loaded by --help
     from streaming_app.notify.mutes import Mutes  # noqa: PLC0415
     from streaming_app.tables.alerts_table import read_problems, to_json  # noqa: PLC0415
     from streaming_app.tables.health_tables import EndedProblems  # noqa: PLC0415

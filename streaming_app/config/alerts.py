@@ -7,14 +7,15 @@ and key by key. So put general overrides first; the last one wins.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, field_validator
 
-from streaming_app.alerts.catalog import rules
-from streaming_app.alerts.facts import DescriptionMode, RuleSettings, RuleSettingsLookup
-from streaming_app.config.running_hours import as_list
+from streaming_app.alerts.catalog import Rule, rules
+from streaming_app.alerts.facts import DescriptionMode, RuleSettingsLookup
+from streaming_app.config.declared import as_list
 from streaming_app.section import Duration, Pattern, PositiveDuration, Section, did_you_mean
 
 _CACHED_GROUPS = 1 << 18
@@ -79,7 +80,7 @@ class AlertSettings(Section):
         profile_of = cache(self._make_profile)  # most groups have one of a few
 
         @lru_cache(_CACHED_GROUPS)
-        def rule_settings_of(group_id: str | None) -> Mapping[str, RuleSettings]:
+        def rule_settings_of(group_id: str | None) -> Mapping[str, Rule]:
             if group_id is None:
                 return profile_of()
             is_left_out = self.groups is not None and not self.groups.matches(group_id)
@@ -99,7 +100,7 @@ class AlertSettings(Section):
 
         return patience
 
-    def _make_profile(self, *overrides: int) -> Mapping[str, RuleSettings]:
+    def _make_profile(self, *overrides: int) -> Mapping[str, Rule]:
         layers = [self.rules, *(self.overrides[index].rules for index in overrides)]
         profile = {}
         for name, rule in rules().items():
@@ -107,5 +108,5 @@ class AlertSettings(Section):
             for section in (layer[name] for layer in layers if name in layer):
                 values |= section.model_dump(exclude_none=True)
             if values["enabled"]:
-                profile[name] = RuleSettings(values["severity"], values["for_"])
+                profile[name] = replace(rule, severity=values["severity"], for_seconds=values["for_"])
         return profile

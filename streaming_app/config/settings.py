@@ -18,8 +18,7 @@ from pydantic import (
 
 from streaming_app.config import defaults
 from streaming_app.config.alerts import AlertSettings
-from streaming_app.config.labels import LabelsSettings
-from streaming_app.config.running_hours import GroupTimesSettings, NamedIntervals
+from streaming_app.config.declared import GroupTimesSettings, LabelsSettings, NamedIntervals
 from streaming_app.config.sections import (
     GroupBudgetSettings,
     LagSettings,

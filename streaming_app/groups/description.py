@@ -46,32 +46,30 @@ class Edge(NamedTuple):
     subtopology_id: str | None = None
 
 
-class DescriptionGraph(NamedTuple):
-    """What is in a description, sorted."""
+def graph_of(description: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of `descriptions` that have its nodes and edges; of one that is too large, the first names.
 
-    nodes: Sequence[Node]
-    edges: Sequence[Edge]
-    node_count: int
-    """Sources, processors and sinks, also of those that are left out."""
-    truncated: bool
-    """Whether some are left out."""
-    content_hash: str
-    """Over all of it: two descriptions have the same if and only if they say the same, in whatever order."""
-
-
-def graph_of(description: Mapping[str, Any]) -> DescriptionGraph:
-    """Return the nodes and edges of a description; of one that is too large, those of the first names."""
+    Two descriptions have the same `content_hash`, which is over all nodes, if and only if they say the same.
+    """
     every = [(part, node) for part, nodes in _parts(description) for node in nodes]
     every.sort(key=lambda one: (one[0] or "", one[1]["name"]))
-    digest = content_hash(sorted(json.dumps([part, node], sort_keys=True) for part, node in every))
     kept = every[: _fitting([node for _, node in every])]
-    own = {(part, node["name"]): _node(part, node) for part, node in kept}
+    own = {
+        (part, node["name"]): Node(node["name"], NODE_KINDS.get(node["node_type"], PROCESSOR), part)
+        for part, node in kept
+    }
     nodes, edges = set(own.values()), set()
     for part, node in kept:
         for begin, end in _connections(part, node, own):
             nodes |= {begin, end}
             edges.add(Edge(*begin[:2], *end[:2], part))
-    return DescriptionGraph(_sorted(nodes), _sorted(edges), len(every), len(kept) < len(every), digest)
+    return {
+        "content_hash": content_hash(sorted(json.dumps([part, node], sort_keys=True) for part, node in every)),
+        "node_count": len(every),
+        "truncated": len(kept) < len(every),
+        "description_nodes": _rows(nodes),
+        "description_edges": _rows(edges),
+    }
 
 
 def _parts(description: Mapping[str, Any]) -> list[tuple[str | None, Sequence[Mapping[str, Any]]]]:
@@ -81,10 +79,6 @@ def _parts(description: Mapping[str, Any]) -> list[tuple[str | None, Sequence[Ma
         *((part["subtopology_id"], part["nodes"]) for part in description.get("subtopologies") or ()),
         *((None, [store["source"], store["processor"]]) for store in stores),
     ]
-
-
-def _node(part: str | None, node: Mapping[str, Any]) -> Node:
-    return Node(node["name"], NODE_KINDS.get(node["node_type"], PROCESSOR), part)
 
 
 def _connections(
@@ -109,8 +103,8 @@ def _fitting(nodes: Sequence[Mapping[str, Any]]) -> int:
     return min(len(nodes), MAX_NODES)
 
 
-def _sorted(rows: Iterable[Any]) -> list[Any]:
-    return sorted(rows, key=lambda row: tuple(value or "" for value in row))
+def _rows(found: Iterable[Any]) -> list[dict[str, Any]]:
+    return [one._asdict() for one in sorted(found, key=lambda one: tuple(value or "" for value in one))]
 
 
 def describe_topology(description: Mapping[str, Any]) -> str:

@@ -35,8 +35,7 @@ OF_OPERATION = (*SINCE.values(), "causes_since_assignment", "replacing", NOT_REA
 _TARGET_CHARACTERS = 8
 _MOST_CHARACTERS = 200  # of a value that is kept to be compared: the tenant chooses it
 
-# Until record 17 is read, these hold defaults and not what the group has.
-_OF_METADATA = (
+OF_METADATA = (
     "validated_topology_epoch",
     "stored_description_epoch",
     "failed_description_epoch",
@@ -44,8 +43,9 @@ _OF_METADATA = (
     "metadata_hash",
     "assignment_configs",
 )
-_NAMES = (TOPOLOGY_CONTENT, "group_epoch", "assignment_epoch", "topology_epoch", *_OF_METADATA)
-_VALUES = attrgetter("topology_hash", "group_epoch", "reported_assignment_epoch", "topology_epoch", *_OF_METADATA)
+"""What record 17 says besides the epoch: until it is read, these hold defaults and not what the group has."""
+_NAMES = (TOPOLOGY_CONTENT, "group_epoch", "assignment_epoch", "topology_epoch", *OF_METADATA)
+_VALUES = attrgetter("topology_hash", "group_epoch", "reported_assignment_epoch", "topology_epoch", *OF_METADATA)
 """The attributes of a group that are compared before and after an operation, besides what is derived."""
 
 # The kinds of events of what was added, and of what was not; that of any other event is the name of what changed.
@@ -82,7 +82,7 @@ def group_values(group: Group, derived: Mapping[str, str]) -> Values:
     values: Values = {"group": group.group_type if group.is_known else None}
     values.update(zip(_NAMES, map(_to_text, _VALUES(group)), strict=True))
     values.update((name, _to_text(value)) for name, value in derived.items())
-    return values if group.group_epoch is not None else values | dict.fromkeys(_OF_METADATA)
+    return values if group.group_epoch is not None else values | dict.fromkeys(OF_METADATA)
 
 
 def operation_values(group: Group) -> Values:

@@ -37,6 +37,7 @@ from streaming_app.groups.deployments import DEPLOYMENT, note_deployment
 from streaming_app.groups.events import (
     EVENTS_LEFT_OUT,
     NOT_READY_REASON,
+    OF_METADATA,
     OF_OPERATION,
     TOPOLOGY_CONTENT,
     UNKNOWN_STATE,
@@ -58,15 +59,7 @@ CLASSIC_GROUP = 2  # record type of a classic group's metadata: a group id has o
 CLASSIC = "classic"
 GROUP_METADATA, TOPOLOGY = 17, 23
 _OF_MEMBER = frozenset({19, 21, 22})
-_METADATA = attrgetter(
-    "group_epoch",
-    "metadata_hash",
-    "validated_topology_epoch",
-    "stored_description_epoch",
-    "failed_description_epoch",
-    "assignment_configs",
-)
-"""What record 17 says."""
+_METADATA = attrgetter("group_epoch", *OF_METADATA)
 _TOPOLOGIES = 20  # of a group in one batch: each may have a megabyte
 
 
@@ -212,7 +205,7 @@ class Fold:
         was_stored_once = group.was_description_stored(group.topology_epoch)
         apply(group, record.record_type, record.key, value, None if is_first_known else at)
         group.metadata_at = at
-        if group.has_members and is_unsolicited(
+        if group.members and is_unsolicited(
             group.topology_epoch,
             before,
             group.stored_description_epoch,

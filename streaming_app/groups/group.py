@@ -56,11 +56,6 @@ class Member:
         """The member's state and epoch, which together decide whether the group is Stable."""
         return self.member_state, self.member_epoch
 
-    @property
-    def is_active(self) -> bool:
-        """The member sends heartbeats: it has not left, and is not a static member that left temporarily."""
-        return self.member_epoch is None or self.member_epoch >= 0
-
 
 _VALUES = attrgetter(*(one.name for one in fields(Member)))
 
@@ -129,11 +124,6 @@ class Group:
     def is_known(self) -> bool:
         """Whether a record of the group has been read, and it is not deleted."""
         return self.last_offset >= 0 and not self.is_deleted
-
-    @property
-    def has_members(self) -> bool:
-        """Any member, static members that left temporarily included, as the broker counts."""
-        return bool(self.members)
 
     @property
     def assignment_epoch_or_first(self) -> int:

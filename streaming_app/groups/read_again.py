@@ -8,7 +8,6 @@ batch may end before that, so what the row said stands in the new row until then
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -45,9 +44,7 @@ def known_before(row: Mapping[str, Any]) -> str | None:
     """
     if row.get("known_before") or row["deleted_at"] is not None or row["group_epoch"] is None:
         return row.get("known_before")  # it is read again for the second time, or gone
-    proven = {name: row[name] for name in _PROVEN}
-    if row["last_offset"] < READ_AGAIN:  # an earlier release marked all rows alike
-        proven["last_offset"] = marked(row["last_offset"])
+    proven = {name: row[name] for name in _PROVEN} | {"last_offset": marked(row["last_offset"])}
     return json.dumps(proven, default=datetime.isoformat)
 
 
@@ -58,10 +55,7 @@ def carry_over(group: Group) -> None:
     row = json.loads(group.known_before, object_hook=_with_times)
     is_proven = group.first_seen_at not in (None, row["first_seen_at"])
     is_same = not group.is_deleted and group.group_epoch >= (row["group_epoch"] or 0)
-    of_row = row.get("last_offset", math.inf)  # not known of a row that an earlier release marked
-    has_all = (
-        group.source_partition != row.get("source_partition", group.source_partition) or group.last_offset >= of_row
-    )
+    has_all = group.source_partition != row["source_partition"] or group.last_offset >= row["last_offset"]
     if is_same and not is_proven:
         _fill(group, row, has_all=has_all)
     if is_proven or has_all:  # the log has all since the group was created, or all that the row was made of

@@ -44,7 +44,11 @@ def to_row(cluster: str, group: Group) -> dict[str, Any]:
         "stale_member_count": len(stale),
         "stale_members_since": _stale_since(group, stale.values()),
         "assignment_configs": list(group.assignment_configs.items()),
-        "members": [_member_row(member, stale=member.member_id in stale) for member in group.members.values()],
+        "members": [
+            {name: getattr(member, name) for name in _MEMBER_SCALARS}
+            | {"stale_topology": member.member_id in stale, "client_tags": list(member.client_tags.items())}
+            for member in group.members.values()
+        ],
         "assignments": list(_assignment_rows(group)),
         "topology_epochs": epochs,
         "last_changes": [change._asdict() for change in group.last_changes],
@@ -104,16 +108,12 @@ def description_stale_since(group: Group) -> datetime | None:
 def is_solicitable(group: Group) -> bool:
     """Return whether the broker would ask an active member for the description (KIP-1331).
 
-    That the brokers have a plugin, and that no back-off is active, is assumed: neither is in the log.
+    One that has left, or left temporarily as a static member, is not active. That the brokers have a plugin, and that
+    no back-off is active, is assumed: neither is in the log.
     """
     return group.description_status in SOLICITABLE_STATUSES and any(
-        member.is_active and not is_stale(group, member) for member in group.members.values()
+        (member.member_epoch or 0) >= 0 and not is_stale(group, member) for member in group.members.values()
     )
-
-
-def _member_row(member: Member, *, stale: bool) -> dict[str, Any]:
-    row = {name: getattr(member, name) for name in _MEMBER_SCALARS}
-    return row | {"stale_topology": stale, "client_tags": list(member.client_tags.items())}
 
 
 def _assignment_rows(group: Group) -> Iterator[dict[str, Any]]:

@@ -108,7 +108,6 @@ class GroupSnapshot:
     first_seen_at: datetime | None
     updated_at: datetime | None
     last_offset: int
-    client_host: str | None = None
     stale_members_since: datetime | None = None
     set_aside_at: datetime | None = None
     set_aside_reason: str | None = None

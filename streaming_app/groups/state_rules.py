@@ -32,7 +32,7 @@ Rules = tuple[tuple[str, Callable[[Any], bool]], ...]
 STATE_RULES: Rules = (
     (DEAD, lambda g: g.is_deleted),
     ("Unknown", lambda g: g.group_epoch is None),
-    (EMPTY, lambda g: not g.has_members),
+    (EMPTY, lambda g: not g.members),
     (NOT_READY, lambda g: g.topology_epoch is None),
     ("Unknown", lambda g: not g.readiness_recorded),
     (NOT_READY, lambda g: g.topology_epoch != g.validated_topology_epoch),

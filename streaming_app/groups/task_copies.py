@@ -294,14 +294,14 @@ class TooFew(NamedTuple):
 class GroupCopies:
     """The copies of the tasks of one group, at the newest description of it."""
 
-    group_id: str
     standby_replicas: int | None = None
     """The group's `num.standby.replicas`; None if it is not known."""
     behind: tuple[Progress, ...] = ()
     """Standbys; those that have not come nearer to the end for the longest time first."""
     uncopied: Mapping[TaskId, TooFew] = field(default_factory=dict)
     """Stateful tasks with fewer copies than are asked for."""
-    restoring: Mapping[TaskId, Progress] = field(default_factory=dict)
+    restoring: Mapping[str, Progress] = field(default_factory=dict)
+    """By task, such as `0_3`: what its owner reports of its restore."""
     threads: Mapping[str, tuple[Report, ...]] = field(default_factory=dict)
     """By member what was left of all that it restores."""
 
@@ -311,17 +311,16 @@ def next_status(
 ) -> GroupCopies:
     """Return the status of a group that does not rebalance; `copies` are all that it has."""
     known = [copy for copy in copies if copy.role != DORMANT]  # nobody keeps those up to date
-    before = before or GroupCopies(known[0].group_id if known else "")
+    before = before or GroupCopies()
     earlier = {one.copy.key: one for one in (*before.behind, *before.restoring.values())}
     progress = [one for copy in known if (one := _next_progress(copy, earlier.get(copy.key), now))]
     threads = _next_threads(known, progress, before, now)
     late = [one for one in progress if one.copy.role == STANDBY]
     return GroupCopies(
-        known[0].group_id if known else before.group_id,
         standby_replicas,
         tuple(sorted(late, key=lambda one: (one.fell_at, one.copy.key))),
         _uncopied(known, standby_replicas or 0, before, now),
-        {one.copy.task: _with_thread(one, threads) for one in progress if one.copy.role == RESTORING},
+        {format_task(one.copy.task): _with_thread(one, threads) for one in progress if one.copy.role == RESTORING},
         threads,
     )
 
@@ -332,14 +331,17 @@ def _next_progress(copy: TaskCopy, old: Progress | None, now: datetime) -> Progr
         return old  # its client has not reported since the coordinator moved
     if copy.role != RESTORING and not (copy.role == STANDBY and copy.is_behind):
         return None
-    if old is None or (copy.role == RESTORING and copy.lag > old.reports[0].lag):
-        return Progress(copy, (Report(now, copy.lag),))
-    reports = _next_reports(old.reports, copy.lag, now)
+    reports = _next_reports(old and old.reports, copy.lag, now, is_restore=copy.role == RESTORING)
     return Progress(copy, reports, _ends_at(reports))
 
 
-def _next_reports(reports: tuple[Report, ...], lag: int, now: datetime) -> tuple[Report, ...]:
-    return (*reports[1 - _MOST :], Report(now, lag)) if lag < reports[-1].lag else reports
+def _next_reports(
+    old: tuple[Report, ...] | None, lag: int, now: datetime, *, is_restore: bool = True
+) -> tuple[Report, ...]:
+    """Return the reports with one more, if that comes nearer to the end; a restore of which more is left is another."""
+    if old is None or (is_restore and lag > old[0].lag):
+        return (Report(now, lag),)
+    return (*old[1 - _MOST :], Report(now, lag)) if lag < old[-1].lag else old
 
 
 def _next_threads(
@@ -351,12 +353,8 @@ def _next_threads(
         if one.copy.role == RESTORING:
             left[one.copy.member_id] += one.lag
     lost = {one.copy.member_id for one in before.restoring.values() if one.copy.place not in has}
-    found = {}
-    for member_id, lag in left.items():
-        old = before.threads.get(member_id)
-        is_new = old is None or lag > old[0].lag or member_id in lost
-        found[member_id] = (Report(now, lag),) if old is None or is_new else _next_reports(old, lag, now)
-    return found
+    kept = {member_id: old for member_id, old in before.threads.items() if member_id not in lost}
+    return {member_id: _next_reports(kept.get(member_id), lag, now) for member_id, lag in left.items()}
 
 
 def _with_thread(one: Progress, threads: Mapping[str, tuple[Report, ...]]) -> Progress:

@@ -19,21 +19,22 @@ known of them before counts until they were put off, and no longer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
 from operator import is_
 from types import MappingProxyType
 from typing import NamedTuple
 
-from streaming_app.groups.snapshot import GroupSnapshot, age, changed, is_newcomer
+from streaming_app.groups.snapshot import COLUMNS, GroupSnapshot, age, changed, group_snapshot, is_newcomer
 from streaming_app.groups.state_rules import DEAD, EMPTY
-from streaming_app.health.facts import MOMENT, Away, Facts, HealthSettings, Restores
+from streaming_app.groups.task_copies import GroupCopies
+from streaming_app.health.facts import MOMENT, Away, Facts, HealthSettings
 from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.health.judge import judge
 from streaming_app.health.successors import Successors
 from streaming_app.health.verdict import OFF, PLANNED, RETIRED, UNKNOWN, Verdict, is_bad
-from streaming_app.lag.work import GroupWork
+from streaming_app.lag.work import NO_WORK, GroupWork
 from streaming_app.text import EPOCH
 
 STREAMS = "streams"
@@ -42,7 +43,7 @@ NEWCOMER_STEPS = 5_000
 _EVENTS_PER_STEP = 10  # measured: 500 changes of its state make it take 50 times as long
 
 NONE: Mapping[str, GroupWork] = MappingProxyType({})
-NO_RESTORES: Restores = MappingProxyType({})
+_NO_COPIES = GroupCopies()
 NOT_JUDGED = "It cannot be judged: "
 
 SettingsLookup = Callable[[str], HealthSettings]
@@ -60,13 +61,11 @@ class Known:
     """Seconds for which a topic keeps records."""
     away: Away = field(default_factory=dict)
     """The partitions without a leader by the broker that led them."""
-    restores: Mapping[str, Restores] = field(default_factory=dict)
-    """By group what is reported of tasks that are restored."""
-    others: Mapping[str, GroupWork] = field(default_factory=dict)
-    """Some of `work`. Of these, groups that are no streams groups are judged by their lag alone."""
+    copies: Mapping[str, GroupCopies] | None = field(default_factory=dict)
+    """What is known of the copies of tasks; None: not known now."""
 
 
-_BY_GROUP = ("groups", "histories", "work", "restores")
+_BY_GROUP = ("groups", "histories", "work", "copies")
 
 
 class Change(NamedTuple):
@@ -81,9 +80,18 @@ class Change(NamedTuple):
 class Board:
     """The verdicts of one cluster; for one thread."""
 
-    def __init__(self, settings_of: SettingsLookup, stored: Mapping[str, Verdict] | None = None) -> None:
-        """Begin with the verdicts that an earlier run stored."""
-        self._settings_of = settings_of
+    def __init__(
+        self,
+        settings_of: SettingsLookup,
+        stored: Mapping[str, Verdict] | None = None,
+        *,
+        of_all_types: bool = False,
+    ) -> None:
+        """Begin with the verdicts that an earlier run stored.
+
+        `of_all_types`: groups that are no streams groups are judged, too, by their lag alone.
+        """
+        self._settings_of, self._of_all_types = settings_of, of_all_types
         self._verdicts = dict(stored or {})
         self._seen: dict[str, Facts] = {}  # what each group was judged by, without settings and the verdict before
         self._began: datetime | None = None
@@ -123,7 +131,7 @@ class Board:
         self._began = self._began or now
         before = self._known
         if known.work is None:  # what is not known now is as it was
-            known = replace(known, work=before.work, others=before.others)
+            known = replace(known, work=before.work)
         self._known = replace(known, histories=dict(known.histories))  # the caller goes on to change them
         self._successors = Successors(known.groups, known.work or NONE)
         new = (changed(getattr(before, name) or NONE, getattr(self._known, name) or NONE) for name in _BY_GROUP)
@@ -151,13 +159,13 @@ class Board:
         known, before = self._known, self._seen.get(group_id)
         snapshot = known.groups.get(group_id)
         if snapshot is None or snapshot.state == DEAD or snapshot.group_type != STREAMS:
-            if group_id not in known.others:
+            if not self._of_all_types or group_id not in (known.work or NONE):
                 return before and (before if before.is_deleted else replace(before, is_deleted=True))
             is_as_before = snapshot is None or snapshot.state == DEAD or (before and before.group.group_type != STREAMS)
             snapshot = before.group if before and is_as_before else _of_other_type(group_id)
         history = known.histories.get(group_id, NO_HISTORY)
-        work = (known.work or NONE).get(group_id, before.work if before else None)
-        restores = known.restores.get(group_id, NO_RESTORES)
+        work = (known.work or NONE).get(group_id, before.work if before else NO_WORK)
+        restores = (known.copies or {}).get(group_id, _NO_COPIES).restoring
         if before and not before.is_deleted and before.restores == restores:
             known_before = (before.group, before.history, before.work)
             if all(map(is_, known_before, (snapshot, history, work))):
@@ -233,5 +241,4 @@ def _is_due(verdict: Verdict, now: datetime) -> bool:
 def _of_other_type(group_id: str) -> GroupSnapshot:
     """Return what stands for the records of a group of another type: it has members as long as it commits."""
     values = {"group_id": group_id, "group_type": "other", "state": "Unknown", "state_since": EPOCH, "member_count": 1}
-    nothing = {one.name: None for one in fields(GroupSnapshot)}
-    return GroupSnapshot(**{**nothing, "last_offset": 0, "unsettled": (), "unsettled_count": 0, **values})  # type: ignore[arg-type]
+    return group_snapshot({**dict.fromkeys(COLUMNS), **values, "last_offset": 0})

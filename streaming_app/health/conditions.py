@@ -51,12 +51,12 @@ _IF_MEANT = "; if this is meant, add running_hours for it, or name the group tha
 
 def losing(facts: Facts) -> Verdict | None:
     """The start of a log passed a committed offset."""
-    lost = facts.work.lost if facts.work else None
+    lost = facts.work.lost
     if lost is None:
         return None
     since = to_time(lost.since)
     had_nobody = facts.group.state == EMPTY and facts.state_since <= since
-    due = since if had_nobody else since + timedelta(seconds=facts.settings.lost_after)  # a commit may be on its way
+    due = since if had_nobody else since + facts.settings.lost_after  # a commit may be on its way
     why = (
         f"at least {count(round_down(lost.offsets), 'offset')} of {count(lost.count, 'partition')} were deleted "
         f"before the group read them, seen at {utc(since)}: {_places(lost)}"
@@ -79,7 +79,7 @@ def not_ready(facts: Facts) -> Verdict | None:
 
 def without_members(facts: Facts) -> Verdict | None:
     """Nobody processes, and work waits, or it is not known whether it does."""
-    work, settings, since, gave_up = facts.work, facts.settings, facts.state_since, facts.gave_up
+    settings, since, gave_up = facts.settings, facts.state_since, facts.gave_up
     if not facts.ended or facts.successor:
         return None
     may_wait = bool(facts.waits) if facts.is_deleted else facts.waits is not False
@@ -88,7 +88,7 @@ def without_members(facts: Facts) -> Verdict | None:
     began, due = (since, since + settings.patience) if gave_up else (_began(facts), _due_without_members(facts))
     needed = f", and needed since {utc(began)}" if began - since > _MINUTE else ""
     after = f"; its members gave up, as it was NotReady ({gave_up})" if gave_up else ""
-    waiting = _waits(work) if work and facts.waits is not None else "whether work waits is not known"
+    waiting = "whether work waits is not known" if facts.waits is None else _waits(facts.work)
     if_meant = "" if gave_up or settings.running_hours else _IF_MEANT
     why = f"no members since {utc(since)}{needed}{after}; {waiting}{if_meant}"
     evidence = {**({"reason": gave_up} if gave_up else {}), **_work_numbers(facts)}
@@ -100,7 +100,7 @@ def _began(facts: Facts) -> datetime:
     previous, since, hours = facts.previous, facts.state_since, facts.settings.running_hours
     if previous and facts.was == DOWN and previous.since >= since:
         return previous.since
-    if facts.work and facts.waits:
+    if facts.waits:
         since = max(since, to_time(facts.work.waits_since or 0.0))
     return (next_change(hours, since) or since) if hours and not contain(hours, since) else since
 
@@ -108,10 +108,10 @@ def _began(facts: Facts) -> datetime:
 def _due_without_members(facts: Facts) -> datetime:
     """Return when a group without members is down: soon after it is known that work waits, or else later."""
     work, settings = facts.work, facts.settings
-    since = max(facts.state_since, to_time(work.waits_since or 0.0 if work else 0.0))
+    since = max(facts.state_since, to_time(work.waits_since or 0.0))
     # Nobody could process while the brokers were away, and work had to wait.
     latest = since + settings.patience_unknown - settings.patience
-    known_since = latest if work is None or facts.waits is None else to_time(work.seen_again_at or 0.0)
+    known_since = latest if facts.waits is None else to_time(work.seen_again_at or 0.0)
     due = _in_running_hours(facts, max(since, min(known_since, latest)) + settings.patience)
     if facts.watched_since and facts.is_not_read_yet:
         due = max(due, _in_running_hours(facts, facts.watched_since + settings.patience_unknown))
@@ -161,7 +161,7 @@ def started_again_and_again(facts: Facts) -> Verdict | None:
 def _has_done_nothing(facts: Facts, outage: Outage) -> bool:
     """Tell whether it was started once at least since the outage began, went down again, and no offset has moved."""
     work = facts.work
-    if work is None or not facts.waits or work.restoring or facts.restores:
+    if not facts.waits or work.restoring or facts.restores:
         return False
     again = 1 if facts.group.state in {EMPTY, NOT_READY} else 2
     return len(outage.starts) >= again and _has_not_moved(work, outage.since)
@@ -175,7 +175,7 @@ def _ends_with_nothing_left(facts: Facts) -> bool:
     """Tell whether it is a job that runs from time to time: it left nothing when it last ended."""
     work, changes = facts.work, facts.history.states
     ended = [change.at for change in changes if change.new == EMPTY]
-    if work is None or facts.waits is None or not ended:
+    if facts.waits is None or not ended:
         return False
     if any(change.new == NOT_READY for change in changes[-2 * _STARTS :]):
         return False
@@ -185,7 +185,7 @@ def _ends_with_nothing_left(facts: Facts) -> bool:
 def stalled(facts: Facts) -> Verdict | None:
     """Members have the tasks, work waits, and offsets do not move."""
     work, one = facts.work, _unmoved(facts)
-    if work is None or one is None or (facts.waits is None and facts.was != STALLED):
+    if one is None or (facts.waits is None and facts.was != STALLED):
         return None
     since = max(to_time(one.since), facts.runs_since)
     # That its members left and joined again does not give it five minutes once more, as after max.poll.interval.ms.
@@ -248,8 +248,8 @@ def _describe(member: UnsettledMember) -> str:
 def restoring(facts: Facts) -> Verdict | None:
     """Offsets do not move since tasks restore their state: by their reports, or else for half an hour at most."""
     work = facts.work
-    one = None if work is None else work.stalled or work.restoring
-    if work is None or one is None or not facts.runs or _unmoved(facts):
+    one = work.stalled or work.restoring
+    if one is None or not facts.runs or _unmoved(facts):
         return None
     since, deadline = to_time(one.since), facts.losing_at
     reported = [restore for task, restore in facts.restores.items() if task in one.tasks]
@@ -275,8 +275,8 @@ def restoring(facts: Facts) -> Verdict | None:
 def _unmoved(facts: Facts) -> Partitions | None:
     """Return the partitions that do not move though members have them, and whose state is not just being restored."""
     work, restores = facts.work, facts.restores
-    one = None if work is None else work.stalled or work.restoring
-    if work is None or one is None or not facts.runs:
+    one = work.stalled or work.restoring
+    if one is None or not facts.runs:
         return None
     advance = {task for task, restore in restores.items() if facts.now < restore.fell_at + _NO_PROGRESS}
     if one is work.stalled:
@@ -287,13 +287,13 @@ def _unmoved(facts: Facts) -> Partitions | None:
 def behind(facts: Facts) -> Verdict | None:
     """It moves, but does not catch up with what is old."""
     work, was_behind = facts.work, facts.was == BEHIND
-    slow = work.slow if work and facts.group.state != EMPTY else None
-    if work is None or slow is None or (slow.lag_seconds or 0.0) < _BEHIND_AGE:
+    slow = work.slow if facts.group.state != EMPTY else None
+    if slow is None or (slow.lag_seconds or 0.0) < _BEHIND_AGE:
         return None
     if work.catches_up and not was_behind:
         return None
     since, eta = to_time(max(slow.since, work.settled_at)), work.catch_up_seconds
-    due = since if was_behind else since + timedelta(seconds=facts.settings.behind_for)
+    due = since if was_behind else since + facts.settings.behind_for
     least = slow.at_least if since == to_time(slow.since) else ""
     why = (
         f"it does not catch up since {least}{utc(since)}: {count(slow.count, 'partition')}, the oldest record is "
@@ -337,7 +337,7 @@ def _waits(work: GroupWork) -> str:
 def _work_numbers(facts: Facts) -> dict[str, Any]:
     """Return how much waits, as evidence; nothing where nothing does."""
     work = facts.work
-    return {"waiting_partitions": work.waiting, **_offsets_of(work)} if work and work.waiting else {}
+    return {"waiting_partitions": work.waiting, **_offsets_of(work)} if work.waiting else {}
 
 
 def _offsets_of(work: GroupWork) -> dict[str, int]:

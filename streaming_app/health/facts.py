@@ -11,35 +11,29 @@ from streaming_app.groups.state_rules import EMPTY, NOT_READY
 from streaming_app.groups.task_copies import Progress
 from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.health.verdict import Verdict
-from streaming_app.lag.work import GroupWork
+from streaming_app.lag.work import NO_WORK, GroupWork
 from streaming_app.time_intervals import TimeInterval
 
-MINUTE = 60.0
 MOMENT = timedelta(microseconds=1)
 """After a time by so much it is over."""
 WORK_OLD = timedelta(minutes=3)
 _RUNS = frozenset({"Stable", "Reconciling", "Assigning", "Unknown"})
-_RECENTLY = 10 * MINUTE
+_RECENTLY = 600.0
 _USUAL_GAPS = 2
 
 
 @dataclass(frozen=True)
 class HealthSettings:
-    """From when on something is wrong, for one group. In seconds."""
+    """From when on something is wrong, for one group."""
 
-    down_after: float = 5 * MINUTE
-    """Without members or ready tasks, while work waits."""
-    behind_for: float = 15 * MINUTE
-    lost_after: float = MINUTE
+    patience: timedelta = timedelta(minutes=5)
+    """How long it may be without members or ready tasks while work waits."""
+    behind_for: timedelta = timedelta(minutes=15)
+    lost_after: timedelta = timedelta(minutes=1)
     successor: str | None = None
     """The group that is to take over, as declared."""
     running_hours: Sequence[TimeInterval] = ()
     """When it is meant to run, as declared; empty: always."""
-
-    @property
-    def patience(self) -> timedelta:
-        """How long it may be down."""
-        return timedelta(seconds=self.down_after)
 
     @property
     def patience_unknown(self) -> timedelta:
@@ -48,7 +42,6 @@ class HealthSettings:
 
 
 DEFAULTS = HealthSettings()
-Restores = Mapping[str, Progress]
 Away = Mapping[str, Collection[str]]
 
 
@@ -59,10 +52,9 @@ class Facts:
     group: GroupSnapshot
     now: datetime
     history: GroupHistory = NO_HISTORY
-    work: GroupWork | None = None
-    """None: nothing is known of it."""
-    restores: Restores = field(default_factory=dict)
-    """By task, such as `0_3`: what its owner reports of its restore."""
+    work: GroupWork = NO_WORK
+    restores: Mapping[str, Progress] = field(default_factory=dict)
+    """As `GroupCopies.restoring`."""
     retention: Mapping[str, float] = field(default_factory=dict)
     """Seconds for which a topic keeps records, of those that do not keep them for ever."""
     away: Away = field(default_factory=dict)
@@ -134,7 +126,7 @@ class Facts:
     @property
     def work_at(self) -> datetime | None:
         """What is known of work is true for this time."""
-        return to_time(self.work.known_at) if self.work and self.work.known_at else None
+        return to_time(self.work.known_at) if self.work.known_at else None
 
     @property
     def known_at(self) -> datetime | None:
@@ -145,9 +137,8 @@ class Facts:
     def waits(self) -> bool | None:
         """Whether work waits, whatever came before; None: that is not known."""
         work = self.work
-        if work is None or work.unknown >= work.partitions:
-            return None
-        if self.now - to_time(work.known_at) > WORK_OLD and not self.is_deleted:
+        is_old = self.now - to_time(work.known_at) > WORK_OLD and not self.is_deleted
+        if is_old or work.unknown >= work.partitions:
             return None
         return work.waiting > 0 if work.has_commits or work.waiting or not work.uncertain else None
 
@@ -164,26 +155,23 @@ class Facts:
     @property
     def is_idle(self) -> bool:
         """The same; but a group whose records are rare is not idle between them."""
-        return self._rests(max(_RECENTLY, _USUAL_GAPS * self.work.arrival_gap) if self.work else _RECENTLY)
+        return self._rests(max(_RECENTLY, _USUAL_GAPS * self.work.arrival_gap))
 
     def _rests(self, seconds: float) -> bool:
-        work = self.work
-        if work is None or self.waits is not False:
-            return False
-        return work.arrived_at is None or work.known_at - work.arrived_at >= seconds
+        arrived_at = self.work.arrived_at
+        return self.waits is False and (arrived_at is None or self.work.known_at - arrived_at >= seconds)
 
     @property
     def caught_up_at(self) -> datetime | None:
         """When nothing will wait, if it goes on like that."""
         work = self.work
-        if work is None or not work.waiting or work.catch_up_seconds is None:
-            return None
-        return to_time(work.known_at + work.catch_up_seconds)
+        seconds = work.catch_up_seconds if work.waiting else None
+        return None if seconds is None else to_time(work.known_at + seconds)
 
     @property
     def losing_at(self) -> datetime | None:
         """When retention deletes the oldest record that waits, as far as that is known."""
-        oldest = self.work.oldest.items() if self.work else ()
+        oldest = self.work.oldest.items()
         times = [written + self.retention[topic] for topic, written in oldest if topic in self.retention]
         return to_time(min(times)) if times else None
 

@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 The caller adds the events of each batch, and after a start those that the table `group_events` holds. They are kept for
-`window`; that the members of a NotReady group gave up, and why it was NotReady, is kept for `GAVE_UP_KEPT_FOR`: the
+`WINDOW`; that the members of a NotReady group gave up, and why it was NotReady, is kept for `GAVE_UP_KEPT_FOR`: the
 group is Down for that reason until it has members again. An event that a later batch retracts is removed again; one
 that is added twice is kept once.
 
@@ -110,8 +110,7 @@ def _event(row: Row) -> Event | None:
 class GroupHistories:
     """The recent events of all groups. Not safe in several threads."""
 
-    def __init__(self, window: timedelta) -> None:
-        self.window = window
+    def __init__(self) -> None:
         self._groups: dict[str, GroupHistory] = {}
         self._pruned_at: datetime | None = None
 
@@ -122,7 +121,7 @@ class GroupHistories:
     def add(self, group_id: str, row: Row, now: datetime) -> bool:
         """Add an event. Return whether it is new: of a kept kind, recent, and not there yet."""
         event = _event(row)
-        if event is None or not event.is_recent(now - self.window, now - GAVE_UP_KEPT_FOR):
+        if event is None or not event.is_recent(now - WINDOW, now - GAVE_UP_KEPT_FOR):
             return False
         events, position = self._find(group_id, event)
         if events[position : position + 1] and events[position].key == event.key:
@@ -160,7 +159,7 @@ class GroupHistories:
         if self._pruned_at is not None and abs(now - self._pruned_at) < _PRUNE_EVERY:
             return
         self._pruned_at = now
-        since = now - self.window
+        since = now - WINDOW
         for group_id, history in list(self._groups.items()):
             gave_up_since = now - GAVE_UP_KEPT_FOR if group_id in known else since
             if any(history) and not any(events and events[0].at < since for events in history):

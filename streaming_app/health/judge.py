@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.groups.state_rules import ASSIGNING, EMPTY, NOT_READY
@@ -42,6 +41,7 @@ from streaming_app.health.verdict import (
     UNSTABLE,
     Verdict,
 )
+from streaming_app.lag.work import NO_WORK
 from streaming_app.text import utc
 from streaming_app.time_intervals import contain, next_change
 
@@ -103,7 +103,7 @@ def _go_on(found: Verdict, previous: Verdict | None) -> Verdict:
 
 def _broker(facts: Facts) -> Mapping[str, str]:
     """Name the broker that is away, of those which lead partitions that the group needs the one with most of them."""
-    if not facts.away or facts.work is None:
+    if not facts.away:
         return {}
     own = {f"{topic}-{partition}" for topic, partition in facts.work.progress}
     own.add(f"{OFFSETS_TOPIC}-{facts.work.tasks.source_partition}")
@@ -121,14 +121,14 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
     if facts.is_deleted:
         return "the group was deleted"
     if previous.verdict == UNSTABLE and facts.runs:
-        was_known = previous.facts_at is not None if work is None else work.has_commits
+        was_known = previous.facts_at is not None if work is NO_WORK else work.has_commits
         return "its lag is not known now" if was_known and not known else None
     if facts.group.state == EMPTY:
-        done = known and work is not None and not (work.waiting or work.unknown or never)
+        done = known and not (work.waiting or work.unknown or never)
         return None if done or facts.successor else "it has no members"
     if not facts.runs:
         return "it is not ready"
-    if work is not None and known:
+    if known:
         if work.unknown and previous.verdict in {LOSING, BEHIND}:
             return "the lag of some partitions is not known now"
         if not work.waiting:
@@ -138,16 +138,15 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
         back = facts.runs_since if previous.verdict == DOWN else previous.since
         moved = work.progressed_at is not None and to_time(work.progressed_at) > back
         return None if moved else "no offset has advanced yet"
-    if previous.verdict == DOWN and (work is None or not work.has_commits):
+    if previous.verdict == DOWN and not work.has_commits:
         return None if facts.now >= facts.runs_since + STAY_UP else "it has just come back"
     return "its lag is not known now"
 
 
 def _has_no_commit_yet(facts: Facts, verdict: Verdict) -> bool:
     """Tell whether a partition of the evidence still has none: after a restart nobody knows where it began to wait."""
-    progress = facts.work.progress if facts.work else {}
     never = [one for one in verdict.evidence.get("partitions", ()) if one.get("committed_offset") is None]
-    found = (progress.get((one.get("topic"), one.get("partition"))) for one in never)
+    found = (facts.work.progress.get((one.get("topic"), one.get("partition"))) for one in never)
     return any(one is not None and one.row.committed_offset is None for one in found)
 
 
@@ -159,11 +158,8 @@ def _good(facts: Facts) -> Verdict:
     verdict, why = _good_one(facts)
     if facts.was in _ENDS_BY_PROOF and verdict == UNKNOWN and facts.runs and facts.waits is None:
         verdict, why = OK, "It has members again; its lag is not known."
-    evidence: dict[str, Any] = {"partitions": work.partitions} if work else {}  # not what changes with each record
-    if work and work.unknown:
-        evidence["unknown_partitions"] = work.unknown
-    if work and facts.successor:
-        evidence[SUCCESSOR] = facts.successor
+    known = {"partitions": work.partitions, "unknown_partitions": work.unknown, SUCCESSOR: facts.successor}
+    evidence = {name: value for name, value in known.items() if value and work.partitions}  # no lag: it always changes
     return Verdict(verdict, facts.now, facts.now, why, evidence=evidence)
 
 
@@ -178,11 +174,11 @@ def _good_one(  # noqa: PLR0911 - a list of cases
         return OFF, _why_off(facts)
     if state == NOT_READY:
         return UNKNOWN, f"NotReady since {utc(facts.state_since)}: {facts.reason or 'the reason is not known'}"
-    if work is None or facts.waits is None:
+    if facts.waits is None:
         good_until = _good_until(facts)
         if previous and was_good and good_until and facts.now <= good_until:
             return previous.verdict, previous.why
-        if facts.work_at and work and work.has_commits:
+        if facts.work_at and work.has_commits:
             return UNKNOWN, f"Whether work waits is not known since {utc(facts.work_at)}."
         return UNKNOWN, "Its lag is not known: no commit, or no answer about the ends of its logs."
     unknown = _SOME_UNKNOWN if work.unknown else ""
@@ -221,5 +217,5 @@ def _why_off(facts: Facts) -> str:
     if facts.waits:
         return "It has no members, and work waits, but not for long enough yet to be Down."
     if facts.waits is False:
-        return f"It has no members, and nothing waits.{_SOME_UNKNOWN if facts.work and facts.work.unknown else ''}"
+        return f"It has no members, and nothing waits.{_SOME_UNKNOWN if facts.work.unknown else ''}"
     return "It has had no members for a short time."

@@ -49,7 +49,7 @@ class Successors:
         known = previous.evidence.get(SUCCESSOR) if previous and previous.verdict == OFF else None
         if known and previous and since <= previous.at and self._stayed(known, since + settings.patience):
             return str(known)
-        if work is None or not work.waiting:
+        if not work.waiting:
             return None
         declared = settings.successor
         if declared and self._has_members(declared) and self._has_passed(declared, work, is_declared=True):

@@ -17,14 +17,15 @@ from streaming_app.alerts.engine import AlertEngine
 from streaming_app.alerts.evaluate import watches_any
 from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Observed
 from streaming_app.alerts.problem import Problem
-from streaming_app.config.running_hours import make_times_of
+from streaming_app.config.declared import make_times_of
 from streaming_app.errors import OtherOwnerError
 from streaming_app.health.verdict import Verdict
 from streaming_app.job.sender import Sender
 from streaming_app.job.service import Job, Service, WakeableEvent, error_text
-from streaming_app.job_status import FailingSink
+from streaming_app.job_status import SinkStatus
 from streaming_app.notify.mutes import Mutes
-from streaming_app.notify.outbox import Outbox, SinkStatus
+from streaming_app.notify.outbox import Outbox
+from streaming_app.notify.watchdog import WatchdogSink
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.health_tables import EndedProblems, HealthRow, HealthTables
 from streaming_app.text import count
@@ -41,7 +42,7 @@ class AlertService(Service):
         self,
         job: Job,
         settings: EngineSettings,
-        observe: Callable[[Sequence[FailingSink]], Observed],
+        observe: Callable[[Sequence[SinkStatus]], Observed],
         descriptions: DescriptionSupport,
         on_evaluated: Callable[[tuple[SinkStatus, ...]], None] = lambda _status: None,
     ) -> None:
@@ -58,7 +59,7 @@ class AlertService(Service):
         times_of = make_times_of(config.mute_times, config.time_intervals)
         self._mutes = Mutes(config.warehouse, config.cluster, job.report, times_of=times_of)
         self._mutes.refresh()
-        sinks = [sink for sink in config.sinks if sink.gets_alerts]
+        sinks = [sink for sink in config.sinks if not isinstance(sink, WatchdogSink)]
         self._store = AlertsTable(config.warehouse, config.cluster, job.fence)
         self._health_tables = HealthTables(config.warehouse, config.cluster, job.fence)
         self._ended = EndedProblems(config.warehouse, config.cluster)
@@ -127,7 +128,7 @@ class AlertService(Service):
 
     def _evaluate(self) -> None:
         """Observe, step, store and send."""
-        failing = tuple(sink.failing for sink in self._sender.status() if sink.failing)
+        failing = tuple(sink for sink in self._sender.status() if sink.failing_since)
         observed = replace(self._observe(failing), ended=self._ended.reasons())
         self._mutes.refresh()
         self._check_coverage(observed)

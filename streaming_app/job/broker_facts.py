@@ -137,16 +137,17 @@ class BrokerFacts(Poller):
         """Return for how many seconds a topic keeps records, for the topics that delete records by age."""
         return retention_seconds((one.subject, one.name, one.value) for one in self._facts(kinds.RETENTION))
 
-    def topic_differences(self) -> Sequence[TopicDifference] | None:
-        """Return the differences between internal topics and their group's topology; None before the first pass."""
+    def topic_differences(self) -> Mapping[str, Sequence[TopicDifference]] | None:
+        """Return by group how internal topics differ from the group's topology; None before the first pass."""
         known, groups = self._known.get(kinds.INTERNAL_TOPIC), self._job.groups()
         if known is None:
             return None
-        return [
-            TopicDifference(one.group_id, one.subject, one.name, one.value, one.changed_at or known.observed_at)
-            for one in known.differing
-            if one.group_id and _exists(groups.get(one.group_id))
-        ]
+        found = defaultdict[str, list[TopicDifference]](list)
+        for one in known.differing:
+            if one.group_id and _exists(groups.get(one.group_id)):
+                since = one.changed_at or known.observed_at
+                found[one.group_id].append(TopicDifference(one.subject, one.name, one.value, since))
+        return found
 
     def _take(self, kind: str, found: Sequence[BrokerFact], now: datetime, about: object) -> None:
         """Note the facts of a kind, with their earlier values and the time of the last change."""

@@ -15,7 +15,7 @@ that were replaced, or to deleted groups.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -56,11 +56,14 @@ class DescriptionsService(Poller):
         super().__init__(NAME, job, _NEEDS)
         self._table = RustTable(job.config.warehouse / NAME, job.config.cluster, job.fence)
         self._asked: dict[str, _Asked] | None = None
-        self._lost: tuple[LostDescription, ...] | None = None
+        self._lost: Mapping[str, LostDescription] | None = None
         self._report_denial = ReportOnce(job.report)
 
-    def lost(self) -> Sequence[LostDescription] | None:
-        """Return the descriptions that the log has as stored, but the plugin did not return; None before a pass."""
+    def lost(self) -> Mapping[str, LostDescription] | None:
+        """Return by group the description that the log has as stored, but the plugin did not return.
+
+        None before the first pass.
+        """
         return self._lost
 
     def tick(self) -> None:
@@ -79,11 +82,11 @@ class DescriptionsService(Poller):
         due.sort(key=lambda one: _order(one, asked.get(one.group_id)))
         found, failure = self._fetch(due[:_MOST], now) if due else ({}, None)
         self._write(found)
-        self._lost = tuple(
-            LostDescription(group_id, one["status"], one["topology_epoch"], one["status_since"])
-            for group_id, one in sorted(asked.items())
+        self._lost = {
+            group_id: LostDescription(one["status"], one["topology_epoch"], one["status_since"])
+            for group_id, one in asked.items()
             if one["status"] not in {None, AVAILABLE}
-        )
+        }
         if failure:
             raise failure
         self._table.maintain(older_than("asked_at", self._job.config.retention_days))
@@ -182,15 +185,7 @@ def _row(group: GroupSnapshot, answer: Fields, now: datetime) -> dict[str, Any] 
     if status != AVAILABLE or description is None:
         return row
     graph = graph_of(description)
-    return row | {
-        "content_hash": graph.content_hash,
-        "text": None if graph.truncated else describe_topology(description),
-        "node_count": graph.node_count,
-        "truncated": graph.truncated,
-        "fetched_at": now,
-        "description_nodes": [one._asdict() for one in graph.nodes],
-        "description_edges": [one._asdict() for one in graph.edges],
-    }
+    return row | graph | {"text": None if graph["truncated"] else describe_topology(description), "fetched_at": now}
 
 
 def _merged(stored: list[dict[str, Any]], new: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import operator
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
@@ -59,10 +59,10 @@ class GroupCache:
     """The groups of one cluster, as a `GroupListener` of the stream.
 
     The stream's thread calls `on_rows` and `on_bulk_change`, and one other thread calls `refresh`. All other methods
-    are safe in any thread. `window` is how long events are kept.
+    are safe in any thread.
     """
 
-    def __init__(self, job: Job, window: timedelta = history.WINDOW) -> None:
+    def __init__(self, job: Job) -> None:
         self._warehouse, self._cluster = job.config.warehouse, job.config.cluster
         self._health, self._now = job.health, job.now
         self._lock = threading.Lock()  # guards the two fields that the stream's thread writes
@@ -70,7 +70,7 @@ class GroupCache:
         self._reload = True
         self._groups: Mapping[str, GroupSnapshot] = MappingProxyType({})  # replaced, never modified
         self._some_dead = False
-        self._histories = GroupHistories(window)
+        self._histories = GroupHistories()
         self._rebalances: dict[str, int] = {}
         self._started_at = self._now()
         self._is_complete = False
@@ -181,9 +181,7 @@ class GroupCache:
 
     def _read_events(self, now: datetime) -> Iterator[tuple[str, dict[str, Any]]]:
         """Read from the tables the events that the histories keep."""
-        since, gave_up_since = (
-            quote((now - kept).isoformat()) for kept in (self._histories.window, history.GAVE_UP_KEPT_FOR)
-        )
+        since, gave_up_since = (quote((now - kept).isoformat()) for kept in (history.WINDOW, history.GAVE_UP_KEPT_FOR))
         kinds = ", ".join(map(quote, history.KINDS))
         slices = WarehouseReader(self._warehouse).slices(
             f"SELECT group_id, {_EVENT_COLUMNS} FROM group_events e WHERE cluster = {quote(self._cluster)} AND ("  # noqa: S608 - the same

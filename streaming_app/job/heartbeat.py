@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from streaming_app.alerts.facts import DescriptionSupport
-    from streaming_app.notify.outbox import SinkStatus
+    from streaming_app.job_status import SinkStatus
 
 
 class Heartbeat(Service):

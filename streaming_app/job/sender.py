@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from datetime import datetime, timezone
 
 from streaming_app.job.service import Service, WakeableEvent
-from streaming_app.notify.outbox import Outbox, SinkStatus
+from streaming_app.job_status import SinkStatus
+from streaming_app.notify.outbox import Outbox
 from streaming_app.notify.sink import SinkError
 from streaming_app.report import Report
 

@@ -13,9 +13,8 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Observed
+from streaming_app.config.declared import make_labels, make_times_of
 from streaming_app.config.defaults import TOPIC
-from streaming_app.config.labels import make_labels
-from streaming_app.config.running_hours import make_times_of
 from streaming_app.errors import WarehouseError
 from streaming_app.job.alert_service import AlertService
 from streaming_app.job.broker_facts import BrokerFacts
@@ -28,7 +27,7 @@ from streaming_app.job.self_check import SelfCheck
 from streaming_app.job.service import Job, Service, Services
 from streaming_app.job.task_copies import TaskCopies
 from streaming_app.job.watchdog import Disks, watchdogs
-from streaming_app.job_status import FailingSink
+from streaming_app.job_status import SinkStatus
 from streaming_app.metrics.collector import make_registry
 from streaming_app.metrics.job_metrics import JobScrape
 from streaming_app.report import Report
@@ -114,18 +113,18 @@ def background_services(job: Job) -> Iterator[BackgroundServices]:
     read_again = GroupsToReadAgain(job)
     check = SelfCheck(job, read_again.ask) if SELF_CHECK in wanted else None
 
-    def observe(failing: Sequence[FailingSink]) -> Observed:
+    def observe(failing: Sequence[SinkStatus]) -> Observed:
         group_cache.refresh()
         return Observed(
             group_cache.groups(),
             group_cache.histories(),
-            replace(health.status, failing_sinks=failing, disks=disks.now()),
-            copies.statuses() if copies else (),
             lag.work() if lag else {},
             facts.retention() if facts else {},
             lag.away() if lag else {},
-            stored.lost() if stored else (),
-            facts.topic_differences() if facts else (),
+            copies.statuses() if copies else {},
+            replace(health.status, failing_sinks=failing, disks=disks.now()),
+            stored.lost() if stored else {},
+            facts.topic_differences() if facts else {},
         )
 
     settings = engine_settings(config)

@@ -84,11 +84,11 @@ class TaskCopies(Poller):
         self._known: dict[str, _Group] = {}
         self._is_read = self._is_stored = False
         self._report_denial = ReportOnce(job.report)
-        self._statuses: tuple[GroupCopies, ...] | None = None
+        self._statuses: Mapping[str, GroupCopies] | None = None
         self._sums: Mapping[str, Mapping[str, CopiesSum]] = {}
 
-    def statuses(self) -> tuple[GroupCopies, ...] | None:
-        """Return the status of each running group, as of the last pass; None before the first one."""
+    def statuses(self) -> Mapping[str, GroupCopies] | None:
+        """Return the status of each running group by id, as of the last pass; None before the first one."""
         return self._statuses
 
     def sums(self) -> Mapping[str, Mapping[str, CopiesSum]]:
@@ -123,7 +123,7 @@ class TaskCopies(Poller):
             with StreamsGroupClient.of(self._job.properties) as client:
                 self._ask(client, wanted, running, now)
             self._job.health.described(now)
-        self._statuses = tuple(group.status for group in self._known.values() if group.status)
+        self._statuses = {group_id: group.status for group_id, group in self._known.items() if group.status}
         self._sums = {group_id: sum_copies(group.copies) for group_id, group in self._known.items() if group.copies}
         self._write()
 

@@ -18,7 +18,8 @@ from streaming_app.errors import UserError
 from streaming_app.job.owner import state_directory
 from streaming_app.job.service import Job, Service
 from streaming_app.job_status import DiskSpace, check_readiness
-from streaming_app.notify.sink import Sink, SinkError
+from streaming_app.notify.sink import SinkError
+from streaming_app.notify.watchdog import BEAT_SECONDS, WatchdogSink
 
 if TYPE_CHECKING:
     from streaming_app.config.settings import JobConfig
@@ -30,10 +31,10 @@ _SHORTEST_SECONDS = 60.0  # an evaluation of many groups, or a table in a slow s
 
 def watchdogs(job: Job) -> list[Service]:
     """Return the services that send the heartbeats of a job, one for each sink that gets them."""
-    return [watchdog(job, sink) for sink in job.config.sinks if sink.beat_seconds]
+    return [watchdog(job, sink) for sink in job.config.sinks if isinstance(sink, WatchdogSink)]
 
 
-def watchdog(job: Job, sink: Sink) -> Service:
+def watchdog(job: Job, sink: WatchdogSink) -> Service:
     """Return the service that sends the heartbeats of a sink, starting with the first evaluation of the alerts.
 
     The thread that sends alerts uses the sink, too.
@@ -53,8 +54,8 @@ def watchdog(job: Job, sink: Sink) -> Service:
     def has_evaluated() -> bool:
         return job.health.status.evaluated_at is not None
 
-    name, interval = f"watchdog {sink.name}", sink.beat_seconds
-    return Service(name, job.report, interval=interval, may_tick=has_evaluated, do=beat)
+    name = f"watchdog {sink.name}"
+    return Service(name, job.report, interval=BEAT_SECONDS, may_tick=has_evaluated, do=beat)
 
 
 class Disks:

@@ -60,10 +60,7 @@ class LogEnds(NamedTuple):
     answered_at: float | None = None
     """When that broker last answered."""
     tail: Tail | None = None
-
-    def has_record(self, offset: int) -> bool | None:
-        """Tell whether a record lies between this offset and the end; None: not known."""
-        return self.tail.has_record(offset) if self.tail is not None and self.tail.end == self.end else None
+    """What was read before `end`, or before an earlier end."""
 
 
 NO_ENDS = LogEnds()

@@ -215,7 +215,8 @@ class Standing:
             found.lag,
             leader=ends.leader,
             observed_at=now if ends.at is None else ends.at,
-            known_until=_known_until(one.until.commits, ends),
+            # until when both the commits and the end of the log are known
+            known_until=min(one.until.commits, ends.answered_at) if one.until.commits and ends.answered_at else None,
         )
         if commit.offset is not None:
             lost = found.lost or 0 if min(now, *one.until) >= min(now, ends.start_at or now) else 0
@@ -289,7 +290,8 @@ class Standing:
         if is_beyond or end is None or samples is None or one.now - one.until.commits > one.late_seconds:
             return _Lag()
         offset = max(committed, start or 0)
-        lag, has_record = max(0, end - offset), ends.has_record(offset)  # the start may be newer than the end
+        lag = max(0, end - offset)  # the start may be newer than the end
+        has_record = ends.tail.has_record(offset) if ends.tail and ends.tail.end == end else None
         is_empty = lag == 0 or has_record is False or (has_record is None and lag == _MARKER and rests)
         if has_record:
             self.had_record = True
@@ -381,8 +383,3 @@ def _is_recreated(commit: Commit, ends: LogEnds) -> bool:
     if commit.topic_id is not None and ends.topic_id is not None:
         return commit.topic_id != ends.topic_id
     return ends.end is not None and commit.offset is not None and commit.offset > ends.end
-
-
-def _known_until(commits: float, ends: LogEnds) -> float | None:
-    """Return until when both the commits and the end of the log are known; None if one of them never was."""
-    return min(commits, ends.answered_at) if commits and ends.answered_at is not None else None

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from streaming_app.lag.ends import NO_ENDS, EndSamples, LogEnds, TopicPartition
 from streaming_app.lag.model import NO_TASKS, Commit, CommitKey, GroupPass, GroupTasks, LagRow, ReadUntil
 from streaming_app.lag.progress import STALLED_SECONDS, Standing
-from streaming_app.lag.work import GroupWork, group_work
+from streaming_app.lag.work import NO_WORK, GroupWork, group_work
 
 LATE_SECONDS = 60.0
 _LEAST_PATIENCE = 60.0  # two passes: of less, an offset that moves all the time would never be seen to move
@@ -64,7 +64,7 @@ class LagTracker:
         self.work = {
             group_id: work
             for group_id, those in of_groups.items()
-            if (work := group_work(group_id, those, passes[group_id], self.work.get(group_id)))
+            if (work := group_work(group_id, those, passes[group_id], self.work.get(group_id, NO_WORK)))
         }
         return [one.row for one in standings.values()]
 

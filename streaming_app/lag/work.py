@@ -102,8 +102,12 @@ class GroupWork:
     """For how many seconds no offset may move while work waits."""
 
 
+NO_WORK = GroupWork("", 0.0)
+"""Of a group of which nothing is known."""
+
+
 def group_work(
-    group_id: str, standings: Iterable[Standing], one_pass: GroupPass, before: GroupWork | None
+    group_id: str, standings: Iterable[Standing], one_pass: GroupPass, before: GroupWork
 ) -> GroupWork | None:
     """Return the work of a group after a pass; `before` is that after the one before. None: it reads nothing."""
     now, tasks, patience = one_pass.now, one_pass.tasks, one_pass.patience
@@ -112,9 +116,8 @@ def group_work(
         return None
     unknown = sum(one.waits is None for one in found)
     is_blind = unknown == len(found)
-    if is_blind and before is not None:  # nothing is known now: what was known stays
+    if is_blind and before is not NO_WORK:  # nothing is known now: what was known stays
         return before if before.is_blind else replace(before, is_blind=True)
-    before = before or GroupWork(group_id, 0.0)
     committed = [one for one in found if one.row.committed_offset is not None]
     never = [one for one in found if one.row.committed_offset is None and one.waits_since is None]
     working = [one for one in found if one.waits_since is not None]
@@ -128,7 +131,7 @@ def group_work(
     if has_arrived and before.arrived_at is not None:
         gap = max(now - before.arrived_at, gap * _FORGETS)
     catch_up = [one.row.catch_up_seconds for one in working]
-    without_status = frozenset(_key(one) for one in committed if one.row.status == UNKNOWN)
+    without_status = frozenset(one.row[1:3] for one in committed if one.row.status == UNKNOWN)
     ever_slow = [one for one in found if one.slow_at is not None]
     slow = [one for one in ever_slow if now - (one.slow_at or now) >= _SLOW_SECONDS and one.row.status != UNKNOWN]
     is_held = any(one.row.held_since is not None for one in found)
@@ -159,14 +162,10 @@ def group_work(
         settled_at=now if before.is_held and not is_held else before.settled_at,
         without_status=without_status,
         catch_up_seconds=max(filter(None, catch_up), default=None) if all(catch_up) else None,
-        progress={_key(one): one for one in found},
+        progress={one.row[1:3]: one for one in found},
         tasks=tasks,
         patience=patience,
     )
-
-
-def _key(one: Standing) -> TopicPartition:
-    return one.row.topic, one.row.partition
 
 
 def _partitions(found: Sequence[Standing], since: str, offsets: str = "waiting") -> Partitions | None:

@@ -13,10 +13,9 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD, STATES
 from streaming_app.groups.task_copies import CopiesSum
 from streaming_app.health.verdict import Verdict
-from streaming_app.job_status import JobStatus, OffsetsStatus, inputs
+from streaming_app.job_status import JobStatus, OffsetsStatus, SinkStatus, inputs
 from streaming_app.lag.model import LagRow
 from streaming_app.metrics.metric import Metric, Sample, unix_seconds
-from streaming_app.notify.outbox import SinkStatus
 from streaming_app.stream.batch_outcome import PHASES
 from streaming_app.stream.health import Totals
 
@@ -82,7 +81,7 @@ def _by_state(job: JobScrape) -> Iterator[Sample]:
 
 
 def _open_problems(job: JobScrape) -> Iterator[Sample]:
-    counts = Counter(one.identity for one in job.alerts if one.state == FIRING)
+    counts = Counter((one.rule, one.severity) for one in job.alerts if one.state == FIRING)
     yield from (Sample(count, labels) for labels, count in sorted(counts.items()))
 
 

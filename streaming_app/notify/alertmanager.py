@@ -11,7 +11,7 @@ the one with the former labels is ended at the same moment. Which they were is i
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -62,11 +62,17 @@ class AlertmanagerSink(HttpSink):
             "details": shorten(details, _MAX_DETAILS),
             **self.links(problem),
         }
-        for identity in (*problem.was, problem.identity):
-            labels = {"alertname": identity.rule, "severity": identity.severity, "cluster": problem.cluster}
+        for rule, severity in (*problem.was, (problem.rule, problem.severity)):
+            labels = {"alertname": rule, "severity": severity, "cluster": problem.cluster}
             labels |= {} if problem.group_id is None else {"group": problem.group_id}
-            end = ends_at if identity == problem.identity else min(now, ends_at)
-            yield _api_alert({**problem.labels, **labels}, annotations, problem.opened_at or problem.since, end)
+            end = ends_at if (rule, severity) == (problem.rule, problem.severity) else min(now, ends_at)
+            yield {
+                "labels": {**problem.labels, **labels},
+                "annotations": {name: text for name, text in annotations.items() if text},
+                "startsAt": utc_iso(problem.opened_at or problem.since),
+                "endsAt": utc_iso(end),
+                "generatorURL": annotations.get("page_url") or "",
+            }
 
     def _post_to_any(self, alerts: list[dict[str, Any]]) -> None:
         """Send to all members, but skip one that failed until the next resend: it must not delay the others."""
@@ -92,15 +98,3 @@ class AlertmanagerSink(HttpSink):
 
 def _now() -> datetime:
     return datetime.now(timezone.utc)
-
-
-def _api_alert(
-    labels: Mapping[str, str], annotations: Mapping[str, str | None], starts_at: datetime, ends_at: datetime
-) -> dict[str, Any]:
-    return {
-        "labels": labels,
-        "annotations": {name: text for name, text in annotations.items() if text},
-        "startsAt": utc_iso(starts_at),
-        "endsAt": utc_iso(ends_at),
-        "generatorURL": annotations.get("page_url") or "",
-    }

@@ -73,7 +73,10 @@ class AppriseSink(UrlSink):
             self.timeout,
         )
         if not answer["sent"]:
-            raise self._failure(answer)
+            log = "\n".join(text for _, text in answer["log"])
+            if status := _STATUS.search(log):
+                raise status_error(answer["service"], int(status[1]))
+            raise failure(answer["service"], log, _warnings(answer, self.read_url())[-1])
 
     def _ask(self, notification: dict[str, Any], seconds: float) -> dict[str, Any]:
         """Return the program's answer. Raises SinkError if it gives none in time, or does not take the URL."""
@@ -105,13 +108,6 @@ class AppriseSink(UrlSink):
             line = f"{self._url_key}: apprise takes no such {scheme}: {why}, see https://appriseit.com/services/"
             raise SinkError(line, retry=False)
         return answer
-
-    def _failure(self, answer: Mapping[str, Any]) -> SinkError:
-        """Return the error for a notification that was not sent, from what apprise logged about it."""
-        log = "\n".join(text for _, text in answer["log"])
-        if status := _STATUS.search(log):
-            return status_error(answer["service"], int(status[1]))
-        return failure(answer["service"], log, _warnings(answer, self.read_url())[-1])
 
 
 def _warnings(answer: Mapping[str, Any], url: str) -> list[str]:

@@ -85,13 +85,10 @@ def _command(command: str, problem: Problem) -> str:
 
 def _why_over(problem: Problem) -> str:
     """Return why a problem is over, in a sentence."""
+    by_settings = {IGNORED: "The configuration ignores the group.", NOT_ENABLED: "The configuration disables the rule."}
+    if problem.ended_by and problem.ended_by != BY_EVIDENCE:
+        return by_settings.get(problem.ended_by, f"A person ended it: {problem.ended_by}.")
     last = problem.timeline[-1] if problem.timeline else None
-    if problem.ended_by == IGNORED:
-        return "The configuration ignores the group."
-    if problem.ended_by == NOT_ENABLED:
-        return "The configuration disables the rule."
-    if problem.ended_by not in {None, BY_EVIDENCE}:
-        return f"A person ended it: {problem.ended_by}."
     return last.why if last and last.verdict in GOOD else "Its condition does not hold any more."
 
 
@@ -144,11 +141,6 @@ def format_value(value: object) -> str:
 def dump_json(value: object) -> str:
     """Return JSON in ASCII, on one line."""
     return json.dumps(value, default=_to_jsonable, separators=(",", ":"))
-
-
-def event_at(problem: Problem, event: str) -> datetime:
-    """Return when the problem opened, or ended."""
-    return (problem.ended_at if event == RESOLVED else problem.opened_at) or problem.since
 
 
 def notification_id(problem: Problem, event: str, sink: str | None = None) -> str:

@@ -70,14 +70,13 @@ def new_mute(*, pattern: str, duration: str, reason: str, created_by: str, now: 
         seconds = parse_duration(duration, MAX_SECONDS)
     except ValueError as error:
         raise ValueError(f"--for {error}") from None
-    if len(pattern) > _MAX_REGEX:
-        raise ValueError(f"PATTERN must have at most {_MAX_REGEX:,} characters")
+    for name, text, most in (("PATTERN", pattern, _MAX_REGEX), ("--reason", reason, _MAX_REASON)):
+        if len(text) > most:
+            raise ValueError(f"{name} must have at most {most:,} characters")
     try:
         regex = given_regex(pattern)
     except ValueError as error:
         raise ValueError(f"PATTERN {error}") from None
-    if len(reason) > _MAX_REASON:
-        raise ValueError(f"--reason must have at most {_MAX_REASON} characters")
     return Mute(
         pattern=regex,
         starts_at=now,

@@ -20,31 +20,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
 from streaming_app.alerts.problem import FIRING, Delivery, Problem, ProblemKey
 from streaming_app.alerts.problems import Problems
-from streaming_app.job_status import FailingSink
+from streaming_app.job_status import SinkStatus
 from streaming_app.notify.sink import Sink, SinkError
 
 _REMEMBERED_SECONDS = 3600.0  # a refusal
-
-
-@dataclass(frozen=True)
-class SinkStatus:
-    """The status of a sink; totals are since the start. Each problem counts, also where several are sent together."""
-
-    name: str
-    sent: int = 0
-    """Notifications that it accepted."""
-    failed: int = 0
-    """Attempts that failed, including those to resend."""
-    waiting: int = 0
-    """Notifications that are not sent yet."""
-    failing: FailingSink | None = None
-    """Since when no attempt has succeeded; None after one that has, and before the first one."""
 
 
 class Notification(NamedTuple):
@@ -147,7 +132,7 @@ class Outbox:
             refused = self._refused_until.items()
             self._refused_until = {of: until for of, until in refused if of not in ids and until > recent}
             self._refusals, self._failures, self._paused_until = 0 if ids else self._refusals, 0, 0.0
-            self._status = replace(known, sent=known.sent + len(ids), failing=None)
+            self._status = replace(known, sent=known.sent + len(ids), failing_since=None, failure=None)
             return f"Alerts are sent to {known.name} again." if was_failing and not self._is_failing else None
         if not error.retry and len(ids) > 1:
             self._refusals += 1
@@ -155,14 +140,14 @@ class Outbox:
             self._refused_until |= dict.fromkeys(ids, seconds + self.longest_pause)
         self._paused_until = seconds + min(self.first_pause * 2.0 ** min(self._failures, 60), self.longest_pause)
         self._failures += 1
-        failing = known.failing or FailingSink(known.name, at, str(error))
-        self._status = replace(known, failed=known.failed + 1, failing=failing)
+        since, failure = known.failing_since or at, known.failure or str(error)
+        self._status = replace(known, failed=known.failed + 1, failing_since=since, failure=failure)
         action = "Retrying." if error.retry else "Fix the cause; it is retried every few minutes."
         return None if was_failing else f"Alerts cannot be sent to {known.name}: {error}. {action}"
 
     @property
     def _is_failing(self) -> bool:
-        return self._status.failing is not None or bool(self._refused_until)
+        return self._status.failing_since is not None or bool(self._refused_until)
 
     def _due(self, seconds: float) -> list[_Due]:
         """Return of each group and subject what is due of its oldest problem, and what a sink has refused.

@@ -72,14 +72,10 @@ def status_error(receiver: str, status: int, why: str = "") -> SinkError:
 class Sink(Section):
     """A receiver of notifications. One thread sends alerts to it, and another one heartbeats."""
 
-    gets_alerts: ClassVar[bool] = True
-    """False of a receiver that gets heartbeats only."""
     at_once: ClassVar[int] = 1
     """How many problems the receiver takes in one request."""
     resend_seconds: ClassVar[float | None] = None
     """How often the receiver needs every problem that still fires again; None if once is enough."""
-    beat_seconds: ClassVar[float | None] = None
-    """How often a heartbeat is sent to it while alerts are evaluated; None: never."""
 
     type: str
     name: Annotated[str, AfterValidator(check_name)] = Field(default_factory=lambda values: values.get("type", ""))
@@ -104,10 +100,6 @@ class Sink(Section):
         They are `at_once` problems at most, those of one rule for people, or all that still fire, each
         `resend_seconds`.
         """
-        raise NotImplementedError
-
-    def beat(self, cluster: str, reason: str) -> None:
-        """Tell the receiver that alerts of the cluster are evaluated; `reason` is about the job. Raises SinkError."""
         raise NotImplementedError
 
     def addresses(self) -> Sequence[tuple[str, int]]:

@@ -6,17 +6,16 @@ It gets no alerts. The body is one line of text, which tells whether the tables 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Literal
 
 from streaming_app.alerts.problem import Problem
 from streaming_app.notify.http_sink import HttpUrlSink
 
+BEAT_SECONDS = 60.0
+
 
 class WatchdogSink(HttpUrlSink):
     """`type: watchdog`."""
-
-    gets_alerts: ClassVar[bool] = False
-    beat_seconds: ClassVar[float | None] = 60.0
 
     type: Literal["watchdog"]
 
@@ -26,6 +25,6 @@ class WatchdogSink(HttpUrlSink):
         self.beat(problems[0].cluster, problems[0].summary)
 
     def beat(self, cluster: str, reason: str) -> None:
-        """Request the URL. Raises SinkError if it does not answer with success."""
+        """Request the URL; `reason` is about the job. Raises SinkError if it does not answer with success."""
         headers = {"Content-Type": "text/plain; charset=utf-8"}
         self.post(self.read_url(), f"{cluster}: {reason}\n".encode(), headers)

@@ -31,9 +31,9 @@ from typing import Any, Literal
 from pydantic import SecretStr, field_validator, model_validator
 from typing_extensions import Self
 
-from streaming_app.alerts.problem import Problem
+from streaming_app.alerts.problem import RESOLVED, Problem
 from streaming_app.notify.http_sink import HttpUrlSink
-from streaming_app.notify.message import dump_json, event_at, format_next, notification_id
+from streaming_app.notify.message import dump_json, format_next, notification_id
 from streaming_app.notify.sink import SinkError
 from streaming_app.text import utc_iso
 
@@ -105,7 +105,8 @@ def payload(alert: Problem, event: str, links: Mapping[str, str | None]) -> dict
         "ended_by": alert.ended_by,
         **links,
     }
-    return {"version": VERSION, "type": f"alert.{event}", "timestamp": utc_iso(event_at(alert, event)), "data": data}
+    at = (alert.ended_at if event == RESOLVED else alert.opened_at) or alert.since
+    return {"version": VERSION, "type": f"alert.{event}", "timestamp": utc_iso(at), "data": data}
 
 
 def signature(key: bytes, message_id: str, sent_at: int, body: bytes) -> str:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from streaming_app.alerts.catalog import Rule, rules
 from streaming_app.alerts.problem import CRITICAL, FIRING, RESOLVED, Delivery, Problem
 from streaming_app.notify.message import format_message
 from streaming_app.text import digest
@@ -47,3 +48,8 @@ def check_text(alert: Problem) -> None:
         assert (
             step.startswith("Next: streams-groups ") if event == FIRING else step.endswith(". Nothing is to be done.")
         )
+
+
+def make_rule(severity: str, for_seconds: float) -> Rule:
+    """Return a rule with these settings."""
+    return replace(rules()["StreamsGroupDown"], severity=severity, for_seconds=for_seconds)

@@ -92,18 +92,18 @@ FAILED = "StreamsGroupDescriptionFailed"
 STORED = [replace(HEALTHY, group_id=f"s{number}") for number in range(5)]
 
 
-def lost(number: int, minutes: float, status: str = "NOT_STORED") -> LostDescription:
-    return LostDescription(f"s{number}", status, 3, ago(minutes=minutes))
+def lost(minutes: float, status: str = "NOT_STORED") -> LostDescription:
+    return LostDescription(status, 3, ago(minutes=minutes))
 
 
 def test_a_description_that_the_plugin_did_not_return_when_it_was_asked_twice_is_a_finding_of_its_group() -> None:
-    found = evaluate_groups(*STORED, lost_descriptions=[lost(1, 70), lost(2, 69), lost(3, 90, "ERROR")])
+    found = evaluate_groups(*STORED, lost_descriptions={"s1": lost(70), "s2": lost(69), "s3": lost(90, "ERROR")})
     assert {key: one.since for key, one in found.items()} == {
         ProblemKey(FAILED, "s1"): ago(minutes=70),
         ProblemKey(FAILED, "s3"): ago(minutes=90),
     }
     is_open = {ProblemKey(FAILED, "s1"): make_alert()}
-    assert evaluate_groups(*STORED, lost_descriptions=[lost(1, 5, "ERROR")], open=is_open).keys() == is_open.keys()
+    assert evaluate_groups(*STORED, lost_descriptions={"s1": lost(5, "ERROR")}, open=is_open).keys() == is_open.keys()
     asked = {"topology_epoch": 3, "asked": ago(minutes=70).isoformat()}
     assert found[ProblemKey(FAILED, "s1")].evidence == {"status": "NOT_STORED", **asked}
     assert "plugin does not have the topology description of epoch 3" in found[ProblemKey(FAILED, "s1")].summary

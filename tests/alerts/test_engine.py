@@ -45,7 +45,7 @@ def lost(*group_ids: str) -> Any:
 
 TASK = {"subtopology_id": "0", "task_id": "0_0", "member_id": "m", "process_id": "p", "client_host": "10.0.0.1"}
 JOB = JobStatus(START, caught_up=True)
-LOST = LostDescription("payments", "NOT_STORED", 0, OLD)
+LOST = LostDescription("NOT_STORED", 0, OLD)
 
 
 def storm(cause: str) -> dict[str, GroupHistory]:
@@ -60,11 +60,11 @@ def storm(cause: str) -> dict[str, GroupHistory]:
     ("observed", "rule"),
     [
         ({"job": replace(JOB, failing_since=OLD, failure="the query ended")}, "StreamsGroupsJobStopped"),
-        ({"copies": (uncopied(),)}, "StreamsGroupStandbyBehind"),
+        ({"copies": {"payments": uncopied()}}, "StreamsGroupStandbyBehind"),
         ({"work": lag("REWOUND", **TASK)}, "StreamsGroupOffsetsRewound"),
         ({"work": lost("payments")}, "StreamsGroupLosing"),
         ({"histories": storm("unknown")}, "StreamsGroupUnstable"),
-        ({"lost_descriptions": [LOST]}, FAILED),
+        ({"lost_descriptions": {"payments": LOST}}, FAILED),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else value,
 )
@@ -91,7 +91,7 @@ def test_lag_of_groups_of_other_types_counts_where_the_settings_say_so() -> None
 
 def test_what_is_not_known_leaves_alerts_as_they_are() -> None:
     rig = Rig()
-    rig.step(0, group(), work=lag("REWOUND", **TASK), copies=(uncopied(),))
+    rig.step(0, group(), work=lag("REWOUND", **TASK), copies={"payments": uncopied()})
     before = rig.problems
     rig.step(60, group(), work=None, copies=None)
     assert rig.problems == before != ()
@@ -158,7 +158,7 @@ KILLS: dict[str, Sequence[Callable[[Rig, float], None]]] = {
 
 @pytest.mark.parametrize(
     ("name", "known"),
-    [("lost_descriptions", [LOST]), ("copies", (uncopied(),))],
+    [("lost_descriptions", {"payments": LOST}), ("copies", {"payments": uncopied()})],
 )
 def test_what_the_brokers_have_not_been_asked_since_a_restart_keeps_its_alert(name: str, known: Any) -> None:
     rig = Rig()

@@ -58,7 +58,7 @@ def follow(*descriptions: Iterable[TaskCopy], standby_replicas: int | None = 1) 
 
 
 def find_standbys(status: GroupCopies) -> Finding | None:
-    return find(STANDBYS, "g", copies=(status,))
+    return find(STANDBYS, "g", copies={"g": status})
 
 
 def since(status: GroupCopies) -> datetime | None:
@@ -161,7 +161,7 @@ MISCONFIGURED = "StreamsGroupInternalTopicMisconfigured"
 
 
 def differs(name: str, value: str, minute: float = 0, topic: str = "g-store-changelog") -> TopicDifference:
-    return TopicDifference("g", topic, name, value, at(minute))
+    return TopicDifference(topic, name, value, at(minute))
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def differs(name: str, value: str, minute: float = 0, topic: str = "g-store-chan
 def test_internal_topics_that_are_not_as_the_topology_asks_for_are_a_finding_of_their_group(
     differences: list[TopicDifference], found: tuple[str | None, float, str] | None
 ) -> None:
-    truths, _ = truths_of([], at(60), topic_differences=differences)
+    truths, _ = truths_of([], at(60), topic_differences={"g": differences} if differences else {})
     finding = truths.get(ProblemKey(MISCONFIGURED, "g"))
     assert (finding is None) == (found is None)
     if found:

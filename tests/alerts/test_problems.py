@@ -8,7 +8,8 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from streaming_app.alerts.facts import EngineSettings, RuleSettings
+from streaming_app.alerts.catalog import Rule
+from streaming_app.alerts.facts import EngineSettings
 from streaming_app.alerts.problem import (
     CRITICAL,
     FIRING,
@@ -23,21 +24,21 @@ from streaming_app.alerts.problem import (
     end_of,
 )
 from streaming_app.alerts.problems import CALM, Problems
-from tests.alerts.examples import make_alert
+from tests.alerts.examples import make_alert, make_rule
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=timezone.utc)
 DOWN, BEHIND, OTHER = "StreamsGroupDown", "StreamsGroupBehind", "StreamsGroupMembersStale"
 OF_HEALTH, OF_RULE = ProblemKey(HEALTH, "payments"), ProblemKey(OTHER, "payments")
 SETTINGS = {
-    DOWN: RuleSettings(CRITICAL, 300.0),
-    BEHIND: RuleSettings(WARNING, 900.0),
-    OTHER: RuleSettings(WARNING, 60.0),
+    DOWN: make_rule(CRITICAL, 300.0),
+    BEHIND: make_rule(WARNING, 900.0),
+    OTHER: make_rule(WARNING, 60.0),
 }
 
 
 def make(
     stored: tuple[Problem, ...] = (),
-    settings: Mapping[str, RuleSettings] = SETTINGS,
+    settings: Mapping[str, Rule] = SETTINGS,
     sinks: tuple[str, ...] = ("pager", "chat"),
     labels: Mapping[str, str] | None = None,
 ) -> Problems:
@@ -136,7 +137,7 @@ def test_the_health_of_a_group_is_one_problem_with_the_rule_and_severity_of_its_
     worse = open_one(problems)
     assert (worse.alert_id, worse.rule, worse.severity, worse.since) == (first.alert_id, DOWN, CRITICAL, at(0))
     assert due_of(worse) == [("pager", FIRING, 1), ("chat", FIRING, 1)]
-    assert [one.rule for one in worse.was] == [BEHIND]
+    assert [rule for rule, _ in worse.was] == [BEHIND]
     deliver(problems)
     problems.take(OF_HEALTH, found("slow", WARNING, "Behind"), at(6))
     better = open_one(problems)
@@ -148,7 +149,7 @@ def test_a_severity_is_at_most_that_of_the_settings_and_a_restart_with_lower_one
     problems = make()
     problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(0))
     stored = sent(open_one(problems))
-    lower = make((stored,), {**SETTINGS, DOWN: RuleSettings(WARNING, 300.0)})
+    lower = make((stored,), {**SETTINGS, DOWN: make_rule(WARNING, 300.0)})
     assert (open_one(lower).severity, due_of(open_one(lower))) == (WARNING, [])
     lower.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(1))
     assert (open_one(lower).severity, due_of(open_one(lower))) == (WARNING, [])
@@ -159,7 +160,7 @@ def test_a_severity_is_at_most_that_of_the_settings_and_a_restart_with_lower_one
     [pytest.param({}, "ignored", id="the group"), pytest.param({OTHER: SETTINGS[OTHER]}, "not enabled", id="the rule")],
 )
 def test_what_the_configuration_leaves_out_ends_and_taking_it_back_opens_what_holds(
-    settings: Mapping[str, RuleSettings], by: str
+    settings: Mapping[str, Rule], by: str
 ) -> None:
     problems = make()
     problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(0))

@@ -14,7 +14,7 @@ from streaming_app.alerts.conditions import CONDITIONS
 from streaming_app.alerts.job_conditions import JOB_CONDITIONS
 from streaming_app.alerts.problem import Finding, ProblemKey
 from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.job_status import DiskSpace, FailingSink, JobStatus, OffsetsStatus
+from streaming_app.job_status import DiskSpace, JobStatus, OffsetsStatus, SinkStatus
 from tests.alerts.evaluation import findings_of, rule_settings_of
 from tests.alerts.examples import check_text, make_alert
 from tests.support.healthy_group import healthy_group
@@ -128,7 +128,7 @@ WRONG_JOB: dict[str, list[tuple[dict[str, Any], datetime, str]]] = {
     ],
     "StreamsGroupsNotificationsFailing": [
         (
-            {"failing_sinks": [FailingSink(name, ago(minutes=9), "refused") for name in ("pager", "chat")]},
+            {"failing_sinks": [SinkStatus(name, 0, 9, 1, ago(minutes=9), "refused") for name in ("pager", "chat")]},
             ago(minutes=9),
             "cannot be sent to pager, chat: refused",
         )

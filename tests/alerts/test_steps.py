@@ -84,10 +84,7 @@ def test_rules_take_steps_in_proportion_to_the_text(part: str) -> None:
 
     def call(text: str) -> None:
         old = NOW - timedelta(days=2)
-        groups = [
-            replace(healthy_group(old), **case, group_id=f"{text}{number}", client_host=text)
-            for number, case in enumerate(wrong)
-        ]
+        groups = [replace(healthy_group(old), **case, group_id=f"{text}{number}") for number, case in enumerate(wrong)]
         groups = [replace(one, set_aside_reason=text) for one in groups]
         rivals = [replace(one, group_id=f"{text}-v{n}", first_seen_at=NOW) for n, one in enumerate(groups)]
         every: list[GroupSnapshot] = [*groups, *rivals]

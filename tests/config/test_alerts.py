@@ -46,7 +46,8 @@ def test_the_last_override_wins_key_by_key() -> None:
     ).rule_settings_of()
 
     def severity_and_for(group_id: str) -> tuple[str, float]:
-        return rule_settings_of(group_id)[not_ready][:2]
+        rule = rule_settings_of(group_id)[not_ready]
+        return rule.severity, rule.for_seconds
 
     assert severity_and_for("payments") == ("warning", 120)
     assert severity_and_for("batch-1") == ("info", 3600)

@@ -12,8 +12,8 @@ import yaml
 from streaming_app.alerts.catalog import rules
 from streaming_app.config import show
 from streaming_app.config.alerts import AlertSettings
+from streaming_app.config.declared import GroupTimesSettings, IntervalSettings
 from streaming_app.config.load import load
-from streaming_app.config.running_hours import GroupTimesSettings, IntervalSettings
 from streaming_app.config.settings import AnySink, Settings
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "streams-groups.example.yaml"

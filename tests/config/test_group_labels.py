@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from streaming_app.config.labels import make_labels
+from streaming_app.config.declared import make_labels
 from streaming_app.config.settings import Settings
 
 ENTRIES = [

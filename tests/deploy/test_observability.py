@@ -78,9 +78,7 @@ def test_label_values_are_values_that_the_job_exports() -> None:
     matched = {value for _, query in QUERIES for value in re.findall(r'(?:state|status|verdict)[=!]~?"([^"]+)"', query)}
     used = {name for value in matched for name in value.split("|")}
     known = {"Empty", "NotReady", "Assigning", "Reconciling", "Stable", "Unknown"}
-    known |= (
-        STATUSES.keys() | VERDICTS.keys() | {"CURRENT", "FAILED", "UNCERTAIN", "NEVER_STORED", "STALE", "NO_TOPOLOGY"}
-    )
+    known |= {*STATUSES, *VERDICTS, "CURRENT", "FAILED", "UNCERTAIN", "NEVER_STORED", "STALE", "NO_TOPOLOGY"}
     assert used <= known
     assert "FAILED" in used
 

@@ -178,7 +178,7 @@ def test_a_restore_ends_when_its_pace_says_and_begins_again_where_more_is_left_t
     lags: list[int | None], ends: Any
 ) -> None:
     status = statuses(*([copy("a", "restoring", lag=lag)] for lag in lags))
-    restore = status.restoring["0", 0]
+    restore = status.restoring["0_0"]
     assert restore.ends_at == ends
     assert restore.lag == lags[-1]
 
@@ -189,14 +189,14 @@ def test_tasks_of_one_thread_end_with_all_of_it_as_each_goes_faster_once_another
 
     status = statuses(restores(100, 300), restores(80, 280), restores(60, 260))
     ends = {task: one.ends_at for task, one in status.restoring.items()}
-    assert ends == {("0", 0): NOW + 5 * MINUTE, ("0", 1): NOW + 10 * MINUTE}  # not after 15
+    assert ends == {"0_0": NOW + 5 * MINUTE, "0_1": NOW + 10 * MINUTE}  # not after 15
     assert [one.rate for one in status.restoring.values()] == [20 / 60, 20 / 60]
-    assert statuses(*[restores(n, 300) for n in (100, 60, 20, 0)]).restoring["0", 1].ends_at == NOW + 13 * MINUTE
+    assert statuses(*[restores(n, 300) for n in (100, 60, 20, 0)]).restoring["0_1"].ends_at == NOW + 13 * MINUTE
 
 
 def test_a_clock_that_was_set_back_gives_no_end_of_a_restore() -> None:
     first = next_status([copy("a", "restoring", lag=100)], 1, None, NOW)
-    restore = next_status([copy("a", "restoring", lag=60)], 1, first, NOW - MINUTE).restoring["0", 0]
+    restore = next_status([copy("a", "restoring", lag=60)], 1, first, NOW - MINUTE).restoring["0_0"]
     assert (restore.rate, restore.ends_at) == (None, None)
 
 
@@ -207,7 +207,7 @@ def test_what_goes_to_another_thread_is_not_done_by_the_one_that_had_it() -> Non
     moved = [copy("b", "restoring", 0, 90), *restores(0, 280)[1:]]
     status = statuses(restores(100, 300), moved)
     ends = {task: one.ends_at for task, one in status.restoring.items()}
-    assert ends == {("0", 0): None, ("0", 1): NOW + 15 * MINUTE}
+    assert ends == {"0_0": None, "0_1": NOW + 15 * MINUTE}
 
 
 def test_every_copy_that_is_behind_is_found_whatever_stands_before_it() -> None:

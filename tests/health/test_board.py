@@ -20,8 +20,8 @@ GROUP = "payments"
 ENDED = group("Empty", ago(minutes=60), first_seen_at=ago(hours=9))
 
 
-def board(**stored: Verdict) -> Board:
-    return Board(lambda _group_id: DEFAULTS, stored)
+def board(*, of_all_types: bool = False, **stored: Verdict) -> Board:
+    return Board(lambda _group_id: DEFAULTS, stored, of_all_types=of_all_types)
 
 
 def known(one: GroupSnapshot | None, of_work: Any = None) -> Known:
@@ -165,10 +165,10 @@ def test_a_restore_during_which_records_are_lost_is_not_over_because_the_group_i
 
 def test_a_pass_that_fails_makes_no_group_of_another_type_deleted() -> None:
     of_consumer, well = {GROUP: work(arrived_at=NOW)}, Verdict(OK, LONG_AGO, LONG_AGO, "Offsets advance.")
-    one, restarted = board(), board(payments=well)
-    assert brief(one.step(Known({}, work=of_consumer, others=of_consumer), NOW)) == [(OK, 0)]
+    one, restarted = board(of_all_types=True), board(payments=well, of_all_types=True)
+    assert brief(one.step(Known({}, work=of_consumer), NOW)) == [(OK, 0)]
     assert restarted.step(Known({}, work=None), NOW) == []
-    restarted.step(Known({}, work=of_consumer, others=of_consumer), NOW + timedelta(seconds=30))
+    restarted.step(Known({}, work=of_consumer), NOW + timedelta(seconds=30))
     for each in (one, restarted):
         assert each.step(Known({}, work=None), NOW + timedelta(minutes=1)) == []
         assert each.verdicts()[GROUP].verdict == OK
@@ -178,10 +178,10 @@ def test_a_pass_that_fails_makes_no_group_of_another_type_deleted() -> None:
 
 def test_a_group_that_was_deleted_stays_down_although_its_offsets_are_there_for_a_moment() -> None:
     """With `lag_of: all`, what commits and has no records is a group of another type."""
-    of_work, one = {GROUP: waiting(ago(minutes=60), progressed_at=ago(minutes=59))}, board()
+    of_work, one = {GROUP: waiting(ago(minutes=60), progressed_at=ago(minutes=59))}, board(of_all_types=True)
     dead = replace(ENDED, state="Dead")
     for n, groups in enumerate(({GROUP: ENDED}, {GROUP: dead}, {}, {})):
-        one.step(Known(groups, work=of_work, others=of_work), NOW + timedelta(seconds=5 * n))
+        one.step(Known(groups, work=of_work), NOW + timedelta(seconds=5 * n))
         assert one.verdicts()[GROUP].verdict == DOWN
     one.step(Known({}, work={}), NOW + timedelta(minutes=1))
     assert one.verdicts()[GROUP].verdict == DOWN

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from streaming_app.health.history import GAVE_UP_KEPT_FOR, GroupHistories, GroupHistory
+from streaming_app.health.history import GAVE_UP_KEPT_FOR, WINDOW, GroupHistories, GroupHistory
 
 NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
-HOUR = timedelta(hours=1)
 
 
 def event(
@@ -22,7 +21,7 @@ def event(
 
 
 def histories(*events: dict[str, Any]) -> GroupHistories:
-    kept = GroupHistories(HOUR)
+    kept = GroupHistories()
     for one in events:
         kept.add("g", one, NOW)
     return kept
@@ -42,12 +41,12 @@ def test_an_event_that_comes_twice_is_kept_once_and_those_of_one_operation_are_k
 
 def test_a_clock_that_goes_back_gives_no_spell_of_negative_length() -> None:
     changes = [
-        event("state", -60, 1, "A", "B"),
+        event("state", -120, 1, "A", "B"),
         event("state", -3, 2, "Stable", "Empty"),
         event("state", -50, 3, "C", "D"),
     ]
     assert [one.at for one in history(*changes).states] == [
-        NOW - HOUR,
+        NOW - WINDOW,
         NOW - timedelta(minutes=3),
         NOW - timedelta(minutes=3),
     ]
@@ -66,11 +65,11 @@ def test_an_event_that_is_retracted_is_removed_and_one_that_was_never_added_is_i
 @pytest.mark.parametrize(
     ("one", "is_kept"),
     [
-        (event("state", -61, 1, "Stable", "Empty"), False),
-        (event("state", -61, 1, "NotReady", "Empty"), True),
-        (event("assignment_epoch", -59, 1, "1", "2"), True),
-        (event("member_left", -59, 1, "client"), True),
-        (event("not_ready_reason", -61, 1, None, "why"), True),
+        (event("state", -121, 1, "Stable", "Empty"), False),
+        (event("state", -121, 1, "NotReady", "Empty"), True),
+        (event("assignment_epoch", -119, 1, "1", "2"), True),
+        (event("member_left", -119, 1, "client"), True),
+        (event("not_ready_reason", -121, 1, None, "why"), True),
     ],
     ids=lambda one: one if isinstance(one, bool) else f"{one['kind']} {one['at']:%H:%M}",
 )
@@ -87,12 +86,12 @@ def test_that_members_gave_up_and_why_is_kept_for_days() -> None:
     kept.prune({"g"}, NOW + GAVE_UP_KEPT_FOR)
     assert [one.old for one in kept.groups()["g"].states] == ["NotReady"]
     assert [one.new for one in kept.groups()["g"].reasons] == ["why"]
-    kept.prune({"g"}, NOW + GAVE_UP_KEPT_FOR + HOUR)
+    kept.prune({"g"}, NOW + GAVE_UP_KEPT_FOR + WINDOW)
     assert not kept.groups()
 
 
 def test_of_a_group_of_thousands_that_is_deleted_the_newest_events_are_kept() -> None:
-    kept = GroupHistories(HOUR)
+    kept = GroupHistories()
     left = [event("member_left", -1, 7, "client", None, member_id=f"m{n:05}") for n in range(10_500)]
     assert all(kept.add("g", one, NOW) for one in left)
     newest = [one["member_id"] for one in left[-600:]]

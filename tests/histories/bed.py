@@ -20,7 +20,7 @@ from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Obser
 from streaming_app.alerts.problem import FIRING, HEALTH, Problem
 from streaming_app.alerts.problems import calm_until
 from streaming_app.config.alerts import AlertSettings
-from streaming_app.config.running_hours import GroupTimesSettings, NamedIntervals, make_times_of
+from streaming_app.config.declared import GroupTimesSettings, NamedIntervals, make_times_of
 from streaming_app.groups.budget import OverBudgetError
 from streaming_app.groups.fold import Fold
 from streaming_app.groups.group import Event, Group, LogRecord
@@ -30,7 +30,7 @@ from streaming_app.groups.snapshot import GroupSnapshot, WrittenBetween, correct
 from streaming_app.groups.state_rules import STABLE_MEMBER
 from streaming_app.groups.task_copies import GroupCopies, next_status
 from streaming_app.health.board import NOT_JUDGED, Change
-from streaming_app.health.history import COLUMNS, WINDOW, GroupHistories
+from streaming_app.health.history import COLUMNS, GroupHistories
 from streaming_app.health.verdict import Verdict
 from streaming_app.lag.ends import NO_ENDS, LogEnds, TopicPartition
 from streaming_app.lag.model import Commit, CommitKey, GroupTasks, LagRow, group_tasks
@@ -189,7 +189,7 @@ class _Job:
         self._tables, self._simulation = tables, simulation
         self._rule_settings_of = settings.rule_settings_of()
         self._descriptions = DescriptionSupport(settings.descriptions)
-        self._histories = GroupHistories(WINDOW)
+        self._histories = GroupHistories()
         self._snapshots: dict[str, GroupSnapshot] = {}
         engine = EngineSettings(
             "default",
@@ -328,7 +328,7 @@ class _Job:
     def _evaluate(self, now: datetime, at: float) -> None:
         self._read_ended(at)
         groups = dict(self._snapshots)
-        copies = [one for group_id, one in self._copies.items() if group_id in groups]
+        copies = {group_id: one for group_id, one in self._copies.items() if group_id in groups}
         observed = Observed(
             groups,
             self._histories.groups(),

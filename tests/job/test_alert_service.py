@@ -12,17 +12,18 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Observed, RuleSettings
+from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Observed
 from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem
 from streaming_app.groups.snapshot import COLUMNS, GroupSnapshot, group_snapshot
 from streaming_app.job import alert_service
 from streaming_app.job.alert_service import AlertService
-from streaming_app.job_status import FailingSink, JobStatus
+from streaming_app.job_status import JobStatus, SinkStatus
 from streaming_app.notify.mutes import Mutes, new_mute
 from streaming_app.notify.outbox import Outbox
 from streaming_app.notify.sink import SinkError
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.health_tables import HealthTables
+from tests.alerts.examples import make_rule
 from tests.notify.sending import Often
 from tests.support.a_job import a_job
 from tests.support.waiting import wait_until
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.slow
 
 NOW = datetime.now(timezone.utc)
 RULE = "StreamsGroupDescriptionFailed"
-SETTINGS = {RULE: RuleSettings("warning", 0)}
+SETTINGS = {RULE: make_rule("warning", 0)}
 
 
 class GroupsOfTest:
@@ -91,7 +92,7 @@ class Harness:
         self.service = AlertService(job, engine, self.observe, DescriptionSupport("always"))
         self.service.start()
 
-    def observe(self, failing: Sequence[FailingSink]) -> Observed:
+    def observe(self, failing: Sequence[SinkStatus]) -> Observed:
         if self.groups.broken:
             raise OSError("No space left on device")
         return Observed(self.groups.snapshots, job=replace(self.job, failing_sinks=failing))
@@ -264,7 +265,7 @@ def test_an_evaluation_that_fails_is_reported_once_though_results_of_sinks_are_s
 
 
 def test_a_sink_that_cannot_deliver_is_an_alert_through_the_others(harness: Harness) -> None:
-    rule = RuleSettings("critical", 0)
+    rule = make_rule("critical", 0)
     harness.settings = {**SETTINGS, "StreamsGroupsNotificationsFailing": rule}
     broken, other = KeepingSink("pager"), KeepingSink("chat")
     broken.down = True

@@ -201,14 +201,14 @@ def test_what_of_internal_topics_is_not_as_asked_for_is_known_by_group_until_it_
     append(rig.warehouse, "groups", group_row(app, subtopologies=[part]))
     assert rig.service.topic_differences() is None
     rig.service.tick()
-    (found,) = rig.service.topic_differences() or ()
-    assert found == (app, changelog, "cleanup.policy", "delete, asked for compact", NOW)
+    found = rig.service.topic_differences() or {}
+    assert found == {app: [(changelog, "cleanup.policy", "delete, asked for compact", NOW)]}
 
     rig.groups[app] = replace(rig.groups[app], state="Dead")
-    assert rig.service.topic_differences() == []
+    assert rig.service.topic_differences() == {}
     rig.groups[app] = replace(rig.groups[app], state="Stable")
 
     client.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, changelog, {"cleanup.policy": "compact"})])
     rig.now += timedelta(minutes=10)
     rig.service.tick()
-    assert rig.service.topic_differences() == []
+    assert rig.service.topic_differences() == {}

@@ -142,7 +142,7 @@ def test_a_description_that_the_plugin_has_lost_stays_with_since_when_and_is_ask
     rig.now = fetched = NOW + HOUR
     rig.service.tick()
     assert [(one["status"], one["is_newest"]) for one in rig.rows()] == [("AVAILABLE", True)]
-    assert rig.service.lost() == ()
+    assert rig.service.lost() == {}
 
     rig.answers = {described.group_id: not_stored(1)}
     rig.asked.clear()
@@ -153,7 +153,7 @@ def test_a_description_that_the_plugin_has_lost_stays_with_since_when_and_is_ask
     assert len(rig.asked) == 2
     rig.restart()
     rig.service.tick()
-    assert rig.service.lost() == ((described.group_id, "NOT_STORED", 0, first),)
+    assert rig.service.lost() == {described.group_id: ("NOT_STORED", 0, first)}
     (row,) = rig.rows()
     assert (row["status"], row["fetched_at"], row["text"][:10]) == ("NOT_STORED", fetched, "Topologies")
     assert (row["status_since"], row["asked_at"]) == (first, first + HOUR)

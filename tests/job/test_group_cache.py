@@ -20,7 +20,6 @@ from tests.support.rows import member_row, task_row
 from tests.support.warehouses import append, arrow_schema, make_warehouse, replace_rows
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
-WINDOW = timedelta(hours=1)
 FOLDED = arrow_schema("groups")
 for column in (EVENTS.column, RETRACTED):
     FOLDED = FOLDED.append(pa.field(column, arrow_type(EVENTS.array_type)))
@@ -100,7 +99,7 @@ def health() -> Health:
 
 @pytest.fixture
 def cache(warehouse: Path, health: Health, clock: FakeClock) -> GroupCache:
-    return GroupCache(a_job(warehouse, pytest.fail, health=health, now=clock), WINDOW)
+    return GroupCache(a_job(warehouse, pytest.fail, health=health, now=clock))
 
 
 def store(warehouse: Path, *rows: dict[str, Any]) -> None:
@@ -239,7 +238,7 @@ def test_events_are_kept_for_the_window_and_rebalances_counted_from_the_start(
 ) -> None:
     cache.refresh()
     clock.time = at(5)
-    events = [rebalance(at(-61)), rebalance(at(-2)), rebalance(at(1), old=None), rebalance(at(2)), rebalance(None)]
+    events = [rebalance(at(-121)), rebalance(at(-2)), rebalance(at(1), old=None), rebalance(at(2)), rebalance(None)]
     cache.on_rows(folded(row("a", 1, events=events), row("b", 1, events=[{**rebalance(at(3)), "kind": "topology"}])))
     cache.on_rows(folded(row("a", 2, events=[rebalance(at(2)), rebalance(at(4))])))  # the first is a repetition
     cache.refresh()
@@ -247,10 +246,10 @@ def test_events_are_kept_for_the_window_and_rebalances_counted_from_the_start(
     assert cache.rebalances_total("a") == 2
     assert "b" not in cache.histories()
 
-    clock.time = at(63)
+    clock.time = at(123)
     cache.refresh()
     assert assigned_at(cache) == [at(4)]
-    clock.time = at(65)
+    clock.time = at(125)
     cache.refresh()
     assert assigned_at(cache) == []
     assert cache.rebalances_total("a") == 2
@@ -270,7 +269,7 @@ def test_an_event_that_a_later_batch_retracts_is_removed(cache: GroupCache) -> N
 def test_earlier_events_are_read_from_the_tables_once(warehouse: Path, cache: GroupCache, clock: FakeClock) -> None:
     store(warehouse, row("a"))
     add_events(
-        warehouse, ("a", rebalance(at(-90))), ("a", rebalance(at(-5))), ("a", rebalance(at(-9))), ("x", rebalance(NOW))
+        warehouse, ("a", rebalance(at(-150))), ("a", rebalance(at(-5))), ("a", rebalance(at(-9))), ("x", rebalance(NOW))
     )
     add_events(warehouse, ("a", rebalance(at(-8), old=None)), ("a", {**rebalance(at(-7)), "kind": "group_epoch"}))
     add_events(warehouse, ("a", rebalance(at(-3))), cluster="other")

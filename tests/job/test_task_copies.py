@@ -225,12 +225,12 @@ def test_what_is_known_of_a_group_stays_while_its_coordinator_does_not_answer(ha
 
 def test_what_is_behind_lasts_while_the_group_rebalances(harness: Harness) -> None:
     harness.poll()
-    (status,) = harness.poller.statuses()
+    (status,) = harness.poller.statuses().values()
     assert (status.standby_replicas, status.behind[0].fell_at) == (1, NOW + timedelta(minutes=1))
     harness.groups["g"] = replace(harness.groups["g"], state="Reconciling")
     harness.brokers.standby_offset = 100
     harness.poll()
-    assert harness.poller.statuses() == (status,)
+    assert harness.poller.statuses() == {"g": status}
     harness.groups["g"] = replace(harness.groups["g"], state="Stable")
     harness.poll()
-    assert harness.poller.statuses()[0].behind == ()
+    assert harness.poller.statuses()["g"].behind == ()

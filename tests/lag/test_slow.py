@@ -8,7 +8,7 @@ import pytest
 
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.progress import Standing
-from streaming_app.lag.work import GroupWork, group_work
+from streaming_app.lag.work import NO_WORK, GroupWork, group_work
 from tests.support.lag_harness import GROUP, TOPIC, at_pass, row, work_of
 
 HOUR, NOW = 3600.0, 1_000_000.0
@@ -23,7 +23,7 @@ def follow(*passes: LagRow) -> list[GroupWork]:
         since = standing.row.status_since if one.status == before.status else (one.status_since or now)
         standing, before = replace(standing, row=one._replace(status_since=since)), one
         standing._take_speed(now)
-        work = group_work(GROUP, [standing], at_pass(now), found[-1] if found else None)
+        work = group_work(GROUP, [standing], at_pass(now), found[-1] if found else NO_WORK)
         assert work
         found.append(work)
     return found

@@ -12,7 +12,7 @@ from streaming_app.lag.ends import LogEnds, Tail
 from streaming_app.lag.model import Commit, GroupTasks, LagRow, Owner
 from streaming_app.lag.progress import STALLED_SECONDS, Standing
 from streaming_app.lag.tracker import LagTracker
-from streaming_app.lag.work import GroupWork, group_work, retention_seconds
+from streaming_app.lag.work import NO_WORK, GroupWork, group_work, retention_seconds
 from tests.support.lag_harness import GROUP, TOPIC, MiniCluster, at_pass, pass_over, row, work_of
 
 T0 = 1_000_000.0
@@ -216,7 +216,7 @@ def test_what_waits_is_as_old_as_its_oldest_record_or_where_no_age_is_known_as_t
     rows = [row(lag_seconds=40.0), row(partition=1, lag_seconds=300.0), row(topic="b", lag_seconds=7.0)]
     work = work_of(rows, T0)[GROUP]
     assert (work.waits_since, work.oldest) == (T0 - 300, {TOPIC: T0 - 300, "b": T0 - 7})
-    no_age = group_work(GROUP, [Standing(row(lag_seconds=None), waits_since=T0 - 90)], at_pass(T0), None)
+    no_age = group_work(GROUP, [Standing(row(lag_seconds=None), waits_since=T0 - 90)], at_pass(T0), NO_WORK)
     assert (no_age and no_age.waits_since, no_age and no_age.oldest) == (T0 - 90, {})
     assert work_of([row(lag=0)], T0)[GROUP].waits_since is None
 

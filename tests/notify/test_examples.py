@@ -17,7 +17,7 @@ import yaml
 from pydantic import SecretStr
 
 from streaming_app.alerts.problem import FIRING, RESOLVED, Problem
-from streaming_app.config.labels import LabelsSettings, make_labels
+from streaming_app.config.declared import LabelsSettings, make_labels
 from streaming_app.notify.alertmanager import AlertmanagerSink
 from streaming_app.notify.apprise import AppriseSink
 from streaming_app.notify.sink import SinkError

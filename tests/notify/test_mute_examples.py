@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from streaming_app.cli.main import main
+from streaming_app.config.declared import make_times_of
 from streaming_app.config.load import load
-from streaming_app.config.running_hours import make_times_of
 from streaming_app.notify.mutes import Mutes
 from streaming_app.tables.alerts_table import AlertsTable
 from tests.alerts.examples import make_alert

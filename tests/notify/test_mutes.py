@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.config.running_hours import GroupTimesSettings, NamedIntervals, make_times_of
+from streaming_app.config.declared import GroupTimesSettings, NamedIntervals, make_times_of
 from streaming_app.errors import WarehouseError
 from streaming_app.notify.mutes import Mute, Mutes, new_mute
 from tests.alerts.examples import make_alert

@@ -21,7 +21,6 @@ from streaming_app.alerts.problem import (
     Delivery,
     Problem,
 )
-from streaming_app.job_status import FailingSink
 from streaming_app.notify.outbox import Outbox
 from streaming_app.notify.sink import SinkError
 from tests.alerts.examples import make_alert
@@ -220,10 +219,10 @@ def test_the_status_has_since_when_a_sink_fails_and_counts_what_it_accepted() ->
     sending.run(1, REFUSED)
     status = sending.outbox.status
     assert (status.sent, status.failed, status.waiting) == (0, 2, 2)
-    assert status.failing == FailingSink("chat", at(0), "503")
+    assert (status.failing_since, status.failure) == (at(0), "503")
     sending.run_until(1_000)
     status = sending.outbox.status
-    assert (status.sent, status.failed, status.waiting, status.failing) == (2, 2, 0, None)
+    assert (status.sent, status.failed, status.waiting, status.failing_since) == (2, 2, 0, None)
 
 
 def test_the_results_are_the_deliveries_with_their_attempts() -> None:

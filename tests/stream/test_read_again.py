@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -11,7 +10,6 @@ import pytest
 
 from offsets_decoder import encode
 from streaming_app.groups.budget import DEFAULT
-from streaming_app.groups.group import READ_AGAIN
 from streaming_app.groups.read_again import marked
 from tests.stream.test_fold_stage import (
     OPTIONS,
@@ -132,29 +130,6 @@ def test_what_the_row_proves_is_kept_wherever_batches_end(rows: list[dict[str, A
     assert {name: second[name] for name in names} == {name: whole[name] for name in names}
     assert (second["known_before"], second["first_seen_at"], second["unsolicited_pushes"]) == (None, OLD, 3)
     assert (second["topology_epochs"][0]["description_failed_at"], whole["state_since"]) == (OLD, OLD)
-
-
-PUSHED_AGAIN = [
-    metadata_record({"group_id": "g"}, 5, validated_topology_epoch=0, stored_description_topology_epoch=stored)
-    for stored in (0, -2)
-]
-
-
-def test_a_row_that_an_earlier_release_marked_goes_on_and_its_pushes_are_not_counted_twice() -> None:
-    """That release marked all rows alike, so up to where the row was made is not known."""
-    rows = [*compacted(), *records(PUSHED_AGAIN, first=8, second=5)]
-    (first,) = fold(rows[:-2], stored_rows([known(last_offset=READ_AGAIN)]))
-    (second,) = fold(rows[-2:], stored_rows([first]))
-    assert (first["unsolicited_pushes"], second["unsolicited_pushes"], second["first_seen_at"]) == (0, 1, OLD)
-
-
-def test_what_an_earlier_release_kept_of_a_row_sets_no_group_aside() -> None:
-    (first,) = fold(compacted()[:2], stored_rows([known()]))
-    kept = json.loads(first["known_before"])
-    of_earlier_release = {name: kept[name] for name in kept if name not in {"source_partition", "last_offset"}}
-    before = {**first, "known_before": json.dumps({**of_earlier_release, "metadata_at": START.isoformat()})}
-    (second,) = fold(compacted()[2:], stored_rows([before]))
-    assert (second["set_aside_reason"], second["group_epoch"], second["first_seen_at"]) == (None, 5, OLD)
 
 
 def test_a_marked_row_stays_where_arrow_cannot_hold_the_new_one(monkeypatch: pytest.MonkeyPatch) -> None:

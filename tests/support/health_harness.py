@@ -11,7 +11,7 @@ from streaming_app.health.facts import Facts
 from streaming_app.health.history import JOINED, LEFT, NO_HISTORY, REASON, STATE, Event, GroupHistory
 from streaming_app.health.judge import judge
 from streaming_app.health.verdict import Verdict
-from streaming_app.lag.work import GroupWork, Partitions
+from streaming_app.lag.work import NO_WORK, GroupWork, Partitions
 from tests.support.healthy_group import healthy_group
 from tests.support.lag_harness import row
 
@@ -72,7 +72,7 @@ def facts(
     at: datetime = NOW,
     **fields: Any,
 ) -> Facts:
-    return Facts(snapshot, at, history=history or NO_HISTORY, work=of_work, **fields)
+    return Facts(snapshot, at, history=history or NO_HISTORY, work=of_work or NO_WORK, **fields)
 
 
 def verdict(known: Facts, previous: Verdict | None = None, at: datetime = NOW) -> Verdict:

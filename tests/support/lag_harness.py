@@ -10,7 +10,7 @@ from streaming_app.lag.ends import LogEnds, Tail
 from streaming_app.lag.model import NO_TASKS, Commit, GroupPass, GroupTasks, LagRow, Owner, ReadUntil
 from streaming_app.lag.progress import Standing
 from streaming_app.lag.tracker import LagTracker
-from streaming_app.lag.work import GroupWork, group_work
+from streaming_app.lag.work import NO_WORK, GroupWork, group_work
 
 GROUP, TOPIC, TOPIC_ID = "payments", "orders", "b5Wb5ZLaQh2q0mFYH7Yb2A"
 STEP = 30.0
@@ -106,7 +106,7 @@ def work_of(rows: Iterable[LagRow], now: float) -> dict[str, GroupWork]:
     for one in rows:
         since = now - (one.lag_seconds or 0.0) if one.lag else None
         found.setdefault(one.group_id, []).append(Standing(one, bool(one.lag), since, offset=90, moved_at=since or now))
-    return {name: work for name, those in found.items() if (work := group_work(name, those, at_pass(now), None))}
+    return {name: work for name, those in found.items() if (work := group_work(name, those, at_pass(now), NO_WORK))}
 
 
 def pass_over(

@@ -11,9 +11,8 @@ from streaming_app.alerts.problem import FIRING, PENDING, Problem
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import CopiesSum
 from streaming_app.health.verdict import Verdict
-from streaming_app.job_status import SelfCheckStatus
+from streaming_app.job_status import SelfCheckStatus, SinkStatus
 from streaming_app.metrics.job_metrics import JobScrape
-from streaming_app.notify.outbox import SinkStatus
 from streaming_app.stream.health import Batch, Health
 from streaming_app.stream.log_positions import Cut
 from tests.alerts.examples import make_alert

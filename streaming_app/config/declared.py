@@ -1,19 +1,54 @@
-"""The sections `time_intervals`, `running_hours` and `mute_times` of the configuration: times for groups."""
+"""What the configuration declares for the groups of a pattern: the sections `labels`, `running_hours` and `mute_times`.
+
+The last two name intervals of the section `time_intervals`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from typing_extensions import Self
 
+from streaming_app.regex import Regex
 from streaming_app.section import Pattern, Section
 from streaming_app.time_intervals import KINDS, TimeInterval, parse_location, parse_range, parse_times
 
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+_OURS = frozenset({"alertname", "cause", "cluster", "group", "group_id", "rule", "severity", "verdict"})
 _CACHED_GROUPS = 1 << 16
+
+Declared = TypeVar("Declared")
+LabelsOf = Callable[[str], Mapping[str, str]]
+"""Returns the labels of a group."""
+
+
+class LabelsSettings(Section):
+    """An entry of `labels`: labels of the groups whose whole id matches."""
+
+    model_config = ConfigDict(extra="allow")
+
+    __pydantic_extra__: dict[str, Annotated[str, Field(min_length=1, max_length=200)]] = Field(init=False)
+    groups: Pattern
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels of this entry."""
+        return self.__pydantic_extra__
+
+    @model_validator(mode="after")
+    def _are_labels(self) -> Self:
+        if not self.labels:
+            raise ValueError("has no label: add one, such as team: payments")
+        for name in self.labels:
+            if not _NAME.fullmatch(name) or name in _OURS:
+                ours = ", which streams-groups sets itself" if name in _OURS else ": use letters, digits and _"
+                raise ValueError(f'"{name}" cannot be the name of a label{ours}')
+        return self
 
 
 def as_list(given: Any) -> Any:  # noqa: ANN401 - any YAML value
@@ -72,15 +107,29 @@ class GroupTimesSettings(Section):
     time_intervals: Annotated[tuple[_Name, ...], BeforeValidator(as_list), Field(min_length=1)]
 
 
+def make_labels(entries: Sequence[LabelsSettings]) -> LabelsOf:
+    """Return the function that returns the labels of a group: of every entry that matches; the last one wins."""
+
+    def merge(matching: Iterator[Mapping[str, str]]) -> Mapping[str, str]:
+        return {name: value for labels in matching for name, value in labels.items()}
+
+    return _of_matching([(one.groups, one.labels) for one in entries], merge)
+
+
 def make_times_of(
     settings: Sequence[GroupTimesSettings], known: Sequence[NamedIntervals]
 ) -> Callable[[str], tuple[TimeInterval, ...]]:
     """Return the function that returns the times for a group: by the first entry that matches, if any does."""
     intervals = {named.name: [one.interval() for one in named.time_intervals] for named in known}
     entries = [(one.groups, tuple(chain(*(intervals[name] for name in one.time_intervals)))) for one in settings]
+    return _of_matching(entries, lambda matching: next(matching, ()))
 
+
+def _of_matching(
+    entries: Sequence[tuple[Regex, Declared]], choose: Callable[[Iterator[Declared]], Declared]
+) -> Callable[[str], Declared]:
     @lru_cache(_CACHED_GROUPS)
-    def times_of(group_id: str) -> tuple[TimeInterval, ...]:
-        return next((intervals for groups, intervals in entries if groups.matches(group_id)), ())
+    def of_group(group_id: str) -> Declared:
+        return choose(value for groups, value in entries if groups.matches(group_id))
 
-    return times_of
+    return of_group

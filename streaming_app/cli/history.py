@@ -83,7 +83,7 @@ def history(  # noqa: PLR0913, PLR0917 - one per option
     if member is not None:
         events = _require(answers.events_of_member(events, member), f"Group {group_id!r} had no member {member!r}")
     if task is not None:
-        spells = [spell for spell in answers.task_spells(events, task) if time is None or _covers(spell, time)]
+        spells = [one for one in answers.task_spells(events) if one.task == task and (not time or _covers(one, time))]
         _require(spells, f"No member of group {group_id!r} had the task {task}" + ("" if time is None else " then"))
         tables = [answers.spell_rows(spells[-limit:])]
         as_data: Any = [asdict(spell) for spell in spells[-limit:]]

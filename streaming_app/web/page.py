@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta, timezone
 from functools import partial
@@ -36,14 +36,11 @@ from streaming_app.web.access import AccessMiddleware, PageAccess
 from streaming_app.web.graph import Graph
 from streaming_app.web.group_page import (
     alerts_by_rule,
-    description,
+    group_now,
     group_page,
-    group_row,
     hosts_of,
-    lag_rows,
     other_group_page,
     then_of_group,
-    topics_of_group,
 )
 from streaming_app.web.instant import notes_of
 from streaming_app.web.live import MAX_VIEWERS, LiveUpdates
@@ -51,7 +48,7 @@ from streaming_app.web.overview import Query, overview
 from streaming_app.web.pipeline_graph import pipelines_graph, pipelines_view
 from streaming_app.web.render import COMPRESSED_FROM, Rendered, Renderer
 from streaming_app.web.server import HttpServer, Limits
-from streaming_app.web.snapshot import STREAMS, Row, Snapshot, SnapshotSource
+from streaming_app.web.snapshot import STREAMS, Snapshot, SnapshotSource
 from streaming_app.web.topology_graph import TopologyGraph
 from streaming_app.web.tracks import strip
 from streaming_app.web.window import parse_window
@@ -179,9 +176,9 @@ class Page:
         if one and one["group_type"] != STREAMS:
             window = parse_window(request.query_params, {"updated_at": one["updated_at"]}, now)
             return self._html("other_group.html", snapshot, now, **other_group_page(snapshot, one, window))
-        row = self._row(request, snapshot)
-        window = parse_window(request.query_params, row, now)
-        return self._html("group.html", snapshot, now, **group_page(snapshot, row, window))
+        known = self._known(request, snapshot)
+        window = parse_window(request.query_params, known["row"], now)
+        return self._html("group.html", snapshot, now, **group_page(snapshot, known, window))
 
     def _pipelines(self, _: Request, snapshot: Snapshot, now: datetime) -> Response:
         view = pipelines_view(snapshot.ask(read_pipelines), snapshot.groups)
@@ -194,20 +191,18 @@ class Page:
             group_url = partial(_group_url, parameters.get("cluster"))
             graph = pipelines_graph(snapshot.ask(read_pipelines), snapshot.groups, group_url, is_open)
             return JSONResponse(graph.to_json())
-        row = self._row(request, snapshot)
-        group_id, window = row["group_id"], parse_window(parameters, row, now)
+        known = self._known(request, snapshot)
+        shown, lag, topics, described = known["row"], known["lag"], known["topics"], known["described"]
+        group_id, window = shown["group_id"], parse_window(parameters, shown, now)
         level = "processors" if parameters.get("level") == "processors" else "map"
         then = snapshot.ask(then_of_group, group_id, window.until) if window.until else None
-        if then is None:
-            lag, topics = snapshot.ask(lag_rows, group_id), snapshot.ask(topics_of_group, group_id)
-            topology = TopologyGraph(group_id, row["subtopologies"] or (), hosts_of(row), lag)
-            notes = [_NO_EVENT] if window.at else []
-        elif then.group.deleted_at:
-            return JSONResponse(Graph(level, problem="The group did not exist at this time.").to_json())
-        else:
-            topology, topics = TopologyGraph(group_id, then.subtopologies(row), then.tasks, then.lag_rows), ()
-            notes = notes_of(then, row, window.at, level)
-        described = snapshot.ask(description, group_id)
+        notes = [_NO_EVENT] if window.at else []
+        if then:
+            if then.row["deleted_at"]:
+                return JSONResponse(Graph(level, problem="The group did not exist at this time.").to_json())
+            notes = notes_of(then, shown, window.at, level)
+            shown, lag, topics = then.row, then.lag, ()
+        topology = TopologyGraph(group_id, shown["subtopologies"] or (), hosts_of(shown), lag)
         if level == "map":
             graph = topology.map(topics)
         elif described:
@@ -225,12 +220,12 @@ class Page:
         events = self.live.of(source.cluster, source.current).events()
         return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
-    def _row(self, request: Request, snapshot: Snapshot) -> Row:
-        """Return the row of the group in the URL. Raises HTTPException if there is none."""
-        row = snapshot.ask(group_row, _group_id(request, snapshot))
-        if row is None:
+    def _known(self, request: Request, snapshot: Snapshot) -> Mapping[str, Any]:
+        """Return what is known of the streams group in the URL. Raises HTTPException if there is none."""
+        known = snapshot.ask(group_now, _group_id(request, snapshot))
+        if known is None:
             raise HTTPException(HTTPStatus.NOT_FOUND, _NO_GROUP)
-        return row
+        return known
 
     def _html(self, template: str, snapshot: Snapshot, now: datetime, status: int = 200, **values: object) -> Response:
         html = self._renderer.render(

@@ -17,6 +17,7 @@ from streaming_app.cli.options import (
 )
 from streaming_app.cli.printing import echo, echo_error, echo_json, echo_more, echo_rows, json_option
 from streaming_app.cli.warehouse import explain_unknown, open_cluster
+from streaming_app.errors import WarehouseError
 from streaming_app.groups.state_rules import EMPTY
 from streaming_app.tables.location import Location
 from streaming_app.text import count
@@ -73,34 +74,18 @@ def list_groups(  # noqa: PLR0913, PLR0917 - one per option
 
     if verdicts is not None and (states is not None or types is not None):
         raise click.UsageError("--health goes without --state and --type.")
-    wanted = [state for state in (states or "").split(",") if state.strip()]
-    if verdicts is not None:
-        from streaming_app.queries import health  # noqa: PLC0415 - nor without --health, nor those below
-
-        chosen = health.parse_verdicts(verdicts)
     reader = open_cluster(warehouse, cluster, *(() if types else ("groups", "group_health")))
+    in_states, with_verdicts = (None if text is None else text.split(",") for text in (states, verdicts))
     if types is not None:
-        _print_listed(
-            groups.list_all_groups(reader, cluster, types.split(","), None if states is None else wanted), as_json
-        )
-        return
-    rows = groups.list_groups(reader, cluster, wanted)
-    if verdicts is not None:
-        listed = health.list_by_health(reader, cluster, rows, chosen)
-    elif states is None:
-        listed = [{"GROUP": row["GROUP"], "HEALTH": row["HEALTH"]} for row in rows]
+        rows = groups.list_all_groups(reader, cluster, types.split(","), in_states)
     else:
-        listed = rows
-    _print_listed(listed, as_json)
-    if states is not None:
-        explain_unknown(reader, cluster, {row["STATE"] for row in rows})
-
-
-def _print_listed(rows: list[dict[str, Any]], as_json: bool) -> None:
+        rows = groups.list_groups(reader, cluster, in_states, with_verdicts)
     if as_json:
         echo_json([{name.lower(): value for name, value in row.items()} for row in rows])
     else:
         echo_rows(rows)
+    if states is not None and types is None:
+        explain_unknown(reader, cluster, {row["STATE"] for row in rows})
 
 
 @click.command(short_help="Describe groups as Kafka's own tool does.")
@@ -283,12 +268,11 @@ def _print_json(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]
     of_topologies = topics.read_topics(reader, cluster, rows)
     shown = []
     for row in rows:
-        verdict = verdicts.get(row["group_id"])
         of_log = {name: value for name, value in row.items() if name not in {"last_changes", "known_before"}}
         judged = {
             "topics": [one._asdict() for one in of_topologies[row["group_id"]]],
             "waits_for": groups.waits_for(row),
-            "health": verdict and health.health_json(verdict),
+            "health": verdicts.get(row["group_id"]),
         }
         shown.append({**of_log, **judged, **known[row["group_id"]].to_json()})
     echo_json(shown)
@@ -343,12 +327,15 @@ def _print_awaited(rows: list[dict[str, Any]]) -> None:
 
 def _print_description(reader: WarehouseReader, cluster: str, group_id: str, *, as_json: bool) -> None:
     """Print the description that the job fetched last. Exits with 1, after a line that says why, if there is none."""
-    from streaming_app.queries.descriptions import find_description  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries.descriptions import find_description, origin  # noqa: PLC0415 - not loaded by --help
 
     found = find_description(reader, cluster, group_id)
     if as_json:
-        echo_json(found.to_json())
+        echo_json(found)
         return
-    for line in found.text.split("\n")[:-1]:
+    if found["text"] is None:
+        nodes = f"{found['node_count']:,} nodes"
+        raise WarehouseError(f"The description has {nodes}, too many to print: see the view description_nodes")
+    for line in found["text"].split("\n")[:-1]:
         echo(line)
-    echo_error(found.origin)
+    echo_error(origin(found))

@@ -30,8 +30,7 @@ def why(warehouse: Location, cluster: str, group_id: str, as_json: bool) -> None
     problem = health.problem_with(reader, cluster, group_id)
     times = health.stream_time(reader, cluster, group_id)
     if as_json:
-        of_input = {"min_partition_time": times.lowest, "max_partition_time": times.highest}
-        echo_json(health.health_json(row) | of_input | {"alert": problem and to_json(problem)})
+        echo_json(row | times | {"alert": problem and to_json(problem)})
         return
     deployment = health.deployment_lines(reader, cluster, [group_id]).get(group_id)
     for line in health.explain(row, problem, deployment, datetime.now(timezone.utc), times):

@@ -85,14 +85,13 @@ def history(  # noqa: PLR0913, PLR0917 - one per option
     if task is not None:
         spells = [one for one in answers.task_spells(events) if one.task == task and (not time or _covers(one, time))]
         _require(spells, f"No member of group {group_id!r} had the task {task}" + ("" if time is None else " then"))
-        tables = [answers.spell_rows(spells[-limit:])]
         as_data: Any = [asdict(spell) for spell in spells[-limit:]]
+        tables = [answers.titled(as_data)]
     elif time is not None:
         group = answers.group_at(events, time)
-        members = sorted(group.members.values(), key=lambda one: one.member_id)
-        tables = [[] if member else [answers.group_rows(group)], answers.member_rows(members)]
-        as_data = {"group_id": group_id, "at": time, **group.values, "deleted_at": group.deleted_at}
-        as_data |= {"members": [asdict(one) for one in members]}
+        members = [asdict(one) for _, one in sorted(group.members.items())]
+        tables = [[] if member else answers.group_rows(group), answers.titled(members)]
+        as_data = {"group_id": group_id, "at": time, **group.values, "deleted_at": group.deleted_at, "members": members}
     else:
         tables = [answers.event_rows(events[-limit:])]
         as_data = events[-limit:]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 from streaming_app.errors import WarehouseError
 from streaming_app.queries.groups import find_groups
 from streaming_app.tables.reader import Row, WarehouseReader, of_group
@@ -22,40 +20,11 @@ _WHY_NONE = {
 _COLUMNS = ("group_id", "topology_epoch", "status", "stored_at", "fetched_at", "text", "node_count", "truncated")
 
 
-class Description(NamedTuple):
-    """A row of `descriptions`, and whether it is still current."""
-
-    row: Row
-    is_current: bool
-    """By the log it still describes the group's topology."""
-
-    @property
-    def text(self) -> str:
-        """The description as `Topology#describe()` prints it. Raises WarehouseError if it is too large."""
-        if (text := self.row["text"]) is None:
-            nodes = f"{self.row['node_count']:,} nodes"
-            raise WarehouseError(f"The description has {nodes}, too many to print: see the view description_nodes")
-        return str(text)
-
-    @property
-    def origin(self) -> str:
-        """A sentence: which description it is."""
-        row = self.row
-        if not self.is_current:
-            since = ", no longer the one of the group's topology"
-        else:
-            since = "" if row["status"] == _AVAILABLE else f"; asked again, the broker said {row['status']}"
-        return f"Description of topology epoch {row['topology_epoch']}, fetched at {utc(row['fetched_at'])}{since}."
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what `describe --description --json` prints."""
-        return {**self.row, "is_current": self.is_current}
-
-
-def find_description(reader: WarehouseReader, cluster: str, group_id: str) -> Description:
+def find_description(reader: WarehouseReader, cluster: str, group_id: str) -> Row:
     """Return the description that the job fetched last, also of an earlier topology, or of a group that is gone.
 
-    Raises WarehouseError if there is none, or no such group.
+    It has the columns of `descriptions`, and `is_current`: by the log it still describes the group's topology. Raises
+    WarehouseError if there is none, or no such group.
     """
     (group,) = find_groups(reader, cluster, [group_id])
     rows = reader.rows(
@@ -66,6 +35,15 @@ def find_description(reader: WarehouseReader, cluster: str, group_id: str) -> De
     status = group["description_status"]
     if rows:
         is_current = status == _CURRENT and rows[0]["topology_epoch"] == group["topology_epoch"]
-        return Description(rows[0], is_current)
+        return {**rows[0], "is_current": is_current}
     why = _WHY_NONE.get(status, "its status is not known")
     raise WarehouseError(f"No topology description of {group_id}: {why} ({status})")
+
+
+def origin(row: Row) -> str:
+    """Return a sentence: which description it is."""
+    if not row["is_current"]:
+        since = ", no longer the one of the group's topology"
+    else:
+        since = "" if row["status"] == _AVAILABLE else f"; asked again, the broker said {row['status']}"
+    return f"Description of topology epoch {row['topology_epoch']}, fetched at {utc(row['fetched_at'])}{since}."

@@ -19,6 +19,7 @@ from streaming_app.groups.snapshot import (
     member_details,
 )
 from streaming_app.groups.state_rules import STATES
+from streaming_app.health.verdict import UNKNOWN, VERDICTS
 from streaming_app.kafka import GROUP_STATE
 from streaming_app.queries.topics import format_partitions
 from streaming_app.tables.reader import Row, WarehouseReader, of_groups, quote
@@ -27,34 +28,52 @@ from streaming_app.text import and_more, host_of
 _OF_CLASSIC = ("PreparingRebalance", "CompletingRebalance")
 """The states that only classic groups have."""
 _NONE = "-"
-_NO_VERDICT = "Unknown"  # health.verdict.UNKNOWN, which `list` does not load
 
 
-def parse_state(text: str, states: Iterable[str] = STATES) -> str:
-    """Return the one of `states` with this name, in any letter case, also with `_` as in NOT_READY, or a blank.
+def named(given: Iterable[str], valid: Iterable[str], what: str) -> list[str]:
+    """Return those of `valid` that are named, in any letter case, also with `_` as in NOT_READY, or a blank.
 
-    Raises WarehouseError.
+    Raises WarehouseError for another name; `what` is what they are names of.
     """
-    by_name = {state.lower(): state for state in states}
-    state = by_name.get(text.strip().replace("_", "").replace(" ", "").lower())
-    if state is None:
-        raise WarehouseError(f"No such state: {text}. Valid states are: {', '.join(by_name.values())}")
-    return state
+    names = {name.lower(): name for name in valid}
+    found = []
+    for text in filter(None, map(str.strip, given)):
+        name = names.get(text.replace("_", "").replace(" ", "").lower())
+        if name is None:
+            raise WarehouseError(f"No such {what}: {text}. Valid {what}s are: {', '.join(names.values())}")
+        found.append(name)
+    return found
 
 
-def list_groups(warehouse: WarehouseReader, cluster: str, states: Iterable[str] = ()) -> list[Row]:
-    """Return GROUP, STATE and HEALTH, the verdict, of every group that is not deleted, or that is in one of `states`.
+def list_groups(
+    warehouse: WarehouseReader,
+    cluster: str,
+    states: Iterable[str] | None = None,
+    verdicts: Iterable[str] | None = None,
+) -> list[Row]:
+    """Return GROUP and HEALTH, the verdict, of the groups that are not deleted.
 
-    Deleted groups are returned only for the state Dead. Raises WarehouseError for an unknown state.
+    With `states` also STATE, and if there are any, of the groups in one of these, of which Dead are the deleted ones.
+    With `verdicts` also SINCE, and if there are any, of groups with one of these: also of a group that was deleted
+    while it was Down, which has a verdict until its incident ends. Raises WarehouseError for an unknown name.
     """
-    wanted = {parse_state(state) for state in states}
-    condition = f"g.state IN ({', '.join(map(quote, sorted(wanted)))})" if wanted else "g.deleted_at IS NULL"
-    rows = warehouse.rows(
-        "SELECT g.group_id, g.state, h.verdict FROM groups g "
-        "LEFT JOIN group_health h ON h.cluster = g.cluster AND h.group_id = g.group_id "
-        f"WHERE g.cluster = {quote(cluster)} AND {condition} ORDER BY g.group_id"
+    columns = ['coalesce(g.group_id, h.group_id) AS "GROUP"', f"coalesce(h.verdict, '{UNKNOWN}') AS \"HEALTH\""]
+    conditions = ["g.group_id IS NOT NULL AND g.deleted_at IS NULL"]
+    if states is not None:
+        columns.insert(1, 'g.state AS "STATE"')
+        if wanted := named(states, STATES, "state"):
+            conditions = [f"g.state IN ({', '.join(map(quote, wanted))})"]
+    if verdicts is not None:
+        columns.append('h.since AS "SINCE"')
+        conditions[0] += " OR h.group_id IS NOT NULL"
+        if wanted := named(verdicts, VERDICTS, "verdict"):
+            conditions.append(f"coalesce(h.verdict, '{UNKNOWN}') IN ({', '.join(map(quote, wanted))})")
+    own = f"WHERE cluster = {quote(cluster)}"
+    return warehouse.rows(
+        f"SELECT {', '.join(columns)} FROM (SELECT group_id, state, deleted_at FROM groups {own}) AS g "
+        f"FULL JOIN (SELECT group_id, verdict, since FROM group_health {own}) AS h ON h.group_id = g.group_id "
+        f'WHERE ({") AND (".join(conditions)}) ORDER BY "GROUP"'
     )
-    return [{"GROUP": row["group_id"], "STATE": row["state"], "HEALTH": row["verdict"] or _NO_VERDICT} for row in rows]
 
 
 TYPES = {name.lower(): name for name in ("Streams", "Consumer", "Classic", "Share")}
@@ -106,9 +125,9 @@ def list_all_groups(
     groups with members; if there are any, only of groups in one of these.
     Raises WarehouseError for an unknown type or state.
     """
-    wanted = {_parse_type(text) for text in types}
-    of_type = "" if None in wanted else f"AND a.group_type IN ({', '.join(sorted(quote(str(one)) for one in wanted))})"
-    in_state = {parse_state(state, (*STATES, *_OF_CLASSIC)) for state in states or ()}
+    wanted = named(types, ("all", *TYPES), "type")
+    of_type = "" if "all" in wanted else f"AND a.group_type IN ({', '.join(map(quote, wanted)) or 'NULL'})"
+    in_state = named(states or (), (*STATES, *_OF_CLASSIC), "state")
     of_state = f"WHERE known_state IN ({', '.join(map(quote, in_state))})" if in_state else ""
     rows = warehouse.rows(
         f"SELECT * FROM ({_WITH_STATE} WHERE a.cluster = {quote(cluster)} {of_type}) AS listed {of_state} "
@@ -123,16 +142,6 @@ def list_all_groups(
         }
         for row in rows
     ]
-
-
-def _parse_type(text: str) -> str | None:
-    """Return the type of this name, in any letter case; None for `all`."""
-    name = text.strip().lower()
-    if name == "all":
-        return None
-    if name not in TYPES:
-        raise WarehouseError(f"No such type: {text}. Valid types are: all, {', '.join(TYPES)}")
-    return name
 
 
 def other_members(warehouse: WarehouseReader, cluster: str, group_ids: Collection[str]) -> list[Row] | None:

@@ -28,6 +28,7 @@ _GROUP_VALUES = (
     "not_ready_reason",
 )
 _COLUMNS = "at, kind, member_id, client_host, instance_id, old, new, cause"
+_TITLES = {"member_id": "MEMBER", "client_host": "HOST"}
 
 
 @dataclass
@@ -202,31 +203,15 @@ def event_rows(events: Sequence[Event]) -> list[Row]:
     """Return the lines about events; columns that none of them has are left out."""
     names = ("at", "kind", "member_id", "client_host", "old", "new", "cause")
     used = [name for name in names if name in {"at", "kind"} or any(event[name] is not None for event in events)]
-    return [{_title(name): event[name] for name in used} for event in events]
+    return titled({name: event[name] for name in used} for event in events)
 
 
-def spell_rows(spells: Iterable[TaskSpell]) -> list[Row]:
-    """Return the lines about who had a task."""
-    return _rows_of(spells, ("task", "role", "member_id", "client_host", "since", "until"))
-
-
-def group_rows(group: GroupAt) -> Row:
+def group_rows(group: GroupAt) -> list[Row]:
     """Return the line about a group at a time."""
-    return {_title(name): value for name, value in group.values.items()} | {
-        "MEMBERS": len(group.members),
-        **({"DELETED-AT": group.deleted_at} if group.deleted_at else {}),
-    }
+    deleted = {"deleted_at": group.deleted_at} if group.deleted_at else {}
+    return titled([{**group.values, "members": len(group.members), **deleted}])
 
 
-def member_rows(members: Iterable[MemberAt]) -> list[Row]:
-    """Return the lines about the members at a time."""
-    names = ("member_id", "client_id", "client_host", "instance_id", "joined_at", "tasks", "tasks_since")
-    return _rows_of(members, names)
-
-
-def _rows_of(found: Iterable[TaskSpell | MemberAt], names: Sequence[str]) -> list[Row]:
-    return [{_title(name): getattr(one, name) for name in names} for one in found]
-
-
-def _title(name: str) -> str:
-    return {"member_id": "MEMBER", "client_host": "HOST"}.get(name, name.upper().replace("_", "-"))
+def titled(rows: Iterable[Row]) -> list[Row]:
+    """Return rows with the titles that the lines about them have."""
+    return [{_TITLES.get(name, name.upper().replace("_", "-")): value for name, value in row.items()} for row in rows]

@@ -229,18 +229,19 @@ def _print_of_any_type(  # noqa: PLR0913 - as for all of it
 
 def _print_copies(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]], *, as_json: bool) -> None:
     """Print the copies of the tasks of groups, and which processes may be stopped now without a restore."""
-    from streaming_app.queries.copies import read_reports  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries import copies  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries.brokers import read_brokers  # noqa: PLC0415
 
-    reports = read_reports(reader, cluster, rows)
+    reports = copies.read_reports(reader, cluster, rows)
     if as_json:
-        echo_json([report.to_json() for report in reports])
+        echo_json(reports)
     else:
-        for report in (one for one in reports if not one.copies):
-            echo(f"{report.group_id} is {report.state}: no member has a task.")
-        echo_rows([row for report in reports for row in report.copy_rows()])
-        echo_more([row for report in reports for row in report.process_rows()])
-    if lacking := next((report for report in reports if report.lacks_offsets), None):
-        echo_error(lacking.brokers.why_no_offsets())
+        for report in (one for one in reports if not one["copies"]):
+            echo(f"{report['group_id']} is {report['state']}: no member has a task.")
+        echo_rows([row for report in reports for row in copies.copy_rows(report)])
+        echo_more([row for report in reports for row in copies.process_rows(report)])
+    if any(map(copies.lacks_offsets, reports)):
+        echo_error(read_brokers(reader, cluster).why_no_offsets())
 
 
 def _print_topics(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]], aspect: str) -> None:

@@ -106,13 +106,13 @@ def _print_changes(  # noqa: PLR0913 - what it needs
     reader: WarehouseReader, cluster: str, group_id: str, since: datetime | None, limit: int, *, as_json: bool
 ) -> None:
     """Print what changed between two topologies of a group, up to the newest."""
-    from streaming_app.queries.topology_diff import diff_topologies  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries import topology_diff  # noqa: PLC0415 - not loaded by --help
 
-    found = diff_topologies(reader, cluster, group_id, since)
+    found = topology_diff.diff_topologies(reader, cluster, group_id, since)
     if as_json:
-        echo_json(found.to_json(limit))
+        echo_json(topology_diff.to_json(found, limit))
         return
-    for text in found.to_text(limit):
+    for text in topology_diff.to_text(found, limit):
         for line in text.split("\n"):
             echo(line)
 

@@ -22,7 +22,7 @@ from streaming_app.queries.health import changes_before
 from streaming_app.queries.history import group_at, read_assignments, read_events, task_spells
 from streaming_app.queries.lag import MAX_PARTITIONS
 from streaming_app.queries.topics import BY_PATTERN, Topic, read_topics, served
-from streaming_app.queries.topology_diff import TopologyDiff, diff_topologies, topology_at
+from streaming_app.queries.topology_diff import diff_topologies, topology_at
 from streaming_app.tables.alerts_table import read_problems
 from streaming_app.tables.reader import WarehouseReader, of_group, quote, time_literal
 from streaming_app.tables.task_copies_table import read_copies
@@ -103,12 +103,12 @@ def lag_rows(reader: WarehouseReader, cluster: str, group_id: str) -> list[Row]:
     return [*reader.rows(_LAG.format(where=of_group(cluster, group_id), most=MAX_PARTITIONS))]
 
 
-def _diff(reader: WarehouseReader, cluster: str, group_id: str) -> TopologyDiff | None:
+def _diff(reader: WarehouseReader, cluster: str, group_id: str) -> Row | None:
     try:
         found = diff_topologies(reader, cluster, group_id)
     except WarehouseError:  # the group has had one topology, or none
         return None
-    return found if found.changes else None
+    return found if found["changes"] else None
 
 
 def then_of_group(reader: WarehouseReader, cluster: str, group_id: str, at: datetime) -> Then | None:
@@ -117,7 +117,7 @@ def then_of_group(reader: WarehouseReader, cluster: str, group_id: str, at: date
     if not events:
         return None
     known = topology_at(reader, cluster, group_id, at)
-    parts = known.subtopologies if known else find_groups(reader, cluster, [group_id])[0]["subtopologies"] or ()
+    parts = known["subtopologies"] if known else find_groups(reader, cluster, [group_id])[0]["subtopologies"] or ()
     return Then(row_at(group_at(events, at), parts), lag_at(reader, cluster, group_id, at), known is not None)
 
 

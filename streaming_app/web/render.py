@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from streaming_app.job_status import inputs, inputs_of_lag
 from streaming_app.queries.groups import TYPES, format_tasks
+from streaming_app.queries.topology_diff import describe_topology
 from streaming_app.text import count, duration, utc, utc_iso
 from streaming_app.web import graph, group_page, overview, pipeline_graph, window, words
 
@@ -65,6 +66,7 @@ class Renderer:
             "SHOWN_TOPICS": pipeline_graph.SHOWN_TOPICS,
             "SHOWN_GROUPS": pipeline_graph.SHOWN_GROUPS,
             "lag_text": pipeline_graph.lag_text,
+            "topology_text": describe_topology,
             "rate_text": graph.rate_text,
             "ASCENDING": overview.ASCENDING,
             "RANGES": window.RANGES,

@@ -48,7 +48,7 @@ def web(  # noqa: PLR0913, PLR0917 - one per option
     It reads the section `page` of the configuration. It asks no broker.
     """
     from streaming_app.config.sections import PageSettings, check_base_path  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.web.access import PageAccess  # noqa: PLC0415
+    from streaming_app.web.access import Access  # noqa: PLC0415
     from streaming_app.web.page import serve  # noqa: PLC0415
 
     page = page or PageSettings()
@@ -59,4 +59,4 @@ def web(  # noqa: PLR0913, PLR0917 - one per option
         raise click.UsageError(str(error)) from None
     changes = {"base_path": path, "allowed_hosts": allowed_hosts or page.allowed_hosts}
     given = page.model_copy(update={**changes, "auth_file": auth_file or page.auth_file})
-    serve(warehouse, cluster, PageAccess.of(given, listen), click.echo)
+    serve(warehouse, cluster, Access.of(given, listen), click.echo)

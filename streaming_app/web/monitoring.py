@@ -20,7 +20,7 @@ from streaming_app.errors import error_line
 from streaming_app.job_status import Probe, check_liveness, check_readiness, inputs
 from streaming_app.stream.health import Health
 from streaming_app.text import utc
-from streaming_app.web.access import AccessMiddleware, AccessPolicy
+from streaming_app.web.access import Access, AccessMiddleware
 from streaming_app.web.server import HttpServer, run_in_thread
 
 _LINKS = {
@@ -42,8 +42,8 @@ def monitoring_server(
     listen: str, registry: CollectorRegistry, health: Health, cluster: str, allowed_hosts: Iterable[str] = ()
 ) -> HttpServer:
     """Return the server of the application. Raises SetupError if it cannot listen at that address."""
-    policy = AccessPolicy.of(listen, allowed_hosts, "add it to metrics.allowed_hosts")
-    app = AccessMiddleware(monitoring_app(registry, health, cluster), policy)
+    access = Access(listen, allowed_hosts=frozenset(allowed_hosts), advice="add it to metrics.allowed_hosts")
+    app = AccessMiddleware(monitoring_app(registry, health, cluster), access)
     return HttpServer(listen, app, what="metrics", advice="set metrics.listen to another address")
 
 

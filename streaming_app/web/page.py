@@ -32,7 +32,7 @@ from streaming_app.queries.pipelines import read_pipelines
 from streaming_app.report import Report, ReportOnce
 from streaming_app.tables.location import Location
 from streaming_app.text import digest, escape
-from streaming_app.web.access import AccessMiddleware, PageAccess
+from streaming_app.web.access import Access, AccessMiddleware
 from streaming_app.web.graph import Graph
 from streaming_app.web.group_page import (
     alerts_by_rule,
@@ -43,7 +43,7 @@ from streaming_app.web.group_page import (
     then_of_group,
 )
 from streaming_app.web.instant import notes_of
-from streaming_app.web.live import MAX_VIEWERS, LiveUpdates
+from streaming_app.web.live import MAX_VIEWERS, Live, is_full
 from streaming_app.web.overview import Query, overview
 from streaming_app.web.pipeline_graph import pipelines_graph, pipelines_view
 from streaming_app.web.render import COMPRESSED_FROM, Rendered, Renderer
@@ -71,7 +71,7 @@ class Page:
     def __init__(
         self,
         source: SnapshotSource,
-        settings: PageAccess,
+        settings: Access,
         clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
         report: Report = lambda _line: None,
     ) -> None:
@@ -80,11 +80,10 @@ class Page:
         `report` gets a line for each new error.
         """
         self._source, self._settings, self._clock = source, settings, clock
-        self._sources = {source.cluster: source}
+        self._clusters = {source.cluster: (source, Live(source.current))}
         self._report_error = ReportOnce(report)
         self._renderer = Renderer()
         self._rendered: OrderedDict[tuple[str, str, int], asyncio.Task[Rendered]] = OrderedDict()
-        self.live = LiveUpdates()
         routes = [
             Route("/", self._page(self._overview)),
             Route("/group", self._page(self._group)),
@@ -102,7 +101,7 @@ class Page:
             exception_handlers={HTTPException: self._http_error, WarehouseError: self._error, Exception: self._error},
             lifespan=self._lifespan,
         )
-        self.app = AccessMiddleware(application, settings.policy)  # around the handling of errors, too
+        self.app = AccessMiddleware(application, settings)  # around the handling of errors, too
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -110,8 +109,13 @@ class Page:
         try:
             yield
         finally:
-            await self.live.stop()
+            self.close()
             await asyncio.gather(first_reading, return_exceptions=True)
+
+    def close(self) -> None:
+        """End all streams of events."""
+        for _, live in self._clusters.values():
+            live.close()
 
     def _page(self, render: Callable[[Request, Snapshot, datetime], Response]) -> Callable[[Request], Any]:
         """Return a handler. If several requests ask for a page at the same time, one of them renders it for all."""
@@ -143,17 +147,19 @@ class Page:
 
     async def _snapshot(self, request: Request) -> Snapshot:
         """Return the newest snapshot of the cluster in the URL. Raises HTTPException if there is no such cluster."""
-        source = await self._source_of(request)
+        source, _ = await self._cluster(request)
         return await asyncio.to_thread(source.current)
 
-    async def _source_of(self, request: Request) -> SnapshotSource:
+    async def _cluster(self, request: Request) -> tuple[SnapshotSource, Live]:
+        """Return the tables of the cluster in the URL, and their viewers."""
         name = request.query_params.get("cluster") or self._source.cluster
-        if name not in self._sources:
+        if name not in self._clusters:
             known = (await asyncio.to_thread(self._source.current)).clusters
             if name not in known:
                 raise HTTPException(HTTPStatus.NOT_FOUND, "There is no such cluster in the tables.")
-            self._sources.setdefault(name, self._source.of_cluster(name))
-        return self._sources[name]
+            source = self._source.of_cluster(name)
+            self._clusters.setdefault(name, (source, Live(source.current)))
+        return self._clusters[name]
 
     def _overview(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
         query = Query.parse(request.query_params)
@@ -213,12 +219,11 @@ class Page:
         return JSONResponse(graph.folded(is_open).to_json())
 
     async def _events(self, request: Request) -> Response:
-        source = await self._source_of(request)
-        if self.live.is_full:
+        _, live = await self._cluster(request)
+        if is_full(live for _, live in self._clusters.values()):
             return PlainTextResponse("Too many viewers\n", HTTPStatus.SERVICE_UNAVAILABLE)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        events = self.live.of(source.cluster, source.current).events()
-        return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+        return StreamingResponse(live.events(), media_type="text/event-stream", headers=headers)
 
     def _known(self, request: Request, snapshot: Snapshot) -> Mapping[str, Any]:
         """Return what is known of the streams group in the URL. Raises HTTPException if there is none."""
@@ -266,7 +271,7 @@ class PageServer(HttpServer):
         self,
         warehouse: Location | Path,
         cluster: str,
-        settings: PageAccess,
+        settings: Access,
         report: Report = lambda _line: None,
         clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
     ) -> None:
@@ -282,7 +287,7 @@ class PageServer(HttpServer):
             limits=_LIMITS,
             has_lifespan=True,
             end_seconds=_END_SECONDS,
-            on_end=page.live.close,  # the server would wait for the streams of events to end
+            on_end=page.close,  # the server would wait for the streams of events to end
         )
 
     @property
@@ -300,7 +305,7 @@ class PageServer(HttpServer):
             )
 
 
-def serve(warehouse: Location | Path, cluster: str, settings: PageAccess, progress: Report) -> None:
+def serve(warehouse: Location | Path, cluster: str, settings: Access, progress: Report) -> None:
     """Serve the page until SIGINT or SIGTERM. `progress` gets lines for the user. Raises SetupError."""
     server = PageServer(warehouse, cluster, settings, progress)
     where, *others = server.lines()

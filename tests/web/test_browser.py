@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import expect
 
 from streaming_app.sandbox.process import reserve_port
-from streaming_app.web.access import PageAccess
+from streaming_app.web.access import Access
 from streaming_app.web.page import PageServer
 from streaming_app.web.window import url_time
 from streaming_app.web.words import group_query
@@ -355,7 +355,7 @@ def test_a_page_catches_up_when_its_server_is_back(
     with reserve_port() as kept:  # and until the end nobody else gets it
         kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # but for the server
         listen = f"127.0.0.1:{kept.getsockname()[1]}"
-        server = PageServer(sample, "default", PageAccess(listen=listen), clock=clock)
+        server = PageServer(sample, "default", Access(listen=listen), clock=clock)
         server.start()
         assert wait_until(lambda: server.is_started)
         with view(chromium, server.url) as seen:

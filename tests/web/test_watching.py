@@ -34,14 +34,9 @@ def test_any_error_of_a_reading_leaves_the_watching_alive_and_is_logged_once(
         return found
 
     async def first_message() -> str:
-        viewers = Live(current)
-        watching = asyncio.create_task(viewers.watch())
-        try:
-            async for text in viewers.events():
-                if text.startswith("data"):
-                    return text
-        finally:
-            watching.cancel()
+        async for text in Live(current).events():
+            if text.startswith("data"):
+                return text
         return ""
 
     assert '"tag": "newest"' in asyncio.run(asyncio.wait_for(first_message(), MINUTES))

@@ -129,7 +129,7 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
     as_json: bool,
 ) -> None:
     """Describe streams groups, like kafka-streams-groups.sh --describe."""
-    from streaming_app.queries import groups  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries import groups, lag  # noqa: PLC0415 - not loaded by --help
 
     if bool(group_ids) == all_groups:
         raise click.UsageError("Give GROUP, once or more, or --all-groups.")
@@ -144,11 +144,29 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
         return
     aspect = aspect or "state"  # all of it, as JSON
     reader = open_cluster(warehouse, cluster, *(_READ_FOR.get(aspect, ()) if group_ids else ()))
-    if _print_of_any_type(reader, cluster, wanted, aspect, verbose=verbose, as_json=as_json):
-        return
-    rows = groups.find_groups(reader, cluster, wanted)
-    with_configs = verbose and not all_groups
-    _print_groups(reader, cluster, rows, aspect, verbose=verbose, with_configs=with_configs, as_json=as_json)
+    others = groups.other_groups(reader, cluster, group_ids) if group_ids and aspect in _READ_FOR else {}
+    if aspect == "offsets":
+        found = lag.find_offsets(reader, cluster, wanted)
+        _print_either(found, lag.offset_rows(found, verbose=verbose), as_json=as_json)
+    elif others and others.keys() == set(group_ids):
+        found = groups.other_members(reader, cluster, others) if aspect == "members" else [*others.values()]
+        table = found if aspect == "members" else groups.other_state_rows(found)
+        _print_either(found, table, as_json=as_json)
+    else:
+        rows = groups.find_groups(reader, cluster, wanted)
+        if as_json and aspect != "copies":
+            _print_json(reader, cluster, rows)
+        elif aspect == "copies":
+            _print_copies(reader, cluster, rows, as_json=as_json)
+        elif rows:
+            _print_aspect(reader, cluster, rows, aspect, verbose=verbose, with_configs=verbose and not all_groups)
+
+
+def _print_either(rows: list[dict[str, Any]], table: list[dict[str, Any]], *, as_json: bool) -> None:
+    if as_json:
+        echo_json(rows)
+    else:
+        echo_rows(table)
 
 
 def _print_overview(reader: WarehouseReader, cluster: str, group_ids: tuple[str, ...] | None, *, verbose: bool) -> None:
@@ -172,7 +190,7 @@ def _print_verdicts(reader: WarehouseReader, cluster: str, group_ids: Sequence[s
     return set(verdicts)
 
 
-def _print_groups(  # noqa: PLR0913 - as for all of it
+def _print_aspect(  # noqa: PLR0913 - as for all of it
     reader: WarehouseReader,
     cluster: str,
     rows: list[dict[str, Any]],
@@ -180,51 +198,21 @@ def _print_groups(  # noqa: PLR0913 - as for all of it
     *,
     verbose: bool,
     with_configs: bool,
-    as_json: bool,
 ) -> None:
-    """Print what is known of streams groups, of which these are the rows."""
-    from streaming_app.queries import groups  # noqa: PLC0415 - not loaded by --help
+    """Print the states, the members or the topologies of groups, of which these are the rows."""
+    from streaming_app.queries import facts, groups, topics  # noqa: PLC0415 - not loaded by --help
 
-    if aspect == "copies":
-        _print_copies(reader, cluster, rows, as_json=as_json)
-    elif as_json:
-        _print_json(reader, cluster, rows)
-    elif aspect == "state" and rows:
+    if aspect == "state":
         _print_states(reader, cluster, rows, verbose=verbose, with_configs=with_configs)
-    elif table := groups.ASPECTS[aspect](rows, verbose=verbose):
-        echo_rows(table)
-        if verbose:
-            _print_topics(reader, cluster, rows, aspect)
-        if aspect == "topology":
-            _print_internal_topics(reader, cluster, [row["group_id"] for row in rows])
-
-
-def _print_of_any_type(  # noqa: PLR0913 - as for all of it
-    reader: WarehouseReader,
-    cluster: str,
-    group_ids: tuple[str, ...] | None,
-    aspect: str,
-    *,
-    verbose: bool,
-    as_json: bool,
-) -> bool:
-    """Print what groups of other types have, too: offsets, members, and a state; return whether it was that."""
-    from streaming_app.queries import groups, lag  # noqa: PLC0415 - not loaded by --help
-
-    if aspect == "offsets":
-        found = lag.find_offsets(reader, cluster, group_ids)
-        rows: list[dict[str, Any]] | None = found if as_json else lag.offset_rows(found, verbose=verbose)
-    elif aspect == "members" and group_ids:
-        rows = groups.other_members(reader, cluster, group_ids)
-    elif aspect == "state" and group_ids:
-        others = groups.other_groups(reader, cluster, group_ids)
-        found = list(others.values())
-        rows = None if set(group_ids) - others.keys() else found if as_json else groups.other_state_rows(found)
-    else:
-        rows = None
-    if rows is not None:
-        (echo_json if as_json else echo_rows)(rows)
-    return rows is not None
+        return
+    table = groups.ASPECTS[aspect](rows, verbose=verbose)
+    echo_rows(table)
+    if table and verbose:
+        found = topics.read_topics(reader, cluster, rows)
+        echo_more(topics.topic_rows(found) if aspect == "topology" else topics.endpoint_rows(rows, found))
+    if table and aspect == "topology":
+        for find in (facts.differing_topics, facts.left_over_topics):
+            echo_more(find(reader, cluster, [row["group_id"] for row in rows]))
 
 
 def _print_copies(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]], *, as_json: bool) -> None:
@@ -242,22 +230,6 @@ def _print_copies(reader: WarehouseReader, cluster: str, rows: list[dict[str, An
         echo_more([row for report in reports for row in copies.process_rows(report)])
     if any(map(copies.lacks_offsets, reports)):
         echo_error(read_brokers(reader, cluster).why_no_offsets())
-
-
-def _print_topics(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]], aspect: str) -> None:
-    """Print the topics of topologies as they are; or of members with an endpoint which partitions they serve there."""
-    from streaming_app.queries.topics import endpoint_rows, read_topics, topic_rows  # noqa: PLC0415 - not loaded by --help
-
-    found = read_topics(reader, cluster, rows)
-    echo_more(topic_rows(found) if aspect == "topology" else endpoint_rows(rows, found))
-
-
-def _print_internal_topics(reader: WarehouseReader, cluster: str, group_ids: list[str]) -> None:
-    """Print in what internal topics are not as the topologies ask for, which brokers only log, and those left over."""
-    from streaming_app.queries import facts  # noqa: PLC0415 - not loaded by --help
-
-    for find in (facts.differing_topics, facts.left_over_topics):
-        echo_more(find(reader, cluster, group_ids))
 
 
 def _print_json(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]]) -> None:
@@ -292,38 +264,21 @@ def _print_states(
     from streaming_app.queries.brokers import read_brokers  # noqa: PLC0415
 
     ids = [row["group_id"] for row in rows]
-    known = facts.read_group_facts(reader, cluster, ids)
+    known, brokers = facts.read_group_facts(reader, cluster, ids), read_brokers(reader, cluster)
     _print_verdicts(reader, cluster, ids)
     echo_rows(facts.with_answers(groups.state_rows(rows, verbose=verbose), known))
     if verbose:
-        _print_awaited(rows)
+        echo_more(groups.awaited_rows(rows))
+        for group_id, number in groups.not_named(rows):
+            members = f"{count(number, 'more member is', 'more members are')} not settled"
+            echo(f"{group_id}: {members}; --members --verbose shows all.")
     if with_configs:
-        echo_more(facts.config_rows(known, read_brokers(reader, cluster)))
+        echo_more(facts.config_rows(known, brokers))
     explain_unknown(reader, cluster, {row["state"] for row in rows})
-    if with_configs:
-        _print_expiries(reader, cluster, [row["group_id"] for row in rows if row["state"] == EMPTY])
-
-
-def _print_expiries(reader: WarehouseReader, cluster: str, group_ids: list[str]) -> None:
-    """Print when the brokers remove what groups without members leave."""
-    from streaming_app.queries import facts  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.queries.brokers import read_brokers  # noqa: PLC0415
-
-    if not group_ids:
-        return
-    brokers = read_brokers(reader, cluster)
-    for group_id, expiry in facts.expiries(reader, cluster, group_ids, brokers.offsets_retention).items():
-        echo(f"{facts.expiry_line(group_id, expiry, brokers.offsets_sweep)}.")
-
-
-def _print_awaited(rows: list[dict[str, Any]]) -> None:
-    """Print which members the groups wait for."""
-    from streaming_app.queries import groups  # noqa: PLC0415 - not loaded by --help
-
-    echo_more(groups.awaited_rows(rows))
-    for group_id, number in groups.not_named(rows):
-        members = f"{count(number, 'more member is', 'more members are')} not settled"
-        echo(f"{group_id}: {members}; --members --verbose shows all.")
+    empty = [row["group_id"] for row in rows if row["state"] == EMPTY]
+    if with_configs and empty:
+        for group_id, expiry in facts.expiries(reader, cluster, empty, brokers.offsets_retention).items():
+            echo(f"{facts.expiry_line(group_id, expiry, brokers.offsets_sweep)}.")
 
 
 def _print_description(reader: WarehouseReader, cluster: str, group_id: str, *, as_json: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -144,21 +144,19 @@ def list_all_groups(
     ]
 
 
-def other_members(warehouse: WarehouseReader, cluster: str, group_ids: Collection[str]) -> list[Row] | None:
-    """Return a row for each member of classic, consumer and share groups; None unless all of these are of other types.
+def other_members(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[str]) -> list[Row]:
+    """Return a row for each member of those of these that are classic, consumer and share groups.
 
     What the log says: of a classic group as of its last rebalance; of a member of a share group its id only.
     """
     others = other_groups(warehouse, cluster, group_ids)
-    if set(group_ids) - others.keys():
-        return None
     mine = of_groups(cluster, None)
     topics = warehouse.rows(f"SELECT DISTINCT topic_id, topic FROM offsets WHERE {mine} AND topic_id IS NOT NULL")
     names = {row["topic_id"]: row["topic"] for row in topics}
     newest: dict[tuple[str, int, str], Row] = {}
     for row in warehouse.rows(
         "SELECT group_id, record_type, member_id, deleted, leader, group_members FROM group_records "
-        f"WHERE {of_groups(cluster, group_ids)} AND record_type IN (2, 5, 8, 10) ORDER BY last_offset"
+        f"WHERE {of_groups(cluster, others)} AND record_type IN (2, 5, 8, 10) ORDER BY last_offset"
     ):
         newest[row["group_id"], row["record_type"], row["member_id"]] = row
     found = []

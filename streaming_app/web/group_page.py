@@ -168,7 +168,7 @@ def _held_since(reader: WarehouseReader, cluster: str, group_id: str, members: t
 
 
 def _members_of_other(reader: WarehouseReader, cluster: str, group_id: str) -> list[dict[str, Any]]:
-    return other_members(reader, cluster, (group_id,)) or []
+    return other_members(reader, cluster, (group_id,))
 
 
 # --- Values for the templates -----------------------------------------------------------------------------------------

@@ -247,7 +247,7 @@ def _print_json(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]
             "waits_for": groups.waits_for(row),
             "health": verdicts.get(row["group_id"]),
         }
-        shown.append({**of_log, **judged, **known[row["group_id"]].to_json()})
+        shown.append({**of_log, **judged, **known[row["group_id"]]})
     echo_json(shown)
 
 
@@ -264,7 +264,7 @@ def _print_states(
     from streaming_app.queries.brokers import read_brokers  # noqa: PLC0415
 
     ids = [row["group_id"] for row in rows]
-    known, brokers = facts.read_group_facts(reader, cluster, ids), read_brokers(reader, cluster)
+    known = facts.read_group_facts(reader, cluster, ids)
     _print_verdicts(reader, cluster, ids)
     echo_rows(facts.with_answers(groups.state_rows(rows, verbose=verbose), known))
     if verbose:
@@ -273,12 +273,11 @@ def _print_states(
             members = f"{count(number, 'more member is', 'more members are')} not settled"
             echo(f"{group_id}: {members}; --members --verbose shows all.")
     if with_configs:
+        brokers, empty = read_brokers(reader, cluster), [row["group_id"] for row in rows if row["state"] == EMPTY]
         echo_more(facts.config_rows(known, brokers))
+        for line in facts.expiry_lines(reader, cluster, empty, brokers):
+            echo(line)
     explain_unknown(reader, cluster, {row["state"] for row in rows})
-    empty = [row["group_id"] for row in rows if row["state"] == EMPTY]
-    if with_configs and empty:
-        for group_id, expiry in facts.expiries(reader, cluster, empty, brokers.offsets_retention).items():
-            echo(f"{facts.expiry_line(group_id, expiry, brokers.offsets_sweep)}.")
 
 
 def _print_description(reader: WarehouseReader, cluster: str, group_id: str, *, as_json: bool) -> None:

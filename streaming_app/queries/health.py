@@ -81,23 +81,26 @@ def changes_before(reader: WarehouseReader, cluster: str, group_id: str, time: d
     )
 
 
-def verdicts_since(
-    reader: WarehouseReader, cluster: str, group_ids: Collection[str], begin: datetime
-) -> dict[str, list[tuple[datetime, str]]]:
-    """Return by group its verdicts since a time, each from its time on, the oldest first, with the last one before."""
-    found: dict[str, list[tuple[datetime, str]]] = {}
-    if not group_ids:
-        return found
-    own = of_groups(cluster, group_ids)
-    since = time_literal(begin)
+MAX_VERDICTS = 2_000
+"""Of one group in a time, the newest."""
+
+
+def verdicts_between(
+    reader: WarehouseReader, cluster: str, group_ids: Collection[str], begin: datetime, end: datetime | None = None
+) -> dict[str, list[Row]]:
+    """Return by group the verdicts from one time to another, the oldest first, beginning with the last one before."""
+    columns, own = "group_id, at, verdict, severity, since, why", of_groups(cluster, group_ids)
+    since, until = time_literal(begin), f"AND at <= {time_literal(end)}" if end else ""
     rows = reader.rows(
-        f"SELECT group_id, at, verdict FROM group_health_history WHERE {own} AND at >= {since} "  # noqa: S608 - quoted
-        "UNION ALL SELECT group_id, at, verdict FROM ("
-        "SELECT group_id, at, verdict, row_number() OVER (PARTITION BY group_id ORDER BY at DESC) AS number "
-        f"FROM group_health_history WHERE {own} AND at < {since}) AS before WHERE number = 1"
+        f"SELECT {columns} FROM group_health_history WHERE {own} AND at >= {since} {until} "  # noqa: S608 - quoted
+        f"UNION ALL SELECT {columns} FROM ("
+        f"SELECT {columns}, row_number() OVER (PARTITION BY group_id ORDER BY at DESC) AS number "
+        f"FROM group_health_history WHERE {own} AND at < {since}) AS before WHERE number = 1 "
+        f"ORDER BY at DESC LIMIT {MAX_VERDICTS * len(group_ids)}"
     )
-    for row in sorted(rows, key=lambda row: row["at"]):
-        found.setdefault(row["group_id"], []).append((row["at"], row["verdict"]))
+    found: dict[str, list[Row]] = {}
+    for row in reversed(rows):
+        found.setdefault(row["group_id"], []).append(row)
     return found
 
 

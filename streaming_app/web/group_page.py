@@ -12,13 +12,13 @@ from streaming_app.alerts.catalog import rules
 from streaming_app.alerts.problem import FIRING, Problem, severity_rank
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.snapshot import AWAY, AWAY_EPOCH
-from streaming_app.groups.task_copies import ACTIVE, RESTORING, TaskCopy, format_task
+from streaming_app.groups.task_copies import ACTIVE, RESTORING, TaskCopy
 from streaming_app.lag.status import LEFT_OVER
 from streaming_app.lag.status import OK as IN_TIME
 from streaming_app.queries.behind import behind_series, lag_at
 from streaming_app.queries.facts import read_group_facts
 from streaming_app.queries.groups import find_groups, other_members
-from streaming_app.queries.health import changes_before
+from streaming_app.queries.health import changes_before, verdicts_between
 from streaming_app.queries.history import group_at, read_assignments, read_events, task_spells
 from streaming_app.queries.lag import MAX_PARTITIONS
 from streaming_app.queries.topics import BY_PATTERN, Topic, read_topics, served
@@ -66,13 +66,9 @@ _JOINED = """
 SELECT coalesce(sum(CASE WHEN kind = 'member_joined' THEN 1 ELSE -1 END), 0) AS joined FROM group_events
 WHERE {where} AND void IS NOT TRUE AND at > {end} AND kind IN ('member_joined', 'member_left')
 """
-_VERDICTS = """
-SELECT at, verdict, severity, since, why FROM group_health_history WHERE {where} AND {within}
-ORDER BY at DESC LIMIT {most}
-"""
 _LAG = """
 SELECT topic, partition, committed_offset, log_end_offset, lag, is_unknown, lag_seconds, lag_seconds_is_lower_bound,
-       status, subtopology_id, partition_time, task_id, leader, observed_at
+       status, subtopology_id, partition_time, task_id, client_host, leader, observed_at
 FROM lag WHERE {where} ORDER BY lag DESC NULLS LAST, topic, partition LIMIT {most}
 """
 
@@ -139,17 +135,6 @@ def _listed(
     return [*reader.rows(sql.format(where=of_group(cluster, group_id), within=_within(begin, end), most=LISTED_EVENTS))]
 
 
-def _verdicts(
-    reader: WarehouseReader, cluster: str, group_id: str, begin: datetime | None, end: datetime | None
-) -> list[Row]:
-    """Return the verdicts of a period, the oldest first, beginning with the last one before it."""
-    where = of_group(cluster, group_id)
-    found = reader.rows(_VERDICTS.format(where=where, within=_within(begin, end), most=MAX_EVENTS))
-    if begin and len(found) < MAX_EVENTS:
-        found += reader.rows(_VERDICTS.format(where=where, within=f"at < {time_literal(begin)}", most=1))
-    return merged_verdicts(reversed(found))
-
-
 def _within(begin: datetime | None, end: datetime | None) -> str:
     limits = [f"at >= {time_literal(begin)}"] if begin else []
     limits += [f"at <= {time_literal(end)}"] if end else []
@@ -181,7 +166,7 @@ def group_page(snapshot: Snapshot, known: Mapping[str, Any], window: Window) -> 
     summary = snapshot.groups.get(group_id, NOTHING_KNOWN)
     begin, end = bounds(window)
     listed = ask(_listed, group_id, *((None, None) if window.selected else (begin, end)))
-    judged = ask(_verdicts, group_id, begin, end) or _current(summary)
+    judged = _judged(snapshot, summary, group_id, window)
     then = ask(then_of_group, group_id, window.until) if window.until else None
     present = _shown(row, lag, topics, known["copies"])
     began = summary["since"] or row["state_since"] or row["updated_at"] or snapshot.read_at
@@ -197,7 +182,7 @@ def group_page(snapshot: Snapshot, known: Mapping[str, Any], window: Window) -> 
         "events": listed,
         "described_text": status_text(described) if described else None,
         "nodes": node_rows(described) if described else [],
-        "behind": behind_tasks(lag, row),
+        "behind": behind_tasks(lag),
         "changes": ask(changes_before, group_id, began),
         "sizes": {(one.subtopology_id, one.name): one.text for one in topics if one.text},
         "by_pattern": [one for one in topics if one.kind == BY_PATTERN],
@@ -224,7 +209,7 @@ def _shown(
 def other_group_page(snapshot: Snapshot, one: Row, window: Window) -> dict[str, Any]:
     """Return the page of a group of another type; `one` is its row. Raises WarehouseError."""
     group_id, lag = one["group_id"], snapshot.ask(lag_rows, one["group_id"])
-    judged = snapshot.ask(_verdicts, group_id, *bounds(window)) or _current(one)
+    judged = _judged(snapshot, one, group_id, window)
     return {
         "one": one,
         "alerts": _with_runbook(alert for alert in snapshot.alerts if alert.group_id == group_id),
@@ -274,45 +259,41 @@ def _history(  # noqa: PLR0913 - what is known of a group
     }
 
 
-def bounds(window: Window) -> tuple[datetime | None, datetime | None]:
+def bounds(window: Window) -> tuple[datetime, datetime | None]:
     """Return the begin and end of the events to read. For a range up to now they stay the same for a minute."""
     if not window.selected:
         return window.begin, window.end
     return window.begin.replace(second=0, microsecond=0), None
 
 
-def _current(one: Row) -> list[Row]:
-    """Return the verdict of now as a row of `group_health_history`."""
-    return [{**one, "at": one["judged_at"]}] if one["since"] else []
+def _judged(snapshot: Snapshot, summary: Row, group_id: str, window: Window) -> list[Row]:
+    """Return the verdicts of a window, the oldest first, beginning with the last one before it."""
+    found = snapshot.ask(verdicts_between, (group_id,), *bounds(window)).get(group_id, ())
+    return merged_verdicts(found) or verdict_of_now(summary)
 
 
-def behind_tasks(lag: Iterable[Row], row: Row) -> list[Row]:
+def verdict_of_now(summary: Row) -> list[Row]:
+    """Return the verdict of now as a row of `group_health_history`, if there is one."""
+    return [{**summary, "at": summary["judged_at"]}] if summary["since"] else []
+
+
+def behind_tasks(lag: Iterable[Row]) -> list[Row]:
     """Return a row of `lag` for each task with a partition that does not keep up, the furthest behind first.
 
     Each has the `name` of the task, and the `host` that has it.
     """
-    owners = {
-        format_task((task["subtopology_id"], task["partition"])): task["member_id"]
-        for task in row["assignments"] or ()
-        if task["role"] == ACTIVE and task["current"]
-    }
-    hosts = _hosts(row)
     found: dict[str, Row] = {}
     late = [one for one in lag if one["status"] not in {IN_TIME, LEFT_OVER}]
     for one in sorted(late, key=lambda one: (-(one["lag_seconds"] or 0), -(one["lag"] or 0))):
         name = one["task_id"] or f"{one['topic']}-{one['partition']}"
-        found.setdefault(name, {**one, "name": name, "host": hosts.get(owners.get(name, ""))})
+        found.setdefault(name, {**one, "name": name, "host": host_of(one["client_host"])})
     return list(found.values())
 
 
 def hosts_of(row: Row) -> list[Row]:
     """Return the assignments of a group, each with the host of its member."""
-    hosts = _hosts(row)
+    hosts = {member["member_id"]: host_of(member["client_host"]) for member in row["members"] or ()}
     return [{**task, "client_host": hosts.get(task["member_id"])} for task in row["assignments"] or ()]
-
-
-def _hosts(row: Row) -> dict[str, str | None]:
-    return {member["member_id"]: host_of(member["client_host"]) for member in row["members"] or ()}
 
 
 def _members(row: Row, topics: Sequence[Topic]) -> Iterator[Row]:

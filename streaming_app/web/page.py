@@ -27,7 +27,7 @@ from starlette.staticfiles import StaticFiles
 
 from streaming_app.errors import WarehouseError, error_line
 from streaming_app.queries.groups import search_groups
-from streaming_app.queries.health import quiet_since, verdicts_since
+from streaming_app.queries.health import quiet_since, verdicts_between
 from streaming_app.queries.pipelines import read_pipelines
 from streaming_app.report import Report, ReportOnce
 from streaming_app.tables.location import Location
@@ -41,6 +41,7 @@ from streaming_app.web.group_page import (
     hosts_of,
     other_group_page,
     then_of_group,
+    verdict_of_now,
 )
 from streaming_app.web.instant import notes_of
 from streaming_app.web.live import MAX_VIEWERS, Live, is_full
@@ -164,12 +165,11 @@ class Page:
     def _overview(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
         query = Query.parse(request.query_params)
         view = overview(snapshot.groups.values(), query, search=partial(snapshot.ask, search_groups))
-        ids = tuple(one["group_id"] for one in view["rows"])
+        shown = {one["group_id"]: one for one in view["rows"]}
         begin = (now - _STRIP).replace(second=0, microsecond=0)  # the same for a minute
-        known = {one["group_id"]: [(one["judged_at"], one["verdict"])] for one in view["rows"] if one["since"]}
-        verdicts = {**known, **(snapshot.ask(verdicts_since, ids, begin) if ids else {})}
+        found = snapshot.ask(verdicts_between, tuple(shown), begin) if shown else {}
         more: dict[str, Any] = {
-            "strips": {group_id: strip(one, begin, now) for group_id, one in verdicts.items()},
+            "strips": {id_: strip(found.get(id_) or verdict_of_now(one), begin, now) for id_, one in shown.items()},
             "quiet_since": snapshot.ask(quiet_since) if view["total"] and not view["troubled"] else None,
         }
         return self._html("overview.html", snapshot, now, view=view, **more)

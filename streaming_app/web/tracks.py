@@ -163,10 +163,13 @@ def verdict_text(one: Row) -> str:
     return f"{one['verdict']} since {utc(one['since'])}: {one['why']}"
 
 
-def strip(verdicts: Sequence[tuple[datetime, str]], begin: datetime, end: datetime) -> list[Shape]:
+def strip(judged: Sequence[Row], begin: datetime, end: datetime) -> list[Shape]:
     """Return the verdicts of a period, each from its time on; nothing for times without a known verdict."""
-    changes = [one for place, one in enumerate(verdicts) if not place or one[1] != verdicts[place - 1][1]]
-    named = [(at, _health_kind(verdict), f"{verdict} from {utc(max(at, begin))}") for at, verdict in changes]
+    changes = [next(same) for _, same in groupby(judged, key=lambda one: one["verdict"])]
+    named = [
+        (one["at"], _health_kind(one["verdict"]), f"{one['verdict']} from {utc(max(one['at'], begin))}")
+        for one in changes
+    ]
     return list(Scale(begin, end).lasting(named, 0, 10))
 
 

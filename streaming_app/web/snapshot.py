@@ -24,6 +24,7 @@ from streaming_app.groups.state_rules import DEAD
 from streaming_app.notify.mutes import Mute, Mutes
 from streaming_app.queries.warehouse import find_clusters, find_staleness
 from streaming_app.tables.alerts_table import read_problems
+from streaming_app.tables.definitions import table
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, open_table, quote
@@ -50,32 +51,30 @@ _WATCHED = (
 _WATCHED_OF_OTHERS = ("group_records", "offset_commits")
 _Versions = tuple[tuple[str, str, int], ...]
 
-_SHOWN = (
-    "group_type", "state", "not_ready_reason", "member_count", "stale_member_count", "group_epoch", "topology_epoch",
-    "description_status", "updated_at", "tasks", "moving", "deployed_at",
-)  # fmt: skip
-_OF_HEALTH = (
-    "verdict", "severity", "since", "judged_at", "why", "evidence", "caught_up_at", "losing_at", "incident_id",
-    "inputs_at", "labels",
-)  # fmt: skip
-_OF_LAG = ("lag", "lag_seconds", "is_lower_bound", "status", "partitions", "unknown_partitions")
-_OF_OTHERS = ("protocol", "offset_count", "kafka_streams")
-_GROUPS = f"""
-SELECT group_id, {", ".join((*_SHOWN, *_OF_HEALTH, *_OF_LAG))},
-       coalesce(first_seen_at > now() - INTERVAL '1 day', false) AS is_new
-FROM group_overview WHERE cluster = {{cluster}}
-"""  # noqa: S608 - our own names
+_KEY = ("cluster", "group_id")
+_OVERVIEW = table("group_overview").names
+_GROUPS = """
+SELECT *, coalesce(first_seen_at > now() - INTERVAL '1 day', false) AS is_new
+FROM group_overview WHERE cluster = {cluster}
+"""
+
+
+def _shown_of(name: str) -> str:
+    """Return the columns of a table that `group_overview` has, too, without the key."""
+    return ", ".join(f"{name}.{one}" for one in table(name).names if one in _OVERVIEW and one not in _KEY)
+
+
 _OTHERS = f"""
 SELECT a.group_id, a.group_type, a.state, a.member_count, a.group_epoch, a.updated_at, a.offset_count, a.kafka_streams,
        concat(a.protocol_type, CASE WHEN a.protocol IS NULL THEN '' ELSE ' ' END, coalesce(a.protocol, '')) AS protocol,
-       {", ".join(f"h.{one}" for one in _OF_HEALTH)}, {", ".join(f"l.{one}" for one in _OF_LAG)}
+       {_shown_of("group_health")}, {_shown_of("group_lag")}
 FROM all_groups a
-LEFT JOIN group_health h ON h.cluster = a.cluster AND h.group_id = a.group_id
-LEFT JOIN group_lag l ON l.cluster = a.cluster AND l.group_id = a.group_id
+LEFT JOIN group_health ON group_health.cluster = a.cluster AND group_health.group_id = a.group_id
+LEFT JOIN group_lag ON group_lag.cluster = a.cluster AND group_lag.group_id = a.group_id
 WHERE a.cluster = {{cluster}} AND a.group_type <> '{STREAMS}'
 """  # noqa: S608 - our own names
 NOTHING_KNOWN: Row = {
-    **dict.fromkeys(("group_id", "cause", *_SHOWN, *_OF_HEALTH, *_OF_LAG, *_OF_OTHERS)),
+    **dict.fromkeys((*_OVERVIEW, "cause", "protocol", "offset_count", "kafka_streams")),
     "is_new": False,
     "labels": (),
     "alerts": (),

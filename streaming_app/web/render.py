@@ -6,8 +6,8 @@ It escapes every value. Names, times and numbers go through the filters of this 
 from __future__ import annotations
 
 import gzip
-from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -28,7 +28,6 @@ _COMPRESS_LEVEL = 6
 _NAME = Markup('<bdi class="name">{}</bdi>')
 _TIME = Markup('<time datetime="{}" data-time>{}</time>')
 _AGE = Markup('<time datetime="{}" data-age title="{}">{}</time>')
-_MAX_IN_FIELD = 500  # characters of a name
 _NOTHING = Markup('<span class="none">{}</span>').format(words.NOTHING)
 
 
@@ -91,21 +90,11 @@ class Renderer:
         chosen = {} if cluster_parameter is None else {"cluster": cluster_parameter}
         suffix = f"?{urlencode(chosen)}" if chosen else ""
 
-        def group_query(group_id: str, **others: str | int | None) -> str:
-            return words.group_query(group_id, cluster=cluster_parameter, **others)
-
         def age(moment: datetime | None) -> Markup:
             if moment is None:
                 return _NOTHING
             text = duration((now - moment).total_seconds())
             return _AGE.format(utc_iso(moment), utc(moment), text)
-
-        def group_fields(group_id: str, parameters: Mapping[str, str]) -> dict[str, str]:
-            """Return the same as fields of a form, since HTML changes some characters in values of forms."""
-            is_plain = group_id.isprintable() and len(group_id) < _MAX_IN_FIELD
-            group = {"id": group_id} if is_plain else {"key": words.group_key(group_id)}
-            cluster = {"cluster": cluster_parameter} if cluster_parameter is not None else {}
-            return {**group, **cluster, **parameters}
 
         names = ("alerts", "events", "pipelines")
         links = {"home": f"./{suffix}", **{f"{one}_url": f"{one}{suffix}" for one in names}}
@@ -113,8 +102,8 @@ class Renderer:
         return self._environment.get_template(template).render(
             age=age,
             now=now,
-            group_query=group_query,
-            group_fields=group_fields,
+            group_query=partial(words.group_query, cluster=cluster_parameter),
+            group_fields=partial(words.group_fields, cluster=cluster_parameter),
             cluster_parameter=cluster_parameter,
             **links,
             **values,

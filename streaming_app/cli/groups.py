@@ -205,7 +205,7 @@ def _print_aspect(  # noqa: PLR0913 - as for all of it
     if aspect == "state":
         _print_states(reader, cluster, rows, verbose=verbose, with_configs=with_configs)
         return
-    table = groups.ASPECTS[aspect](rows, verbose=verbose)
+    table = (groups.member_rows if aspect == "members" else groups.topology_rows)(rows, verbose=verbose)
     echo_rows(table)
     if table and verbose:
         found = topics.read_topics(reader, cluster, rows)

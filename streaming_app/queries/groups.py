@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -211,34 +211,30 @@ def find_groups(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[st
     return rows
 
 
-def state_rows(groups: Iterable[Row], *, verbose: bool) -> list[Row]:
+_STATE = {
+    "GROUP": "group_id",
+    "STATE": "state",
+    "#MEMBERS": "member_count",
+    "TOPOLOGY-DESCRIPTION": "description_status",
+}
+_REASON = {"NOT-READY-REASON": "not_ready_reason"}
+_EPOCHS = {
+    "STATE-SINCE": "state_since",
+    "GROUP-EPOCH": "group_epoch",
+    "TARGET-ASSIGNMENT-EPOCH": "assignment_epoch",
+    "TOPOLOGY-EPOCH": "topology_epoch",
+    "VALIDATED-TOPOLOGY-EPOCH": "validated_topology_epoch",
+    "STORED-DESCRIPTION-EPOCH": "stored_description_epoch",
+    "FAILED-DESCRIPTION-EPOCH": "failed_description_epoch",
+    "UNSOLICITED-PUSHES": "unsolicited_pushes",
+}
+
+
+def state_rows(groups: Sequence[Row], *, verbose: bool) -> list[Row]:
     """Return a row per group: its state, with `verbose` its epochs and the time of the last state change."""
-    all_groups = list(groups)
-    reasons = any(group["not_ready_reason"] for group in all_groups)
-    return [_state_row(group, reasons=reasons) | (_epochs(group) if verbose else {}) for group in all_groups]
-
-
-def _state_row(group: Row, *, reasons: bool) -> Row:
-    return {
-        "GROUP": group["group_id"],
-        "STATE": group["state"],
-        "#MEMBERS": group["member_count"],
-        "TOPOLOGY-DESCRIPTION": group["description_status"],
-        **({"NOT-READY-REASON": group["not_ready_reason"]} if reasons else {}),
-    }
-
-
-def _epochs(group: Row) -> Row:
-    return {
-        "STATE-SINCE": group["state_since"],
-        "GROUP-EPOCH": group["group_epoch"],
-        "TARGET-ASSIGNMENT-EPOCH": group["assignment_epoch"],
-        "TOPOLOGY-EPOCH": group["topology_epoch"],
-        "VALIDATED-TOPOLOGY-EPOCH": group["validated_topology_epoch"],
-        "STORED-DESCRIPTION-EPOCH": group["stored_description_epoch"],
-        "FAILED-DESCRIPTION-EPOCH": group["failed_description_epoch"],
-        "UNSOLICITED-PUSHES": group["unsolicited_pushes"],
-    }
+    reason = _REASON if any(group["not_ready_reason"] for group in groups) else {}
+    titles = {**_STATE, **reason, **(_EPOCHS if verbose else {})}
+    return [{title: group[name] for title, name in titles.items()} for group in groups]
 
 
 def waits_for(group: Row) -> list[dict[str, object]]:
@@ -361,13 +357,6 @@ def _subtopology_row(group: Row, subtopology: Row, *, verbose: bool) -> Row:
 
 def _names(names: Iterable[str]) -> str:
     return ",".join(names) or _NONE
-
-
-ASPECTS: dict[str, Callable[..., list[Row]]] = {
-    "state": state_rows,
-    "members": member_rows,
-    "topology": topology_rows,
-}
 
 
 _SEARCH_FROM = 3  # characters: fewer are in nearly everything

@@ -99,7 +99,7 @@ class Page:
         application = Starlette(
             routes=[Mount(base, routes=routes)] if base else routes,
             middleware=[Middleware(GZipMiddleware, minimum_size=COMPRESSED_FROM)],
-            exception_handlers={HTTPException: self._http_error, WarehouseError: self._error, Exception: self._error},
+            exception_handlers=dict.fromkeys((HTTPException, WarehouseError, Exception), self._error),
             lifespan=self._lifespan,
         )
         self.app = AccessMiddleware(application, settings)  # around the handling of errors, too
@@ -246,22 +246,16 @@ class Page:
         )
         return Response(html, status, media_type="text/html")
 
-    async def _http_error(self, _: Request, error: Exception) -> Response:
-        status = error.status_code if isinstance(error, HTTPException) else HTTPStatus.INTERNAL_SERVER_ERROR
-        text = error.detail if isinstance(error, HTTPException) else str(error)
-        return await self._error_page(int(status), text)
-
     async def _error(self, _: Request, error: Exception) -> Response:
-        if isinstance(error, WarehouseError):
-            return await self._error_page(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
-        text = f"The page could not be made: {error_line(error)[:300]}"
-        self._report_error(escape(text))
-        return await self._error_page(HTTPStatus.INTERNAL_SERVER_ERROR, text)
-
-    async def _error_page(self, status: int, text: str) -> Response:
+        if isinstance(error, HTTPException):
+            status, text = HTTPStatus(error.status_code), error.detail
+        elif isinstance(error, WarehouseError):
+            status, text = HTTPStatus.SERVICE_UNAVAILABLE, str(error)
+        else:
+            status, text = HTTPStatus.INTERNAL_SERVER_ERROR, f"The page could not be made: {error_line(error)[:300]}"
+            self._report_error(escape(text))
         snapshot = await asyncio.to_thread(self._source.current)
-        title = HTTPStatus(status).phrase
-        return self._html("error.html", snapshot, self._clock(), status, title=title, text=text)
+        return self._html("error.html", snapshot, self._clock(), status, title=status.phrase, text=text)
 
 
 class PageServer(HttpServer):

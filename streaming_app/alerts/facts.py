@@ -23,10 +23,10 @@ from streaming_app.groups.state_rules import NONE
 from streaming_app.groups.task_copies import GroupCopies
 from streaming_app.health.facts import Away
 from streaming_app.health.history import GroupHistory
+from streaming_app.health.time_intervals import TimeInterval
 from streaming_app.job_status import JobStatus
 from streaming_app.lag.work import GroupWork
 from streaming_app.text import EPOCH
-from streaming_app.time_intervals import TimeInterval
 
 _PUSHED = frozenset({"CURRENT", "UNCERTAIN", "FAILED"})
 _NEARLY_ALL = 0.9  # of the groups

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
+from streaming_app.health.time_intervals import KINDS, TimeInterval, parse_location, parse_range, parse_times
 from streaming_app.section import Pattern, Section
-from streaming_app.time_intervals import KINDS, TimeInterval, parse_location, parse_range, parse_times
 
 _CACHED_GROUPS = 1 << 16
 

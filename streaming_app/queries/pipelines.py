@@ -232,7 +232,7 @@ def _with_rates(
         before, rate = then.get((row["group_id"], row["topic"])), rates.get(row["topic"])
         is_known = before and not row["unknown_partitions"] and before["partitions"] == row["partitions"]
         if before and is_known and rate is not None:
-            rate = max(0.0, rate - (row["lag"] - before["lag"]) / RATE_SECONDS)
+            rate = max(0.0, rate - ((row["lag"] or 0) - before["lag"]) / RATE_SECONDS)
             yield {**row, "rate": rate}
         else:
             yield row

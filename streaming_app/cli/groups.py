@@ -282,9 +282,9 @@ def _print_states(
 
 def _print_description(reader: WarehouseReader, cluster: str, group_id: str, *, as_json: bool) -> None:
     """Print the description that the job fetched last. Exits with 1, after a line that says why, if there is none."""
-    from streaming_app.queries.descriptions import find_description, origin  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries import facts  # noqa: PLC0415 - not loaded by --help
 
-    found = find_description(reader, cluster, group_id)
+    found = facts.find_description(reader, cluster, group_id)
     if as_json:
         echo_json(found)
         return
@@ -293,4 +293,4 @@ def _print_description(reader: WarehouseReader, cluster: str, group_id: str, *, 
         raise WarehouseError(f"The description has {nodes}, too many to print: see the view description_nodes")
     for line in found["text"].split("\n")[:-1]:
         echo(line)
-    echo_error(origin(found))
+    echo_error(facts.description_origin(found))

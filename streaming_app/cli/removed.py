@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import IO
+
 import click
 
 INSTEAD = {
@@ -25,6 +27,15 @@ INSTEAD = {
 """By command, or command and option: what to use instead."""
 
 
+class LineError(click.UsageError):
+    """Wrong usage, printed as one line without the usage of the command."""
+
+    def show(self, file: IO[str] | None = None) -> None:
+        """Print the line."""
+        self.ctx = None  # click prints the usage of a command that it knows
+        super().show(file)
+
+
 class CommandGroup(click.Group):
     """A group of commands, of which those in `INSTEAD` are known but gone."""
 
@@ -35,7 +46,5 @@ class CommandGroup(click.Group):
         command = " ".join([*ctx.command_path.split()[1:], args[0]])
         for path in (command, *(f"{command} {one.partition('=')[0]}" for one in args[1:])):
             if path in INSTEAD:
-                error = click.UsageError(f"`{path}` was removed: {INSTEAD[path]}.")
-                error.ctx = None  # one line, without the usage
-                raise error
+                raise LineError(f"`{path}` was removed: {INSTEAD[path]}.")
         return super().resolve_command(ctx, args)

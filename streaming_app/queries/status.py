@@ -109,23 +109,20 @@ def format_status(status: dict[str, Any], now: datetime) -> Iterator[str]:
         yield "health    " + ", ".join(f"{number:,} {verdict}" for verdict, number in status["health"].items())
     yield f"alerts    {len(status['firing'])} firing"
     if status["job"]:
-        yield f"inputs    {_format_inputs(status['job']['known_until'], now)}"
+        known_until = status["job"]["known_until"].items()
+        yield "inputs    " + ", ".join(f"{name} {ago(at, now) if at else 'not yet'}" for name, at in known_until)
         yield f"checked   {_format_self_check(status['job']['facts']['self_check'], now)}"
         yield f"offsets   {_format_offsets(status['job']['facts']['offsets'], now)}"
-    yield from _format_brokers(status["brokers"], now)
+    brokers = status["brokers"]
+    asked = f", as they said {ago(brokers['observed_at'], now)}" if brokers["observed_at"] else ""
+    yield f"brokers   {brokers['text']}{asked}"
+    yield from (f"unknown   {reason}" for reason in brokers["unknown"])
     if left := status["left_over_topics"]:
         groups = {row["GROUP"] for row in left}
         size = sum(row["BYTES"] or 0 for row in left)
         at_least = "at least " if any(row["BYTES"] is None for row in left) else ""
         which = f"{count(len(left), 'internal topic')} of {count(len(groups), 'group')}, {at_least}{megabytes(size)}"
         yield f"left over {which}: `streams-groups sql` with kind 'left_over_topic' in broker_facts names them"
-
-
-def _format_brokers(brokers: Row, now: datetime) -> Iterator[str]:
-    """Yield the line about the brokers, and a line for each fact that is unknown because of their releases."""
-    asked = f", as they said {ago(brokers['observed_at'], now)}" if brokers["observed_at"] else ""
-    yield f"brokers   {brokers['text']}{asked}"
-    yield from (f"unknown   {reason}" for reason in brokers["unknown"])
 
 
 def _format_job(job: dict[str, Any] | None, now: datetime) -> str:
@@ -149,11 +146,6 @@ def _format_job(job: dict[str, Any] | None, now: datetime) -> str:
     behind = f"{count(facts['behind'], 'offset')} behind"
     success = f"last success {ago(facts['last_success_at'], now)}" if facts["last_success_at"] else "no batch yet"
     return "; ".join(["running", behind, success, *filter(None, problems), process])
-
-
-def _format_inputs(known_until: dict[str, datetime | None], now: datetime) -> str:
-    """Return the line about how old each input is."""
-    return ", ".join(f"{name} {ago(at, now) if at else 'not yet'}" for name, at in known_until.items())
 
 
 def _format_self_check(check: dict[str, Any], now: datetime) -> str:

@@ -125,11 +125,6 @@ class HttpServer:
         """Let `run` return; from any thread. Returns at once."""
         self._server.should_exit = True
 
-    def wait(self) -> None:
-        """Wait for the end of the thread that `start` started."""
-        if self._thread is not None:
-            self._thread.join()
-
     def close(self) -> None:
         """End the thread of `start` and wait for it; without a thread stop listening. May be repeated."""
         self.stop()
@@ -137,11 +132,6 @@ class HttpServer:
             self._socket.close()
         else:
             self._thread.join(_JOIN_SECONDS)
-
-    @property
-    def is_started(self) -> bool:
-        """Whether it answers requests."""
-        return self._server.started
 
 
 async def run_in_thread(function: Callable[[], T]) -> T:

@@ -64,7 +64,7 @@ def test_the_server_tells_viewers_of_changes_refuses_more_than_it_may_have_and_s
         another.request("GET", "/events")
         assert another.getresponse().status == 503
         server.stop()
-        server.wait()
+        server._thread.join()
 
 
 def test_it_reads_brokers_and_the_section_page_from_the_configuration(

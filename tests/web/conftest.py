@@ -46,14 +46,14 @@ def serve_page() -> Iterator[Callable[..., str]]:
         server = PageServer(warehouse, "default", Access(**{"listen": "127.0.0.1:0", **settings}), clock=clock)
         server.start()
         servers.append(server)
-        assert wait_until(lambda: server.is_started, interval=0.01)
+        assert wait_until(lambda: server._server.started, interval=0.01)
         return server.url
 
     yield serve
     for server in servers:
         server.stop()
     for server in servers:
-        server.wait()
+        server._thread.join()
 
 
 @pytest.fixture(scope="module")

@@ -357,7 +357,7 @@ def test_a_page_catches_up_when_its_server_is_back(
         listen = f"127.0.0.1:{kept.getsockname()[1]}"
         server = PageServer(sample, "default", Access(listen=listen), clock=clock)
         server.start()
-        assert wait_until(lambda: server.is_started)
+        assert wait_until(lambda: server._server.started)
         with view(chromium, server.url) as seen:
             beat(sample, NOW)
             seen.open("/?q=payments-enrichment")
@@ -366,7 +366,7 @@ def test_a_page_catches_up_when_its_server_is_back(
             times = seen.page.locator("#success time")
             expect(times).to_have_attribute("datetime", re.compile(f"^{url_time(seen_at)[:-1]}"))
             server.stop()
-            server.wait()
+            server._thread.join()
             expect(seen.page.locator("#connection")).not_to_have_text("")
             expect(seen.page.locator("main")).to_have_css("filter", re.compile("grayscale"))
             replace_group(sample, group("payments-enrichment", "NotReady", NOW, 0))

@@ -1,4 +1,4 @@
-"""The commands about groups as they are now: `list` and `describe`.
+"""The commands about groups as they are now: `list`, `describe`, `why` and `lag`.
 
 All that they print comes from the tables.
 """
@@ -6,15 +6,12 @@ All that they print comes from the tables.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaming_app.cli.options import (
-    group_options,
-    handle_errors,
-    warehouse_options,
-)
+from streaming_app.cli.options import group_options, handle_errors, one_group_option, warehouse_options
 from streaming_app.cli.printing import echo, echo_error, echo_json, echo_more, echo_rows, json_option
 from streaming_app.cli.warehouse import explain_unknown, open_cluster
 from streaming_app.errors import WarehouseError
@@ -30,6 +27,19 @@ _OF_ANY_TYPE = ("groups", "group_records", "offset_commits", "broker_facts")
 _OVERVIEW = ("group_events", "group_health", "group_records", "groups", "inputs", "lag", "offset_commits")
 _READ_FOR = {"state": (*_OF_ANY_TYPE, "group_health", "group_events"), "members": _OF_ANY_TYPE}
 """The tables that `describe` reads of named groups."""
+
+
+_BY = {
+    "group": ("group_id",),
+    "subtopology": ("group_id", "subtopology_id"),
+    "task": ("group_id", "task_id", "member_id", "client_host"),
+    "member": ("group_id", "member_id", "client_host"),
+    "process": ("group_id", "process_id", "client_host"),
+    "host": ("client_host",),
+    "topic": ("group_id", "topic"),
+    "partition": ("group_id", "topic", "partition"),
+}
+"""What lag is summed by, and the columns of it that are printed; of a task, some follow from the others."""
 
 
 @click.command("list", short_help="List groups and the verdict on each.")
@@ -294,3 +304,53 @@ def _print_description(reader: WarehouseReader, cluster: str, group_id: str, *, 
     for line in found["text"].split("\n")[:-1]:
         echo(line)
     echo_error(facts.description_origin(found))
+
+
+@click.command(short_help="Say whether and why a group processes or not.")
+@warehouse_options
+@one_group_option
+@json_option
+@handle_errors
+def why(warehouse: Location, cluster: str, group_id: str, as_json: bool) -> None:
+    """Say whether a group processes what it should, and if not, since when, why, and what will be lost."""
+    from streaming_app.queries import health  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.tables.alerts_table import to_json  # noqa: PLC0415
+
+    reader = open_cluster(warehouse, cluster)
+    row = health.read_verdicts(reader, cluster, [group_id]).get(group_id)
+    if row is None:
+        raise WarehouseError(f"There is no verdict on a group {group_id!r} in cluster {cluster!r}")
+    problem = health.problem_with(reader, cluster, group_id)
+    times = health.stream_time(reader, cluster, group_id)
+    if as_json:
+        echo_json(row | times | {"alert": problem and to_json(problem)})
+        return
+    deployment = health.deployment_lines(reader, cluster, [group_id]).get(group_id)
+    for line in health.explain(row, problem, deployment, datetime.now(timezone.utc), times):
+        echo(line)
+
+
+@click.command(short_help="Show the lag of committed offsets.")
+@warehouse_options
+@group_options
+@click.option("--by", type=click.Choice(list(_BY)), default="group", show_default=True, help="Sum the lag by this.")
+@click.option("--top", type=click.IntRange(min=1), metavar="N", help="Print only the N largest.")
+@json_option
+@handle_errors
+def lag(  # noqa: PLR0913, PLR0917 - one per option
+    warehouse: Location,
+    cluster: str,
+    group_ids: tuple[str, ...],
+    by: str,
+    top: int | None,
+    as_json: bool,
+) -> None:
+    """Show the lag of committed offsets, of each GROUP or of all, the largest first, in offsets and in seconds."""
+    from streaming_app.queries.lag import find_lag, to_json, to_row  # noqa: PLC0415 - not loaded by --help
+
+    sums = find_lag(open_cluster(warehouse, cluster, "lag", "inputs"), cluster, group_ids, _BY[by])[:top]
+    if as_json:
+        echo_json([to_json(one) for one in sums])
+    else:
+        now = datetime.now(timezone.utc)
+        echo_rows([to_row(one, _BY[by], now) for one in sums])

@@ -47,7 +47,7 @@ from streaming_app.web.instant import notes_of
 from streaming_app.web.live import MAX_VIEWERS, Live, is_full
 from streaming_app.web.overview import Query, overview
 from streaming_app.web.pipeline_graph import pipelines_graph, pipelines_view
-from streaming_app.web.render import COMPRESSED_FROM, Rendered, Renderer
+from streaming_app.web.render import COMPRESSED_FROM, Rendered, render
 from streaming_app.web.server import HttpServer, Limits
 from streaming_app.web.snapshot import STREAMS, Snapshot, SnapshotSource
 from streaming_app.web.topology_graph import TopologyGraph
@@ -83,7 +83,6 @@ class Page:
         self._source, self._settings, self._clock = source, settings, clock
         self._clusters = {source.cluster: (source, Live(source.current))}
         self._report_error = ReportOnce(report)
-        self._renderer = Renderer()
         self._rendered: OrderedDict[tuple[str, str, int], asyncio.Task[Rendered]] = OrderedDict()
         routes = [
             Route("/", self._page(self._overview)),
@@ -118,7 +117,7 @@ class Page:
         for _, live in self._clusters.values():
             live.close()
 
-    def _page(self, render: Callable[[Request, Snapshot, datetime], Response]) -> Callable[[Request], Any]:
+    def _page(self, respond: Callable[[Request, Snapshot, datetime], Response]) -> Callable[[Request], Any]:
         """Return a handler. If several requests ask for a page at the same time, one of them renders it for all."""
 
         async def handle(request: Request) -> Response:
@@ -133,7 +132,7 @@ class Page:
             key = (url, etag, int(now.timestamp()) // _RENDERED_SECONDS)
             task = self._rendered.get(key)
             if task is None:
-                task = asyncio.create_task(asyncio.to_thread(lambda: Rendered(render(request, snapshot, now))))
+                task = asyncio.create_task(asyncio.to_thread(lambda: Rendered(respond(request, snapshot, now))))
                 self._rendered[key] = task
                 while len(self._rendered) > _MAX_RENDERED:
                     self._rendered.popitem(last=False)
@@ -233,7 +232,7 @@ class Page:
         return known
 
     def _html(self, template: str, snapshot: Snapshot, now: datetime, status: int = 200, **values: object) -> Response:
-        html = self._renderer.render(
+        html = render(
             template,
             now,
             cluster=snapshot.cluster,

@@ -31,83 +31,34 @@ _AGE = Markup('<time datetime="{}" data-age title="{}">{}</time>')
 _NOTHING = Markup('<span class="none">{}</span>').format(words.NOTHING)
 
 
-class Renderer:
-    """The templates."""
+def render(
+    template: str,
+    now: datetime,
+    cluster_parameter: str | None,
+    **values: Any,  # noqa: ANN401 - the values of templates
+) -> str:
+    """Return the page as HTML. Ages are relative to `now`. All links have `cluster_parameter`."""
+    chosen = {} if cluster_parameter is None else {"cluster": cluster_parameter}
+    suffix = f"?{urlencode(chosen)}" if chosen else ""
 
-    def __init__(self) -> None:
-        self._environment = Environment(
-            loader=PackageLoader("streaming_app.web"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._environment.filters |= {
-            "name": name,
-            "number": words.number,
-            "duration": duration,
-            "time": time,
-            "plain": short_text,
-            "state_text": words.state_text,
-            "health_meaning": words.health_meaning,
-            "description_meaning": words.description_meaning,
-            "event_text": words.event_text,
-            "causes_text": words.causes_text,
-        }
-        self._environment.globals |= {
-            "count": count,
-            "instant": utc,
-            "CAUSE_KINDS": words.CAUSE_KINDS,
-            "DESCRIPTIONS": words.DESCRIPTIONS,
-            "SHOW": overview.SHOW,
-            "SHOWN_TOPICS": pipeline_graph.SHOWN_TOPICS,
-            "SHOWN_GROUPS": pipeline_graph.SHOWN_GROUPS,
-            "lag_text": pipeline_graph.lag_text,
-            "topology_text": describe_topology,
-            "rate_text": graph.rate_text,
-            "ASCENDING": overview.ASCENDING,
-            "RANGES": window.RANGES,
-            "TYPES": TYPES,
-            "NOT_IN_LOG": overview.NOT_IN_LOG,
-            "url_time": window.url_time,
-            "label_text": words.label_text,
-            "MAX_EVENTS": group_page.MAX_EVENTS,
-            "SHOWN_MEMBERS": group_page.SHOWN_MEMBERS,
-            "SHOWN_LAG": group_page.SHOWN_LAG,
-            "not_over": group_page.not_over,
-            "inputs": inputs,
-            "inputs_of_lag": inputs_of_lag,
-        }
+    def age(moment: datetime | None) -> Markup:
+        if moment is None:
+            return _NOTHING
+        text = duration((now - moment).total_seconds())
+        return _AGE.format(utc_iso(moment), utc(moment), text)
 
-    def render(
-        self,
-        template: str,
-        now: datetime,
-        cluster_parameter: str | None,
-        **values: Any,  # noqa: ANN401 - the values of templates
-    ) -> str:
-        """Return the page as HTML. Ages are relative to `now`. All links have `cluster_parameter`."""
-        chosen = {} if cluster_parameter is None else {"cluster": cluster_parameter}
-        suffix = f"?{urlencode(chosen)}" if chosen else ""
-
-        def age(moment: datetime | None) -> Markup:
-            if moment is None:
-                return _NOTHING
-            text = duration((now - moment).total_seconds())
-            return _AGE.format(utc_iso(moment), utc(moment), text)
-
-        names = ("alerts", "events", "pipelines")
-        links = {"home": f"./{suffix}", **{f"{one}_url": f"{one}{suffix}" for one in names}}
-        links["with_alerts_url"] = f"./?{urlencode({**chosen, 'show': overview.FIRING_ONLY})}"
-        return self._environment.get_template(template).render(
-            age=age,
-            now=now,
-            group_query=partial(words.group_query, cluster=cluster_parameter),
-            group_fields=partial(words.group_fields, cluster=cluster_parameter),
-            cluster_parameter=cluster_parameter,
-            **links,
-            **values,
-        )
+    names = ("alerts", "events", "pipelines")
+    links = {"home": f"./{suffix}", **{f"{one}_url": f"{one}{suffix}" for one in names}}
+    links["with_alerts_url"] = f"./?{urlencode({**chosen, 'show': overview.FIRING_ONLY})}"
+    return _ENVIRONMENT.get_template(template).render(
+        age=age,
+        now=now,
+        group_query=partial(words.group_query, cluster=cluster_parameter),
+        group_fields=partial(words.group_fields, cluster=cluster_parameter),
+        cluster_parameter=cluster_parameter,
+        **links,
+        **values,
+    )
 
 
 class Rendered:
@@ -141,3 +92,48 @@ def short_text(text: str | None, limit: int = 400) -> str:
 def time(moment: datetime | None) -> Markup:
     """Return a time in UTC. The browser adds the local time as a title."""
     return _NOTHING if moment is None else _TIME.format(utc_iso(moment), utc(moment))
+
+
+_ENVIRONMENT = Environment(
+    loader=PackageLoader("streaming_app.web"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_ENVIRONMENT.filters |= {
+    "name": name,
+    "number": words.number,
+    "duration": duration,
+    "time": time,
+    "plain": short_text,
+    "state_text": words.state_text,
+    "health_meaning": words.health_meaning,
+    "description_meaning": words.description_meaning,
+    "event_text": words.event_text,
+    "causes_text": words.causes_text,
+}
+_ENVIRONMENT.globals |= {
+    "count": count,
+    "instant": utc,
+    "CAUSE_KINDS": words.CAUSE_KINDS,
+    "DESCRIPTIONS": words.DESCRIPTIONS,
+    "SHOW": overview.SHOW,
+    "SHOWN_TOPICS": pipeline_graph.SHOWN_TOPICS,
+    "SHOWN_GROUPS": pipeline_graph.SHOWN_GROUPS,
+    "lag_text": pipeline_graph.lag_text,
+    "topology_text": describe_topology,
+    "rate_text": graph.rate_text,
+    "ASCENDING": overview.ASCENDING,
+    "RANGES": window.RANGES,
+    "TYPES": TYPES,
+    "NOT_IN_LOG": overview.NOT_IN_LOG,
+    "url_time": window.url_time,
+    "label_text": words.label_text,
+    "MAX_EVENTS": group_page.MAX_EVENTS,
+    "SHOWN_MEMBERS": group_page.SHOWN_MEMBERS,
+    "SHOWN_LAG": group_page.SHOWN_LAG,
+    "not_over": group_page.not_over,
+    "inputs": inputs,
+    "inputs_of_lag": inputs_of_lag,
+}

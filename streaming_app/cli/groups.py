@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streaming_app.cli.options import group_options, handle_errors, one_group_option, warehouse_options
-from streaming_app.cli.printing import echo, echo_error, echo_json, echo_more, echo_rows, json_option
+from streaming_app.cli.printing import echo, echo_either, echo_error, echo_json, echo_more, echo_rows, json_option
 from streaming_app.cli.warehouse import explain_unknown, open_cluster
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.state_rules import EMPTY
@@ -85,15 +85,14 @@ def list_groups(  # noqa: PLR0913, PLR0917 - one per option
     if verdicts is not None and (states is not None or types is not None):
         raise click.UsageError("--health goes without --state and --type.")
     reader = open_cluster(warehouse, cluster, *(() if types else ("groups", "group_health")))
-    in_states, with_verdicts = (None if text is None else text.split(",") for text in (states, verdicts))
+    in_states, with_verdicts = (
+        None if text is None else [one for one in text.split(",") if one.strip()] for text in (states, verdicts)
+    )
     if types is not None:
         rows = groups.list_all_groups(reader, cluster, types.split(","), in_states)
     else:
         rows = groups.list_groups(reader, cluster, in_states, with_verdicts)
-    if as_json:
-        echo_json([{name.lower(): value for name, value in row.items()} for row in rows])
-    else:
-        echo_rows(rows)
+    echo_either([{name.lower(): value for name, value in row.items()} for row in rows], rows, as_json=as_json)
     if states is not None and types is None:
         explain_unknown(reader, cluster, {row["STATE"] for row in rows})
 
@@ -157,11 +156,11 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
     others = groups.other_groups(reader, cluster, group_ids) if group_ids and aspect in _READ_FOR else {}
     if aspect == "offsets":
         found = lag.find_offsets(reader, cluster, wanted)
-        _print_either(found, lag.offset_rows(found, verbose=verbose), as_json=as_json)
+        echo_either(found, lag.offset_rows(found, verbose=verbose), as_json=as_json)
     elif others and others.keys() == set(group_ids):
         found = groups.other_members(reader, cluster, others) if aspect == "members" else [*others.values()]
         table = found if aspect == "members" else groups.other_state_rows(found)
-        _print_either(found, table, as_json=as_json)
+        echo_either(found, table, as_json=as_json)
     else:
         rows = groups.find_groups(reader, cluster, wanted)
         if as_json and aspect != "copies":
@@ -170,13 +169,6 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
             _print_copies(reader, cluster, rows, as_json=as_json)
         elif rows:
             _print_aspect(reader, cluster, rows, aspect, verbose=verbose, with_configs=verbose and not all_groups)
-
-
-def _print_either(rows: list[dict[str, Any]], table: list[dict[str, Any]], *, as_json: bool) -> None:
-    if as_json:
-        echo_json(rows)
-    else:
-        echo_rows(table)
 
 
 def _print_overview(reader: WarehouseReader, cluster: str, group_ids: tuple[str, ...] | None, *, verbose: bool) -> None:
@@ -349,8 +341,5 @@ def lag(  # noqa: PLR0913, PLR0917 - one per option
     from streaming_app.queries.lag import find_lag, to_json, to_row  # noqa: PLC0415 - not loaded by --help
 
     sums = find_lag(open_cluster(warehouse, cluster, "lag", "inputs"), cluster, group_ids, _BY[by])[:top]
-    if as_json:
-        echo_json([to_json(one) for one in sums])
-    else:
-        now = datetime.now(timezone.utc)
-        echo_rows([to_row(one, _BY[by], now) for one in sums])
+    now = datetime.now(timezone.utc)
+    echo_either([to_json(one) for one in sums], [to_row(one, _BY[by], now) for one in sums], as_json=as_json)

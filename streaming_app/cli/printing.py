@@ -37,6 +37,14 @@ def echo_more(rows: Sequence[Mapping[str, Any]]) -> None:
         echo_rows(rows)
 
 
+def echo_either(value: object, rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
+    """Print a value as JSON, or else the rows about it."""
+    if as_json:
+        echo_json(value)
+    else:
+        echo_rows(rows)
+
+
 def echo_json(value: object) -> None:
     """Print a value as indented JSON."""
     from streaming_app.queries.output import as_json  # noqa: PLC0415 - not loaded by --help

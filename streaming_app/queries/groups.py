@@ -37,7 +37,7 @@ def named(given: Iterable[str], valid: Iterable[str], what: str) -> list[str]:
     """
     names = {name.lower(): name for name in valid}
     found = []
-    for text in filter(None, map(str.strip, given)):
+    for text in given:
         name = names.get(text.replace("_", "").replace(" ", "").lower())
         if name is None:
             raise WarehouseError(f"No such {what}: {text}. Valid {what}s are: {', '.join(names.values())}")
@@ -126,7 +126,7 @@ def list_all_groups(
     Raises WarehouseError for an unknown type or state.
     """
     wanted = named(types, ("all", *TYPES), "type")
-    of_type = "" if "all" in wanted else f"AND a.group_type IN ({', '.join(map(quote, wanted)) or 'NULL'})"
+    of_type = "" if "all" in wanted else f"AND a.group_type IN ({', '.join(map(quote, wanted))})"
     in_state = named(states or (), (*STATES, *_OF_CLASSIC), "state")
     of_state = f"WHERE known_state IN ({', '.join(map(quote, in_state))})" if in_state else ""
     rows = warehouse.rows(

@@ -209,7 +209,8 @@ class Reading(Generic[_Result]):
         Waits at most `wait` seconds for a reading that is under way; None: until its end.
         """
         with self._lock:
-            is_due = versions != self.versions and time.monotonic() >= self._rest_until
+            is_new = versions != self.versions or self.error is not None
+            is_due = is_new and time.monotonic() >= self._rest_until
             if is_due and self._thread is None:
                 self._thread = threading.Thread(target=self._run, args=(versions,), name="reading", daemon=True)
                 self._thread.start()

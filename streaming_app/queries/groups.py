@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from streaming_app.errors import WarehouseError
@@ -244,32 +243,33 @@ def waits_for(group: Row) -> list[dict[str, object]]:
 
 def awaited_rows(groups: Iterable[Row]) -> list[Row]:
     """Return a row for each member, at most 20 of a group, that keeps its group from being Stable."""
-    return [row for group in groups for row in _awaited_rows(group)]
+    return [
+        {"GROUP": group["group_id"], **dict.fromkeys(_AWAITED), **row} for group in groups for row in _awaited(group)
+    ]
 
 
-def _awaited_rows(group: Row) -> Iterator[Row]:
+_AWAITED = ("WAITS-FOR", "MEMBER", "PROCESS", "HOST", "INSTANCE-ID", "WHY", "SINCE")
+
+
+def _awaited(group: Row) -> Iterator[Row]:
     if group["state"] == "Assigning":
         why = (
             f"group epoch {group['group_epoch']} has no assignment yet; the newest one has epoch "
             f"{group['assignment_epoch']}. The broker waits for group.streams.initial.rebalance.delay.ms after the "
             "first member joins, or for group.streams.assignment.interval.ms after the assignment before"
         )
-        yield _awaited_row(group, "broker", why, group["state_since"])
+        yield {"WAITS-FOR": "broker", "WHY": why, "SINCE": group["state_since"]}
         return
     for member in awaited_members(_snapshot(group)):
-        yield _awaited_row(
-            group, member.client_id or member.member_id, describe_obligation(member), member.updated_at
-        ) | {
+        yield {
+            "WAITS-FOR": member.client_id or member.member_id,
             "MEMBER": member.member_id,
             "PROCESS": member.process_id,
             "HOST": member.client_host,
             "INSTANCE-ID": member.instance_id,
+            "WHY": describe_obligation(member),
+            "SINCE": member.updated_at,
         }
-
-
-def _awaited_row(group: Row, name: str, why: str, since: datetime | None) -> Row:
-    empty = dict.fromkeys(("MEMBER", "PROCESS", "HOST", "INSTANCE-ID"))
-    return {"GROUP": group["group_id"], "WAITS-FOR": name, **empty, "WHY": why, "SINCE": since}
 
 
 def _snapshot(group: Row) -> GroupSnapshot:

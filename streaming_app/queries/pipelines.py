@@ -30,6 +30,7 @@ class Read(NamedTuple):
     topic: str
     lag: int | None = None
     lag_seconds: float | None = None
+    is_lower_bound: bool = False
     unknown_partitions: int = 0
     rate: float | None = None
     """The group reads so many records a second; None if it is not known."""
@@ -157,7 +158,7 @@ def _reach(edges: Mapping[str, set[str]], start: str) -> tuple[str, ...]:
 # --- Reading them -----------------------------------------------------------------------------------------------------
 
 _LAG = """
-SELECT group_id, topic, lag, lag_seconds, unknown_partitions, partitions, observed_at FROM topic_lag
+SELECT group_id, topic, lag, lag_seconds, is_lower_bound, unknown_partitions, partitions, observed_at FROM topic_lag
 WHERE cluster = {cluster}
 """
 # A partition whose lag does not change has one row an hour.

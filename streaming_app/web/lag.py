@@ -32,7 +32,9 @@ class Lag(NamedTuple):
         if self.lag is None or (self.unknown_partitions and not self.lag):
             return "not known"
         text = f"{'≥ ' if self.unknown_partitions else ''}{self.lag:,}"
-        return f"{text} · {duration(self.lag_seconds)}" if self.lag_seconds and self.lag_seconds >= 1 else text
+        if self.lag_seconds is None or self.lag_seconds < 1:
+            return text
+        return f"{text} · {'≥ ' if self.is_lower_bound else ''}{duration(self.lag_seconds)}"
 
     @property
     def waiting(self) -> str:

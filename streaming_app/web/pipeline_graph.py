@@ -143,7 +143,7 @@ def lag_text(reads: Sequence[Read]) -> str:
 
 
 def _lag(read: Read) -> Lag:
-    return Lag(read.lag, read.lag_seconds, unknown_partitions=read.unknown_partitions)
+    return Lag(read.lag, read.lag_seconds, read.is_lower_bound, read.unknown_partitions)
 
 
 def _label(groups: Mapping[str, Row], group_id: str) -> str | None:

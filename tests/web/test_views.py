@@ -254,7 +254,7 @@ def test_lag_changes_what_the_boxes_say_and_not_the_layout() -> None:
     more = [{**lag[0], "lag": 9_999}, lag[1]]
     graphs = [TopologyGraph(row["group_id"], row["subtopologies"], hosts_of(row), rows).map() for rows in (lag, more)]
     orders = next(node for node in graphs[0].nodes if node.title == "orders")
-    assert orders.lines == ["lag ≥ 1,200 · 1 min 15 s"]
+    assert orders.lines == ["lag ≥ 1,200 · ≥ 1 min 15 s"]
     assert graphs[0].layout_key == graphs[1].layout_key
     assert graphs[0].to_json() != graphs[1].to_json()
 
@@ -268,6 +268,21 @@ def test_every_name_is_short_visible_and_apart_from_others(name: str) -> None:
     assert shown not in others
     assert len(group_query(name)) < 5_000
     assert len(group_key(name)) == 32
+
+
+@pytest.mark.parametrize(
+    ("lag", "text"),
+    [
+        (Lag(9, 70.0), "9 · 1 min 10 s"),
+        (Lag(9, 70.0, is_lower_bound=True), "9 · ≥ 1 min 10 s"),  # it is known how much waits, but not for how long
+        (Lag(9, 70.0, is_lower_bound=True, unknown_partitions=1), "≥ 9 · ≥ 1 min 10 s"),
+        (Lag(0, 0.0, is_lower_bound=True, unknown_partitions=1), "lag not known"),
+        (Lag(0, 0.0), ""),
+        (Lag(), ""),
+    ],
+)
+def test_a_lag_says_which_of_its_numbers_are_lower_bounds(lag: Lag, text: str) -> None:
+    assert lag.waiting == text
 
 
 def test_many_groups_are_drawn_by_families_that_are_opened() -> None:

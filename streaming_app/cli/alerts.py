@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaming_app.cli.options import config_sections, handle_errors, warehouse_options
+from streaming_app.cli.options import handle_errors, warehouse_options
 from streaming_app.cli.printing import echo, echo_error, echo_json, echo_rows
 from streaming_app.cli.process import user_name
 from streaming_app.cli.removed import CommandGroup, LineError
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 
 @click.group(cls=CommandGroup, invoke_without_command=True)
-@config_sections("mute_times", "time_intervals")
-@warehouse_options
+@warehouse_options("mute_times", "time_intervals")
 @click.option(
     "--check",
     is_flag=True,
@@ -122,7 +121,7 @@ def _to_json(mute: Mute | None) -> dict[str, Any] | None:
 
 
 @alerts.command()
-@warehouse_options
+@warehouse_options()
 @click.argument("alert_id", metavar="ID")
 @click.option(
     "--reason",
@@ -152,7 +151,7 @@ def end(warehouse: Location, cluster: str, alert_id: str, reason: str) -> None:
 
 
 @alerts.command()
-@warehouse_options
+@warehouse_options()
 @click.argument("pattern", metavar="PATTERN")
 @click.option("--for", "duration", metavar="DURATION", help="How long, such as 90s, 2h or 1d, at most 30d; 0s ends it.")
 @click.option("--reason", metavar="TEXT", default="", help="Why; people see it next to the alerts.")

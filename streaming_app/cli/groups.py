@@ -43,7 +43,7 @@ _BY = {
 
 
 @click.command("list", short_help="List groups and the verdict on each.")
-@warehouse_options
+@warehouse_options()
 @click.option(
     "--state",
     "states",
@@ -98,7 +98,7 @@ def list_groups(  # noqa: PLR0913, PLR0917 - one per option
 
 
 @click.command(short_help="Describe groups as Kafka's own tool does.")
-@warehouse_options
+@warehouse_options()
 @group_options
 @click.option("--all-groups", is_flag=True, help="Every group.")
 @click.option(
@@ -299,7 +299,7 @@ def _print_description(reader: WarehouseReader, cluster: str, group_id: str, *, 
 
 
 @click.command(short_help="Say whether and why a group processes or not.")
-@warehouse_options
+@warehouse_options()
 @one_group_option
 @json_option
 @handle_errors
@@ -323,7 +323,7 @@ def why(warehouse: Location, cluster: str, group_id: str, as_json: bool) -> None
 
 
 @click.command(short_help="Show the lag of committed offsets.")
-@warehouse_options
+@warehouse_options()
 @group_options
 @click.option("--by", type=click.Choice(list(_BY)), default="group", show_default=True, help="Sum the lag by this.")
 @click.option("--top", type=click.IntRange(min=1), metavar="N", help="Print only the N largest.")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Show what happened to a group.")
-@warehouse_options
+@warehouse_options()
 @one_group_option
 @click.option("--task", metavar="TASK", help="Show who had this task, such as 0_3, and when.")
 @click.option("--member", metavar="MEMBER", help="Show only this member; a member id or an instance id.")

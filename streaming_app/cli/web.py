@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from streaming_app.cli.options import config_sections, handle_errors, warehouse_options
+from streaming_app.cli.options import handle_errors, warehouse_options
 from streaming_app.tables.location import Location
 from streaming_app.text import split_address
 
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Serve the page.")
-@config_sections("page")
-@warehouse_options
+@warehouse_options("page")
 @click.option("--listen", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="Address of the page.")
 @click.option("--base-path", metavar="PATH", help="Path of the page, if a proxy passes it on.")
 @click.option(

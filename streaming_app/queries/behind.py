@@ -94,9 +94,9 @@ SELECT topic, partition, task_id, committed_offset, log_end_offset, lag_seconds_
   CASE WHEN holds THEN lag END AS lag, CASE WHEN holds THEN lag_seconds END AS lag_seconds,
   CASE WHEN holds THEN status END AS status, NOT holds OR lag IS NULL AS is_unknown
 FROM (
-  SELECT then.*, now.task_id, lasts OR at + {lasts} >= {at} AS holds FROM ({newest}) AS then
+  SELECT past.*, now.task_id, lasts OR at + {lasts} >= {at} AS holds FROM ({newest}) AS past
   LEFT JOIN (SELECT topic, partition, task_id FROM lag WHERE {where}) AS now
-    ON now.topic = then.topic AND now.partition = then.partition) AS held
+    ON now.topic = past.topic AND now.partition = past.partition) AS held
 WHERE is_read ORDER BY lag DESC NULLS LAST, topic, partition
 """
 

@@ -1,6 +1,6 @@
-"""What `describe --copies` prints: the copies of tasks, what each process restores, and which ones may be stopped.
+"""The rows of `describe --copies`: the copies of tasks, what each process restores, and which processes may be stopped.
 
-A process may be stopped if each of its stateful tasks can go on elsewhere without a restore: another process has the
+A process may be stopped if each of its stateful tasks can continue elsewhere without a restore: another process has the
 task active, or a copy that is at most `acceptable.recovery.lag` behind. Copies of static members that left temporarily
 do not count: nobody runs them.
 """
@@ -31,7 +31,7 @@ from streaming_app.tables.reader import Row, WarehouseReader, of_groups
 from streaming_app.tables.task_copies_table import read_copies
 from streaming_app.text import first_of, rank
 
-_OBSTACLES = 3  # named; more are only counted
+_OBSTACLES = 3  # that are named; further ones are only counted
 
 
 class StopCheck(NamedTuple):
@@ -40,20 +40,20 @@ class StopCheck(NamedTuple):
     process_id: str | None
     client_host: str | None
     copies: int
-    """Its number of copies of tasks."""
+    """The number of copies of tasks that it has."""
     restoring: int
     """The number of its tasks that restore their state; the other values are of these, as in `CopiesSum`."""
     lag: int | None
     rate: float | None
     ready_at: datetime | None
     obstacles: Sequence[str]
-    """Why not: one text for each task that would need a restore; empty if it may."""
+    """One text for each task that would need a restore; empty if the process may be stopped."""
 
 
 def check_stops(
     copies: Iterable[TaskCopy], acceptable_lag: int = DEFAULT_ACCEPTABLE_LAG, away: Collection[str] = ()
 ) -> list[StopCheck]:
-    """Return a check for each process of a group, by host and process; `away` are members that left temporarily."""
+    """Return a check for each process of a group, sorted by host and process; `away`: members that left temporarily."""
     by_process: defaultdict[tuple[str, str], list[TaskCopy]] = defaultdict(list)
     by_task: defaultdict[TaskId, list[TaskCopy]] = defaultdict(list)
     for copy in copies:
@@ -120,7 +120,7 @@ def _report(group: Row, known: list[TaskCopy]) -> Row:
 
 
 def lacks_offsets(report: Row) -> bool:
-    """Return whether a group has stateful copies, and the lag of none is known."""
+    """Return whether a group has stateful copies, and the lag of every one is unknown."""
     stateful = [copy for copy in report["copies"] if copy["stateful"]]
     return bool(stateful) and all(copy["task_offset"] is None for copy in stateful)
 
@@ -168,7 +168,7 @@ def process_rows(report: Row) -> list[Row]:
 
 
 def _share(copy: Row) -> str | None:
-    """Return how much of its changelogs a copy has; 100 % only if that is all."""
+    """Return the share of its changelogs that a copy has; 100 % only if it has everything."""
     offset, end = copy["task_offset"], copy["task_end_offset"]
     return None if copy["lag"] is None or offset is None or not end else f"{100 * min(offset, end) // end}%"
 

@@ -1,4 +1,4 @@
-"""Facts about groups that are not in the log: coordinator, configs in force, when a group expires, its description."""
+"""Facts about groups that are not in the log: coordinator, effective configs, when a group expires, its description."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read_group_facts(reader: WarehouseReader, cluster: str, group_ids: Collectio
 
 
 def differing_topics(reader: WarehouseReader, cluster: str, group_ids: Collection[str]) -> list[Row]:
-    """Return a row for each difference between an internal topic of these groups and what its topology asks for."""
+    """Return a row for each difference between an internal topic of these groups and its definition in the topology."""
     return reader.rows(
         'SELECT group_id AS "GROUP", subject AS "INTERNAL-TOPIC", name AS "WHAT", value AS "DIFFERS" '  # noqa: S608 - quoted
         f"FROM broker_facts WHERE {of_groups(cluster, group_ids)} AND kind = {quote(INTERNAL_TOPIC)} "
@@ -46,7 +46,7 @@ def differing_topics(reader: WarehouseReader, cluster: str, group_ids: Collectio
 
 
 def left_over_topics(reader: WarehouseReader, cluster: str, group_ids: Collection[str] | None = None) -> list[Row]:
-    """Return a row for each internal topic that is left over from an earlier topology, or from a group that is gone.
+    """Return a row for each internal topic that remains from an earlier topology, or from a deleted group.
 
     `group_ids` None: of all groups. Raises WarehouseError.
     """
@@ -90,7 +90,7 @@ def expiry_lines(reader: WarehouseReader, cluster: str, group_ids: Collection[st
         first, last = times.get(group_id, (None, None))
         if group_id not in times:
             yield f"{group_id} has no members and no offsets: the brokers delete it at their next sweep, every {sweep}."
-        elif first:  # the brokers do not say when offsets that come from them were committed
+        elif first:  # offsets that come from the brokers have no commit time
             yield (
                 f"{group_id} has no members: the brokers delete its offsets from {utc(first + kept)} on, and the "
                 f"group, with a stored topology description, from {utc(last + kept)} on."
@@ -100,8 +100,8 @@ def expiry_lines(reader: WarehouseReader, cluster: str, group_ids: Collection[st
 def config_rows(facts: Mapping[str, Row], brokers: Brokers) -> list[Row]:
     """Return a row for each config of each group, with its source: group, broker or default.
 
-    If limits of the broker change a value, the rows also have the values in force. If the job has seen a value change,
-    they also have the values before.
+    If limits of the broker change a value, the rows also have the effective values. If the job has seen a value change,
+    they also have the earlier values.
     """
     configs = [(group_id, of_group, one) for group_id, of_group in facts.items() for one in of_group["configs"]]
     in_force = [_in_force(one["name"], one["value"], _limits(of_group, brokers)) for _, of_group, one in configs]
@@ -117,13 +117,13 @@ def config_rows(facts: Mapping[str, Row], brokers: Brokers) -> list[Row]:
 
 
 def _limits(facts: Row, brokers: Brokers) -> Mapping[str, str]:
-    """Return the configs of the group's coordinator, which include its limits; empty if it is not known."""
+    """Return the configs of the group's coordinator, which include limits; empty if it is not known."""
     broker = (facts["coordinator"] or "").rpartition("(")[2].rstrip(")")
     return brokers.configs.get(int(broker), {}) if broker.isdecimal() else {}
 
 
 def _in_force(name: str, value: str, limits: Mapping[str, str]) -> str:
-    """Return the value that the coordinator uses: it moves a value beyond the broker's limits to the limit."""
+    """Return the value that the coordinator uses: a value beyond the broker's limits is replaced by the limit."""
     of = name.removeprefix("streams.").removeprefix("num.")
     for bound, closer in (("min", max), ("max", min)):
         limit = limits.get(f"group.streams.{bound}.{of}", "")
@@ -137,18 +137,18 @@ def _in_force(name: str, value: str, limits: Mapping[str, str]) -> str:
 _AVAILABLE, _CURRENT = "AVAILABLE", "CURRENT"
 _WHY_NONE = {
     _CURRENT: "the job has not fetched it yet, or needs Describe on the group and its topics",
-    "FAILED": "the brokers' plugin rejected the one that a client pushed, and no broker asks for it again",
-    "UNCERTAIN": "a client has pushed one, and whether the brokers' plugin stored it is not known",
-    "STALE": "the job never fetched the stored one, which is of another topology epoch",
+    "FAILED": "the brokers' plugin rejected a client's description, and the brokers do not ask for it again",
+    "UNCERTAIN": "a client has pushed one, but it is not known whether the brokers' plugin stored it",
+    "STALE": "the stored one is of another topology epoch, and the job never fetched it",
     "NEVER_STORED": "no client has pushed one that the brokers store",
     "NO_TOPOLOGY": "the group has no topology",
 }
-"""By the status of the group's description."""
+"""The reason why there is no description, by the status of the group's description."""
 _OF_DESCRIPTION = ("group_id", "topology_epoch", "status", "stored_at", "fetched_at", "text", "node_count", "truncated")
 
 
 def find_description(reader: WarehouseReader, cluster: str, group_id: str) -> Row:
-    """Return the description that the job fetched last, also of an earlier topology, or of a group that is gone.
+    """Return the last fetched description, which may be of an earlier topology or of a deleted group.
 
     It has the columns of `descriptions`, and `is_current`: by the log it still describes the group's topology. Raises
     WarehouseError if there is none, or no such group.
@@ -168,7 +168,7 @@ def find_description(reader: WarehouseReader, cluster: str, group_id: str) -> Ro
 
 
 def description_origin(row: Row) -> str:
-    """Return a sentence: which description it is."""
+    """Return a sentence that says which description this is."""
     if not row["is_current"]:
         since = ", no longer the one of the group's topology"
     else:

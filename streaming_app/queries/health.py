@@ -1,4 +1,4 @@
-"""The verdicts and problems as people read them: a line, ten lines, rows of a table."""
+"""The verdicts and problems as text for users: one line, ten lines, or rows of a table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streaming_app.tables.definitions import table
 from streaming_app.tables.reader import Row, WarehouseReader, of_group, of_groups, quote, time_literal
 from streaming_app.text import ago, lasted, rank, utc
 
-_LINES = 2  # of a time line, in `why`
+_LINES = 2  # of a timeline, in `why`
 _OF_HEALTH = f"rule IN ({', '.join(quote(rule) for rule in HEALTH_RULES)}) AND opened_at IS NOT NULL"
 
 
@@ -39,7 +39,7 @@ def to_line(row: Row) -> str:
 
 
 def lines(rows: Iterable[Row], deployments: Mapping[str, str]) -> Iterator[str]:
-    """Yield a line for each verdict, the worst first, with that of `deployment_lines`."""
+    """Yield a line for each verdict, the worst first, followed by the group's line of `deployment_lines`."""
     worst = sorted(rows, key=lambda row: (severity_rank(row["severity"]), rank(row["verdict"], WORST_FIRST)))
     for row in worst:
         yield to_line(row)
@@ -47,7 +47,7 @@ def lines(rows: Iterable[Row], deployments: Mapping[str, str]) -> Iterator[str]:
 
 
 def deployment_lines(reader: WarehouseReader, cluster: str, group_ids: Collection[str]) -> dict[str, str]:
-    """Return by group when its last deployment that is in `group_events` was, and what was replaced in how long."""
+    """Return by group a line about its last deployment in `group_events`: its end, duration, and what was replaced."""
     if not group_ids:
         return {}
     newest = "ORDER BY at, e.offset"
@@ -68,9 +68,9 @@ _DEPLOYS, _NAMED_CHANGES = timedelta(minutes=15), 4
 
 
 def changes_before(reader: WarehouseReader, cluster: str, group_id: str, time: datetime) -> list[Row]:
-    """Return the last changes of a group up to a time, which may have caused what began then, the newest first.
+    """Return the last changes of a group up to a time, newest first: they may have caused what began then.
 
-    A deployment is noted when it has ended, so those that ended a quarter of an hour later count, too.
+    A deployment is noted at its end, so deployments that ended up to a quarter of an hour later also count.
     """
     kinds = ", ".join(map(quote, _CHANGES))
     return reader.rows(
@@ -88,7 +88,7 @@ MAX_VERDICTS = 2_000
 def verdicts_between(
     reader: WarehouseReader, cluster: str, group_ids: Collection[str], begin: datetime, end: datetime | None = None
 ) -> dict[str, list[Row]]:
-    """Return by group the verdicts from one time to another, the oldest first, beginning with the last one before."""
+    """Return by group its verdicts from one time to another, oldest first; the first one may be earlier."""
     columns, own = "group_id, at, verdict, severity, since, why", of_groups(cluster, group_ids)
     since, until = time_literal(begin), f"AND at <= {time_literal(end)}" if end else ""
     rows = reader.rows(
@@ -114,7 +114,7 @@ def quiet_since(reader: WarehouseReader, cluster: str) -> datetime | None:
 
 
 def counts(reader: WarehouseReader, cluster: str) -> dict[str, int]:
-    """Return how many groups have each verdict, in the order of the verdicts."""
+    """Return the number of groups by verdict, in the order of the verdicts."""
     own = f"WHERE cluster = {quote(cluster)}"
     rows = reader.rows(f"SELECT verdict, count(*) AS n FROM group_health {own} GROUP BY verdict")  # noqa: S608 - quoted
     found = {row["verdict"]: row["n"] for row in rows}
@@ -122,20 +122,20 @@ def counts(reader: WarehouseReader, cluster: str) -> dict[str, int]:
 
 
 def problem_with(reader: WarehouseReader, cluster: str, group_id: str) -> Problem | None:
-    """Return the open problem with the health of a group, or else the last one."""
+    """Return the open problem with the health of a group; if none is open, the last one."""
     found = read_problems(reader, f"{of_group(cluster, group_id)} AND {_OF_HEALTH}")
     return max(found, key=lambda one: (one.ended_at is None, one.opened_at), default=None)
 
 
 def stream_time(reader: WarehouseReader, cluster: str, group_id: str) -> Row:
-    """Return the lowest and the highest stream time of the input partitions of a group; None if none is known."""
+    """Return how far a group has read its input: the lowest and the highest stream time; None if none is known."""
     columns, where = ("min_partition_time", "max_partition_time"), of_group(cluster, group_id)
     found = reader.rows(f"SELECT {', '.join(columns)} FROM group_lag WHERE {where}")  # noqa: S608 - quoted
     return found[0] if found else dict.fromkeys(columns)
 
 
 def explain(row: Row, problem: Problem | None, deployment: str | None, now: datetime, times: Row) -> Iterator[str]:
-    """Yield at most ten lines that say how a group is, since when and why, what will be lost, and what to do.
+    """Yield at most ten lines: the verdict of a group, since when and why, what will be lost, and what to do.
 
     `row` is from `read_verdicts`, `times` from `stream_time`.
     """
@@ -166,7 +166,7 @@ def explain(row: Row, problem: Problem | None, deployment: str | None, now: date
 
 
 def _to_do(problem: Problem, why: str) -> str:
-    """Return the first step of the runbook where the verdict says this, and where there is more."""
+    """Return the first step of the runbook that fits the verdict's reason, and where to find more."""
     group, rule = shlex.quote(problem.group_id or ""), rules().get(problem.rule)
     step = rule.step_for(why).text if rule else ""  # none for a rule of a later release
     more = f"More: the runbook, {problem.rule}; evidence: `streams-groups why --group {GROUP_ID} --json`."

@@ -1,4 +1,4 @@
-"""What `history --topology` prints: what changed between two topologies of a group."""
+"""The answer of `history --topology`: the changes between two topologies of a group."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TITLES = ("CHANGE", "WHAT", "SUBTOPOLOGY", "NAME", "ATTRIBUTE", "OLD", "NEW")
 
 
 def diff_topologies(warehouse: WarehouseReader, cluster: str, group_id: str, since: datetime | None = None) -> Row:
-    """Return what changed from the topology at the time `since`, or from the last but one, to the newest.
+    """Return the changes from the topology at the time `since`, by default the last but one, to the newest.
 
     `from` and `to` are rows of `topologies`, `changes` are of type `Change`, and `undescribed` has which of the two
     lack a stored description, so that processors and stores are not compared. Raises WarehouseError for an unknown
@@ -42,7 +42,7 @@ def diff_topologies(warehouse: WarehouseReader, cluster: str, group_id: str, sin
         earlier, since = [newest], descriptions[-2]["stored_at"]
     if not earlier:
         begin = _format(newest["first_seen_at"])
-        raise WarehouseError(f"Group {group_id!r} has had one topology only, since {begin}: none is earlier")
+        raise WarehouseError(f"Group {group_id!r} has had only one topology, since {begin}")
     begins = newest["first_seen_at"]
     described = {
         "from": [one for one in descriptions if _is_stored_by(one["stored_at"] or EPOCH, since, begins)],
@@ -56,7 +56,7 @@ def diff_topologies(warehouse: WarehouseReader, cluster: str, group_id: str, sin
 
 
 def topology_at(warehouse: WarehouseReader, cluster: str, group_id: str, at: datetime) -> Row | None:
-    """Return the topology of a group at a time, a row of `topologies`; None if no topology in the tables is so old.
+    """Return the topology of a group at a time, a row of `topologies`; None if the tables have no topology as old.
 
     Raises WarehouseError for an unknown group.
     """
@@ -65,7 +65,7 @@ def topology_at(warehouse: WarehouseReader, cluster: str, group_id: str, at: dat
 
 
 def to_json(diff: Row, limit: int) -> Row:
-    """Return what `history --topology --json` prints, with this many changes at most."""
+    """Return the output of `history --topology --json`, with at most `limit` changes."""
     return {
         "group_id": diff["group_id"],
         **{
@@ -77,7 +77,7 @@ def to_json(diff: Row, limit: int) -> Row:
 
 
 def to_text(diff: Row, limit: int) -> Iterator[str]:
-    """Yield the lines that `history --topology` prints, with this many changes at most."""
+    """Yield the lines of `history --topology`, with at most `limit` changes."""
     changes, newest = diff["changes"], describe_topology(diff["to"])
     if changes:
         yield f"from  {describe_topology(diff['from'])}"
@@ -98,7 +98,7 @@ def describe_topology(one: Row) -> str:
 
 
 def _is_stored_by(stored_at: datetime, since: datetime | None, begins: datetime | None) -> bool:
-    """Return whether a description was stored by the time `since`; without a time, before the newest topology."""
+    """Return whether a description was stored by the time `since`; if None, before the newest topology."""
     return stored_at <= since if since else begins is not None and stored_at < begins
 
 
@@ -113,7 +113,7 @@ def _changed_nodes(before: Sequence[Row] | None, after: Sequence[Row] | None) ->
 
 
 def _known_descriptions(warehouse: WarehouseReader, cluster: str, group_id: str) -> list[Row]:
-    """Return the stored descriptions of a group that the job fetched, oldest first."""
+    """Return the stored descriptions of a group that the job has fetched, oldest first."""
     return warehouse.rows(
         "SELECT stored_at, description_nodes FROM descriptions "  # noqa: S608 - quoted
         f"WHERE {of_group(cluster, group_id)} AND content_hash IS NOT NULL "
@@ -122,9 +122,9 @@ def _known_descriptions(warehouse: WarehouseReader, cluster: str, group_id: str)
 
 
 def _known_topologies(warehouse: WarehouseReader, cluster: str, group_id: str) -> list[Row]:
-    """Return the topologies of a group, oldest first, each different from the one before it.
+    """Return the topologies of a group, oldest first; each differs from the one before it.
 
-    `first_seen_at` is None if the log does not say when it was written.
+    `first_seen_at` is None if the log does not have the time at which it was written.
     """
     (group,) = find_groups(warehouse, cluster, [group_id])
     rows = warehouse.rows(
@@ -139,7 +139,7 @@ def _known_topologies(warehouse: WarehouseReader, cluster: str, group_id: str) -
 
 
 def _of_older_release(group: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the topology from a row of `groups` by a release that kept only the newest topology."""
+    """Return the topology from a row of `groups` that a release wrote which kept only the newest topology."""
     epoch, subtopologies = group["topology_epoch"], group["subtopologies"]
     steps = (step for step in group["topology_epochs"] if step["topology_epoch"] == epoch)
     first_seen_at = next((step["first_seen_at"] for step in steps), None)

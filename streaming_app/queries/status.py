@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from streaming_app.errors import WarehouseError, reason_of
 from streaming_app.job_status import inputs
 from streaming_app.queries import health
-from streaming_app.queries.brokers import Brokers, read_brokers
+from streaming_app.queries.brokers import read_brokers
 from streaming_app.queries.facts import left_over_topics
 from streaming_app.queries.groups import groups_set_aside, quarantined_records
 from streaming_app.queries.warehouse import check_cluster
@@ -36,6 +36,7 @@ def read_status(warehouse: Location | Path, cluster: str, now: datetime) -> dict
     heartbeat = read_heartbeat(location, cluster)
     of_cluster = f"WHERE cluster = {quote(cluster)}"
     by_state = f"SELECT state, count(*) AS n FROM groups {of_cluster} GROUP BY state ORDER BY n DESC, state"  # noqa: S608 - quoted
+    brokers = read_brokers(reader, cluster)
     firing = read_problems(reader, f"cluster = {quote(cluster)} AND {OPEN}")
     return {
         "cluster": cluster,
@@ -62,18 +63,14 @@ def read_status(warehouse: Location | Path, cluster: str, now: datetime) -> dict
         ],
         "set_aside": groups_set_aside(reader, cluster),
         "quarantined": quarantined_records(reader, cluster),
-        "brokers": _brokers(read_brokers(reader, cluster)),
+        "brokers": {
+            "releases": [one._asdict() for one in brokers.releases],
+            "text": brokers.describe(),
+            "observed_at": brokers.observed_at,
+            "unknown": list(brokers.reasons()),
+        },
         "left_over_topics": left_over_topics(reader, cluster),
         "tables": _table_sizes(location),
-    }
-
-
-def _brokers(brokers: Brokers) -> dict[str, Any]:
-    return {
-        "releases": [one._asdict() for one in brokers.releases],
-        "text": brokers.describe(),
-        "observed_at": brokers.observed_at,
-        "unknown": list(brokers.reasons()),
     }
 
 

@@ -152,10 +152,6 @@ def _held_since(reader: WarehouseReader, cluster: str, group_id: str, members: t
     return {(one.task, one.member_id): one.since for one in spells if one.role == ACTIVE and one.until is None}
 
 
-def _members_of_other(reader: WarehouseReader, cluster: str, group_id: str) -> list[dict[str, Any]]:
-    return other_members(reader, cluster, (group_id,))
-
-
 # --- Values for the templates -----------------------------------------------------------------------------------------
 
 
@@ -215,7 +211,7 @@ def other_group_page(snapshot: Snapshot, one: Row, window: Window) -> dict[str, 
         "alerts": _with_runbook(alert for alert in snapshot.alerts if alert.group_id == group_id),
         "lag": lag[:SHOWN_LAG],
         "lag_partitions": len(lag),
-        "members": snapshot.ask(_members_of_other, group_id)[:SHOWN_MEMBERS],
+        "members": snapshot.ask(other_members, (group_id,))[:SHOWN_MEMBERS],
         **_history(snapshot, group_id, window, judged),
     }
 

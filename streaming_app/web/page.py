@@ -179,7 +179,7 @@ class Page:
     def _group(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
         one = snapshot.groups.get(_group_id(request, snapshot))
         if one and one["group_type"] != STREAMS:
-            window = parse_window(request.query_params, {"updated_at": one["updated_at"]}, now)
+            window = parse_window(request.query_params, one, now)
             return self._html("other_group.html", snapshot, now, **other_group_page(snapshot, one, window))
         known = self._known(request, snapshot)
         window = parse_window(request.query_params, known["row"], now)

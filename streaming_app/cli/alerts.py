@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streaming_app.cli.options import handle_errors, warehouse_options
-from streaming_app.cli.printing import echo, echo_error, echo_json, echo_rows
+from streaming_app.cli.printing import LineError, echo, echo_error, echo_json, echo_rows
 from streaming_app.cli.process import user_name
-from streaming_app.cli.removed import CommandGroup, LineError
+from streaming_app.cli.removed import CommandGroup
 from streaming_app.cli.warehouse import max_age_option, open_cluster, open_reader, report_staleness
 from streaming_app.errors import WarehouseError
 from streaming_app.tables.location import Location

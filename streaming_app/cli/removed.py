@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import IO
-
 import click
+
+from streaming_app.cli.printing import LineError
 
 INSTEAD = {
     "config": "`streams-groups check --show-config`, with --json instead of --format json",
@@ -25,15 +25,6 @@ INSTEAD = {
     "demo --pace": "`streams-groups demo --web`",
 }
 """By command, or command and option: what to use instead."""
-
-
-class LineError(click.UsageError):
-    """Wrong usage, printed as one line without the usage of the command."""
-
-    def show(self, file: IO[str] | None = None) -> None:
-        """Print the line."""
-        self.ctx = None  # click prints the usage of a command that it knows
-        super().show(file)
 
 
 class CommandGroup(click.Group):

@@ -22,7 +22,7 @@ from starlette.testclient import TestClient
 
 from bench.memory import processor_seconds
 from streaming_app.tables.location import Location
-from streaming_app.web.access import PageAccess
+from streaming_app.web.access import Access
 from streaming_app.web.page import Page
 from streaming_app.web.snapshot import CHECK_SECONDS, SnapshotSource, read_other_groups, read_snapshot
 from tests.support.browser import find_chromium, view
@@ -92,7 +92,7 @@ def _processor_time(groups: int, warehouse: Path) -> None:
     others = milliseconds(lambda: read_other_groups(location, "default"))
     print(f"{groups:,} groups: reading the streams groups {streams}, the others {others}")
     source = SnapshotSource(warehouse, "default")
-    with TestClient(Page(source, PageAccess()).app, base_url="http://localhost") as client:
+    with TestClient(Page(source, Access()).app, base_url="http://localhost") as client:
         client.get("/")
         time.sleep(3)  # the groups of other types
         group_page = f"/group?id={RICH}&range=24h"

@@ -67,12 +67,12 @@ def _suffix(scheme: str) -> str:
 def main() -> None:
     from playwright.sync_api import sync_playwright  # noqa: PLC0415
 
-    from streaming_app.web.access import PageAccess  # noqa: PLC0415
+    from streaming_app.web.access import Access  # noqa: PLC0415
     from streaming_app.web.page import PageServer  # noqa: PLC0415
     from tests.support.browser import launch  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as directory, sync_playwright() as playwright:
-        access = PageAccess(listen="127.0.0.1:0")
+        access = Access(listen="127.0.0.1:0")
         server = PageServer(write_clean_sample(Path(directory)), "default", access, clock=clock)
         server.start()
         browser = launch(playwright)

@@ -19,9 +19,9 @@ from streaming_app.alerts.problem import Problem, ProblemKey
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import NONE
 from streaming_app.health.board import Known
+from streaming_app.health.time_intervals import TimeInterval
 from streaming_app.job_status import JobStatus
 from streaming_app.text import EPOCH
-from streaming_app.time_intervals import TimeInterval
 
 _PUSHED = frozenset({"CURRENT", "UNCERTAIN", "FAILED"})
 _NEARLY_ALL = 0.9  # of the groups

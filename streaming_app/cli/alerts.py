@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shlex
 from datetime import datetime, timezone
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaming_app.cli.options import config_sections, handle_errors, warehouse_options
-from streaming_app.cli.printing import echo, echo_error, echo_json, echo_rows
+from streaming_app.cli.options import handle_errors, warehouse_options
+from streaming_app.cli.printing import LineError, echo, echo_error, echo_json, echo_rows
 from streaming_app.cli.process import user_name
 from streaming_app.cli.removed import CommandGroup
 from streaming_app.cli.warehouse import max_age_option, open_cluster, open_reader, report_staleness
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 
 @click.group(cls=CommandGroup, invoke_without_command=True)
-@config_sections("mute_times", "time_intervals")
-@warehouse_options
+@warehouse_options("mute_times", "time_intervals")
 @click.option(
     "--check",
     is_flag=True,
@@ -121,17 +120,8 @@ def _to_json(mute: Mute | None) -> dict[str, Any] | None:
     return mute.model_dump(mode="json", include={"pattern", "ends_at", "reason", "created_by"}) if mute else None
 
 
-class _RefusedMute(click.UsageError):
-    """Wrong usage, printed as one line without the usage of the command."""
-
-    def show(self, file: IO[str] | None = None) -> None:
-        """Print the line."""
-        self.ctx = None  # click prints the usage of a command that it knows
-        super().show(file)
-
-
 @alerts.command()
-@warehouse_options
+@warehouse_options()
 @click.argument("alert_id", metavar="ID")
 @click.option(
     "--reason",
@@ -161,7 +151,7 @@ def end(warehouse: Location, cluster: str, alert_id: str, reason: str) -> None:
 
 
 @alerts.command()
-@warehouse_options
+@warehouse_options()
 @click.argument("pattern", metavar="PATTERN")
 @click.option("--for", "duration", metavar="DURATION", help="How long, such as 90s, 2h or 1d, at most 30d; 0s ends it.")
 @click.option("--reason", metavar="TEXT", default="", help="Why; people see it next to the alerts.")
@@ -175,12 +165,12 @@ def mute(warehouse: Location, cluster: str, pattern: str, duration: str | None, 
     from streaming_app.notify.mutes import Mutes, new_mute  # noqa: PLC0415 - not loaded by --help
 
     if duration is None:
-        raise _RefusedMute("Give --for, such as --for 2h: every mute ends, after 30d at the latest.")
+        raise LineError("Give --for, such as --for 2h: every mute ends, after 30d at the latest.")
     now = datetime.now(timezone.utc)
     try:
         new = new_mute(pattern=pattern, duration=duration, reason=reason, created_by=user_name(), now=now)
     except ValueError as error:
-        raise _RefusedMute(escape(" ".join(str(error).split()))) from None
+        raise LineError(escape(" ".join(str(error).split()))) from None
     Mutes(warehouse, cluster).add(new)
     if new.ends_at == now:
         echo(f"{pattern} is not muted any more.")

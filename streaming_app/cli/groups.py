@@ -1,4 +1,4 @@
-"""The commands about groups as they are now: `list` and `describe`.
+"""The commands about groups as they are now: `list`, `describe`, `why` and `lag`.
 
 All that they print comes from the tables.
 """
@@ -6,17 +6,15 @@ All that they print comes from the tables.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaming_app.cli.options import (
-    group_options,
-    handle_errors,
-    warehouse_options,
-)
-from streaming_app.cli.printing import echo, echo_error, echo_json, echo_more, echo_rows, json_option
+from streaming_app.cli.options import group_options, handle_errors, one_group_option, warehouse_options
+from streaming_app.cli.printing import echo, echo_either, echo_error, echo_json, echo_more, echo_rows, json_option
 from streaming_app.cli.warehouse import explain_unknown, open_cluster
+from streaming_app.errors import WarehouseError
 from streaming_app.groups.state_rules import EMPTY
 from streaming_app.tables.location import Location
 from streaming_app.text import count
@@ -31,8 +29,21 @@ _READ_FOR = {"state": (*_OF_ANY_TYPE, "group_health", "group_events"), "members"
 """The tables that `describe` reads of named groups."""
 
 
+_BY = {
+    "group": ("group_id",),
+    "subtopology": ("group_id", "subtopology_id"),
+    "task": ("group_id", "task_id", "member_id", "client_host"),
+    "member": ("group_id", "member_id", "client_host"),
+    "process": ("group_id", "process_id", "client_host"),
+    "host": ("client_host",),
+    "topic": ("group_id", "topic"),
+    "partition": ("group_id", "topic", "partition"),
+}
+"""What lag is summed by, and the columns of it that are printed; of a task, some follow from the others."""
+
+
 @click.command("list", short_help="List groups and the verdict on each.")
-@warehouse_options
+@warehouse_options()
 @click.option(
     "--state",
     "states",
@@ -73,38 +84,21 @@ def list_groups(  # noqa: PLR0913, PLR0917 - one per option
 
     if verdicts is not None and (states is not None or types is not None):
         raise click.UsageError("--health goes without --state and --type.")
-    wanted = [state for state in (states or "").split(",") if state.strip()]
-    if verdicts is not None:
-        from streaming_app.queries import health  # noqa: PLC0415 - nor without --health, nor those below
-
-        chosen = health.parse_verdicts(verdicts)
     reader = open_cluster(warehouse, cluster, *(() if types else ("groups", "group_health")))
+    in_states, with_verdicts = (
+        None if text is None else [one for one in text.split(",") if one.strip()] for text in (states, verdicts)
+    )
     if types is not None:
-        _print_listed(
-            groups.list_all_groups(reader, cluster, types.split(","), None if states is None else wanted), as_json
-        )
-        return
-    rows = groups.list_groups(reader, cluster, wanted)
-    if verdicts is not None:
-        listed = health.list_by_health(reader, cluster, rows, chosen)
-    elif states is None:
-        listed = [{"GROUP": row["GROUP"], "HEALTH": row["HEALTH"]} for row in rows]
+        rows = groups.list_all_groups(reader, cluster, types.split(","), in_states)
     else:
-        listed = rows
-    _print_listed(listed, as_json)
-    if states is not None:
+        rows = groups.list_groups(reader, cluster, in_states, with_verdicts)
+    echo_either([{name.lower(): value for name, value in row.items()} for row in rows], rows, as_json=as_json)
+    if states is not None and types is None:
         explain_unknown(reader, cluster, {row["STATE"] for row in rows})
 
 
-def _print_listed(rows: list[dict[str, Any]], as_json: bool) -> None:
-    if as_json:
-        echo_json([{name.lower(): value for name, value in row.items()} for row in rows])
-    else:
-        echo_rows(rows)
-
-
 @click.command(short_help="Describe groups as Kafka's own tool does.")
-@warehouse_options
+@warehouse_options()
 @group_options
 @click.option("--all-groups", is_flag=True, help="Every group.")
 @click.option(
@@ -144,7 +138,7 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
     as_json: bool,
 ) -> None:
     """Describe streams groups, like kafka-streams-groups.sh --describe."""
-    from streaming_app.queries import groups  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries import groups, lag  # noqa: PLC0415 - not loaded by --help
 
     if bool(group_ids) == all_groups:
         raise click.UsageError("Give GROUP, once or more, or --all-groups.")
@@ -159,11 +153,22 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
         return
     aspect = aspect or "state"  # all of it, as JSON
     reader = open_cluster(warehouse, cluster, *(_READ_FOR.get(aspect, ()) if group_ids else ()))
-    if _print_of_any_type(reader, cluster, wanted, aspect, verbose=verbose, as_json=as_json):
-        return
-    rows = groups.find_groups(reader, cluster, wanted)
-    with_configs = verbose and not all_groups
-    _print_groups(reader, cluster, rows, aspect, verbose=verbose, with_configs=with_configs, as_json=as_json)
+    others = groups.other_groups(reader, cluster, group_ids) if group_ids and aspect in _READ_FOR else {}
+    if aspect == "offsets":
+        found = lag.find_offsets(reader, cluster, wanted)
+        echo_either(found, lag.offset_rows(found, verbose=verbose), as_json=as_json)
+    elif others and others.keys() == set(group_ids):
+        found = groups.other_members(reader, cluster, others) if aspect == "members" else [*others.values()]
+        table = found if aspect == "members" else groups.other_state_rows(found)
+        echo_either(found, table, as_json=as_json)
+    else:
+        rows = groups.find_groups(reader, cluster, wanted)
+        if as_json and aspect != "copies":
+            _print_json(reader, cluster, rows)
+        elif aspect == "copies":
+            _print_copies(reader, cluster, rows, as_json=as_json)
+        elif rows:
+            _print_aspect(reader, cluster, rows, aspect, verbose=verbose, with_configs=verbose and not all_groups)
 
 
 def _print_overview(reader: WarehouseReader, cluster: str, group_ids: tuple[str, ...] | None, *, verbose: bool) -> None:
@@ -187,7 +192,7 @@ def _print_verdicts(reader: WarehouseReader, cluster: str, group_ids: Sequence[s
     return set(verdicts)
 
 
-def _print_groups(  # noqa: PLR0913 - as for all of it
+def _print_aspect(  # noqa: PLR0913 - as for all of it
     reader: WarehouseReader,
     cluster: str,
     rows: list[dict[str, Any]],
@@ -195,83 +200,38 @@ def _print_groups(  # noqa: PLR0913 - as for all of it
     *,
     verbose: bool,
     with_configs: bool,
-    as_json: bool,
 ) -> None:
-    """Print what is known of streams groups, of which these are the rows."""
-    from streaming_app.queries import groups  # noqa: PLC0415 - not loaded by --help
+    """Print the states, the members or the topologies of groups, of which these are the rows."""
+    from streaming_app.queries import facts, groups, topics  # noqa: PLC0415 - not loaded by --help
 
-    if aspect == "copies":
-        _print_copies(reader, cluster, rows, as_json=as_json)
-    elif as_json:
-        _print_json(reader, cluster, rows)
-    elif aspect == "state" and rows:
+    if aspect == "state":
         _print_states(reader, cluster, rows, verbose=verbose, with_configs=with_configs)
-    elif table := groups.ASPECTS[aspect](rows, verbose=verbose):
-        echo_rows(table)
-        if verbose:
-            _print_topics(reader, cluster, rows, aspect)
-        if aspect == "topology":
-            _print_internal_topics(reader, cluster, [row["group_id"] for row in rows])
-
-
-def _print_of_any_type(  # noqa: PLR0913 - as for all of it
-    reader: WarehouseReader,
-    cluster: str,
-    group_ids: tuple[str, ...] | None,
-    aspect: str,
-    *,
-    verbose: bool,
-    as_json: bool,
-) -> bool:
-    """Print what groups of other types have, too: offsets, members, and a state; return whether it was that."""
-    from streaming_app.queries import groups, lag  # noqa: PLC0415 - not loaded by --help
-
-    if aspect == "offsets":
-        found = lag.find_offsets(reader, cluster, group_ids)
-        rows: list[dict[str, Any]] | None = found if as_json else lag.offset_rows(found, verbose=verbose)
-    elif aspect == "members" and group_ids:
-        rows = groups.other_members(reader, cluster, group_ids)
-    elif aspect == "state" and group_ids:
-        others = groups.other_groups(reader, cluster, group_ids)
-        found = list(others.values())
-        rows = None if set(group_ids) - others.keys() else found if as_json else groups.other_state_rows(found)
-    else:
-        rows = None
-    if rows is not None:
-        (echo_json if as_json else echo_rows)(rows)
-    return rows is not None
+        return
+    table = (groups.member_rows if aspect == "members" else groups.topology_rows)(rows, verbose=verbose)
+    echo_rows(table)
+    if table and verbose:
+        found = topics.read_topics(reader, cluster, rows)
+        echo_more(topics.topic_rows(found) if aspect == "topology" else topics.endpoint_rows(rows, found))
+    if table and aspect == "topology":
+        for find in (facts.differing_topics, facts.left_over_topics):
+            echo_more(find(reader, cluster, [row["group_id"] for row in rows]))
 
 
 def _print_copies(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]], *, as_json: bool) -> None:
     """Print the copies of the tasks of groups, and which processes may be stopped now without a restore."""
-    from streaming_app.queries.copies import read_reports  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries import copies  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries.brokers import read_brokers  # noqa: PLC0415
 
-    reports = read_reports(reader, cluster, rows)
+    reports = copies.read_reports(reader, cluster, rows)
     if as_json:
-        echo_json([report.to_json() for report in reports])
+        echo_json(reports)
     else:
-        for report in (one for one in reports if not one.copies):
-            echo(f"{report.group_id} is {report.state}: no member has a task.")
-        echo_rows([row for report in reports for row in report.copy_rows()])
-        echo_more([row for report in reports for row in report.process_rows()])
-    if lacking := next((report for report in reports if report.lacks_offsets), None):
-        echo_error(lacking.brokers.why_no_offsets())
-
-
-def _print_topics(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]], aspect: str) -> None:
-    """Print the topics of topologies as they are; or of members with an endpoint which partitions they serve there."""
-    from streaming_app.queries.topics import endpoint_rows, read_topics, topic_rows  # noqa: PLC0415 - not loaded by --help
-
-    found = read_topics(reader, cluster, rows)
-    echo_more(topic_rows(found) if aspect == "topology" else endpoint_rows(rows, found))
-
-
-def _print_internal_topics(reader: WarehouseReader, cluster: str, group_ids: list[str]) -> None:
-    """Print in what internal topics are not as the topologies ask for, which brokers only log, and those left over."""
-    from streaming_app.queries import facts  # noqa: PLC0415 - not loaded by --help
-
-    for find in (facts.differing_topics, facts.left_over_topics):
-        echo_more(find(reader, cluster, group_ids))
+        for report in (one for one in reports if not one["copies"]):
+            echo(f"{report['group_id']} is {report['state']}: no member has a task.")
+        echo_rows([row for report in reports for row in copies.copy_rows(report)])
+        echo_more([row for report in reports for row in copies.process_rows(report)])
+    if any(map(copies.lacks_offsets, reports)):
+        echo_error(read_brokers(reader, cluster).why_no_offsets())
 
 
 def _print_json(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]]) -> None:
@@ -283,14 +243,13 @@ def _print_json(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]
     of_topologies = topics.read_topics(reader, cluster, rows)
     shown = []
     for row in rows:
-        verdict = verdicts.get(row["group_id"])
         of_log = {name: value for name, value in row.items() if name not in {"last_changes", "known_before"}}
         judged = {
             "topics": [one._asdict() for one in of_topologies[row["group_id"]]],
             "waits_for": groups.waits_for(row),
-            "health": verdict and health.health_json(verdict),
+            "health": verdicts.get(row["group_id"]),
         }
-        shown.append({**of_log, **judged, **known[row["group_id"]].to_json()})
+        shown.append({**of_log, **judged, **known[row["group_id"]]})
     echo_json(shown)
 
 
@@ -311,44 +270,76 @@ def _print_states(
     _print_verdicts(reader, cluster, ids)
     echo_rows(facts.with_answers(groups.state_rows(rows, verbose=verbose), known))
     if verbose:
-        _print_awaited(rows)
+        echo_more(groups.awaited_rows(rows))
+        for group_id, number in groups.not_named(rows):
+            members = f"{count(number, 'more member is', 'more members are')} not settled"
+            echo(f"{group_id}: {members}; --members --verbose shows all.")
     if with_configs:
-        echo_more(facts.config_rows(known, read_brokers(reader, cluster)))
+        brokers, empty = read_brokers(reader, cluster), [row["group_id"] for row in rows if row["state"] == EMPTY]
+        echo_more(facts.config_rows(known, brokers))
+        for line in facts.expiry_lines(reader, cluster, empty, brokers):
+            echo(line)
     explain_unknown(reader, cluster, {row["state"] for row in rows})
-    if with_configs:
-        _print_expiries(reader, cluster, [row["group_id"] for row in rows if row["state"] == EMPTY])
-
-
-def _print_expiries(reader: WarehouseReader, cluster: str, group_ids: list[str]) -> None:
-    """Print when the brokers remove what groups without members leave."""
-    from streaming_app.queries import facts  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.queries.brokers import read_brokers  # noqa: PLC0415
-
-    if not group_ids:
-        return
-    brokers = read_brokers(reader, cluster)
-    for group_id, expiry in facts.expiries(reader, cluster, group_ids, brokers.offsets_retention).items():
-        echo(f"{facts.expiry_line(group_id, expiry, brokers.offsets_sweep)}.")
-
-
-def _print_awaited(rows: list[dict[str, Any]]) -> None:
-    """Print which members the groups wait for."""
-    from streaming_app.queries import groups  # noqa: PLC0415 - not loaded by --help
-
-    echo_more(groups.awaited_rows(rows))
-    for group_id, number in groups.not_named(rows):
-        members = f"{count(number, 'more member is', 'more members are')} not settled"
-        echo(f"{group_id}: {members}; --members --verbose shows all.")
 
 
 def _print_description(reader: WarehouseReader, cluster: str, group_id: str, *, as_json: bool) -> None:
     """Print the description that the job fetched last. Exits with 1, after a line that says why, if there is none."""
-    from streaming_app.queries.descriptions import find_description  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries import facts  # noqa: PLC0415 - not loaded by --help
 
-    found = find_description(reader, cluster, group_id)
+    found = facts.find_description(reader, cluster, group_id)
     if as_json:
-        echo_json(found.to_json())
+        echo_json(found)
         return
-    for line in found.text.split("\n")[:-1]:
+    if found["text"] is None:
+        nodes = f"{found['node_count']:,} nodes"
+        raise WarehouseError(f"The description has {nodes}, too many to print: see the view description_nodes")
+    for line in found["text"].split("\n")[:-1]:
         echo(line)
-    echo_error(found.origin)
+    echo_error(facts.description_origin(found))
+
+
+@click.command(short_help="Say whether and why a group processes or not.")
+@warehouse_options()
+@one_group_option
+@json_option
+@handle_errors
+def why(warehouse: Location, cluster: str, group_id: str, as_json: bool) -> None:
+    """Say whether a group processes what it should, and if not, since when, why, and what will be lost."""
+    from streaming_app.queries import health  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.tables.alerts_table import to_json  # noqa: PLC0415
+
+    reader = open_cluster(warehouse, cluster)
+    row = health.read_verdicts(reader, cluster, [group_id]).get(group_id)
+    if row is None:
+        raise WarehouseError(f"There is no verdict on a group {group_id!r} in cluster {cluster!r}")
+    problem = health.problem_with(reader, cluster, group_id)
+    times = health.stream_time(reader, cluster, group_id)
+    if as_json:
+        echo_json(row | times | {"alert": problem and to_json(problem)})
+        return
+    deployment = health.deployment_lines(reader, cluster, [group_id]).get(group_id)
+    for line in health.explain(row, problem, deployment, datetime.now(timezone.utc), times):
+        echo(line)
+
+
+@click.command(short_help="Show the lag of committed offsets.")
+@warehouse_options()
+@group_options
+@click.option("--by", type=click.Choice(list(_BY)), default="group", show_default=True, help="Sum the lag by this.")
+@click.option("--top", type=click.IntRange(min=1), metavar="N", help="Print only the N largest.")
+@json_option
+@handle_errors
+def lag(  # noqa: PLR0913, PLR0917 - one per option
+    warehouse: Location,
+    cluster: str,
+    group_ids: tuple[str, ...],
+    by: str,
+    top: int | None,
+    as_json: bool,
+) -> None:
+    """Show the lag of committed offsets, of each GROUP or of all, the largest first, in offsets and in seconds."""
+    from streaming_app.queries.lag import find_lag, to_json, to_row  # noqa: PLC0415 - not loaded by --help
+
+    sums = find_lag(open_cluster(warehouse, cluster, "lag", "inputs"), cluster, group_ids, _BY[by])[:top]
+    now = datetime.now(timezone.utc)
+    echo_either([to_json(one) for one in sums], [to_row(one, _BY[by], now) for one in sums], as_json=as_json)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Show what happened to a group.")
-@warehouse_options
+@warehouse_options()
 @one_group_option
 @click.option("--task", metavar="TASK", help="Show who had this task, such as 0_3, and when.")
 @click.option("--member", metavar="MEMBER", help="Show only this member; a member id or an instance id.")
@@ -83,16 +83,15 @@ def history(  # noqa: PLR0913, PLR0917 - one per option
     if member is not None:
         events = _require(answers.events_of_member(events, member), f"Group {group_id!r} had no member {member!r}")
     if task is not None:
-        spells = [spell for spell in answers.task_spells(events, task) if time is None or _covers(spell, time)]
+        spells = [one for one in answers.task_spells(events) if one.task == task and (not time or _covers(one, time))]
         _require(spells, f"No member of group {group_id!r} had the task {task}" + ("" if time is None else " then"))
-        tables = [answers.spell_rows(spells[-limit:])]
         as_data: Any = [asdict(spell) for spell in spells[-limit:]]
+        tables = [answers.titled(as_data)]
     elif time is not None:
         group = answers.group_at(events, time)
-        members = sorted(group.members.values(), key=lambda one: one.member_id)
-        tables = [[] if member else [answers.group_rows(group)], answers.member_rows(members)]
-        as_data = {"group_id": group_id, "at": time, **group.values, "deleted_at": group.deleted_at}
-        as_data |= {"members": [asdict(one) for one in members]}
+        members = [asdict(one) for _, one in sorted(group.members.items())]
+        tables = [[] if member else answers.group_rows(group), answers.titled(members)]
+        as_data = {"group_id": group_id, "at": time, **group.values, "deleted_at": group.deleted_at, "members": members}
     else:
         tables = [answers.event_rows(events[-limit:])]
         as_data = events[-limit:]
@@ -107,13 +106,13 @@ def _print_changes(  # noqa: PLR0913 - what it needs
     reader: WarehouseReader, cluster: str, group_id: str, since: datetime | None, limit: int, *, as_json: bool
 ) -> None:
     """Print what changed between two topologies of a group, up to the newest."""
-    from streaming_app.queries.topology_diff import diff_topologies  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries import topology_diff  # noqa: PLC0415 - not loaded by --help
 
-    found = diff_topologies(reader, cluster, group_id, since)
+    found = topology_diff.diff_topologies(reader, cluster, group_id, since)
     if as_json:
-        echo_json(found.to_json(limit))
+        echo_json(topology_diff.to_json(found, limit))
         return
-    for text in found.to_text(limit):
+    for text in topology_diff.to_text(found, limit):
         for line in text.split("\n"):
             echo(line)
 

@@ -47,7 +47,7 @@ def run(loaded: LoadedConfig, once: bool, reset: bool) -> None:
 
 
 @click.command(short_help="Run all of it on a local broker.")
-@warehouse_options
+@warehouse_options()
 @click.option(
     "--seconds",
     default=0.0,

@@ -15,9 +15,9 @@ COMMANDS = {
     "Look": {
         "list": "groups",
         "describe": "groups",
-        "why": "health",
+        "why": "groups",
         "history": "history",
-        "lag": "lag",
+        "lag": "groups",
         "alerts": "alerts",
         "sql": "tables",
         "web": "web",

@@ -76,8 +76,6 @@ def _type_of(parse: Callable[[Any], _Value]) -> Callable[[Any], _Value]:
     return convert
 
 
-_SECTIONS = "sections"  # attribute of a command: the sections of the configuration that it gets as arguments
-
 _config = click.option(
     "--config",
     type=click.Path(path_type=Path),
@@ -164,26 +162,32 @@ _job_flags = {
 }
 
 
-def warehouse_options(command: Command) -> Command:
-    """Add --config, --warehouse and --cluster. Only the keys that are flags of the command are read."""
+def warehouse_options(*sections: str) -> Callable[[Command], Command]:
+    """Add --config, --warehouse and --cluster to a command. Only the keys that are flags of the command are read.
 
-    @functools.wraps(command)
-    def configured(*args: Any, **flags: Any) -> Any:  # noqa: ANN401 - the command's arguments
-        _take_from_group(flags)
-        config: Path | None = flags.pop("config")
-        given = {name: value for name, value in _flags_given(flags).items() if name in _SHARED}
-        has_more = bool(config) or not _READ_BY_CLICK.issuperset(environment.variable_names())
-        sections = getattr(configured, _SECTIONS, ())
-        if has_more or "bootstrap_server" in flags or not is_name(flags["cluster"]):
-            settings = _load(config, given, only=(_SHARED & flags.keys()).union(sections)).settings
-            flags |= {name: getattr(settings, name) for name in settings.model_fields_set.union(sections)}
-        if "bootstrap_server" in flags:
-            require_server(flags["bootstrap_server"])
-        for name in sections:
-            flags.setdefault(name, None)
-        return command(*args, **flags)
+    It gets these sections of the configuration, too, as arguments of their names; a section is None where there is
+    neither a file nor a variable.
+    """
 
-    return _config(_warehouse(_cluster(configured)))  # type: ignore[return-value]
+    def add_options(command: Command) -> Command:
+        @functools.wraps(command)
+        def configured(*args: Any, **flags: Any) -> Any:  # noqa: ANN401 - the command's arguments
+            _take_from_group(flags)
+            config: Path | None = flags.pop("config")
+            given = {name: value for name, value in _flags_given(flags).items() if name in _SHARED}
+            has_more = bool(config) or not _READ_BY_CLICK.issuperset(environment.variable_names())
+            if has_more or "bootstrap_server" in flags or not is_name(flags["cluster"]):
+                settings = _load(config, given, only=(_SHARED & flags.keys()).union(sections)).settings
+                flags |= {name: getattr(settings, name) for name in settings.model_fields_set.union(sections)}
+            if "bootstrap_server" in flags:
+                require_server(flags["bootstrap_server"])
+            for name in sections:
+                flags.setdefault(name, None)
+            return command(*args, **flags)
+
+        return _config(_warehouse(_cluster(configured)))  # type: ignore[return-value]
+
+    return add_options
 
 
 def group_options(command: Command) -> Command:
@@ -216,19 +220,6 @@ def one_group_option(command: Command) -> Command:
 def broker_options(command: Command) -> Command:
     """Add --bootstrap-server and --command-config."""
     return _bootstrap_server(_command_config(command))
-
-
-def config_sections(*names: str) -> Callable[[Command], Command]:
-    """Give a command with `warehouse_options` these sections of the configuration, as arguments of their names.
-
-    A section is None where there is neither a file nor a variable.
-    """
-
-    def add_sections(command: Command) -> Command:
-        setattr(command, _SECTIONS, names)
-        return command
-
-    return add_sections
 
 
 def job_options(command: Command) -> Command:

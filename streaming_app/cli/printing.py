@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
 import click
 
 from streaming_app.text import escape
+
+
+class LineError(click.UsageError):
+    """Wrong usage, printed as one line without the usage of the command."""
+
+    def show(self, file: IO[str] | None = None) -> None:
+        """Print the line."""
+        self.ctx = None  # click prints the usage of a command that it knows
+        super().show(file)
+
 
 json_option = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 
@@ -34,6 +44,14 @@ def echo_more(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print rows as `echo_rows`, after an empty line that sets them apart from what was printed before."""
     if rows:
         click.echo("")
+        echo_rows(rows)
+
+
+def echo_either(value: object, rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
+    """Print a value as JSON, or else the rows about it."""
+    if as_json:
+        echo_json(value)
+    else:
         echo_rows(rows)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from streaming_app.cli.printing import LineError
+
 INSTEAD = {
     "config": "`streams-groups check --show-config`, with --json instead of --format json",
     "copies": "`streams-groups describe GROUP --copies`",
@@ -35,7 +37,5 @@ class CommandGroup(click.Group):
         command = " ".join([*ctx.command_path.split()[1:], args[0]])
         for path in (command, *(f"{command} {one.partition('=')[0]}" for one in args[1:])):
             if path in INSTEAD:
-                error = click.UsageError(f"`{path}` was removed: {INSTEAD[path]}.")
-                error.ctx = None  # one line, without the usage
-                raise error
+                raise LineError(f"`{path}` was removed: {INSTEAD[path]}.")
         return super().resolve_command(ctx, args)

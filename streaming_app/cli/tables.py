@@ -36,7 +36,7 @@ _ALERT_COLUMNS = {
 
 
 @click.command(short_help="Show the job, its alerts and its tables.")
-@warehouse_options
+@warehouse_options()
 @click.option("--check", is_flag=True, help="Exit with 1 if the tables are not up to date.")
 @max_age_option
 @click.option(
@@ -90,7 +90,7 @@ def _upper(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @click.command(short_help="Run a SQL query on the tables.")
-@warehouse_options
+@warehouse_options()
 @click.argument("query")
 @click.option("--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="As --format json.")

@@ -27,7 +27,7 @@ _PROGRESS_SECONDS = 5.0  # between lines of progress, where stderr is not a term
 
 @click.command(short_help="Compare the tables with the brokers.")
 @broker_options
-@warehouse_options
+@warehouse_options()
 @click.option(
     "--timeout",
     default="30s",

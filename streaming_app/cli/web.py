@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from streaming_app.cli.options import config_sections, handle_errors, warehouse_options
+from streaming_app.cli.options import handle_errors, warehouse_options
 from streaming_app.tables.location import Location
 from streaming_app.text import split_address
 
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Serve the page.")
-@config_sections("page")
-@warehouse_options
+@warehouse_options("page")
 @click.option("--listen", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="Address of the page.")
 @click.option("--base-path", metavar="PATH", help="Path of the page, if a proxy passes it on.")
 @click.option(
@@ -48,7 +47,7 @@ def web(  # noqa: PLR0913, PLR0917 - one per option
     It reads the section `page` of the configuration. It asks no broker.
     """
     from streaming_app.config.sections import PageSettings, check_base_path  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.web.access import PageAccess  # noqa: PLC0415
+    from streaming_app.web.access import Access  # noqa: PLC0415
     from streaming_app.web.page import serve  # noqa: PLC0415
 
     page = page or PageSettings()
@@ -59,4 +58,4 @@ def web(  # noqa: PLR0913, PLR0917 - one per option
         raise click.UsageError(str(error)) from None
     changes = {"base_path": path, "allowed_hosts": allowed_hosts or page.allowed_hosts}
     given = page.model_copy(update={**changes, "auth_file": auth_file or page.auth_file})
-    serve(warehouse, cluster, PageAccess.of(given, listen), click.echo)
+    serve(warehouse, cluster, Access.of(given, listen), click.echo)

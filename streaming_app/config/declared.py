@@ -14,9 +14,9 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from typing_extensions import Self
 
+from streaming_app.health.time_intervals import KINDS, TimeInterval, parse_location, parse_range, parse_times
 from streaming_app.regex import Regex
 from streaming_app.section import Pattern, Section
-from streaming_app.time_intervals import KINDS, TimeInterval, parse_location, parse_range, parse_times
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _OURS = frozenset({"alertname", "cause", "cluster", "group", "group_id", "rule", "severity", "verdict"})

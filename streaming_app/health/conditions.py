@@ -22,13 +22,13 @@ from streaming_app.groups.snapshot import (
 from streaming_app.groups.state_rules import ASSIGNING, EMPTY, NOT_READY
 from streaming_app.health.facts import Facts, to_time
 from streaming_app.health.spells import LOOP, STAY_UP, Outage, current_outage, unstable
+from streaming_app.health.time_intervals import contain, next_change
 from streaming_app.health.verdict import BEHIND, CRITICAL, DOWN, LOSING, RESTORING, STALLED, UNSTABLE, WARNING, Verdict
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.progress import RESTORE_SECONDS
 from streaming_app.lag.status import AHEAD
 from streaming_app.lag.work import GroupWork, Partitions
 from streaming_app.text import count, first_of, format_duration, lasted, round_down, utc
-from streaming_app.time_intervals import contain, next_change
 
 _AFTER_LAST_COMMIT = timedelta(seconds=60)  # a commit so shortly after something stopped is still of the time before
 _STARTS = 3

@@ -10,9 +10,9 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import EMPTY, NOT_READY
 from streaming_app.groups.task_copies import Progress
 from streaming_app.health.history import NO_HISTORY, GroupHistory
+from streaming_app.health.time_intervals import TimeInterval
 from streaming_app.health.verdict import Verdict
 from streaming_app.lag.work import NO_WORK, GroupWork
-from streaming_app.time_intervals import TimeInterval
 
 MOMENT = timedelta(microseconds=1)
 """After a time by so much it is over."""

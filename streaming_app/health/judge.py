@@ -23,6 +23,7 @@ from streaming_app.groups.state_rules import ASSIGNING, EMPTY, NOT_READY
 from streaming_app.health.conditions import CONDITIONS
 from streaming_app.health.facts import MOMENT, WORK_OLD, Facts, to_time
 from streaming_app.health.spells import STAY_UP
+from streaming_app.health.time_intervals import contain, next_change
 from streaming_app.health.verdict import (
     BAD,
     BEHIND,
@@ -43,7 +44,6 @@ from streaming_app.health.verdict import (
 )
 from streaming_app.lag.work import NO_WORK
 from streaming_app.text import utc
-from streaming_app.time_intervals import contain, next_change
 
 _ENDS_BY_PROOF = BAD | {RESTORING}
 _ASSIGNS_LATER = (

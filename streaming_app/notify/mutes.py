@@ -16,6 +16,7 @@ from typing_extensions import Self
 
 from streaming_app.alerts.problem import Problem
 from streaming_app.errors import WarehouseError
+from streaming_app.health.time_intervals import TimeInterval, contain, next_change
 from streaming_app.regex import Regex, given_regex
 from streaming_app.report import Report, ReportOnce
 from streaming_app.section import Pattern
@@ -23,7 +24,6 @@ from streaming_app.tables.location import Location
 from streaming_app.tables.reader import open_table
 from streaming_app.tables.request_files import RequestFiles
 from streaming_app.text import format_duration, parse_duration
-from streaming_app.time_intervals import TimeInterval, contain, next_change
 
 MAX_SECONDS = 30 * 86_400.0
 _MAX_REASON, _MAX_REGEX = 500, 1_000  # characters

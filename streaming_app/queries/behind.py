@@ -89,6 +89,16 @@ SELECT bin, max(most) AS most, max(at_end) AS at_end, bool_or(is_lower) AS is_lo
   max(CASE WHEN known >= {width} - 2 THEN least ELSE 0 END) AS least
 FROM cells GROUP BY bin
 """
+_AT = """
+SELECT topic, partition, task_id, committed_offset, log_end_offset, lag_seconds_is_lower_bound, observed_at,
+  CASE WHEN holds THEN lag END AS lag, CASE WHEN holds THEN lag_seconds END AS lag_seconds,
+  CASE WHEN holds THEN status END AS status, NOT holds OR lag IS NULL AS is_unknown
+FROM (
+  SELECT past.*, now.task_id, lasts OR at + {lasts} >= {at} AS holds FROM ({newest}) AS past
+  LEFT JOIN (SELECT topic, partition, task_id FROM lag WHERE {where}) AS now
+    ON now.topic = past.topic AND now.partition = past.partition) AS held
+WHERE is_read ORDER BY lag DESC NULLS LAST, topic, partition
+"""
 
 
 class Behind(NamedTuple):
@@ -140,14 +150,10 @@ def _microseconds(time: datetime) -> int:
 
 
 def lag_at(reader: WarehouseReader, cluster: str, group_id: str, at: datetime) -> list[dict[str, Any]]:
-    """Return the lag of each partition of a group at a time, as rows with columns of `lag`.
+    """Return the lag of each partition of a group at a time, as rows with columns of `lag`, the largest first.
 
-    `lag`, `lag_seconds` and `status` are None if they were not known. Raises WarehouseError.
+    `lag`, `lag_seconds` and `status` are None if they were not known. `task_id` is that of now. Raises WarehouseError.
     """
-    where = f"{of_group(cluster, group_id)} AND observed_at <= {time_literal(at)}"
-    rows = reader.rows(_NEWEST.format(where=where))
-    for row in rows:
-        if not row["lasts"] and row["observed_at"] + SAMPLE_LASTS < at:
-            row["lag"] = row["lag_seconds"] = row["status"] = None
-        row["is_unknown"] = row["lag"] is None
-    return [row for row in rows if row["is_read"]]
+    own = of_group(cluster, group_id)
+    newest = _NEWEST.format(where=f"{own} AND observed_at <= {time_literal(at)}")
+    return reader.rows(_AT.format(newest=newest, where=own, at=_microseconds(at), lasts=_LASTS))

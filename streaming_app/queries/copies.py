@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from datetime import datetime
+from typing import NamedTuple
 
 from streaming_app.groups.snapshot import AWAY_EPOCH
 from streaming_app.groups.state_rules import STABLE
@@ -20,7 +20,6 @@ from streaming_app.groups.task_copies import (
     DORMANT,
     RESTORING,
     ROLE_ORDER,
-    CopiesSum,
     TaskCopy,
     TaskId,
     copies_of_row,
@@ -28,7 +27,6 @@ from streaming_app.groups.task_copies import (
     sum_copies,
     with_offsets,
 )
-from streaming_app.queries.brokers import Brokers, read_brokers
 from streaming_app.tables.reader import Row, WarehouseReader, of_groups
 from streaming_app.tables.task_copies_table import read_copies
 from streaming_app.text import first_of, rank
@@ -43,10 +41,13 @@ class StopCheck(NamedTuple):
     client_host: str | None
     copies: int
     """The number of copies of tasks that it has."""
-    obstacles: tuple[str, ...]
+    restoring: int
+    """The number of its tasks that restore their state; the other values are of these, as in `CopiesSum`."""
+    lag: int | None
+    rate: float | None
+    ready_at: datetime | None
+    obstacles: Sequence[str]
     """One text for each task that would need a restore; empty if the process may be stopped."""
-    restores: CopiesSum
-    """The tasks whose state it is restoring."""
 
 
 def check_stops(
@@ -59,16 +60,13 @@ def check_stops(
         by_process[copy.client_host or "", copy.process_id or ""].append(copy)
         if copy.member_id not in away:
             by_task[copy.task].append(copy)
-    return [
-        StopCheck(
-            own[0].process_id,
-            own[0].client_host,
-            len(own),
-            tuple(_obstacles(own, by_task, acceptable_lag)),
-            sum_copies(own)[RESTORING],
-        )
-        for _, own in sorted(by_process.items())
-    ]
+    checks = []
+    for _, own in sorted(by_process.items()):
+        of, restores = own[0], sum_copies(own)[RESTORING]
+        restoring = restores.copies, restores.lag, restores.rate, restores.ready_at
+        obstacles = tuple(_obstacles(own, by_task, acceptable_lag))
+        checks.append(StopCheck(of.process_id, of.client_host, len(own), *restoring, obstacles))
+    return checks
 
 
 def _obstacles(own: Iterable[TaskCopy], by_task: Mapping[TaskId, list[TaskCopy]], acceptable: int) -> Iterator[str]:
@@ -85,129 +83,95 @@ def _obstacles(own: Iterable[TaskCopy], by_task: Mapping[TaskId, list[TaskCopy]]
             yield f"{name}: the lag of the other {'copies' if len(others) > 1 else 'copy'} is not known"
 
 
-@dataclass(frozen=True)
-class CopiesReport:
-    """The copies of the tasks of one group."""
+def read_reports(warehouse: WarehouseReader, cluster: str, groups: Sequence[Row]) -> list[Row]:
+    """Return what `describe --copies --json` prints of these rows of `groups`: their copies, by task, and processes.
 
-    group_id: str
-    state: str
-    acceptable_lag: int
-    is_default_lag: bool
-    """The group's own `acceptable.recovery.lag` is not known."""
-    copies: list[TaskCopy]
-    checks: list[StopCheck]
-    brokers: Brokers
-    tags: Mapping[str | None, Mapping[str, str]]
-    """The client tags of each process."""
+    `may_stop` is null while the group rebalances: its tasks do not stay where they are.
+    """
+    by_group: defaultdict[str, list[TaskCopy]] = defaultdict(list)
+    for copy in read_copies(warehouse, of_groups(cluster, [group["group_id"] for group in groups])):
+        by_group[copy.group_id].append(copy)
+    return [_report(group, by_group[group["group_id"]]) for group in groups]
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether the tasks stay where they are. If not, the report says nothing about processes."""
-        return self.state == STABLE
 
-    @property
-    def lacks_offsets(self) -> bool:
-        """Whether the lag of every stateful copy is unknown."""
-        stateful = [copy for copy in self.copies if copy.stateful]
-        return bool(stateful) and all(copy.task_offset is None for copy in stateful)
-
-    def copy_rows(self) -> list[Row]:
-        """Return a row for each copy, by task, the active copy first."""
-        ordered = sorted(self.copies, key=lambda one: (one.task, rank(one.role, ROLE_ORDER), one.process_id or ""))
-        return [
+def _report(group: Row, known: list[TaskCopy]) -> Row:
+    members = group["members"] or ()
+    copies = with_offsets(copies_of_row(group), known, {member["member_id"] for member in members})
+    copies.sort(key=lambda one: (one.task, rank(one.role, ROLE_ORDER), one.process_id or ""))
+    own = next((copy.acceptable_lag for copy in known if copy.acceptable_lag is not None), None)
+    acceptable = DEFAULT_ACCEPTABLE_LAG if own is None else own
+    away = {member["member_id"] for member in members if member["member_epoch"] == AWAY_EPOCH}
+    tags = {member["process_id"]: dict(member["client_tags"] or ()) for member in members}
+    return {
+        "group_id": group["group_id"],
+        "state": group["state"],
+        "acceptable_recovery_lag": acceptable,
+        "acceptable_recovery_lag_is_default": own is None,
+        "copies": [copy._asdict() for copy in copies],
+        "processes": [
             {
-                "GROUP": copy.group_id,
-                "TASK": format_task(copy.task),
-                "ROLE": copy.role.upper(),
-                "STATEFUL": "yes" if copy.stateful else "no",
-                "HOST": copy.client_host,
-                "PROCESS": copy.process_id,
-                "MEMBER": copy.member_id,
-                "LAG": copy.lag,
-                "END": copy.task_end_offset,
-                "DONE": _share(copy),
-                "RATE": _rounded(copy.rate),
-                "REPORTED": copy.reported_at,
-                "READY": copy.ready_at,
+                **check._asdict(),
+                "client_tags": tags.get(check.process_id, {}),
+                "may_stop": not check.obstacles if group["state"] == STABLE else None,
             }
-            for copy in ordered
-        ]
+            for check in check_stops(copies, acceptable, away)
+        ],
+    }
 
-    def process_rows(self) -> list[Row]:
-        """Return a row for each process: what it restores, and why it may not be stopped now without a restore."""
-        return [
-            {
-                "PROCESS": check.process_id,
-                "HOST": check.client_host,
-                "TAGS": ",".join(f"{name}={value}" for name, value in self.tags.get(check.process_id, {}).items()),
-                "COPIES": check.copies,
-                "RESTORING": check.restores.copies,
-                "LAG": check.restores.lag,
-                "RATE": _rounded(check.restores.rate),
-                "READY": check.restores.ready_at,
-                "MAY-STOP": ("no" if check.obstacles else "yes") if self.is_settled else "not now",
-                "WHY": self._why_not(check),
-            }
-            for check in self.checks
-        ]
 
-    def _why_not(self, check: StopCheck) -> str:
-        if not self.is_settled:
-            return f"the group is {self.state}"
-        return first_of(check.obstacles, _OBSTACLES, separator="; ")
+def lacks_offsets(report: Row) -> bool:
+    """Return whether a group has stateful copies, and the lag of every one is unknown."""
+    stateful = [copy for copy in report["copies"] if copy["stateful"]]
+    return bool(stateful) and all(copy["task_offset"] is None for copy in stateful)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what `describe --copies --json` prints; `may_stop` is null while the group rebalances."""
-        return {
-            "group_id": self.group_id,
-            "state": self.state,
-            "acceptable_recovery_lag": self.acceptable_lag,
-            "acceptable_recovery_lag_is_default": self.is_default_lag,
-            "copies": [copy._asdict() for copy in self.copies],
-            "processes": [
-                {
-                    "process_id": check.process_id,
-                    "client_host": check.client_host,
-                    "client_tags": self.tags.get(check.process_id, {}),
-                    "copies": check.copies,
-                    "restoring": check.restores.copies,
-                    "lag": check.restores.lag,
-                    "rate": check.restores.rate,
-                    "ready_at": check.restores.ready_at,
-                    "may_stop": not check.obstacles if self.is_settled else None,
-                    "obstacles": list(check.obstacles),
-                }
-                for check in self.checks
-            ],
+
+def copy_rows(report: Row) -> list[Row]:
+    """Return a row for each copy, by task, the active copy first."""
+    return [
+        {
+            "GROUP": copy["group_id"],
+            "TASK": format_task((copy["subtopology_id"], copy["partition"])),
+            "ROLE": copy["role"].upper(),
+            "STATEFUL": "yes" if copy["stateful"] else "no",
+            "HOST": copy["client_host"],
+            "PROCESS": copy["process_id"],
+            "MEMBER": copy["member_id"],
+            "LAG": copy["lag"],
+            "END": copy["task_end_offset"],
+            "DONE": _share(copy),
+            "RATE": _rounded(copy["rate"]),
+            "REPORTED": copy["reported_at"],
+            "READY": copy["ready_at"],
         }
+        for copy in report["copies"]
+    ]
 
 
-def _share(copy: TaskCopy) -> str | None:
+def process_rows(report: Row) -> list[Row]:
+    """Return a row for each process: what it restores, and why it may not be stopped now without a restore."""
+    not_now = f"the group is {report['state']}"
+    return [
+        {
+            "PROCESS": one["process_id"],
+            "HOST": one["client_host"],
+            "TAGS": ",".join(f"{name}={value}" for name, value in one["client_tags"].items()),
+            "COPIES": one["copies"],
+            "RESTORING": one["restoring"],
+            "LAG": one["lag"],
+            "RATE": _rounded(one["rate"]),
+            "READY": one["ready_at"],
+            "MAY-STOP": {True: "yes", False: "no", None: "not now"}[one["may_stop"]],
+            "WHY": not_now if one["may_stop"] is None else first_of(one["obstacles"], _OBSTACLES, separator="; "),
+        }
+        for one in report["processes"]
+    ]
+
+
+def _share(copy: Row) -> str | None:
     """Return the share of its changelogs that a copy has; 100 % only if it has everything."""
-    if copy.lag is None or copy.task_offset is None or not copy.task_end_offset:
-        return None
-    return f"{100 * min(copy.task_offset, copy.task_end_offset) // copy.task_end_offset}%"
+    offset, end = copy["task_offset"], copy["task_end_offset"]
+    return None if copy["lag"] is None or offset is None or not end else f"{100 * min(offset, end) // end}%"
 
 
 def _rounded(rate: float | None) -> int | None:
     return None if rate is None else round(rate)
-
-
-def read_reports(warehouse: WarehouseReader, cluster: str, groups: Sequence[Row]) -> list[CopiesReport]:
-    """Return the reports about groups; `groups` are rows of `groups`."""
-    by_group: defaultdict[str, list[TaskCopy]] = defaultdict(list)
-    for copy in read_copies(warehouse, of_groups(cluster, [group["group_id"] for group in groups])):
-        by_group[copy.group_id].append(copy)
-    brokers = read_brokers(warehouse, cluster)
-    return [_report(group, by_group[group["group_id"]], brokers) for group in groups]
-
-
-def _report(group: Row, known: list[TaskCopy], brokers: Brokers) -> CopiesReport:
-    members = group["members"] or ()
-    copies = with_offsets(copies_of_row(group), known, {member["member_id"] for member in members})
-    own = next((copy.acceptable_lag for copy in known if copy.acceptable_lag is not None), None)
-    acceptable = DEFAULT_ACCEPTABLE_LAG if own is None else own
-    away = {member["member_id"] for member in members if member["member_epoch"] == AWAY_EPOCH}
-    checks = check_stops(copies, acceptable, away)
-    tags = {member["process_id"]: dict(member["client_tags"] or ()) for member in members}
-    return CopiesReport(group["group_id"], group["state"], acceptable, own is None, copies, checks, brokers, tags)

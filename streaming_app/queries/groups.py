@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from streaming_app.errors import WarehouseError
@@ -19,6 +18,7 @@ from streaming_app.groups.snapshot import (
     member_details,
 )
 from streaming_app.groups.state_rules import STATES
+from streaming_app.health.verdict import UNKNOWN, VERDICTS
 from streaming_app.kafka import GROUP_STATE
 from streaming_app.queries.topics import format_partitions
 from streaming_app.tables.reader import Row, WarehouseReader, of_groups, quote
@@ -27,34 +27,52 @@ from streaming_app.text import and_more, host_of
 _OF_CLASSIC = ("PreparingRebalance", "CompletingRebalance")
 """The states that only classic groups have."""
 _NONE = "-"
-_NO_VERDICT = "Unknown"  # health.verdict.UNKNOWN, which `list` does not load
 
 
-def parse_state(text: str, states: Iterable[str] = STATES) -> str:
-    """Return the one of `states` with this name, in any letter case; `_` (as in NOT_READY) and blanks are accepted.
+def named(given: Iterable[str], valid: Iterable[str], what: str) -> list[str]:
+    """Return those of `valid` that are named, in any letter case; `_` (as in NOT_READY) and blanks are accepted.
 
-    Raises WarehouseError.
+    Raises WarehouseError for another name; `what` is what they are names of.
     """
-    by_name = {state.lower(): state for state in states}
-    state = by_name.get(text.strip().replace("_", "").replace(" ", "").lower())
-    if state is None:
-        raise WarehouseError(f"No such state: {text}. Valid states are: {', '.join(by_name.values())}")
-    return state
+    names = {name.lower(): name for name in valid}
+    found = []
+    for text in given:
+        name = names.get(text.replace("_", "").replace(" ", "").lower())
+        if name is None:
+            raise WarehouseError(f"No such {what}: {text}. Valid {what}s are: {', '.join(names.values())}")
+        found.append(name)
+    return found
 
 
-def list_groups(warehouse: WarehouseReader, cluster: str, states: Iterable[str] = ()) -> list[Row]:
-    """Return GROUP, STATE and HEALTH (the verdict) of every group that is not deleted, or that is in one of `states`.
+def list_groups(
+    warehouse: WarehouseReader,
+    cluster: str,
+    states: Iterable[str] | None = None,
+    verdicts: Iterable[str] | None = None,
+) -> list[Row]:
+    """Return GROUP and HEALTH (the verdict) of the groups that are not deleted.
 
-    Deleted groups are returned only for the state Dead. Raises WarehouseError for an unknown state.
+    With `states` also STATE, and if there are any, of the groups in one of these, of which Dead are the deleted ones.
+    With `verdicts` also SINCE, and if there are any, of groups with one of these: also of a group that was deleted
+    while it was Down, which has a verdict until its incident ends. Raises WarehouseError for an unknown name.
     """
-    wanted = {parse_state(state) for state in states}
-    condition = f"g.state IN ({', '.join(map(quote, sorted(wanted)))})" if wanted else "g.deleted_at IS NULL"
-    rows = warehouse.rows(
-        "SELECT g.group_id, g.state, h.verdict FROM groups g "
-        "LEFT JOIN group_health h ON h.cluster = g.cluster AND h.group_id = g.group_id "
-        f"WHERE g.cluster = {quote(cluster)} AND {condition} ORDER BY g.group_id"
+    columns = ['coalesce(g.group_id, h.group_id) AS "GROUP"', f"coalesce(h.verdict, '{UNKNOWN}') AS \"HEALTH\""]
+    conditions = ["g.group_id IS NOT NULL AND g.deleted_at IS NULL"]
+    if states is not None:
+        columns.insert(1, 'g.state AS "STATE"')
+        if wanted := named(states, STATES, "state"):
+            conditions = [f"g.state IN ({', '.join(map(quote, wanted))})"]
+    if verdicts is not None:
+        columns.append('h.since AS "SINCE"')
+        conditions[0] += " OR h.group_id IS NOT NULL"
+        if wanted := named(verdicts, VERDICTS, "verdict"):
+            conditions.append(f"coalesce(h.verdict, '{UNKNOWN}') IN ({', '.join(map(quote, wanted))})")
+    own = f"WHERE cluster = {quote(cluster)}"
+    return warehouse.rows(
+        f"SELECT {', '.join(columns)} FROM (SELECT group_id, state, deleted_at FROM groups {own}) AS g "
+        f"FULL JOIN (SELECT group_id, verdict, since FROM group_health {own}) AS h ON h.group_id = g.group_id "
+        f'WHERE ({") AND (".join(conditions)}) ORDER BY "GROUP"'
     )
-    return [{"GROUP": row["group_id"], "STATE": row["state"], "HEALTH": row["verdict"] or _NO_VERDICT} for row in rows]
 
 
 TYPES = {name.lower(): name for name in ("Streams", "Consumer", "Classic", "Share")}
@@ -106,9 +124,9 @@ def list_all_groups(
     prove it and the brokers were not asked; the job asks them for classic groups with members.
     Raises WarehouseError for an unknown type or state.
     """
-    wanted = {_parse_type(text) for text in types}
-    of_type = "" if None in wanted else f"AND a.group_type IN ({', '.join(sorted(quote(str(one)) for one in wanted))})"
-    in_state = {parse_state(state, (*STATES, *_OF_CLASSIC)) for state in states or ()}
+    wanted = named(types, ("all", *TYPES), "type")
+    of_type = "" if "all" in wanted else f"AND a.group_type IN ({', '.join(map(quote, wanted))})"
+    in_state = named(states or (), (*STATES, *_OF_CLASSIC), "state")
     of_state = f"WHERE known_state IN ({', '.join(map(quote, in_state))})" if in_state else ""
     rows = warehouse.rows(
         f"SELECT * FROM ({_WITH_STATE} WHERE a.cluster = {quote(cluster)} {of_type}) AS listed {of_state} "
@@ -125,31 +143,19 @@ def list_all_groups(
     ]
 
 
-def _parse_type(text: str) -> str | None:
-    """Return the type with this name, in any letter case; None for `all`."""
-    name = text.strip().lower()
-    if name == "all":
-        return None
-    if name not in TYPES:
-        raise WarehouseError(f"No such type: {text}. Valid types are: all, {', '.join(TYPES)}")
-    return name
-
-
-def other_members(warehouse: WarehouseReader, cluster: str, group_ids: Collection[str]) -> list[Row] | None:
-    """Return a row for each member of classic, consumer and share groups; None if any of the groups is a streams group.
+def other_members(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[str]) -> list[Row]:
+    """Return a row for each member of those of these that are classic, consumer and share groups.
 
     From the log: members of a classic group as of its last rebalance; of a member of a share group only the id.
     """
     others = other_groups(warehouse, cluster, group_ids)
-    if set(group_ids) - others.keys():
-        return None
     mine = of_groups(cluster, None)
     topics = warehouse.rows(f"SELECT DISTINCT topic_id, topic FROM offsets WHERE {mine} AND topic_id IS NOT NULL")
     names = {row["topic_id"]: row["topic"] for row in topics}
     newest: dict[tuple[str, int, str], Row] = {}
     for row in warehouse.rows(
         "SELECT group_id, record_type, member_id, deleted, leader, group_members FROM group_records "
-        f"WHERE {of_groups(cluster, group_ids)} AND record_type IN (2, 5, 8, 10) ORDER BY last_offset"
+        f"WHERE {of_groups(cluster, others)} AND record_type IN (2, 5, 8, 10) ORDER BY last_offset"
     ):
         newest[row["group_id"], row["record_type"], row["member_id"]] = row
     found = []
@@ -204,34 +210,30 @@ def find_groups(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[st
     return rows
 
 
-def state_rows(groups: Iterable[Row], *, verbose: bool) -> list[Row]:
+_STATE = {
+    "GROUP": "group_id",
+    "STATE": "state",
+    "#MEMBERS": "member_count",
+    "TOPOLOGY-DESCRIPTION": "description_status",
+}
+_REASON = {"NOT-READY-REASON": "not_ready_reason"}
+_EPOCHS = {
+    "STATE-SINCE": "state_since",
+    "GROUP-EPOCH": "group_epoch",
+    "TARGET-ASSIGNMENT-EPOCH": "assignment_epoch",
+    "TOPOLOGY-EPOCH": "topology_epoch",
+    "VALIDATED-TOPOLOGY-EPOCH": "validated_topology_epoch",
+    "STORED-DESCRIPTION-EPOCH": "stored_description_epoch",
+    "FAILED-DESCRIPTION-EPOCH": "failed_description_epoch",
+    "UNSOLICITED-PUSHES": "unsolicited_pushes",
+}
+
+
+def state_rows(groups: Sequence[Row], *, verbose: bool) -> list[Row]:
     """Return a row per group: its state; with `verbose` also its epochs and the time of the last state change."""
-    all_groups = list(groups)
-    reasons = any(group["not_ready_reason"] for group in all_groups)
-    return [_state_row(group, reasons=reasons) | (_epochs(group) if verbose else {}) for group in all_groups]
-
-
-def _state_row(group: Row, *, reasons: bool) -> Row:
-    return {
-        "GROUP": group["group_id"],
-        "STATE": group["state"],
-        "#MEMBERS": group["member_count"],
-        "TOPOLOGY-DESCRIPTION": group["description_status"],
-        **({"NOT-READY-REASON": group["not_ready_reason"]} if reasons else {}),
-    }
-
-
-def _epochs(group: Row) -> Row:
-    return {
-        "STATE-SINCE": group["state_since"],
-        "GROUP-EPOCH": group["group_epoch"],
-        "TARGET-ASSIGNMENT-EPOCH": group["assignment_epoch"],
-        "TOPOLOGY-EPOCH": group["topology_epoch"],
-        "VALIDATED-TOPOLOGY-EPOCH": group["validated_topology_epoch"],
-        "STORED-DESCRIPTION-EPOCH": group["stored_description_epoch"],
-        "FAILED-DESCRIPTION-EPOCH": group["failed_description_epoch"],
-        "UNSOLICITED-PUSHES": group["unsolicited_pushes"],
-    }
+    reason = _REASON if any(group["not_ready_reason"] for group in groups) else {}
+    titles = {**_STATE, **reason, **(_EPOCHS if verbose else {})}
+    return [{title: group[name] for title, name in titles.items()} for group in groups]
 
 
 def waits_for(group: Row) -> list[dict[str, object]]:
@@ -241,32 +243,33 @@ def waits_for(group: Row) -> list[dict[str, object]]:
 
 def awaited_rows(groups: Iterable[Row]) -> list[Row]:
     """Return a row for each member, at most 20 of a group, that keeps its group from being Stable."""
-    return [row for group in groups for row in _awaited_rows(group)]
+    return [
+        {"GROUP": group["group_id"], **dict.fromkeys(_AWAITED), **row} for group in groups for row in _awaited(group)
+    ]
 
 
-def _awaited_rows(group: Row) -> Iterator[Row]:
+_AWAITED = ("WAITS-FOR", "MEMBER", "PROCESS", "HOST", "INSTANCE-ID", "WHY", "SINCE")
+
+
+def _awaited(group: Row) -> Iterator[Row]:
     if group["state"] == "Assigning":
         why = (
             f"group epoch {group['group_epoch']} has no assignment yet; the newest one has epoch "
             f"{group['assignment_epoch']}. The broker waits for group.streams.initial.rebalance.delay.ms after the "
             "first member joins, or for group.streams.assignment.interval.ms after the assignment before"
         )
-        yield _awaited_row(group, "broker", why, group["state_since"])
+        yield {"WAITS-FOR": "broker", "WHY": why, "SINCE": group["state_since"]}
         return
     for member in awaited_members(_snapshot(group)):
-        yield _awaited_row(
-            group, member.client_id or member.member_id, describe_obligation(member), member.updated_at
-        ) | {
+        yield {
+            "WAITS-FOR": member.client_id or member.member_id,
             "MEMBER": member.member_id,
             "PROCESS": member.process_id,
             "HOST": member.client_host,
             "INSTANCE-ID": member.instance_id,
+            "WHY": describe_obligation(member),
+            "SINCE": member.updated_at,
         }
-
-
-def _awaited_row(group: Row, name: str, why: str, since: datetime | None) -> Row:
-    empty = dict.fromkeys(("MEMBER", "PROCESS", "HOST", "INSTANCE-ID"))
-    return {"GROUP": group["group_id"], "WAITS-FOR": name, **empty, "WHY": why, "SINCE": since}
 
 
 def _snapshot(group: Row) -> GroupSnapshot:
@@ -354,13 +357,6 @@ def _subtopology_row(group: Row, subtopology: Row, *, verbose: bool) -> Row:
 
 def _names(names: Iterable[str]) -> str:
     return ",".join(names) or _NONE
-
-
-ASPECTS: dict[str, Callable[..., list[Row]]] = {
-    "state": state_rows,
-    "members": member_rows,
-    "topology": topology_rows,
-}
 
 
 _SEARCH_FROM = 3  # characters: fewer occur in nearly every name

@@ -2,80 +2,48 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 from streaming_app.alerts.catalog import GROUP_ID, HEALTH_RULES, rules
-from streaming_app.alerts.problem import BY_EVIDENCE, Problem
-from streaming_app.errors import WarehouseError
+from streaming_app.alerts.problem import BY_EVIDENCE, Problem, severity_rank
 from streaming_app.groups.deployments import DEPLOYMENT
-from streaming_app.health.verdict import PLANNED, UNKNOWN, VERDICTS, Verdict, trouble
+from streaming_app.health.verdict import PLANNED, VERDICTS, WORST_FIRST
 from streaming_app.tables.alerts_table import read_problems
 from streaming_app.tables.definitions import table
-from streaming_app.tables.health_tables import HEALTH, HealthRow, read_health
 from streaming_app.tables.reader import Row, WarehouseReader, of_group, of_groups, quote, time_literal
-from streaming_app.text import ago, lasted, utc
+from streaming_app.text import ago, lasted, rank, utc
 
-_BY_LOWER_CASE = {name.lower(): name for name in VERDICTS}
 _LINES = 2  # of a timeline, in `why`
 _OF_HEALTH = f"rule IN ({', '.join(quote(rule) for rule in HEALTH_RULES)}) AND opened_at IS NOT NULL"
 
 
-class StreamTime(NamedTuple):
-    """The stream time over the partitions of a group; None if it is not known for any."""
-
-    lowest: datetime | None
-    highest: datetime | None
-
-
-def parse_verdicts(text: str) -> list[str]:
-    """Return the verdicts in a list such as `Down,Stalled`, in any letter case. Raises WarehouseError."""
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    unknown = [name for name in names if name.lower() not in _BY_LOWER_CASE]
-    if unknown:
-        raise WarehouseError(f"No such verdict: {unknown[0]}. Valid verdicts are: {', '.join(VERDICTS)}")
-    return [_BY_LOWER_CASE[name.lower()] for name in names]
+def read_verdicts(reader: WarehouseReader, cluster: str, group_ids: Collection[str] | None = None) -> dict[str, Row]:
+    """Return the rows of `group_health` by group, with the evidence as JSON has it."""
+    columns = ", ".join(name for name in table("group_health").names if name != "cluster")
+    where = of_groups(cluster, group_ids)
+    rows = reader.rows(f"SELECT {columns} FROM group_health WHERE {where} ORDER BY group_id")  # noqa: S608 - quoted
+    return {
+        row["group_id"]: {**row, "evidence": json.loads(row["evidence"] or "{}"), "labels": row["labels"] or {}}
+        for row in rows
+    }
 
 
-def read_verdicts(
-    reader: WarehouseReader, cluster: str, group_ids: Collection[str] | None = None
-) -> dict[str, HealthRow]:
-    """Return the rows of `group_health` by group."""
-    return {row.group_id: row for row in read_health(reader, of_groups(cluster, group_ids))}
-
-
-def list_by_health(reader: WarehouseReader, cluster: str, groups: Iterable[Row], wanted: Collection[str]) -> list[Row]:
-    """Return these groups, and deleted groups with a verdict, with HEALTH and SINCE; with `wanted` only these verdicts.
-
-    A group that was deleted while it was Down has a verdict until its incident ends.
-    """
-    known = read_verdicts(reader, cluster)
-    rows = ((name, known.get(name)) for name in sorted({row["GROUP"] for row in groups} | known.keys()))
-    return [
-        {"GROUP": name, "HEALTH": _verdict(health), "SINCE": health.verdict.since if health else None}
-        for name, health in rows
-        if not wanted or _verdict(health) in wanted
-    ]
-
-
-def _verdict(row: HealthRow | None) -> str:
-    return row.verdict.verdict if row else UNKNOWN
-
-
-def to_line(group_id: str, verdict: Verdict) -> str:
+def to_line(row: Row) -> str:
     """Return the verdict in one line, with what will be lost."""
-    lost = f" Retention deletes the oldest record that waits at {utc(verdict.losing_at)}." if verdict.losing_at else ""
-    why = verdict.why if verdict.why.endswith(".") else f"{verdict.why}."
-    return f"{group_id} is {verdict.verdict} since {utc(verdict.since)}: {why}{lost}"
+    lost = f" Retention deletes the oldest record that waits at {utc(row['losing_at'])}." if row["losing_at"] else ""
+    why = row["why"] if row["why"].endswith(".") else f"{row['why']}."
+    return f"{row['group_id']} is {row['verdict']} since {utc(row['since'])}: {why}{lost}"
 
 
-def lines(rows: Iterable[HealthRow], deployments: Mapping[str, str]) -> Iterator[str]:
+def lines(rows: Iterable[Row], deployments: Mapping[str, str]) -> Iterator[str]:
     """Yield a line for each verdict, the worst first, followed by the group's line of `deployment_lines`."""
-    for row in sorted(rows, key=lambda row: (trouble(row.verdict), row.group_id)):
-        yield to_line(row.group_id, row.verdict)
-        yield from filter(None, [deployments.get(row.group_id)])
+    worst = sorted(rows, key=lambda row: (severity_rank(row["severity"]), rank(row["verdict"], WORST_FIRST)))
+    for row in worst:
+        yield to_line(row)
+        yield from filter(None, [deployments.get(row["group_id"])])
 
 
 def deployment_lines(reader: WarehouseReader, cluster: str, group_ids: Collection[str]) -> dict[str, str]:
@@ -113,23 +81,26 @@ def changes_before(reader: WarehouseReader, cluster: str, group_id: str, time: d
     )
 
 
-def verdicts_since(
-    reader: WarehouseReader, cluster: str, group_ids: Collection[str], begin: datetime
-) -> dict[str, list[tuple[datetime, str]]]:
-    """Return by group its verdicts since a time, oldest first, each with its begin; the first one may be earlier."""
-    found: dict[str, list[tuple[datetime, str]]] = {}
-    if not group_ids:
-        return found
-    own = of_groups(cluster, group_ids)
-    since = time_literal(begin)
+MAX_VERDICTS = 2_000
+"""Of one group in a time, the newest."""
+
+
+def verdicts_between(
+    reader: WarehouseReader, cluster: str, group_ids: Collection[str], begin: datetime, end: datetime | None = None
+) -> dict[str, list[Row]]:
+    """Return by group its verdicts from one time to another, oldest first; the first one may be earlier."""
+    columns, own = "group_id, at, verdict, severity, since, why", of_groups(cluster, group_ids)
+    since, until = time_literal(begin), f"AND at <= {time_literal(end)}" if end else ""
     rows = reader.rows(
-        f"SELECT group_id, at, verdict FROM group_health_history WHERE {own} AND at >= {since} "  # noqa: S608 - quoted
-        "UNION ALL SELECT group_id, at, verdict FROM ("
-        "SELECT group_id, at, verdict, row_number() OVER (PARTITION BY group_id ORDER BY at DESC) AS number "
-        f"FROM group_health_history WHERE {own} AND at < {since}) AS before WHERE number = 1"
+        f"SELECT {columns} FROM group_health_history WHERE {own} AND at >= {since} {until} "  # noqa: S608 - quoted
+        f"UNION ALL SELECT {columns} FROM ("
+        f"SELECT {columns}, row_number() OVER (PARTITION BY group_id ORDER BY at DESC) AS number "
+        f"FROM group_health_history WHERE {own} AND at < {since}) AS before WHERE number = 1 "
+        f"ORDER BY at DESC LIMIT {MAX_VERDICTS * len(group_ids)}"
     )
-    for row in sorted(rows, key=lambda row: row["at"]):
-        found.setdefault(row["group_id"], []).append((row["at"], row["verdict"]))
+    found: dict[str, list[Row]] = {}
+    for row in reversed(rows):
+        found.setdefault(row["group_id"], []).append(row)
     return found
 
 
@@ -144,8 +115,10 @@ def quiet_since(reader: WarehouseReader, cluster: str) -> datetime | None:
 
 def counts(reader: WarehouseReader, cluster: str) -> dict[str, int]:
     """Return the number of groups by verdict, in the order of the verdicts."""
-    found = [row.verdict.verdict for row in read_verdicts(reader, cluster).values()]
-    return {name: found.count(name) for name in VERDICTS if name in found}
+    own = f"WHERE cluster = {quote(cluster)}"
+    rows = reader.rows(f"SELECT verdict, count(*) AS n FROM group_health {own} GROUP BY verdict")  # noqa: S608 - quoted
+    found = {row["verdict"]: row["n"] for row in rows}
+    return {name: found[name] for name in VERDICTS if name in found}
 
 
 def problem_with(reader: WarehouseReader, cluster: str, group_id: str) -> Problem | None:
@@ -154,28 +127,27 @@ def problem_with(reader: WarehouseReader, cluster: str, group_id: str) -> Proble
     return max(found, key=lambda one: (one.ended_at is None, one.opened_at), default=None)
 
 
-def stream_time(reader: WarehouseReader, cluster: str, group_id: str) -> StreamTime:
-    """Return how far a group has read its input: the lowest and the highest stream time of its partitions."""
-    found = reader.rows(
-        f"SELECT min_partition_time, max_partition_time FROM group_lag WHERE {of_group(cluster, group_id)}"  # noqa: S608 - quoted
-    )
-    return StreamTime(*found[0].values()) if found else StreamTime(None, None)
+def stream_time(reader: WarehouseReader, cluster: str, group_id: str) -> Row:
+    """Return how far a group has read its input: the lowest and the highest stream time; None if none is known."""
+    columns, where = ("min_partition_time", "max_partition_time"), of_group(cluster, group_id)
+    found = reader.rows(f"SELECT {', '.join(columns)} FROM group_lag WHERE {where}")  # noqa: S608 - quoted
+    return found[0] if found else dict.fromkeys(columns)
 
 
-def explain(
-    row: HealthRow, problem: Problem | None, deployment: str | None, now: datetime, times: StreamTime
-) -> Iterator[str]:
-    """Yield at most ten lines: the verdict of a group, since when and why, what will be lost, and what to do."""
-    verdict = row.verdict
-    yield to_line(row.group_id, verdict)
-    yield f"  {VERDICTS.get(verdict.verdict, '')} Severity: {verdict.severity or 'none'}."
-    if verdict.evidence.get(PLANNED):
+def explain(row: Row, problem: Problem | None, deployment: str | None, now: datetime, times: Row) -> Iterator[str]:
+    """Yield at most ten lines: the verdict of a group, since when and why, what will be lost, and what to do.
+
+    `row` is from `read_verdicts`, `times` from `stream_time`.
+    """
+    yield to_line(row)
+    yield f"  {VERDICTS.get(row['verdict'], '')} Severity: {row['severity'] or 'none'}."
+    if row["evidence"].get(PLANNED):
         yield "  Somebody ended the problem as planned. Another bad verdict opens a new problem."
-    if verdict.evidence.get("not_over"):
-        yield f"  It is not over: {verdict.evidence['not_over']}."
-    if verdict.caught_up_at:
-        yield f"  At this rate it has caught up at {utc(verdict.caught_up_at)}."
-    known = f"was known {ago(verdict.facts_at, now)}" if verdict.facts_at else "is not known"
+    if row["evidence"].get("not_over"):
+        yield f"  It is not over: {row['evidence']['not_over']}."
+    if row["caught_up_at"]:
+        yield f"  At this rate it has caught up at {utc(row['caught_up_at'])}."
+    known = f"was known {ago(row['inputs_at'], now)}" if row["inputs_at"] else "is not known"
     yield f"  Its lag {known}.{_stream_time(times)}"
     yield from filter(None, [deployment])
     if problem is None or problem.opened_at is None:
@@ -190,7 +162,7 @@ def explain(
     cause = f", cause {problem.cause}" if problem.cause else ""
     yield f"  Alert {problem.alert_id}, {problem.severity}, open since {utc(problem.opened_at)}{cause}."
     yield from (f"  {utc(line.at)} {line.verdict or line.rule}" for line in problem.timeline[-_LINES:])
-    yield f"  What to do: {_to_do(problem, verdict.why)}"
+    yield f"  What to do: {_to_do(problem, row['why'])}"
 
 
 def _to_do(problem: Problem, why: str) -> str:
@@ -201,16 +173,8 @@ def _to_do(problem: Problem, why: str) -> str:
     return f"{step} {more}".strip().replace(" ID ", f" {problem.alert_id} ").replace(GROUP_ID, group)
 
 
-def _stream_time(times: StreamTime) -> str:
-    if times.lowest is None or times.highest is None:
+def _stream_time(times: Row) -> str:
+    known = [utc(one) for one in times.values() if one]
+    if not known:
         return ""
-    ends = " to ".join(dict.fromkeys((utc(times.lowest), utc(times.highest))))
-    return f" Stream time: {ends}, the highest timestamps that the application had read."
-
-
-def health_json(row: HealthRow) -> Row:
-    """Return a row of `group_health` as JSON."""
-    names = {"judged_at": "at", "inputs_at": "facts_at"}
-    values: Row = {name: getattr(row, name) for name in ("group_id", "incident_id", "inputs_age", "labels")}
-    columns = [name for name in table(HEALTH).names if name not in {*values, "cluster"}]
-    return values | {name: getattr(row.verdict, names.get(name, name)) for name in columns}
+    return f" Stream time: {' to '.join(dict.fromkeys(known))}, the highest timestamps that the application had read."

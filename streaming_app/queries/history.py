@@ -5,11 +5,12 @@ All come from `group_events` alone, so they also work for deleted groups.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from streaming_app.errors import WarehouseError
+from streaming_app.groups.task_copies import ACTIVE
 from streaming_app.queries.groups import find_groups
 from streaming_app.tables.reader import Row, WarehouseReader, of_group, quote, time_literal
 from streaming_app.text import EPOCH, utc_iso
@@ -27,6 +28,7 @@ _GROUP_VALUES = (
     "not_ready_reason",
 )
 _COLUMNS = "at, kind, member_id, client_host, instance_id, old, new, cause"
+_TITLES = {"member_id": "MEMBER", "client_host": "HOST"}
 
 
 @dataclass
@@ -106,75 +108,18 @@ def read_events(reader: WarehouseReader, cluster: str, group_id: str, *, until: 
 
 
 MAX_ASSIGNMENTS = 5_000
-"""The most events of a group that `read_assignments` returns."""
+"""The most events of some members that `read_assignments` returns."""
 
 
-def read_assignments(
-    reader: WarehouseReader, cluster: str, group_id: str, begin: datetime, end: datetime
-) -> list[Event] | None:
-    """Return the events that say who had which task from `begin` to `end`, oldest first, and the last ones before.
-
-    None if there are more than `MAX_ASSIGNMENTS`. Raises WarehouseError.
-    """
-    kinds = ", ".join(map(quote, (_ASSIGNMENT, _LEFT, _DELETED)))
-    own = f"FROM group_events e WHERE {of_group(cluster, group_id)} AND void IS NOT TRUE AND kind IN ({kinds})"
-    columns = f'{_COLUMNS}, e."offset" AS number'
-    newest = 'row_number() OVER (PARTITION BY member_id ORDER BY at DESC, e."offset" DESC, kind) AS newest'
+def read_assignments(reader: WarehouseReader, cluster: str, group_id: str, members: Collection[str]) -> list[Event]:
+    """Return the newest events that say which tasks these members had, the oldest first. Raises WarehouseError."""
+    kinds, ids = (", ".join(map(quote, some)) for some in ((_ASSIGNMENT, _LEFT, _DELETED), members))
     events = reader.rows(
-        f"SELECT {columns}, 1 AS newest {own} AND at >= {time_literal(begin)} AND at <= {time_literal(end)} "  # noqa: S608 - quoted
-        f"UNION ALL SELECT * FROM (SELECT {columns}, {newest} {own} AND at < {time_literal(begin)}) AS before "
-        f"WHERE newest = 1 ORDER BY at, number, kind LIMIT {MAX_ASSIGNMENTS + 1}"
+        f"SELECT {_COLUMNS} FROM group_events e WHERE {of_group(cluster, group_id)} AND void IS NOT TRUE "  # noqa: S608 - quoted
+        f"AND kind IN ({kinds}) AND (member_id IN ({ids}) OR member_id IS NULL) "
+        f'ORDER BY at DESC NULLS LAST, e."offset" DESC, kind DESC LIMIT {MAX_ASSIGNMENTS}'
     )
-    return events if len(events) <= MAX_ASSIGNMENTS else None
-
-
-@dataclass
-class Owned:
-    """Which members had a task as active, by the events."""
-
-    member_id: str | None = None
-    """The last member."""
-    since: datetime | None = None
-    """When the last member got it."""
-    unowned: list[tuple[datetime, datetime | None]] = field(default_factory=list)
-    """The times for which no member had it, after the first one did; if the last one still lasts, its end is None."""
-    owners: dict[str, datetime] = field(default_factory=dict)
-    """The members that have it at the end, with the time since when."""
-
-
-def owned_tasks(events: Iterable[Event]) -> dict[str, Owned]:
-    """Return by task id which members had it; `events` as from `read_assignments`."""
-    held: dict[str, set[str]] = {}
-    found: dict[str, Owned] = {}
-    for event in events:
-        member_id, at = event["member_id"], event["at"]
-        if event["kind"] == _DELETED:
-            members, tasks = list(held), set[str]()
-        else:
-            is_new = event["kind"] == _ASSIGNMENT
-            members = [member_id]
-            tasks = (
-                {f"{one}_{n}" for role, one, n in parse_tasks(event["new"]) if role == "active"} if is_new else set()
-            )
-        for member in members:
-            before = held.get(member, set())
-            held[member] = tasks
-            for task in tasks - before:
-                _begin_owning(found.setdefault(task, Owned()), member, at)
-            for task in before - tasks:
-                del found[task].owners[member]
-                if not found[task].owners:
-                    found[task].unowned.append((at, None))
-    return found
-
-
-def _begin_owning(owned: Owned, member: str, at: datetime) -> None:
-    if not owned.owners and owned.unowned:
-        begin, _ = owned.unowned.pop()
-        if begin < at:
-            owned.unowned.append((begin, at))
-    owned.owners[member] = at
-    owned.member_id, owned.since = member, at
+    return events[::-1]
 
 
 def group_at(events: Sequence[Event], time: datetime) -> GroupAt:
@@ -197,43 +142,34 @@ def unowned_tasks(events: Sequence[Event]) -> list[str]:
     """
     dated = [{**event, "at": event["at"] or EPOCH} for event in events]
     changed = max((one["at"] for one in dated if one["kind"] in {"topology_epoch", "created"}), default=EPOCH)
-    owned = owned_tasks(one for one in dated if one["kind"] in {_ASSIGNMENT, _LEFT, _DELETED})
-    return [
-        task
-        for task, one in owned.items()
-        if one.unowned and one.unowned[-1][1] is None and (one.since or EPOCH) >= changed
-    ]
+    active = [one for one in task_spells(dated) if one.role == ACTIVE]
+    owned = {one.task for one in active if one.until is None}
+    last = {one.task: one.since or EPOCH for one in active}
+    return [task for task, since in last.items() if task not in owned and since >= changed]
 
 
-def task_spells(events: Sequence[Event], task: str) -> list[TaskSpell]:
-    """Return which members had a task such as `0_3`, in which role and when, oldest first."""
+def task_spells(events: Iterable[Event]) -> list[TaskSpell]:
+    """Return which members had which task, in which role and when, oldest first."""
     spells: list[TaskSpell] = []
-    open_spells: dict[str, TaskSpell] = {}
+    held: dict[str, dict[str, TaskSpell]] = {}
     hosts: dict[str, str | None] = {}
     for event in events:
         member_id, kind = event["member_id"], event["kind"]
         if kind == _JOINED:
             hosts[member_id] = event["client_host"]
-        role = role_of(event["new"], task) if kind == _ASSIGNMENT else None
-        ends = [member_id] if kind in {_ASSIGNMENT, _LEFT} else list(open_spells) if kind == _DELETED else []
-        for member in ends:
-            spell = open_spells.get(member)
-            if spell is not None and spell.role != role:
-                open_spells.pop(member).until = event["at"]
-        if role is not None and member_id not in open_spells:
-            spell = TaskSpell(task, role, member_id, hosts.get(member_id), event["at"])
-            open_spells[member_id] = spell
-            spells.append(spell)
+        if kind not in {_ASSIGNMENT, _LEFT, _DELETED}:
+            continue
+        tasks = event["new"] if kind == _ASSIGNMENT else None
+        roles = {f"{part}_{number}": role for role, part, number in parse_tasks(tasks)}
+        for member in list(held) if kind == _DELETED else [member_id]:
+            own = held.setdefault(member, {})
+            for task in [one for one, spell in own.items() if roles.get(one) != spell.role]:
+                own.pop(task).until = event["at"]
+        for task, role in roles.items():
+            if task not in held[member_id]:
+                held[member_id][task] = TaskSpell(task, role, member_id, hosts.get(member_id), event["at"])
+                spells.append(held[member_id][task])
     return spells
-
-
-def role_of(tasks: str | None, task: str) -> str | None:
-    """Return the role in which `tasks`, as in `group_events`, contains a task; None if it does not."""
-    for part in (tasks or "").split("; "):
-        role, _, ids = part.partition(" ")
-        if task in ids.split(","):
-            return role
-    return None
 
 
 def parse_tasks(tasks: str | None) -> Iterator[tuple[str, str, int]]:
@@ -267,31 +203,15 @@ def event_rows(events: Sequence[Event]) -> list[Row]:
     """Return the output lines for events; columns that all of them lack are omitted."""
     names = ("at", "kind", "member_id", "client_host", "old", "new", "cause")
     used = [name for name in names if name in {"at", "kind"} or any(event[name] is not None for event in events)]
-    return [{_title(name): event[name] for name in used} for event in events]
+    return titled({name: event[name] for name in used} for event in events)
 
 
-def spell_rows(spells: Iterable[TaskSpell]) -> list[Row]:
-    """Return the output lines about the members that had a task."""
-    return _rows_of(spells, ("task", "role", "member_id", "client_host", "since", "until"))
-
-
-def group_rows(group: GroupAt) -> Row:
+def group_rows(group: GroupAt) -> list[Row]:
     """Return the output line about a group at a time."""
-    return {_title(name): value for name, value in group.values.items()} | {
-        "MEMBERS": len(group.members),
-        **({"DELETED-AT": group.deleted_at} if group.deleted_at else {}),
-    }
+    deleted = {"deleted_at": group.deleted_at} if group.deleted_at else {}
+    return titled([{**group.values, "members": len(group.members), **deleted}])
 
 
-def member_rows(members: Iterable[MemberAt]) -> list[Row]:
-    """Return the output lines about the members at a time."""
-    names = ("member_id", "client_id", "client_host", "instance_id", "joined_at", "tasks", "tasks_since")
-    return _rows_of(members, names)
-
-
-def _rows_of(found: Iterable[TaskSpell | MemberAt], names: Sequence[str]) -> list[Row]:
-    return [{_title(name): getattr(one, name) for name in names} for one in found]
-
-
-def _title(name: str) -> str:
-    return {"member_id": "MEMBER", "client_host": "HOST"}.get(name, name.upper().replace("_", "-"))
+def titled(rows: Iterable[Row]) -> list[Row]:
+    """Return rows with the titles of the output lines about them."""
+    return [{_TITLES.get(name, name.upper().replace("_", "-")): value for name, value in row.items()} for row in rows]

@@ -60,7 +60,7 @@ def find_lag(warehouse: WarehouseReader, cluster: str, group_ids: Sequence[str],
             f"The lag of cluster {cluster!r} is not known: the running job computes it, unless lag.enabled is false, "
             "once a group has committed offsets"
         )
-    where = _where(cluster, group_ids) + (" AND task_id IS NOT NULL" if _OF_TASKS.intersection(by) else "")
+    where = of_groups(cluster, group_ids or None) + (" AND task_id IS NOT NULL" if _OF_TASKS.intersection(by) else "")
     order = ", ".join(("coalesce(lag, -1) DESC", "coalesce(lag_seconds, 0) DESC", *by))
     sums = sums_sql("lag", by, where, f", {_LARGEST}")
     return warehouse.rows(f"SELECT * FROM ({sums}) AS sums ORDER BY {order}")  # noqa: S608 - quoted
@@ -103,7 +103,7 @@ def find_offsets(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[s
     """
     wanted = list(dict.fromkeys(group_ids or ()))
     _require_groups(warehouse, cluster, wanted)
-    where, order = _where(cluster, wanted), "ORDER BY group_id, topic, partition"
+    where, order = of_groups(cluster, wanted or None), "ORDER BY group_id, topic, partition"
     rows = warehouse.rows(f"SELECT * FROM lag WHERE {where} {order}")  # noqa: S608 - quoted
     known = {row["group_id"] for row in rows}
     in_log = warehouse.rows(f"SELECT {_FROM_LOG} FROM offsets WHERE {where} {order}")  # noqa: S608 - quoted
@@ -139,14 +139,10 @@ def _seconds(seconds: float | None, *, is_lower_bound: bool | None) -> str | Non
     return None if seconds is None else f"{'>=' if is_lower_bound else ''}{seconds:.0f}"
 
 
-def _where(cluster: str, group_ids: Sequence[str]) -> str:
-    return of_groups(cluster, group_ids or None)
-
-
 def _require_groups(warehouse: WarehouseReader, cluster: str, group_ids: Sequence[str]) -> None:
     if not group_ids:
         return
-    where = _where(cluster, group_ids)
+    where = of_groups(cluster, group_ids)
     known = {
         row["group_id"]
         for table in ("groups", "all_groups", "lag")

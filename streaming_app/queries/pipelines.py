@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from streaming_app.groups.description import SINK, TOPIC
 from streaming_app.kafka import WRITER
@@ -25,27 +25,20 @@ RATE_SECONDS = 600.0
 
 
 class Read(NamedTuple):
-    """A topic that a group reads, with its lag."""
+    """A topic that a group reads, with its lag as in `topic_lag`."""
 
     group_id: str
     topic: str
     lag: int | None = None
-    """In offsets: the sum over the partitions with a known lag; None if there are none."""
     lag_seconds: float | None = None
-    """Age of the oldest uncommitted record in seconds."""
     is_lower_bound: bool = False
+    unknown_partitions: int = 0
     rate: float | None = None
     """Records per second that the group reads; None if not known."""
 
 
-class Write(NamedTuple):
-    """A topic that a group writes."""
-
-    group_id: str
-    topic: str
-
-
-_Edge = TypeVar("_Edge", Read, Write)
+Write = tuple[str, str]
+"""A group, and a topic that it writes."""
 
 
 class Root(NamedTuple):
@@ -71,11 +64,17 @@ class Pipelines:
 
     @cached_property
     def _reads(self) -> Mapping[str, list[Read]]:
-        return _by_topic(self.reads)
+        found = defaultdict[str, list[Read]](list)
+        for one in self.reads:
+            found[one.topic].append(one)
+        return dict(found)
 
     @cached_property
-    def _writes(self) -> Mapping[str, list[Write]]:
-        return _by_topic(self.writes)
+    def _writers(self) -> Mapping[str, list[str]]:
+        found = defaultdict[str, list[str]](list)
+        for group_id, topic in sorted(self.writes):
+            found[topic].append(group_id)
+        return dict(found)
 
     @cached_property
     def _next(self) -> Mapping[str, set[str]]:
@@ -110,12 +109,12 @@ class Pipelines:
     @property
     def topics(self) -> list[str]:
         """All topics, sorted by name."""
-        return sorted(self._reads.keys() | self._writes.keys())
+        return sorted(self._reads.keys() | self._writers.keys())
 
     @property
     def group_ids(self) -> list[str]:
         """All groups that read or write a topic, sorted by name."""
-        return sorted({one.group_id for one in self.reads} | {one.group_id for one in self.writes})
+        return sorted({one.group_id for one in self.reads} | {group_id for group_id, _ in self.writes})
 
     def reads_of(self, topic: str) -> Sequence[Read]:
         """Return the reads of a topic."""
@@ -123,7 +122,7 @@ class Pipelines:
 
     def writers(self, topic: str) -> list[str]:
         """Return the groups that are known to write a topic, sorted by name."""
-        return sorted(one.group_id for one in self._writes.get(topic, ()))
+        return self._writers.get(topic, [])
 
     def downstream(self, group_id: str) -> tuple[str, ...]:
         """Return the groups that directly or indirectly read what this group writes, nearest first."""
@@ -147,13 +146,6 @@ class Pipelines:
         return sorted(found, key=lambda one: (-len(one.behind), -len(one.downstream), one.group_id))
 
 
-def _by_topic(edges: Iterable[_Edge]) -> Mapping[str, list[_Edge]]:
-    found = defaultdict[str, list[_Edge]](list)
-    for one in edges:
-        found[one.topic].append(one)
-    return dict(found)
-
-
 def _reach(edges: Mapping[str, set[str]], start: str) -> tuple[str, ...]:
     found, waiting = dict.fromkeys([start]), deque([start])
     while waiting:
@@ -167,7 +159,7 @@ def _reach(edges: Mapping[str, set[str]], start: str) -> tuple[str, ...]:
 # --- Reading the pipelines --------------------------------------------------------------------------------------------
 
 _LAG = """
-SELECT group_id, topic, lag, lag_seconds, is_lower_bound, partitions, observed_at FROM topic_lag
+SELECT group_id, topic, lag, lag_seconds, is_lower_bound, unknown_partitions, partitions, observed_at FROM topic_lag
 WHERE cluster = {cluster}
 """
 # A partition whose lag does not change has one row per hour.
@@ -240,9 +232,9 @@ def _with_rates(
         then = {(row["group_id"], row["topic"]): row for row in rows(sql)}
     for row in lag:
         before, rate = then.get((row["group_id"], row["topic"])), rates.get(row["topic"])
-        is_known = before and not row["is_lower_bound"] and before["partitions"] == row["partitions"]
+        is_known = before and not row["unknown_partitions"] and before["partitions"] == row["partitions"]
         if before and is_known and rate is not None:
-            rate = max(0.0, rate - (row["lag"] - before["lag"]) / RATE_SECONDS)
+            rate = max(0.0, rate - ((row["lag"] or 0) - before["lag"]) / RATE_SECONDS)
             yield {**row, "rate": rate}
         else:
             yield row
@@ -256,8 +248,11 @@ def pipelines(
     rate_of: Mapping[str, float] | None = None,
 ) -> Pipelines:
     """Return the pipelines from rows of `topic_lag` or `offsets`, `subtopologies`, and sinks with their topics."""
-    reads = {(row["group_id"], row["topic"]): _read(row) for row in lag}
-    writes = {Write(row["group_id"], row["topic"]) for row in sinks}
+    reads = {
+        (row["group_id"], row["topic"]): Read(**{name: row[name] for name in Read._fields if name in row})
+        for row in lag
+    }
+    writes = {(row["group_id"], row["topic"]) for row in sinks}
     internal = set[tuple[str, str]]()
     for row in topologies:
         group_id = row["group_id"]
@@ -266,7 +261,7 @@ def pipelines(
         internal.update((group_id, topic) for topic in repartition | (changelogs - {*(row["source_topics"] or ())}))
         for topic in (*(row["source_topics"] or ()), *_names(row["repartition_source_topics"])):
             reads.setdefault((group_id, topic), Read(group_id, topic))
-        writes.update(Write(group_id, topic) for topic in row["repartition_sink_topics"] or ())
+        writes.update((group_id, topic) for topic in row["repartition_sink_topics"] or ())
     users = defaultdict[str, set[str]](set)
     for group_id, topic in (*reads, *writes):
         users[topic].add(group_id)
@@ -280,11 +275,6 @@ def pipelines(
         frozenset(undescribed),
         rate_of or {},
     )
-
-
-def _read(row: Mapping[str, Any]) -> Read:
-    known = (row.get("lag"), row.get("lag_seconds"), bool(row.get("is_lower_bound")), row.get("rate"))
-    return Read(row["group_id"], row["topic"], *known)
 
 
 def _names(topics: Iterable[Mapping[str, Any]] | None) -> set[str]:

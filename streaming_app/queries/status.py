@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from streaming_app.errors import WarehouseError, reason_of
 from streaming_app.job_status import inputs
 from streaming_app.queries import health
-from streaming_app.queries.brokers import Brokers, read_brokers
+from streaming_app.queries.brokers import read_brokers
 from streaming_app.queries.facts import left_over_topics
 from streaming_app.queries.groups import groups_set_aside, quarantined_records
 from streaming_app.queries.warehouse import check_cluster
@@ -36,6 +36,7 @@ def read_status(warehouse: Location | Path, cluster: str, now: datetime) -> dict
     heartbeat = read_heartbeat(location, cluster)
     of_cluster = f"WHERE cluster = {quote(cluster)}"
     by_state = f"SELECT state, count(*) AS n FROM groups {of_cluster} GROUP BY state ORDER BY n DESC, state"  # noqa: S608 - quoted
+    brokers = read_brokers(reader, cluster)
     firing = read_problems(reader, f"cluster = {quote(cluster)} AND {OPEN}")
     return {
         "cluster": cluster,
@@ -62,18 +63,14 @@ def read_status(warehouse: Location | Path, cluster: str, now: datetime) -> dict
         ],
         "set_aside": groups_set_aside(reader, cluster),
         "quarantined": quarantined_records(reader, cluster),
-        "brokers": _brokers(read_brokers(reader, cluster)),
+        "brokers": {
+            "releases": [one._asdict() for one in brokers.releases],
+            "text": brokers.describe(),
+            "observed_at": brokers.observed_at,
+            "unknown": list(brokers.reasons()),
+        },
         "left_over_topics": left_over_topics(reader, cluster),
         "tables": _table_sizes(location),
-    }
-
-
-def _brokers(brokers: Brokers) -> dict[str, Any]:
-    return {
-        "releases": [one._asdict() for one in brokers.releases],
-        "text": brokers.describe(),
-        "observed_at": brokers.observed_at,
-        "unknown": list(brokers.reasons()),
     }
 
 
@@ -109,23 +106,20 @@ def format_status(status: dict[str, Any], now: datetime) -> Iterator[str]:
         yield "health    " + ", ".join(f"{number:,} {verdict}" for verdict, number in status["health"].items())
     yield f"alerts    {len(status['firing'])} firing"
     if status["job"]:
-        yield f"inputs    {_format_inputs(status['job']['known_until'], now)}"
+        known_until = status["job"]["known_until"].items()
+        yield "inputs    " + ", ".join(f"{name} {ago(at, now) if at else 'not yet'}" for name, at in known_until)
         yield f"checked   {_format_self_check(status['job']['facts']['self_check'], now)}"
         yield f"offsets   {_format_offsets(status['job']['facts']['offsets'], now)}"
-    yield from _format_brokers(status["brokers"], now)
+    brokers = status["brokers"]
+    asked = f", as of {ago(brokers['observed_at'], now)}" if brokers["observed_at"] else ""
+    yield f"brokers   {brokers['text']}{asked}"
+    yield from (f"unknown   {reason}" for reason in brokers["unknown"])
     if left := status["left_over_topics"]:
         groups = {row["GROUP"] for row in left}
         size = sum(row["BYTES"] or 0 for row in left)
         at_least = "at least " if any(row["BYTES"] is None for row in left) else ""
         which = f"{count(len(left), 'internal topic')} of {count(len(groups), 'group')}, {at_least}{megabytes(size)}"
         yield f"left over {which}: `streams-groups sql` with kind 'left_over_topic' in broker_facts names them"
-
-
-def _format_brokers(brokers: Row, now: datetime) -> Iterator[str]:
-    """Yield a line about the brokers, and a line for each fact that their releases do not provide."""
-    asked = f", as of {ago(brokers['observed_at'], now)}" if brokers["observed_at"] else ""
-    yield f"brokers   {brokers['text']}{asked}"
-    yield from (f"unknown   {reason}" for reason in brokers["unknown"])
 
 
 def _format_job(job: dict[str, Any] | None, now: datetime) -> str:
@@ -149,11 +143,6 @@ def _format_job(job: dict[str, Any] | None, now: datetime) -> str:
     behind = f"{count(facts['behind'], 'offset')} behind"
     success = f"last success {ago(facts['last_success_at'], now)}" if facts["last_success_at"] else "no batch yet"
     return "; ".join(["running", behind, success, *filter(None, problems), process])
-
-
-def _format_inputs(known_until: dict[str, datetime | None], now: datetime) -> str:
-    """Return the line about the age of each input."""
-    return ", ".join(f"{name} {ago(at, now) if at else 'not yet'}" for name, at in known_until.items())
 
 
 def _format_self_check(check: dict[str, Any], now: datetime) -> str:

@@ -156,9 +156,6 @@ def endpoint_rows(groups: Iterable[Mapping[str, Any]], topics: Mapping[str, Sequ
         for group in groups
         for member in group["members"]
         if member["user_endpoint"]
-        for own in [served(_of_member(group, member), topics[group["group_id"]])]
+        for tasks in [[task for task in group["assignments"] if task["member_id"] == member["member_id"]]]
+        for own in [served(tasks, topics[group["group_id"]])]
     ]
-
-
-def _of_member(group: Mapping[str, Any], member: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [task for task in group["assignments"] if task["member_id"] == member["member_id"]]

@@ -92,11 +92,6 @@ class HealthTables:
         return pa.Table.from_pylist([{"cluster": self._cluster, **row} for row in rows], self._schemas[name])
 
 
-def read_health(warehouse: WarehouseReader, where: str) -> list[HealthRow]:
-    """Return the rows of `group_health` that match this SQL condition, sorted by group."""
-    return list(_health(warehouse, f"{where} ORDER BY group_id"))
-
-
 def _health(warehouse: WarehouseReader, rest: str) -> Iterator[HealthRow]:
     texts, evidence = dict[str, str](), dict[str | None, Mapping[str, Any]]()  # most groups share these values
     for row in _rows(warehouse, HEALTH, rest):

@@ -18,6 +18,7 @@ import ipaddress
 import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -84,40 +85,56 @@ class Credentials:
         return 'Basic realm="streams-groups", charset="UTF-8"' if self.users else "Bearer"
 
 
-@dataclass(frozen=True)
-class AccessPolicy:
-    """Which requests are accepted."""
+DEFAULT_LISTEN = "127.0.0.1:8080"
 
-    hosts: frozenset[str]
-    """Names, in lower case, in addition to `localhost` and IP addresses."""
-    advice: str
-    """Advice for a refused client: how to allow another name."""
+
+class PageError(UserError):
+    """The page cannot be served with these settings."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """Where and to whom page or metrics are served."""
+
+    listen: str = DEFAULT_LISTEN
+    base_path: str = ""
+    """The path of the page, without a slash at the end, for a proxy that passes paths on as they are."""
+    allowed_hosts: frozenset[str] = frozenset()
+    """Names that a request may address, in addition to `localhost`, every IP address, and the server's own names."""
     credentials: Credentials | None = None
+    advice: str = "add it to page.allowed_hosts, or start `streams-groups web` with --allowed-host NAME"
+    """For a refused client: how to allow another name."""
 
     @classmethod
-    def of(
-        cls, listen: str, allowed: Iterable[str], advice: str, credentials: Credentials | None = None
-    ) -> AccessPolicy:
-        """Return the policy of a server that listens at `HOST:PORT`: it also allows the server's own names."""
-        host, _ = split_address(listen)
-        own = socket.gethostname()
-        names = {*allowed, own, own.partition(".")[0], *({host} - {"0.0.0.0", "::"})}  # noqa: S104 - compared, not bound
-        return cls(frozenset(name.lower() for name in names), advice, credentials)
+    def of(cls, config: PageSettings, listen: str) -> Access:
+        """Return the settings of a configuration. Raises PageError if its file of users cannot be read."""
+        return cls(
+            listen=listen,
+            base_path=config.base_path,
+            allowed_hosts=frozenset(name.lower() for name in config.allowed_hosts),
+            credentials=read_credentials(config.auth_file) if config.auth_file else None,
+        )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anyone who reaches the address from another machine can read the page."""
+        return self.credentials is None and not is_loopback(split_address(self.listen)[0])
 
     def refuse(self, headers: Mapping[str, str]) -> tuple[HTTPStatus, str] | None:
         """Return the status and the line that refuse a request; None if it is accepted."""
-        if not self._is_host(headers.get("host", "")):
-            return (
-                HTTPStatus.MISDIRECTED_REQUEST,
-                f"This name of the server is not allowed: {self.advice}",
-            )
+        host = _host_of(headers.get("host", ""))
+        if host is None or not (host in self._hosts or _is_address(host)):
+            return HTTPStatus.MISDIRECTED_REQUEST, f"This name of the server is not allowed: {self.advice}"
         if self.credentials and not self.credentials.accept(headers.get("authorization")):
             return HTTPStatus.UNAUTHORIZED, "A user and password, or a token, is needed"
         return None
 
-    def _is_host(self, header: str) -> bool:
-        host = _host_of(header)
-        return host is not None and (host == "localhost" or host in self.hosts or _is_address(host))
+    @cached_property
+    def _hosts(self) -> frozenset[str]:
+        """The accepted names, in lower case."""
+        own, (listens, _) = socket.gethostname(), split_address(self.listen)
+        names = {"localhost", *self.allowed_hosts, own, own.partition(".")[0], listens}
+        return frozenset(name.lower() for name in names)
 
 
 def is_loopback(host: str) -> bool:
@@ -150,10 +167,10 @@ def _contains(secrets: Iterable[str], given: str) -> bool:
 
 
 class AccessMiddleware:
-    """Refuses requests by the policy, and adds security headers to every response."""
+    """Refuses requests, and adds security headers to every response."""
 
-    def __init__(self, app: ASGIApp, policy: AccessPolicy) -> None:
-        self._app, self._policy = app, policy
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app, self._access = app, access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -169,56 +186,14 @@ class AccessMiddleware:
                 headers.setdefault("Cache-Control", "no-cache")
             await send(message)
 
-        refusal = self._policy.refuse(Headers(scope=scope))
+        refusal = self._access.refuse(Headers(scope=scope))
         if refusal is None:
             await self._app(scope, receive, send_with_headers)
             return
         status, line = refusal
-        challenge = self._policy.credentials.challenge if self._policy.credentials else ""
+        challenge = self._access.credentials.challenge if self._access.credentials else ""
         headers = {"WWW-Authenticate": challenge} if status is HTTPStatus.UNAUTHORIZED else {}
         await PlainTextResponse(line + "\n", status, headers)(scope, receive, send_with_headers)
-
-
-# --- Where and to whom the page is served -----------------------------------------------------------------------------
-
-DEFAULT_LISTEN = "127.0.0.1:8080"
-
-
-class PageError(UserError):
-    """The page cannot be served with these settings."""
-
-
-@dataclass(frozen=True)
-class PageAccess:
-    """Where and to whom the page is served."""
-
-    listen: str = DEFAULT_LISTEN
-    base_path: str = ""
-    """The path of the page, without a slash at the end, for a proxy that passes paths on as they are."""
-    allowed_hosts: frozenset[str] = frozenset()
-    """Names that a request may address, in addition to `localhost` and every IP address."""
-    credentials: Credentials | None = None
-
-    @classmethod
-    def of(cls, config: PageSettings, listen: str) -> PageAccess:
-        """Return the settings of a configuration. Raises PageError if its file of users cannot be read."""
-        return cls(
-            listen=listen,
-            base_path=config.base_path,
-            allowed_hosts=frozenset(name.lower() for name in config.allowed_hosts),
-            credentials=read_credentials(config.auth_file) if config.auth_file else None,
-        )
-
-    @property
-    def policy(self) -> AccessPolicy:
-        """Which requests are accepted."""
-        advice = "add it to page.allowed_hosts, or start `streams-groups web` with --allowed-host NAME"
-        return AccessPolicy.of(self.listen, self.allowed_hosts, advice, self.credentials)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether anyone who reaches the address from another machine can read the page."""
-        return self.credentials is None and not is_loopback(split_address(self.listen)[0])
 
 
 def read_credentials(file: Path) -> Credentials:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from streaming_app.text import count, digest, duration
+from streaming_app.text import count, digest
+from streaming_app.web.lag import Lag, sum_of
 from streaming_app.web.words import number
 
 FOLDED_ABOVE = 60
@@ -23,46 +24,6 @@ _NOTE = (
     "Nodes that belong together are one box each, as there are more than {}: click a box or press Enter to open it, "
     "and its title to close it."
 )
-
-
-class Lag(NamedTuple):
-    """The lag of one or several topics."""
-
-    offsets: int | None = None
-    """None if the lag of no partition is known."""
-    seconds: float = 0.0
-    """Age of the oldest waiting record."""
-    is_partial: bool = False
-    """The lag of some partitions is not known."""
-
-    def plus(self, other: Lag) -> Lag:
-        """Return the sum of both."""
-        known = [one for one in (self.offsets, other.offsets) if one is not None]
-        is_partial = self.is_partial or other.is_partial or len(known) == 1
-        return Lag(sum(known) if known else None, max(self.seconds, other.seconds), is_partial)
-
-    @property
-    def text(self) -> str:
-        """The lag in offsets and time; `not known` if no partition's is, or the sum is 0 and lacks partitions."""
-        if self.offsets is None or (self.is_partial and not self.offsets):
-            return "not known"
-        text = f"{'≥ ' if self.is_partial else ''}{number(self.offsets)}"
-        return f"{text} · {duration(self.seconds)}" if self.seconds >= 1 else text
-
-    @property
-    def waiting(self) -> str:
-        """The text on an edge: empty if nothing waits, or the lag is not measured."""
-        if self.offsets or self.is_partial:
-            return f"lag {self.text}" if self.text == "not known" else self.text
-        return ""
-
-
-def sum_of(lags: Iterable[Lag]) -> Lag | None:
-    """Return the sum of all; None if there are none."""
-    found = None
-    for one in lags:
-        found = one if found is None else found.plus(one)
-    return found
 
 
 def rate_text(rate: float) -> str:

@@ -12,27 +12,29 @@ from streaming_app.alerts.catalog import rules
 from streaming_app.alerts.problem import FIRING, Problem, severity_rank
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.snapshot import AWAY, AWAY_EPOCH
-from streaming_app.groups.task_copies import ACTIVE, RESTORING, TaskCopy, format_task
+from streaming_app.groups.task_copies import ACTIVE, RESTORING, TaskCopy
 from streaming_app.lag.status import LEFT_OVER
 from streaming_app.lag.status import OK as IN_TIME
 from streaming_app.queries.behind import behind_series, lag_at
 from streaming_app.queries.facts import read_group_facts
-from streaming_app.queries.groups import other_members
-from streaming_app.queries.health import changes_before
-from streaming_app.queries.history import GroupAt, Owned, group_at, owned_tasks, read_assignments, read_events
+from streaming_app.queries.groups import find_groups, other_members
+from streaming_app.queries.health import changes_before, verdicts_between
+from streaming_app.queries.history import group_at, read_assignments, read_events, task_spells
 from streaming_app.queries.lag import MAX_PARTITIONS
 from streaming_app.queries.topics import BY_PATTERN, Topic, read_topics, served
-from streaming_app.queries.topology_diff import TopologyDiff, diff_topologies, topology_at
+from streaming_app.queries.topology_diff import diff_topologies, topology_at
 from streaming_app.tables.alerts_table import read_problems
 from streaming_app.tables.reader import WarehouseReader, of_group, quote, time_literal
 from streaming_app.tables.task_copies_table import read_copies
 from streaming_app.text import host_of
-from streaming_app.web.instant import Then, instant_view
+from streaming_app.web.instant import Then, moved, row_at
+from streaming_app.web.lag import lag_by, sum_of
 from streaming_app.web.snapshot import NOTHING_KNOWN, Snapshot
-from streaming_app.web.task_matrix import lag_by_task, task_matrix, with_copies
+from streaming_app.web.task_matrix import task_matrix, with_copies
 from streaming_app.web.topology_graph import node_rows, status_text
 from streaming_app.web.tracks import (
     DRAWN_KINDS,
+    HeldSince,
     Scale,
     behind_track,
     event_tracks,
@@ -64,13 +66,9 @@ _JOINED = """
 SELECT coalesce(sum(CASE WHEN kind = 'member_joined' THEN 1 ELSE -1 END), 0) AS joined FROM group_events
 WHERE {where} AND void IS NOT TRUE AND at > {end} AND kind IN ('member_joined', 'member_left')
 """
-_VERDICTS = """
-SELECT at, verdict, severity, since, why FROM group_health_history WHERE {where} AND {within}
-ORDER BY at DESC LIMIT {most}
-"""
 _LAG = """
-SELECT topic, partition, committed_offset, log_end_offset, lag, is_unknown, lag_seconds, status, subtopology_id,
-       partition_time, task_id, leader, observed_at
+SELECT topic, partition, committed_offset, log_end_offset, lag, is_unknown, lag_seconds, lag_seconds_is_lower_bound,
+       status, subtopology_id, partition_time, task_id, client_host, leader, observed_at
 FROM lag WHERE {where} ORDER BY lag DESC NULLS LAST, topic, partition LIMIT {most}
 """
 
@@ -78,9 +76,22 @@ FROM lag WHERE {where} ORDER BY lag DESC NULLS LAST, topic, partition LIMIT {mos
 # --- Queries, whose results `Snapshot.ask` keeps ----------------------------------------------------------------------
 
 
-def group_row(reader: WarehouseReader, cluster: str, group_id: str) -> Row | None:
-    """Return the row of `groups`; None if the group has none."""
-    return next(iter(reader.rows(f"SELECT * FROM groups WHERE {of_group(cluster, group_id)}")), None)  # noqa: S608
+def group_now(reader: WarehouseReader, cluster: str, group_id: str) -> Mapping[str, Any] | None:
+    """Return what page and picture show of a streams group as it is now; None if `groups` has no such row."""
+    own = of_group(cluster, group_id)
+    row = next(iter(reader.rows(f"SELECT * FROM groups WHERE {own}")), None)  # noqa: S608 - quoted
+    if row is None:
+        return None
+    described = reader.rows(f"SELECT * FROM descriptions WHERE {own} AND is_newest LIMIT 1")  # noqa: S608 - quoted
+    return {
+        "row": row,
+        "lag": lag_rows(reader, cluster, group_id),
+        "copies": read_copies(reader, own),
+        "topics": read_topics(reader, cluster, [row])[group_id],
+        "described": next(iter(described), None),
+        "facts": read_group_facts(reader, cluster, (group_id,))[group_id],
+        "diff": _diff(reader, cluster, group_id),
+    }
 
 
 def lag_rows(reader: WarehouseReader, cluster: str, group_id: str) -> list[Row]:
@@ -88,16 +99,12 @@ def lag_rows(reader: WarehouseReader, cluster: str, group_id: str) -> list[Row]:
     return [*reader.rows(_LAG.format(where=of_group(cluster, group_id), most=MAX_PARTITIONS))]
 
 
-def description(reader: WarehouseReader, cluster: str, group_id: str) -> Row | None:
-    """Return the row of `descriptions` that the job fetched last for a group."""
-    sql = f"SELECT * FROM descriptions WHERE {of_group(cluster, group_id)} AND is_newest LIMIT 1"  # noqa: S608 - quoted
-    return next(iter(reader.rows(sql)), None)
-
-
-def topics_of_group(reader: WarehouseReader, cluster: str, group_id: str) -> Sequence[Topic]:
-    """Return the topics of a group as they are now."""
-    row = group_row(reader, cluster, group_id)
-    return read_topics(reader, cluster, [row])[group_id] if row else []
+def _diff(reader: WarehouseReader, cluster: str, group_id: str) -> Row | None:
+    try:
+        found = diff_topologies(reader, cluster, group_id)
+    except WarehouseError:  # the group has had one topology, or none
+        return None
+    return found if found["changes"] else None
 
 
 def then_of_group(reader: WarehouseReader, cluster: str, group_id: str, at: datetime) -> Then | None:
@@ -105,8 +112,9 @@ def then_of_group(reader: WarehouseReader, cluster: str, group_id: str, at: date
     events = read_events(reader, cluster, group_id, until=at)
     if not events:
         return None
-    known: GroupAt = group_at(events, at)
-    return Then(known, lag_at(reader, cluster, group_id, at), topology_at(reader, cluster, group_id, at))
+    known = topology_at(reader, cluster, group_id, at)
+    parts = known["subtopologies"] if known else find_groups(reader, cluster, [group_id])[0]["subtopologies"] or ()
+    return Then(row_at(group_at(events, at), parts), lag_at(reader, cluster, group_id, at), known is not None)
 
 
 def _events(
@@ -127,17 +135,6 @@ def _listed(
     return [*reader.rows(sql.format(where=of_group(cluster, group_id), within=_within(begin, end), most=LISTED_EVENTS))]
 
 
-def _verdicts(
-    reader: WarehouseReader, cluster: str, group_id: str, begin: datetime | None, end: datetime | None
-) -> list[Row]:
-    """Return the verdicts of a period, the oldest first, beginning with the last one before it."""
-    where = of_group(cluster, group_id)
-    found = reader.rows(_VERDICTS.format(where=where, within=_within(begin, end), most=MAX_EVENTS))
-    if begin and len(found) < MAX_EVENTS:
-        found += reader.rows(_VERDICTS.format(where=where, within=f"at < {time_literal(begin)}", most=1))
-    return merged_verdicts(reversed(found))
-
-
 def _within(begin: datetime | None, end: datetime | None) -> str:
     limits = [f"at >= {time_literal(begin)}"] if begin else []
     limits += [f"at <= {time_literal(end)}"] if end else []
@@ -149,81 +146,72 @@ def _alerts(reader: WarehouseReader, cluster: str, group_id: str, begin: datetim
     return read_problems(reader, f"{of_group(cluster, group_id)} AND {where}")
 
 
-def _copies(reader: WarehouseReader, cluster: str, group_id: str) -> list[TaskCopy]:
-    return read_copies(reader, of_group(cluster, group_id))
-
-
-def _owned(reader: WarehouseReader, cluster: str, group_id: str, begin: datetime, end: datetime) -> dict[str, Owned]:
-    return owned_tasks(read_assignments(reader, cluster, group_id, begin, end) or ())
-
-
-def _facts(reader: WarehouseReader, cluster: str, group_id: str) -> Any:  # noqa: ANN401 - for the template
-    return read_group_facts(reader, cluster, (group_id,))[group_id]
-
-
-def _diff(reader: WarehouseReader, cluster: str, group_id: str) -> TopologyDiff | None:
-    try:
-        found = diff_topologies(reader, cluster, group_id)
-    except WarehouseError:  # the group has had one topology, or none
-        return None
-    return found if found.changes else None
-
-
-def _members_of_other(reader: WarehouseReader, cluster: str, group_id: str) -> list[dict[str, Any]]:
-    return other_members(reader, cluster, (group_id,)) or []
+def _held_since(reader: WarehouseReader, cluster: str, group_id: str, members: tuple[str, ...]) -> HeldSince:
+    """Return since when these members have their active tasks, by task and member."""
+    spells = task_spells(read_assignments(reader, cluster, group_id, members))
+    return {(one.task, one.member_id): one.since for one in spells if one.role == ACTIVE and one.until is None}
 
 
 # --- Values for the templates -----------------------------------------------------------------------------------------
 
 
-def group_page(snapshot: Snapshot, row: Row, window: Window) -> dict[str, Any]:
-    """Return the page of a streams group; `row` is its row of `groups`. Raises WarehouseError."""
+def group_page(snapshot: Snapshot, known: Mapping[str, Any], window: Window) -> dict[str, Any]:
+    """Return the page of a streams group; `known` is from `group_now`. Raises WarehouseError."""
+    row, lag, topics, described = known["row"], known["lag"], known["topics"], known["described"]
     group_id, ask = row["group_id"], snapshot.ask
     summary = snapshot.groups.get(group_id, NOTHING_KNOWN)
     begin, end = bounds(window)
-    lag, copies = ask(lag_rows, group_id), ask(_copies, group_id)
-    topics, described = ask(topics_of_group, group_id), ask(description, group_id)
     listed = ask(_listed, group_id, *((None, None) if window.selected else (begin, end)))
-    judged = ask(_verdicts, group_id, begin, end) or _current(summary)
+    judged = _judged(snapshot, summary, group_id, window)
     then = ask(then_of_group, group_id, window.until) if window.until else None
-    members = list(_members(row, topics))
-    matrix = task_matrix(row["members"] or (), with_copies(row["assignments"] or (), copies), lag_by_task(lag))
+    present = _shown(row, lag, topics, known["copies"])
     began = summary["since"] or row["state_since"] or row["updated_at"] or snapshot.read_at
     return {
-        "row": row,
+        **known,
         "one": summary,
         "alerts": _with_runbook(one for one in snapshot.alerts if one.group_id == group_id),
-        "matrix": matrix,
-        "members": members[:SHOWN_MEMBERS],
-        "then": instant_view(then, window.at, row, lag) if then and window.at else None,
+        "present": present,
+        "then": then,
+        "shown": _shown(then.row, then.lag) if then else present,
+        "moved": moved(then.row, row) if then else (),
         "then_verdict": next((one for one in reversed(judged) if window.until and one["at"] <= window.until), None),
         "events": listed,
-        "described": described,
         "described_text": status_text(described) if described else None,
         "nodes": node_rows(described) if described else [],
-        "diff": ask(_diff, group_id),
-        "lag": lag[:SHOWN_LAG],
-        "lag_partitions": len(lag),
-        "behind": behind_tasks(lag, row),
+        "behind": behind_tasks(lag),
         "changes": ask(changes_before, group_id, began),
-        "facts": ask(_facts, group_id),
         "sizes": {(one.subtopology_id, one.name): one.text for one in topics if one.text},
         "by_pattern": [one for one in topics if one.kind == BY_PATTERN],
         "judged": judged[: -SHOWN_VERDICTS - 1 : -1],
-        **_history(snapshot, group_id, window, judged, row=row, copies=copies),
+        **_history(snapshot, group_id, window, judged, row=row, copies=known["copies"]),
+    }
+
+
+def _shown(
+    row: Row, lag: Sequence[Row], topics: Sequence[Topic] = (), copies: Sequence[TaskCopy] = ()
+) -> dict[str, Any]:
+    """Return what the page shows in the same way of a group now and then, from a row of `groups` and rows of `lag`."""
+    tasks = with_copies(row["assignments"] or (), copies)
+    return {
+        "row": row,
+        "matrix": task_matrix(row["members"] or (), tasks, lag_by(lag, "task_id")),
+        "members": [*islice(_members(row, topics), SHOWN_MEMBERS)],
+        "lag": lag[:SHOWN_LAG],
+        "lag_partitions": len(lag),
+        "lag_sum": sum_of(lag_by(lag, "topic").values()),
     }
 
 
 def other_group_page(snapshot: Snapshot, one: Row, window: Window) -> dict[str, Any]:
     """Return the page of a group of another type; `one` is its row. Raises WarehouseError."""
     group_id, lag = one["group_id"], snapshot.ask(lag_rows, one["group_id"])
-    judged = snapshot.ask(_verdicts, group_id, *bounds(window)) or _current(one)
+    judged = _judged(snapshot, one, group_id, window)
     return {
         "one": one,
         "alerts": _with_runbook(alert for alert in snapshot.alerts if alert.group_id == group_id),
         "lag": lag[:SHOWN_LAG],
         "lag_partitions": len(lag),
-        "members": snapshot.ask(_members_of_other, group_id)[:SHOWN_MEMBERS],
+        "members": snapshot.ask(other_members, (group_id,))[:SHOWN_MEMBERS],
         **_history(snapshot, group_id, window, judged),
     }
 
@@ -252,9 +240,10 @@ def _history(  # noqa: PLR0913 - what is known of a group
         known = [one for one in drawn if scale.has(one["at"])]
         known_from = known[0]["at"] if len(drawn) == MAX_EVENTS and known else None
         members, *changes = event_tracks(scale, known, max(0, (row["member_count"] or 0) - joined), known_from)
-        owned = ask(_owned, group_id, *times) if any(one.role == RESTORING for one in copies) else {}
+        restoring = tuple(one.member_id for one in copies if one.role == RESTORING)
+        since = ask(_held_since, group_id, restoring) if restoring else {}
         assignments, topology = changes
-        tracks += [members, assignments, restore_track(scale, window, copies, owned), topology]
+        tracks += [members, assignments, restore_track(scale, window, copies, since), topology]
     shown = stacked(tracks)
     return {
         "window": window,
@@ -266,45 +255,41 @@ def _history(  # noqa: PLR0913 - what is known of a group
     }
 
 
-def bounds(window: Window) -> tuple[datetime | None, datetime | None]:
+def bounds(window: Window) -> tuple[datetime, datetime | None]:
     """Return the begin and end of the events to read. For a range up to now they stay the same for a minute."""
     if not window.selected:
         return window.begin, window.end
     return window.begin.replace(second=0, microsecond=0), None
 
 
-def _current(one: Row) -> list[Row]:
-    """Return the verdict of now as a row of `group_health_history`."""
-    return [{**one, "at": one["judged_at"]}] if one["since"] else []
+def _judged(snapshot: Snapshot, summary: Row, group_id: str, window: Window) -> list[Row]:
+    """Return the verdicts of a window, the oldest first, beginning with the last one before it."""
+    found = snapshot.ask(verdicts_between, (group_id,), *bounds(window)).get(group_id, ())
+    return merged_verdicts(found) or verdict_of_now(summary)
 
 
-def behind_tasks(lag: Iterable[Row], row: Row) -> list[Row]:
+def verdict_of_now(summary: Row) -> list[Row]:
+    """Return the verdict of now as a row of `group_health_history`, if there is one."""
+    return [{**summary, "at": summary["judged_at"]}] if summary["since"] else []
+
+
+def behind_tasks(lag: Iterable[Row]) -> list[Row]:
     """Return a row of `lag` for each task with a partition that does not keep up, the furthest behind first.
 
     Each has the `name` of the task, and the `host` that has it.
     """
-    owners = {
-        format_task((task["subtopology_id"], task["partition"])): task["member_id"]
-        for task in row["assignments"] or ()
-        if task["role"] == ACTIVE and task["current"]
-    }
-    hosts = _hosts(row)
     found: dict[str, Row] = {}
     late = [one for one in lag if one["status"] not in {IN_TIME, LEFT_OVER}]
     for one in sorted(late, key=lambda one: (-(one["lag_seconds"] or 0), -(one["lag"] or 0))):
         name = one["task_id"] or f"{one['topic']}-{one['partition']}"
-        found.setdefault(name, {**one, "name": name, "host": hosts.get(owners.get(name, ""))})
+        found.setdefault(name, {**one, "name": name, "host": host_of(one["client_host"])})
     return list(found.values())
 
 
 def hosts_of(row: Row) -> list[Row]:
     """Return the assignments of a group, each with the host of its member."""
-    hosts = _hosts(row)
+    hosts = {member["member_id"]: host_of(member["client_host"]) for member in row["members"] or ()}
     return [{**task, "client_host": hosts.get(task["member_id"])} for task in row["assignments"] or ()]
-
-
-def _hosts(row: Row) -> dict[str, str | None]:
-    return {member["member_id"]: host_of(member["client_host"]) for member in row["members"] or ()}
 
 
 def _members(row: Row, topics: Sequence[Topic]) -> Iterator[Row]:

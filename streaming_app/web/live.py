@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 
 from streaming_app.job_status import inputs
 from streaming_app.report import ReportOnce
@@ -19,7 +19,7 @@ _RETRY_MS = 2_000
 
 
 class Live:
-    """The viewers of the page. Use it from one event loop."""
+    """The viewers of a cluster. Use it from one event loop."""
 
     def __init__(self, current: Callable[[], Snapshot]) -> None:
         """Watch what `current` returns. A thread calls it, and only while there are viewers."""
@@ -28,14 +28,13 @@ class Live:
         """How many there are."""
         self._message = ""
         self._changed = asyncio.Event()
-        self._has_viewers = asyncio.Event()
+        self._watching: asyncio.Task[None] | None = None
         self._closed = False
 
-    async def watch(self) -> None:
+    async def _watch(self) -> None:
         """Check for changes until cancelled."""
         log_error = ReportOnce(_log.error)
         while True:
-            await self._has_viewers.wait()
             try:
                 message = message_of(await asyncio.to_thread(self._current))
             except Exception as error:  # noqa: BLE001 - viewers stay connected, and must get the next change
@@ -59,7 +58,7 @@ class Live:
     async def events(self) -> AsyncIterator[str]:
         """Yield server-sent events for one viewer: the present state, then one after each change."""
         self.viewers += 1
-        self._has_viewers.set()
+        self._watching = self._watching or asyncio.create_task(self._watch())
         sent = ""
         try:
             yield f"retry: {_RETRY_MS}\n\n"
@@ -76,39 +75,13 @@ class Live:
         finally:
             self.viewers -= 1
             if not self.viewers:
-                self._has_viewers.clear()
+                self._watching.cancel()
+                self._watching = None
 
 
-class LiveUpdates:
-    """The viewers of each cluster. Use it from one event loop, except `close`."""
-
-    def __init__(self) -> None:
-        self._clusters: dict[str, tuple[Live, asyncio.Task[None]]] = {}
-
-    @property
-    def is_full(self) -> bool:
-        """Whether it accepts no more viewers."""
-        return sum(live.viewers for live, _ in self._clusters.values()) >= MAX_VIEWERS
-
-    def of(self, cluster: str, current: Callable[[], Snapshot]) -> Live:
-        """Return the viewers of a cluster."""
-        if cluster not in self._clusters:
-            live = Live(current)
-            self._clusters[cluster] = live, asyncio.create_task(live.watch())
-        return self._clusters[cluster][0]
-
-    def close(self) -> None:
-        """End all streams."""
-        for live, _ in self._clusters.values():
-            live.close()
-
-    async def stop(self) -> None:
-        """End all streams and the checks for changes."""
-        self.close()
-        watchers = [task for _, task in self._clusters.values()]
-        for task in watchers:
-            task.cancel()
-        await asyncio.gather(*watchers, return_exceptions=True)
+def is_full(lives: Iterable[Live]) -> bool:
+    """Return whether there may be no more viewers."""
+    return sum(live.viewers for live in lives) >= MAX_VIEWERS
 
 
 def message_of(snapshot: Snapshot) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import html
 import json
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime, timezone
 from http import HTTPStatus
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder, gzip_accepted
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -20,7 +22,7 @@ from streaming_app.errors import error_line
 from streaming_app.job_status import Probe, check_liveness, check_readiness, inputs
 from streaming_app.stream.health import Health
 from streaming_app.text import utc
-from streaming_app.web.access import AccessMiddleware, AccessPolicy
+from streaming_app.web.access import Access, AccessMiddleware
 from streaming_app.web.server import HttpServer, run_in_thread
 
 _LINKS = {
@@ -42,54 +44,34 @@ def monitoring_server(
     listen: str, registry: CollectorRegistry, health: Health, cluster: str, allowed_hosts: Iterable[str] = ()
 ) -> HttpServer:
     """Return the server of the application. Raises SetupError if it cannot listen at that address."""
-    policy = AccessPolicy.of(listen, allowed_hosts, "add it to metrics.allowed_hosts")
-    app = AccessMiddleware(monitoring_app(registry, health, cluster), policy)
+    access = Access(listen, allowed_hosts=frozenset(allowed_hosts), advice="add it to metrics.allowed_hosts")
+    app = AccessMiddleware(monitoring_app(registry, health, cluster), access)
     return HttpServer(listen, app, what="metrics", advice="set metrics.listen to another address")
 
 
 def monitoring_app(registry: CollectorRegistry, health: Health, cluster: str) -> ASGIApp:
-    """Return the application. It answers errors with one line, and never raises."""
+    """Return the application. It answers errors with one line."""
     handlers: dict[str, _Handler] = {
         "/": _index(cluster),
         "/metrics": _metrics(registry),
         "/health": _probe(check_liveness, health, cluster),
         "/ready": _probe(check_readiness, health, cluster),
     }
-    routes = [Route(path, _one_line_errors(handler), methods=["GET"]) for path, handler in handlers.items()]
-    app = Starlette(routes=routes, exception_handlers={HTTPException: _refuse})
+    routes = [Route(path, handler, methods=["GET"]) for path, handler in handlers.items()]
+    app = Starlette(routes=routes, exception_handlers={HTTPException: _refuse, Exception: _fail})
     app.router.redirect_slashes = False
     return app
 
 
-def _one_line_errors(handler: _Handler) -> _Handler:
-    async def handle(request: Request) -> Response:
-        try:
-            return await handler(request)
-        except Exception as error:  # noqa: BLE001 - any error fails this request only, not the job
-            return _line(HTTPStatus.INTERNAL_SERVER_ERROR, error_line(error))
-
-    return handle
-
-
 def _metrics(registry: CollectorRegistry) -> _Handler:
-    """Use the application of prometheus_client, which negotiates the format and the compression.
-
-    Not its ASGI one: that one computes the metrics in the event loop, where probes would wait for them.
-    """
-    wsgi = make_wsgi_app(registry)
     running = 0
 
     def respond(request: Request) -> Response:
-        started: list[tuple[str, list[tuple[str, str]]]] = []
-        environ = {
-            "REQUEST_METHOD": "GET",
-            "PATH_INFO": request.url.path,
-            "QUERY_STRING": request.url.query,
-            "HTTP_ACCEPT": ",".join(request.headers.getlist("accept")),
-            "HTTP_ACCEPT_ENCODING": ",".join(request.headers.getlist("accept-encoding")),
-        }
-        body = b"".join(wsgi(environ, lambda status, headers: started.append((status, headers))))
-        return Response(body, headers=dict(started[0][1]))
+        encode, media_type = choose_encoder(request.headers.get("accept", ""))
+        body, headers = encode(registry), {"Content-Type": media_type}
+        if gzip_accepted(request.headers.get("accept-encoding", "")):
+            body, headers["Content-Encoding"] = gzip.compress(body), "gzip"
+        return Response(body, headers=headers)
 
     async def handle(request: Request) -> Response:
         nonlocal running
@@ -138,6 +120,10 @@ async def _refuse(_: Request, error: Exception) -> Response:
     if status is HTTPStatus.METHOD_NOT_ALLOWED:
         response.headers["Allow"] = "GET, HEAD"
     return response
+
+
+async def _fail(_: Request, error: Exception) -> Response:
+    return _line(HTTPStatus.INTERNAL_SERVER_ERROR, error_line(error))
 
 
 def _line(status: HTTPStatus, line: str) -> Response:

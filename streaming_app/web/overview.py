@@ -20,6 +20,7 @@ from streaming_app.groups.state_rules import DEAD
 from streaming_app.health.verdict import BAD, OK, VERDICTS, WORST_FIRST
 from streaming_app.queries.groups import TYPES
 from streaming_app.text import EPOCH, rank
+from streaming_app.web.lag import Lag, sum_of
 from streaming_app.web.snapshot import STREAMS
 from streaming_app.web.words import label_text
 
@@ -211,15 +212,12 @@ def folded(ordered: Iterable[Row]) -> list[list[Row]]:
 
 def entry(groups: Sequence[Row]) -> Row:
     """Return a row of the list: a group, or the groups of one cause with sums in the columns of a group."""
-    known = [one["lag"] for one in groups if one["lag"] is not None]
+    lag = sum_of(map(Lag.of, groups))
     return {
+        **(lag._asdict() if lag else {}),
         "groups": groups[:SHOWN_OF_CAUSE],
         "total": len(groups),
         "cause": groups[0]["cause"] if len(groups) > 1 else None,
-        "lag": sum(known) if known else None,
-        "unknown_partitions": len(groups) - len(known) + sum(one["unknown_partitions"] or 0 for one in groups),
-        "lag_seconds": max((one["lag_seconds"] for one in groups if one["lag_seconds"] is not None), default=None),
-        "is_lower_bound": any(one["is_lower_bound"] or one["lag"] is None for one in groups),
         "member_count": sum(one["member_count"] or 0 for one in groups),
         "tasks": sum(one["tasks"] or 0 for one in groups),
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta, timezone
 from functools import partial
@@ -27,31 +27,29 @@ from starlette.staticfiles import StaticFiles
 
 from streaming_app.errors import WarehouseError, error_line
 from streaming_app.queries.groups import search_groups
-from streaming_app.queries.health import quiet_since, verdicts_since
+from streaming_app.queries.health import quiet_since, verdicts_between
 from streaming_app.queries.pipelines import read_pipelines
 from streaming_app.report import Report, ReportOnce
 from streaming_app.tables.location import Location
 from streaming_app.text import digest, escape
-from streaming_app.web.access import AccessMiddleware, PageAccess
+from streaming_app.web.access import Access, AccessMiddleware
 from streaming_app.web.graph import Graph
 from streaming_app.web.group_page import (
     alerts_by_rule,
-    description,
+    group_now,
     group_page,
-    group_row,
     hosts_of,
-    lag_rows,
     other_group_page,
     then_of_group,
-    topics_of_group,
+    verdict_of_now,
 )
 from streaming_app.web.instant import notes_of
-from streaming_app.web.live import MAX_VIEWERS, LiveUpdates
+from streaming_app.web.live import MAX_VIEWERS, Live, is_full
 from streaming_app.web.overview import Query, overview
 from streaming_app.web.pipeline_graph import pipelines_graph, pipelines_view
-from streaming_app.web.render import COMPRESSED_FROM, Rendered, Renderer
+from streaming_app.web.render import COMPRESSED_FROM, Rendered, render
 from streaming_app.web.server import HttpServer, Limits
-from streaming_app.web.snapshot import STREAMS, Row, Snapshot, SnapshotSource
+from streaming_app.web.snapshot import STREAMS, Snapshot, SnapshotSource
 from streaming_app.web.topology_graph import TopologyGraph
 from streaming_app.web.tracks import strip
 from streaming_app.web.window import parse_window
@@ -74,7 +72,7 @@ class Page:
     def __init__(
         self,
         source: SnapshotSource,
-        settings: PageAccess,
+        settings: Access,
         clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
         report: Report = lambda _line: None,
     ) -> None:
@@ -83,11 +81,9 @@ class Page:
         `report` gets a line for each new error.
         """
         self._source, self._settings, self._clock = source, settings, clock
-        self._sources = {source.cluster: source}
+        self._clusters = {source.cluster: (source, Live(source.current))}
         self._report_error = ReportOnce(report)
-        self._renderer = Renderer()
         self._rendered: OrderedDict[tuple[str, str, int], asyncio.Task[Rendered]] = OrderedDict()
-        self.live = LiveUpdates()
         routes = [
             Route("/", self._page(self._overview)),
             Route("/group", self._page(self._group)),
@@ -102,10 +98,10 @@ class Page:
         application = Starlette(
             routes=[Mount(base, routes=routes)] if base else routes,
             middleware=[Middleware(GZipMiddleware, minimum_size=COMPRESSED_FROM)],
-            exception_handlers={HTTPException: self._http_error, WarehouseError: self._error, Exception: self._error},
+            exception_handlers=dict.fromkeys((HTTPException, WarehouseError, Exception), self._error),
             lifespan=self._lifespan,
         )
-        self.app = AccessMiddleware(application, settings.policy)  # around the handling of errors, too
+        self.app = AccessMiddleware(application, settings)  # around the handling of errors, too
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -113,10 +109,15 @@ class Page:
         try:
             yield
         finally:
-            await self.live.stop()
+            self.close()
             await asyncio.gather(first_reading, return_exceptions=True)
 
-    def _page(self, render: Callable[[Request, Snapshot, datetime], Response]) -> Callable[[Request], Any]:
+    def close(self) -> None:
+        """End all streams of events."""
+        for _, live in self._clusters.values():
+            live.close()
+
+    def _page(self, respond: Callable[[Request, Snapshot, datetime], Response]) -> Callable[[Request], Any]:
         """Return a handler. If several requests ask for a page at the same time, one of them renders it for all."""
 
         async def handle(request: Request) -> Response:
@@ -131,7 +132,7 @@ class Page:
             key = (url, etag, int(now.timestamp()) // _RENDERED_SECONDS)
             task = self._rendered.get(key)
             if task is None:
-                task = asyncio.create_task(asyncio.to_thread(lambda: Rendered(render(request, snapshot, now))))
+                task = asyncio.create_task(asyncio.to_thread(lambda: Rendered(respond(request, snapshot, now))))
                 self._rendered[key] = task
                 while len(self._rendered) > _MAX_RENDERED:
                     self._rendered.popitem(last=False)
@@ -146,27 +147,28 @@ class Page:
 
     async def _snapshot(self, request: Request) -> Snapshot:
         """Return the newest snapshot of the cluster in the URL. Raises HTTPException if there is no such cluster."""
-        source = await self._source_of(request)
+        source, _ = await self._cluster(request)
         return await asyncio.to_thread(source.current)
 
-    async def _source_of(self, request: Request) -> SnapshotSource:
+    async def _cluster(self, request: Request) -> tuple[SnapshotSource, Live]:
+        """Return the tables of the cluster in the URL, and their viewers."""
         name = request.query_params.get("cluster") or self._source.cluster
-        if name not in self._sources:
+        if name not in self._clusters:
             known = (await asyncio.to_thread(self._source.current)).clusters
             if name not in known:
                 raise HTTPException(HTTPStatus.NOT_FOUND, "There is no such cluster in the tables.")
-            self._sources.setdefault(name, self._source.of_cluster(name))
-        return self._sources[name]
+            source = self._source.of_cluster(name)
+            self._clusters.setdefault(name, (source, Live(source.current)))
+        return self._clusters[name]
 
     def _overview(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
         query = Query.parse(request.query_params)
         view = overview(snapshot.groups.values(), query, search=partial(snapshot.ask, search_groups))
-        ids = tuple(one["group_id"] for one in view["rows"])
+        shown = {one["group_id"]: one for one in view["rows"]}
         begin = (now - _STRIP).replace(second=0, microsecond=0)  # the same for a minute
-        known = {one["group_id"]: [(one["judged_at"], one["verdict"])] for one in view["rows"] if one["since"]}
-        verdicts = {**known, **(snapshot.ask(verdicts_since, ids, begin) if ids else {})}
+        found = snapshot.ask(verdicts_between, tuple(shown), begin) if shown else {}
         more: dict[str, Any] = {
-            "strips": {group_id: strip(one, begin, now) for group_id, one in verdicts.items()},
+            "strips": {id_: strip(found.get(id_) or verdict_of_now(one), begin, now) for id_, one in shown.items()},
             "quiet_since": snapshot.ask(quiet_since) if view["total"] and not view["troubled"] else None,
         }
         return self._html("overview.html", snapshot, now, view=view, **more)
@@ -177,11 +179,11 @@ class Page:
     def _group(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
         one = snapshot.groups.get(_group_id(request, snapshot))
         if one and one["group_type"] != STREAMS:
-            window = parse_window(request.query_params, {"updated_at": one["updated_at"]}, now)
+            window = parse_window(request.query_params, one, now)
             return self._html("other_group.html", snapshot, now, **other_group_page(snapshot, one, window))
-        row = self._row(request, snapshot)
-        window = parse_window(request.query_params, row, now)
-        return self._html("group.html", snapshot, now, **group_page(snapshot, row, window))
+        known = self._known(request, snapshot)
+        window = parse_window(request.query_params, known["row"], now)
+        return self._html("group.html", snapshot, now, **group_page(snapshot, known, window))
 
     def _pipelines(self, _: Request, snapshot: Snapshot, now: datetime) -> Response:
         view = pipelines_view(snapshot.ask(read_pipelines), snapshot.groups)
@@ -194,20 +196,18 @@ class Page:
             group_url = partial(_group_url, parameters.get("cluster"))
             graph = pipelines_graph(snapshot.ask(read_pipelines), snapshot.groups, group_url, is_open)
             return JSONResponse(graph.to_json())
-        row = self._row(request, snapshot)
-        group_id, window = row["group_id"], parse_window(parameters, row, now)
+        known = self._known(request, snapshot)
+        shown, lag, topics, described = known["row"], known["lag"], known["topics"], known["described"]
+        group_id, window = shown["group_id"], parse_window(parameters, shown, now)
         level = "processors" if parameters.get("level") == "processors" else "map"
         then = snapshot.ask(then_of_group, group_id, window.until) if window.until else None
-        if then is None:
-            lag, topics = snapshot.ask(lag_rows, group_id), snapshot.ask(topics_of_group, group_id)
-            topology = TopologyGraph(group_id, row["subtopologies"] or (), hosts_of(row), lag)
-            notes = [_NO_EVENT] if window.at else []
-        elif then.group.deleted_at:
-            return JSONResponse(Graph(level, problem="The group did not exist at this time.").to_json())
-        else:
-            topology, topics = TopologyGraph(group_id, then.subtopologies(row), then.tasks, then.lag_rows), ()
-            notes = notes_of(then, row, window.at, level)
-        described = snapshot.ask(description, group_id)
+        notes = [_NO_EVENT] if window.at else []
+        if then:
+            if then.row["deleted_at"]:
+                return JSONResponse(Graph(level, problem="The group did not exist at this time.").to_json())
+            notes = notes_of(then, shown, window.at, level)
+            shown, lag, topics = then.row, then.lag, ()
+        topology = TopologyGraph(group_id, shown["subtopologies"] or (), hosts_of(shown), lag)
         if level == "map":
             graph = topology.map(topics)
         elif described:
@@ -218,22 +218,21 @@ class Page:
         return JSONResponse(graph.folded(is_open).to_json())
 
     async def _events(self, request: Request) -> Response:
-        source = await self._source_of(request)
-        if self.live.is_full:
+        _, live = await self._cluster(request)
+        if is_full(live for _, live in self._clusters.values()):
             return PlainTextResponse("Too many viewers\n", HTTPStatus.SERVICE_UNAVAILABLE)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        events = self.live.of(source.cluster, source.current).events()
-        return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+        return StreamingResponse(live.events(), media_type="text/event-stream", headers=headers)
 
-    def _row(self, request: Request, snapshot: Snapshot) -> Row:
-        """Return the row of the group in the URL. Raises HTTPException if there is none."""
-        row = snapshot.ask(group_row, _group_id(request, snapshot))
-        if row is None:
+    def _known(self, request: Request, snapshot: Snapshot) -> Mapping[str, Any]:
+        """Return what is known of the streams group in the URL. Raises HTTPException if there is none."""
+        known = snapshot.ask(group_now, _group_id(request, snapshot))
+        if known is None:
             raise HTTPException(HTTPStatus.NOT_FOUND, _NO_GROUP)
-        return row
+        return known
 
     def _html(self, template: str, snapshot: Snapshot, now: datetime, status: int = 200, **values: object) -> Response:
-        html = self._renderer.render(
+        html = render(
             template,
             now,
             cluster=snapshot.cluster,
@@ -246,22 +245,16 @@ class Page:
         )
         return Response(html, status, media_type="text/html")
 
-    async def _http_error(self, _: Request, error: Exception) -> Response:
-        status = error.status_code if isinstance(error, HTTPException) else HTTPStatus.INTERNAL_SERVER_ERROR
-        text = error.detail if isinstance(error, HTTPException) else str(error)
-        return await self._error_page(int(status), text)
-
     async def _error(self, _: Request, error: Exception) -> Response:
-        if isinstance(error, WarehouseError):
-            return await self._error_page(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
-        text = f"The page could not be made: {error_line(error)[:300]}"
-        self._report_error(escape(text))
-        return await self._error_page(HTTPStatus.INTERNAL_SERVER_ERROR, text)
-
-    async def _error_page(self, status: int, text: str) -> Response:
+        if isinstance(error, HTTPException):
+            status, text = HTTPStatus(error.status_code), error.detail
+        elif isinstance(error, WarehouseError):
+            status, text = HTTPStatus.SERVICE_UNAVAILABLE, str(error)
+        else:
+            status, text = HTTPStatus.INTERNAL_SERVER_ERROR, f"The page could not be made: {error_line(error)[:300]}"
+            self._report_error(escape(text))
         snapshot = await asyncio.to_thread(self._source.current)
-        title = HTTPStatus(status).phrase
-        return self._html("error.html", snapshot, self._clock(), status, title=title, text=text)
+        return self._html("error.html", snapshot, self._clock(), status, title=status.phrase, text=text)
 
 
 class PageServer(HttpServer):
@@ -271,7 +264,7 @@ class PageServer(HttpServer):
         self,
         warehouse: Location | Path,
         cluster: str,
-        settings: PageAccess,
+        settings: Access,
         report: Report = lambda _line: None,
         clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
     ) -> None:
@@ -287,7 +280,7 @@ class PageServer(HttpServer):
             limits=_LIMITS,
             has_lifespan=True,
             end_seconds=_END_SECONDS,
-            on_end=page.live.close,  # the server would wait for the streams of events to end
+            on_end=page.close,  # the server would wait for the streams of events to end
         )
 
     @property
@@ -305,7 +298,7 @@ class PageServer(HttpServer):
             )
 
 
-def serve(warehouse: Location | Path, cluster: str, settings: PageAccess, progress: Report) -> None:
+def serve(warehouse: Location | Path, cluster: str, settings: Access, progress: Report) -> None:
     """Serve the page until SIGINT or SIGTERM. `progress` gets lines for the user. Raises SetupError."""
     server = PageServer(warehouse, cluster, settings, progress)
     where, *others = server.lines()

@@ -6,14 +6,14 @@ In a large picture groups are in boxes by families (see `queries.pipelines.famil
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from streaming_app.health.verdict import BAD
-from streaming_app.queries.pipelines import Pipelines, Read, Root, families
+from streaming_app.queries.pipelines import Pipelines, Read, families
 from streaming_app.text import first_of
-from streaming_app.web.graph import Graph, Lag, Node, rate_text, sum_of
+from streaming_app.web.graph import Graph, Node, rate_text
+from streaming_app.web.lag import Lag, sum_of
 from streaming_app.web.words import NOTHING, health_meaning, label_text, number, short_name
 
 SHOWN_TOPICS = 300
@@ -34,43 +34,20 @@ _NOTES = {
 }
 
 
-class TopicRow(NamedTuple):
-    """A line of the table of topics."""
-
-    topic: str
-    rate: float | None
-    """Records a second."""
-    writers: Sequence[str]
-    reads: Sequence[Read]
-    """The largest lag first."""
-
-
-@dataclass(frozen=True)
-class PipelinesView:
-    """What the page shows."""
-
-    roots: Sequence[tuple[Root, Row]]
-    """Where trouble begins."""
-    topics: Sequence[TopicRow]
-    """Those with the largest lag first."""
-    all_topics: int
-    notes: Sequence[str]
-
-
-def pipelines_view(found: Pipelines, groups: Mapping[str, Row]) -> PipelinesView:
-    """Return what the page shows of the pipelines of these groups."""
+def pipelines_view(found: Pipelines, groups: Mapping[str, Row]) -> dict[str, Any]:
+    """Return what the page shows of the pipelines of these groups: `topics` are those with the largest lag first."""
     troubled = {group_id for group_id, one in groups.items() if one["verdict"] in BAD}
-    topics = [
-        TopicRow(topic, found.rates.get(topic), found.writers(topic), sorted(found.reads_of(topic), key=_lag_first))
-        for topic in found.topics
-    ]
-    topics.sort(key=lambda one: (-max((read.lag or 0 for read in one.reads), default=0), one.topic))
-    return PipelinesView(
-        [(root, groups[root.group_id]) for root in found.roots(troubled)],
-        topics[:SHOWN_TOPICS],
-        len(topics),
-        _notes(found),
-    )
+    reads = {topic: sorted(found.reads_of(topic), key=_lag_first) for topic in found.topics}
+    topics = sorted(reads, key=lambda topic: (_lag_first(reads[topic][0])[0] if reads[topic] else 0, topic))
+    return {
+        "roots": [(root, groups[root.group_id]) for root in found.roots(troubled)],
+        "topics": [
+            {"topic": one, "rate": found.rates.get(one), "writers": found.writers(one), "reads": reads[one]}
+            for one in topics[:SHOWN_TOPICS]
+        ],
+        "all_topics": len(topics),
+        "notes": _notes(found),
+    }
 
 
 def pipelines_graph(
@@ -129,7 +106,7 @@ def _group_facts(found: Pipelines, summary: Row | None, group_id: str) -> list[t
     return [
         ("Group", short_name(group_id, 250)),
         *([("Why", short_name(summary["why"], 400))] if summary and summary["why"] else []),
-        ("Lag", _lag_of(summary).text if summary else NOTHING),
+        ("Lag", Lag.of(summary).text if summary else NOTHING),
         ("Waits for", _names(before) if before else "no known group"),
         ("Needed by", needed_by),
     ]
@@ -138,7 +115,7 @@ def _group_facts(found: Pipelines, summary: Row | None, group_id: str) -> list[t
 def _family(graph: Graph, name: str, members: Sequence[str], groups: Mapping[str, Row]) -> Node:
     known = [groups[one] for one in members if one in groups]
     bad = [one["group_id"] for one in known if one["verdict"] in BAD]
-    lag = sum_of(map(_lag_of, known))
+    lag = sum_of(map(Lag.of, known))
     trouble = f"{number(len(bad))} in trouble" if bad else "none in trouble"
     return graph.add_box(
         name,
@@ -166,11 +143,7 @@ def lag_text(reads: Sequence[Read]) -> str:
 
 
 def _lag(read: Read) -> Lag:
-    return Lag(read.lag, read.lag_seconds or 0.0, read.is_lower_bound)
-
-
-def _lag_of(group: Row) -> Lag:
-    return Lag(group["lag"], group["lag_seconds"] or 0.0, bool(group["unknown_partitions"]))
+    return Lag(read.lag, read.lag_seconds, read.is_lower_bound, read.unknown_partitions)
 
 
 def _label(groups: Mapping[str, Row], group_id: str) -> str | None:

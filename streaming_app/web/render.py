@@ -6,8 +6,8 @@ It escapes every value. Names, times and numbers go through the filters of this 
 from __future__ import annotations
 
 import gzip
-from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -17,7 +17,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from streaming_app.job_status import inputs, inputs_of_lag
-from streaming_app.queries.groups import TYPES, format_tasks
+from streaming_app.queries.groups import TYPES
+from streaming_app.queries.topology_diff import describe_topology
 from streaming_app.text import count, duration, utc, utc_iso
 from streaming_app.web import graph, group_page, overview, pipeline_graph, window, words
 
@@ -27,98 +28,37 @@ _COMPRESS_LEVEL = 6
 _NAME = Markup('<bdi class="name">{}</bdi>')
 _TIME = Markup('<time datetime="{}" data-time>{}</time>')
 _AGE = Markup('<time datetime="{}" data-age title="{}">{}</time>')
-_MAX_IN_FIELD = 500  # characters of a name
 _NOTHING = Markup('<span class="none">{}</span>').format(words.NOTHING)
 
 
-class Renderer:
-    """The templates."""
+def render(
+    template: str,
+    now: datetime,
+    cluster_parameter: str | None,
+    **values: Any,  # noqa: ANN401 - the values of templates
+) -> str:
+    """Return the page as HTML. Ages are relative to `now`. All links have `cluster_parameter`."""
+    chosen = {} if cluster_parameter is None else {"cluster": cluster_parameter}
+    suffix = f"?{urlencode(chosen)}" if chosen else ""
 
-    def __init__(self) -> None:
-        self._environment = Environment(
-            loader=PackageLoader("streaming_app.web"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._environment.filters |= {
-            "name": name,
-            "number": words.number,
-            "duration": duration,
-            "time": time,
-            "plain": short_text,
-            "state_text": words.state_text,
-            "health_meaning": words.health_meaning,
-            "description_meaning": words.description_meaning,
-            "event_text": words.event_text,
-            "causes_text": words.causes_text,
-            "tasks": format_tasks,
-        }
-        self._environment.globals |= {
-            "count": count,
-            "instant": utc,
-            "STATES": words.STATES,
-            "CAUSE_KINDS": words.CAUSE_KINDS,
-            "DESCRIPTIONS": words.DESCRIPTIONS,
-            "SHOW": overview.SHOW,
-            "SHOWN_TOPICS": pipeline_graph.SHOWN_TOPICS,
-            "SHOWN_GROUPS": pipeline_graph.SHOWN_GROUPS,
-            "lag_text": pipeline_graph.lag_text,
-            "rate_text": graph.rate_text,
-            "ASCENDING": overview.ASCENDING,
-            "RANGES": window.RANGES,
-            "TYPES": TYPES,
-            "NOT_IN_LOG": overview.NOT_IN_LOG,
-            "url_time": window.url_time,
-            "label_text": words.label_text,
-            "MAX_EVENTS": group_page.MAX_EVENTS,
-            "SHOWN_MEMBERS": group_page.SHOWN_MEMBERS,
-            "SHOWN_LAG": group_page.SHOWN_LAG,
-            "not_over": group_page.not_over,
-            "inputs": inputs,
-            "inputs_of_lag": inputs_of_lag,
-        }
+    def age(moment: datetime | None) -> Markup:
+        if moment is None:
+            return _NOTHING
+        text = duration((now - moment).total_seconds())
+        return _AGE.format(utc_iso(moment), utc(moment), text)
 
-    def render(
-        self,
-        template: str,
-        now: datetime,
-        cluster_parameter: str | None,
-        **values: Any,  # noqa: ANN401 - the values of templates
-    ) -> str:
-        """Return the page as HTML. Ages are relative to `now`. All links have `cluster_parameter`."""
-        chosen = {} if cluster_parameter is None else {"cluster": cluster_parameter}
-        suffix = f"?{urlencode(chosen)}" if chosen else ""
-
-        def group_query(group_id: str, **others: str | int | None) -> str:
-            return words.group_query(group_id, cluster=cluster_parameter, **others)
-
-        def age(moment: datetime | None) -> Markup:
-            if moment is None:
-                return _NOTHING
-            text = duration((now - moment).total_seconds())
-            return _AGE.format(utc_iso(moment), utc(moment), text)
-
-        def group_fields(group_id: str, parameters: Mapping[str, str]) -> dict[str, str]:
-            """Return the same as fields of a form, since HTML changes some characters in values of forms."""
-            is_plain = group_id.isprintable() and len(group_id) < _MAX_IN_FIELD
-            group = {"id": group_id} if is_plain else {"key": words.group_key(group_id)}
-            cluster = {"cluster": cluster_parameter} if cluster_parameter is not None else {}
-            return {**group, **cluster, **parameters}
-
-        names = ("alerts", "events", "pipelines")
-        links = {"home": f"./{suffix}", **{f"{one}_url": f"{one}{suffix}" for one in names}}
-        links["with_alerts_url"] = f"./?{urlencode({**chosen, 'show': overview.FIRING_ONLY})}"
-        return self._environment.get_template(template).render(
-            age=age,
-            now=now,
-            group_query=group_query,
-            group_fields=group_fields,
-            cluster_parameter=cluster_parameter,
-            **links,
-            **values,
-        )
+    names = ("alerts", "events", "pipelines")
+    links = {"home": f"./{suffix}", **{f"{one}_url": f"{one}{suffix}" for one in names}}
+    links["with_alerts_url"] = f"./?{urlencode({**chosen, 'show': overview.FIRING_ONLY})}"
+    return _ENVIRONMENT.get_template(template).render(
+        age=age,
+        now=now,
+        group_query=partial(words.group_query, cluster=cluster_parameter),
+        group_fields=partial(words.group_fields, cluster=cluster_parameter),
+        cluster_parameter=cluster_parameter,
+        **links,
+        **values,
+    )
 
 
 class Rendered:
@@ -152,3 +92,48 @@ def short_text(text: str | None, limit: int = 400) -> str:
 def time(moment: datetime | None) -> Markup:
     """Return a time in UTC. The browser adds the local time as a title."""
     return _NOTHING if moment is None else _TIME.format(utc_iso(moment), utc(moment))
+
+
+_ENVIRONMENT = Environment(
+    loader=PackageLoader("streaming_app.web"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_ENVIRONMENT.filters |= {
+    "name": name,
+    "number": words.number,
+    "duration": duration,
+    "time": time,
+    "plain": short_text,
+    "state_text": words.state_text,
+    "health_meaning": words.health_meaning,
+    "description_meaning": words.description_meaning,
+    "event_text": words.event_text,
+    "causes_text": words.causes_text,
+}
+_ENVIRONMENT.globals |= {
+    "count": count,
+    "instant": utc,
+    "CAUSE_KINDS": words.CAUSE_KINDS,
+    "DESCRIPTIONS": words.DESCRIPTIONS,
+    "SHOW": overview.SHOW,
+    "SHOWN_TOPICS": pipeline_graph.SHOWN_TOPICS,
+    "SHOWN_GROUPS": pipeline_graph.SHOWN_GROUPS,
+    "lag_text": pipeline_graph.lag_text,
+    "topology_text": describe_topology,
+    "rate_text": graph.rate_text,
+    "ASCENDING": overview.ASCENDING,
+    "RANGES": window.RANGES,
+    "TYPES": TYPES,
+    "NOT_IN_LOG": overview.NOT_IN_LOG,
+    "url_time": window.url_time,
+    "label_text": words.label_text,
+    "MAX_EVENTS": group_page.MAX_EVENTS,
+    "SHOWN_MEMBERS": group_page.SHOWN_MEMBERS,
+    "SHOWN_LAG": group_page.SHOWN_LAG,
+    "not_over": group_page.not_over,
+    "inputs": inputs,
+    "inputs_of_lag": inputs_of_lag,
+}

@@ -93,7 +93,7 @@ class HttpServer:
             backlog=_BACKLOG,
             timeout_keep_alive=limits.idle_seconds,
             timeout_graceful_shutdown=end_seconds,
-            h11_max_incomplete_event_size=1_000_000,  # `_Protocol` refuses earlier, with the right status
+            h11_max_incomplete_event_size=limits.request_bytes,
         )
         config.limits = limits
         config.waiting, config.unread = _Waiting(limits.waiting), _Waiting(limits.unread)
@@ -125,11 +125,6 @@ class HttpServer:
         """Let `run` return; from any thread. Returns at once."""
         self._server.should_exit = True
 
-    def wait(self) -> None:
-        """Wait for the end of the thread that `start` started."""
-        if self._thread is not None:
-            self._thread.join()
-
     def close(self) -> None:
         """End the thread of `start` and wait for it; without a thread stop listening. May be repeated."""
         self.stop()
@@ -137,11 +132,6 @@ class HttpServer:
             self._socket.close()
         else:
             self._thread.join(_JOIN_SECONDS)
-
-    @property
-    def is_started(self) -> bool:
-        """Whether it answers requests."""
-        return self._server.started
 
 
 async def run_in_thread(function: Callable[[], T]) -> T:
@@ -259,10 +249,8 @@ class _Protocol(H11Protocol):
 
     def _refuse(self) -> None:
         """Answer a request that is too large, unless another answer has begun, and close the connection."""
-        is_head = self.conn.their_state is h11.IDLE
-        status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE if is_head else HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-        if self.cycle is None or not self.cycle.response_started or self.cycle.response_complete:
-            self.transport.write(_response(status))
+        with contextlib.suppress(h11.LocalProtocolError):
+            self.send_400_response("The request is too large")
         if self.cycle is not None:
             self.cycle.disconnected = True
         self.transport.close()
@@ -300,11 +288,6 @@ def _refusing_too_many(app: ASGIApp, most: int) -> ASGIApp:
             running -= 1
 
     return limited
-
-
-def _response(status: HTTPStatus) -> bytes:
-    head = f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: text/plain; charset=utf-8\r\n"
-    return f"{head}Content-Length: {len(status.phrase) + 1}\r\nConnection: close\r\n\r\n{status.phrase}\n".encode()
 
 
 def bind(listen: str) -> socket.socket:

@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from streaming_app.alerts.problem import FIRING, HEALTH, Problem, severity_rank
 from streaming_app.errors import WarehouseError
@@ -24,6 +24,7 @@ from streaming_app.groups.state_rules import DEAD
 from streaming_app.notify.mutes import Mute, Mutes
 from streaming_app.queries.warehouse import find_clusters, find_staleness
 from streaming_app.tables.alerts_table import read_problems
+from streaming_app.tables.definitions import table
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, open_table, quote
@@ -50,32 +51,30 @@ _WATCHED = (
 _WATCHED_OF_OTHERS = ("group_records", "offset_commits")
 _Versions = tuple[tuple[str, str, int], ...]
 
-_SHOWN = (
-    "group_type", "state", "not_ready_reason", "member_count", "stale_member_count", "group_epoch", "topology_epoch",
-    "description_status", "updated_at", "tasks", "moving", "deployed_at",
-)  # fmt: skip
-_OF_HEALTH = (
-    "verdict", "severity", "since", "judged_at", "why", "evidence", "caught_up_at", "losing_at", "incident_id",
-    "inputs_at", "labels",
-)  # fmt: skip
-_OF_LAG = ("lag", "lag_seconds", "is_lower_bound", "status", "partitions", "unknown_partitions")
-_OF_OTHERS = ("protocol", "offset_count", "kafka_streams")
-_GROUPS = f"""
-SELECT group_id, {", ".join((*_SHOWN, *_OF_HEALTH, *_OF_LAG))},
-       coalesce(first_seen_at > now() - INTERVAL '1 day', false) AS is_new
-FROM group_overview WHERE cluster = {{cluster}}
-"""  # noqa: S608 - our own names
+_KEY = ("cluster", "group_id")
+_OVERVIEW = table("group_overview").names
+_GROUPS = """
+SELECT *, coalesce(first_seen_at > now() - INTERVAL '1 day', false) AS is_new
+FROM group_overview WHERE cluster = {cluster}
+"""
+
+
+def _shown_of(name: str) -> str:
+    """Return the columns of a table that `group_overview` has, too, without the key."""
+    return ", ".join(f"{name}.{one}" for one in table(name).names if one in _OVERVIEW and one not in _KEY)
+
+
 _OTHERS = f"""
 SELECT a.group_id, a.group_type, a.state, a.member_count, a.group_epoch, a.updated_at, a.offset_count, a.kafka_streams,
        concat(a.protocol_type, CASE WHEN a.protocol IS NULL THEN '' ELSE ' ' END, coalesce(a.protocol, '')) AS protocol,
-       {", ".join(f"h.{one}" for one in _OF_HEALTH)}, {", ".join(f"l.{one}" for one in _OF_LAG)}
+       {_shown_of("group_health")}, {_shown_of("group_lag")}
 FROM all_groups a
-LEFT JOIN group_health h ON h.cluster = a.cluster AND h.group_id = a.group_id
-LEFT JOIN group_lag l ON l.cluster = a.cluster AND l.group_id = a.group_id
+LEFT JOIN group_health ON group_health.cluster = a.cluster AND group_health.group_id = a.group_id
+LEFT JOIN group_lag ON group_lag.cluster = a.cluster AND group_lag.group_id = a.group_id
 WHERE a.cluster = {{cluster}} AND a.group_type <> '{STREAMS}'
 """  # noqa: S608 - our own names
 NOTHING_KNOWN: Row = {
-    **dict.fromkeys(("group_id", "cause", *_SHOWN, *_OF_HEALTH, *_OF_LAG, *_OF_OTHERS)),
+    **dict.fromkeys((*_OVERVIEW, "cause", "protocol", "offset_count", "kafka_streams")),
     "is_new": False,
     "labels": (),
     "alerts": (),
@@ -188,45 +187,51 @@ def all_groups(streams: Mapping[str, Row], others: Iterable[Row]) -> dict[str, R
     return found
 
 
-class OtherGroups:
-    """The groups of other types as read last. Safe to use from several threads."""
+class Reading(Generic[_Result]):
+    """What a thread reads again when tables have changed, but only for a part of the time. Safe to use from several."""
 
-    def __init__(self, read: Callable[[], list[Row]]) -> None:
-        """A separate thread calls `read`, one call at a time."""
-        self._read = read
+    def __init__(self, read: Callable[[], _Result], known: _Result, rest: float) -> None:
+        """`read` returns what is new, `known` is returned before that. It rests `rest` times as long as it has read."""
+        self._read, self._known, self._rest = read, known, rest
         self._lock = threading.Lock()
-        self._read_for: object = None
-        self._groups: list[Row] = []
+        self.versions: object = None
+        """Of the tables as they were read."""
         self._thread: threading.Thread | None = None
         self._rest_until = 0.0
+        self.error: Exception | None = None
+        """Why the last reading failed."""
+        self.count = 0
+        """How often it was read."""
 
-    def newest(self, versions: object, wait: float = 0.0) -> list[Row]:
-        """Return the groups as a new list whenever they have changed. Other versions start a new reading.
+    def newest(self, versions: object, wait: float | None = None) -> _Result:
+        """Return what was read last, a new object whenever it has changed. Other versions start a new reading.
 
-        Waits at most `wait` seconds for a reading that is under way.
+        Waits at most `wait` seconds for a reading that is under way; None: until its end.
         """
         with self._lock:
-            is_due = versions != self._read_for and time.monotonic() >= self._rest_until
+            is_new = versions != self.versions or self.error is not None
+            is_due = is_new and time.monotonic() >= self._rest_until
             if is_due and self._thread is None:
-                self._thread = threading.Thread(target=self._run, args=(versions,), name="other groups", daemon=True)
+                self._thread = threading.Thread(target=self._run, args=(versions,), name="reading", daemon=True)
                 self._thread.start()
             thread = self._thread
-        if thread is not None and wait:
+        if thread is not None:
             thread.join(wait)
-        return self._groups
+        return self._known
 
     def _run(self, versions: object) -> None:
         begin = time.monotonic()
         try:
-            groups = self._read()
-            if groups != self._groups:
-                self._groups = groups
-            self._read_for = versions
-        except WarehouseError:  # the reading of streams groups reports the same error, or this is tried again soon
-            pass
+            found, self.error = self._read(), None
+            if found != self._known:
+                self._known = found
+            self.versions = versions
+            self.count += 1
+        except Exception as error:  # noqa: BLE001 - for whoever asks
+            self.error = error
         finally:
             with self._lock:
-                self._rest_until = time.monotonic() + _REREAD_OTHERS_AFTER * (time.monotonic() - begin)
+                self._rest_until = time.monotonic() + self._rest * (time.monotonic() - begin)
                 self._thread = None
 
 
@@ -242,16 +247,17 @@ class SnapshotSource:
         self._location, self.cluster, self._clock = Location.of(warehouse), cluster, clock
         self._lock = threading.Lock()
         self._snapshot = Snapshot(cluster, "", clock(), WarehouseReader(self._location))
-        self._streams: Snapshot | None = None  # as it was read
-        self._others = OtherGroups(lambda: read_other_groups(self._location, cluster))
-        self._shown_others: list[Row] | None = None
+        self._streams = Reading(lambda: read_snapshot(self._location, cluster, clock()), self._snapshot, _REREAD_AFTER)
+        self._others = Reading(lambda: read_other_groups(self._location, cluster), list[Row](), _REREAD_OTHERS_AFTER)
+        self._shown: tuple[Snapshot, list[Row]] | None = None
         self._compositions = 0
         self._mutes = Mutes(self._location, cluster)
         self._checked_at = -CHECK_SECONDS
-        self._busy_until = 0.0
-        self._versions: _Versions = ()
-        self.readings = 0
-        """How often the tables were read."""
+
+    @property
+    def readings(self) -> int:
+        """How often the tables of streams groups were read."""
+        return self._streams.count
 
     def of_cluster(self, cluster: str) -> SnapshotSource:
         """Return a source of another cluster of the same warehouse."""
@@ -262,7 +268,7 @@ class SnapshotSource:
 
         While a thread reads, other threads get the previous snapshot.
         """
-        if self._lock.acquire(blocking=self._streams is None):
+        if self._lock.acquire(blocking=not self.readings):
             try:
                 if time.monotonic() >= self._checked_at + CHECK_SECONDS:
                     self._snapshot = self._check()
@@ -272,40 +278,28 @@ class SnapshotSource:
         return self._snapshot
 
     def _check(self) -> Snapshot:
-        now = self._clock()
         try:
             heartbeat = read_heartbeat(self._location, self.cluster)
-            versions = self._table_versions(_WATCHED)
-            wait = _FIRST_WAIT if self._streams is None else 0.0
-            others = self._others.newest(self._table_versions(_WATCHED_OF_OTHERS), wait)
+            others = self._others.newest(self._table_versions(_WATCHED_OF_OTHERS), 0.0 if self._shown else _FIRST_WAIT)
             self._mutes.refresh()
-            streams = self._read(versions, now)
+            streams = self._streams.newest(self._table_versions(_WATCHED))
+            if self._streams.error:
+                raise self._streams.error
         except WarehouseError as error:
             if (problem := str(error)) == self._snapshot.problem:
                 return self._snapshot
             return replace(self._snapshot, problem=problem, tag=digest(self._snapshot.tag + problem, 16))
         groups = self._snapshot.groups
-        if streams is not self._streams or others is not self._shown_others:
+        if self._shown is None or streams is not self._shown[0] or others is not self._shown[1]:
             groups = all_groups(streams.groups, with_alerts(others, streams.alerts))
-            self._streams, self._shown_others = streams, others
+            self._shown = streams, others
             self._compositions += 1
         behind = heartbeat.facts.behind if heartbeat else None  # ignores the times, which each heartbeat changes
-        stale = find_staleness(heartbeat, self.cluster, now, MAX_AGE)
-        tag = digest(repr((self._versions, self._compositions, behind, stale, self._mutes.all)), 16)
+        stale = find_staleness(heartbeat, self.cluster, self._clock(), MAX_AGE)
+        tag = digest(repr((self._streams.versions, self._compositions, behind, stale, self._mutes.all)), 16)
         if tag == self._snapshot.tag and heartbeat == self._snapshot.heartbeat:
             return self._snapshot
         return replace(streams, tag=tag, heartbeat=heartbeat, mutes=self._mutes.all, groups=groups)
-
-    def _read(self, versions: _Versions, now: datetime) -> Snapshot:
-        started = time.monotonic()
-        if self._streams and not self._snapshot.problem and (versions == self._versions or started < self._busy_until):
-            return self._streams
-        streams = read_snapshot(self._location, self.cluster, now)
-        self.readings += 1
-        self._versions = versions
-        ended = time.monotonic()
-        self._busy_until = ended + _REREAD_AFTER * (ended - started)
-        return streams
 
     def _table_versions(self, names: tuple[str, ...]) -> _Versions:
         """Return the id and the version of each of these tables. Raises WarehouseError."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from streaming_app.groups.task_copies import ACTIVE, DORMANT, RESTORING, STANDBY, WARMUP, TaskCopy, format_task
 from streaming_app.text import count, host_of
+from streaming_app.web.lag import Lag
 
 Row = Mapping[str, Any]
 MAX_COLUMNS, MAX_ROWS = 400, 400
@@ -90,7 +91,7 @@ def with_copies(assignments: Iterable[Row], copies: Iterable[TaskCopy]) -> Itera
             yield {"member_id": member_id, "role": DORMANT, **task, **held}
 
 
-def task_matrix(members: Iterable[Row], assignments: Iterable[Row], lag: Mapping[str, TaskLag]) -> Matrix:
+def task_matrix(members: Iterable[Row], assignments: Iterable[Row], lag: Mapping[str, Lag]) -> Matrix:
     """Return the matrix of the members and assignments of a group; `lag` is by task id."""
     processes: dict[str, list[Row]] = {}
     process_of: dict[str, str] = {}
@@ -101,13 +102,13 @@ def task_matrix(members: Iterable[Row], assignments: Iterable[Row], lag: Mapping
     rows = list(assignments)
     tasks = sorted({(row["subtopology_id"], row["partition"]) for row in rows}, key=task_order)
     columns = tasks[:MAX_COLUMNS]
-    largest = max((one.offsets for one in lag.values()), default=0)
+    largest = max((one.lag or 0 for one in lag.values()), default=0)
     cells: dict[str, dict[tuple[str, int], list[Cell]]] = {}
     for row in rows:
         process = str(process_of.get(row["member_id"]) or row["member_id"])
         task = (row["subtopology_id"], row["partition"])
         cells.setdefault(process, {}).setdefault(task, []).append(
-            _cell(row, lag.get(format_task(task), TaskLag()), largest)
+            _cell(row, lag.get(format_task(task), Lag()), largest)
         )
     lines = [_process(name, those, cells.get(name, {})) for name, those in processes.items()]
     lines.sort(key=lambda line: (line.host, line.process_id))
@@ -121,25 +122,6 @@ def task_matrix(members: Iterable[Row], assignments: Iterable[Row], lag: Mapping
         unowned=[format_task(task) for task in tasks if task not in active],
         roles=frozenset(row["role"] for row in rows),
     )
-
-
-class TaskLag(NamedTuple):
-    """The lag of the partitions that a task reads, in offsets."""
-
-    offsets: int = 0
-    is_partial: bool = False
-    """The lag of some of them is not known."""
-
-
-def lag_by_task(rows: Iterable[Row]) -> dict[str, TaskLag]:
-    """Return the lag by task id, from rows of `lag` or `lag_history`."""
-    lag: dict[str, TaskLag] = {}
-    for row in rows:
-        if row["task_id"] is not None:
-            known = lag.get(row["task_id"], TaskLag())
-            is_unknown = row.get("is_unknown", row["lag"] is None)
-            lag[row["task_id"]] = TaskLag(known.offsets + (row["lag"] or 0), known.is_partial or is_unknown)
-    return lag
 
 
 def task_order(task: tuple[str, int]) -> tuple[bool, int, str, int]:
@@ -163,7 +145,7 @@ def _process(name: str, members: Sequence[Row], cells: Mapping[tuple[str, int], 
     )
 
 
-def _cell(row: Row, lag: TaskLag, largest: int) -> Cell:
+def _cell(row: Row, lag: Lag, largest: int) -> Cell:
     if row["pending_revocation"] or (row["current"] and not row["target"]):
         movement = _GIVES
     elif row["current"] or row["role"] == DORMANT:
@@ -176,9 +158,10 @@ def _cell(row: Row, lag: TaskLag, largest: int) -> Cell:
     if row.get("behind") is not None:
         text += f", {count(row['behind'], 'offset')} behind"
     is_active = row["role"] in _OWNS and movement != _TAKES
-    level = -(-4 * lag.offsets // largest) if is_active and largest > 0 and lag.offsets > 0 else 0
-    if level or (is_active and lag.is_partial):
-        text += f", lag {'≥ ' if lag.is_partial else ''}{lag.offsets:,}"
+    offsets = lag.lag or 0
+    level = -(-4 * offsets // largest) if is_active and largest > 0 and offsets > 0 else 0
+    if level or (is_active and lag.unknown_partitions):
+        text += f", lag {'≥ ' if lag.unknown_partitions else ''}{offsets:,}"
     return Cell(_LETTERS.get(row["role"], "?"), row["role"], movement, row["current"], text, level)
 
 

@@ -16,7 +16,8 @@ from streaming_app.groups.description import PROCESSOR, SINK, SOURCE, STORE, TOP
 from streaming_app.groups.topology import is_internal_topic
 from streaming_app.queries.topics import BY_PATTERN, Topic
 from streaming_app.text import count
-from streaming_app.web.graph import Graph, Lag, Node, sum_of
+from streaming_app.web.graph import Graph, Node
+from streaming_app.web.lag import lag_by, sum_of
 from streaming_app.web.words import NOTHING, number, short_name
 
 Row = Mapping[str, Any]
@@ -42,7 +43,7 @@ class TopologyGraph:
     def __init__(
         self, group_id: str, subtopologies: Iterable[Row], assignments: Iterable[Row], lag: Iterable[Row]
     ) -> None:
-        self._group_id, self._parts, self._lag = group_id, list(subtopologies), lag_by_topic(lag)
+        self._group_id, self._parts, self._lag = group_id, list(subtopologies), lag_by(lag, "topic")
         self._tasks = defaultdict[str, list[Row]](list)
         for row in assignments:
             self._tasks[row["subtopology_id"]].append(row)
@@ -161,15 +162,6 @@ class TopologyGraph:
         node.lines = [f"lag {lag.text}" if lag else _KINDS[kind]]
         node.facts = [("Kind", _KINDS[kind]), *_facts("Name", [name]), *([("Lag", lag.text)] if lag else [])]
         return node
-
-
-def lag_by_topic(rows: Iterable[Row]) -> dict[str, Lag]:
-    """Return the lag of each topic, from rows of `lag` of a group."""
-    lag = defaultdict[str, list[Lag]](list)
-    for row in rows:
-        if row["lag"] is not None or row["is_unknown"]:
-            lag[row["topic"]].append(Lag(row["lag"], row["lag_seconds"] or 0.0, row["is_unknown"]))
-    return {topic: total for topic, lags in lag.items() if (total := sum_of(lags))}
 
 
 def status_text(described: Row) -> str:

@@ -17,12 +17,13 @@ from streaming_app.groups.deployments import DEPLOYMENT
 from streaming_app.groups.task_copies import RESTORING, TaskCopy, format_task
 from streaming_app.notify.mutes import Mute
 from streaming_app.queries.behind import BINS, Behind
-from streaming_app.queries.history import Owned
 from streaming_app.text import duration, host_of, utc
 from streaming_app.web.window import Window
 from streaming_app.web.words import CAUSES, event_text, health_meaning
 
 Row = Mapping[str, Any]
+HeldSince = Mapping[tuple[str, str], datetime | None]
+"""Since when a member has a task as active, by task and member."""
 WIDTH = 1_000
 SHOWN_RESTORES = 4
 _ALERT_ROWS = 3
@@ -162,10 +163,13 @@ def verdict_text(one: Row) -> str:
     return f"{one['verdict']} since {utc(one['since'])}: {one['why']}"
 
 
-def strip(verdicts: Sequence[tuple[datetime, str]], begin: datetime, end: datetime) -> list[Shape]:
+def strip(judged: Sequence[Row], begin: datetime, end: datetime) -> list[Shape]:
     """Return the verdicts of a period, each from its time on; nothing for times without a known verdict."""
-    changes = [one for place, one in enumerate(verdicts) if not place or one[1] != verdicts[place - 1][1]]
-    named = [(at, _health_kind(verdict), f"{verdict} from {utc(max(at, begin))}") for at, verdict in changes]
+    changes = [next(same) for _, same in groupby(judged, key=lambda one: one["verdict"])]
+    named = [
+        (one["at"], _health_kind(one["verdict"]), f"{one['verdict']} from {utc(max(one['at'], begin))}")
+        for one in changes
+    ]
     return list(Scale(begin, end).lasting(named, 0, 10))
 
 
@@ -317,24 +321,24 @@ def cause_kind(causes: str | None) -> str:
 # --- Restores ---------------------------------------------------------------------------------------------------------
 
 
-def restore_track(scale: Scale, window: Window, copies: Iterable[TaskCopy], owned: Mapping[str, Owned]) -> Track:
+def restore_track(scale: Scale, window: Window, copies: Iterable[TaskCopy], since: HeldSince) -> Track:
     """Return the tasks that restore their state now, the largest rest first; none in a window of the past.
 
-    Each begins when its member got the task, by `owned` (from `owned_tasks`).
+    Each begins when its member got the task, by `since`.
     """
     found = [one for one in copies if one.role == RESTORING and window.selected]
     found.sort(key=lambda one: (-(one.lag or 0), one.task))
     shapes = [
-        shape for n, one in enumerate(found[:SHOWN_RESTORES]) for shape in _restore(scale, one, owned, 15 * n + 2)
+        shape for n, one in enumerate(found[:SHOWN_RESTORES]) for shape in _restore(scale, one, since, 15 * n + 2)
     ]
     more = f" (first {SHOWN_RESTORES} of {len(found)})" if len(found) > SHOWN_RESTORES else ""
     return Track("restores", f"Restores{more}", 15 * min(len(found), SHOWN_RESTORES) + 4, shapes)
 
 
-def _restore(scale: Scale, copy: TaskCopy, owned: Mapping[str, Owned], y: int) -> Iterator[Shape]:
+def _restore(scale: Scale, copy: TaskCopy, since: HeldSince, y: int) -> Iterator[Shape]:
     task_id = format_task(copy.task)
-    since = owned[task_id].owners.get(copy.member_id) if task_id in owned else None
-    begin = max(since or copy.reported_at or scale.end - timedelta(seconds=1), scale.begin)
+    began = since.get((task_id, copy.member_id)) or copy.reported_at or scale.end - timedelta(seconds=1)
+    begin = max(began, scale.begin)
     share = None
     if copy.task_offset is not None and copy.task_end_offset:
         share = min(1.0, max(0.0, copy.task_offset / copy.task_end_offset))

@@ -11,7 +11,7 @@ from streaming_app.text import digest, escape, host_of
 
 _MAX_SHOWN = 96  # characters of a name in a table
 _TAIL = 16
-_MAX_IN_URL = 1_500  # bytes of a name in a URL; longer names are addressed by their hash
+_MAX_IN_URL = 500  # bytes of a group id in a URL or a form
 NOTHING = "\N{EN DASH}"
 """What is shown where there is no value."""
 
@@ -134,12 +134,19 @@ def group_key(group_id: str) -> str:
     return digest(group_id, 32)
 
 
+def group_fields(group_id: str, **others: str | int | None) -> dict[str, str | int]:
+    """Return parameters for a URL or a form about this group, without those that are None.
+
+    HTML changes some characters in values of forms: such an id, and one that is too long, is addressed by its hash.
+    """
+    is_plain = group_id.isprintable() and len(group_id.encode()) < _MAX_IN_URL
+    named = {"id": group_id} if is_plain else {"key": group_key(group_id)}
+    return {**named, **{name: value for name, value in others.items() if value is not None}}
+
+
 def group_query(group_id: str, **others: str | int | None) -> str:
-    """Return the query part of a URL about this group, without parameters that are None."""
-    size = len(group_id.encode("utf-8", "surrogatepass"))
-    named = {"id": group_id} if size <= _MAX_IN_URL else {"key": group_key(group_id)}
-    given = {name: value for name, value in others.items() if value is not None}
-    return urlencode({**named, **given}, errors="surrogatepass")
+    """Return the query part of a URL with these parameters."""
+    return urlencode(group_fields(group_id, **others))
 
 
 def number(value: float | None) -> str:

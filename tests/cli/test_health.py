@@ -98,7 +98,7 @@ def test_why_says_how_far_the_input_has_got_if_that_is_known(warehouse: Path) ->
     )
 
     assert " Stream time: 1970-01-01 00:00:00Z to 1970-01-01 00:02:00Z, the highest timestamps" in text
-    assert shown["max_partition_time"] == "1970-01-01T00:02:00.000Z"
+    assert (shown["max_partition_time"], shown["labels"]) == ("1970-01-01T00:02:00.000Z", {})
 
 
 def test_list_shows_and_selects_by_verdicts(warehouse: Path) -> None:

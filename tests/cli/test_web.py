@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from streaming_app.cli.main import main
 from streaming_app.web import live
-from streaming_app.web.access import PageAccess, PageError, read_credentials
+from streaming_app.web.access import Access, PageError, read_credentials
 from streaming_app.web.page import PageServer
 from tests.support.sample_groups import group, replace_group, write_sample
 from tests.support.waiting import MINUTES
@@ -39,7 +39,7 @@ def test_the_server_tells_viewers_of_changes_refuses_more_than_it_may_have_and_s
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warehouse = write_sample(tmp_path / "w", datetime.now(timezone.utc))
-    server = PageServer(warehouse, "default", PageAccess(listen="127.0.0.1:0"))
+    server = PageServer(warehouse, "default", Access(listen="127.0.0.1:0"))
     server.start()
 
     def connect() -> closing[HTTPConnection]:
@@ -64,13 +64,13 @@ def test_the_server_tells_viewers_of_changes_refuses_more_than_it_may_have_and_s
         another.request("GET", "/events")
         assert another.getresponse().status == 503
         server.stop()
-        server.wait()
+        server._thread.join()
 
 
 def test_it_reads_brokers_and_the_section_page_from_the_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    served: list[PageAccess] = []
+    served: list[Access] = []
     monkeypatch.setattr("streaming_app.web.page.serve", lambda *arguments: served.append(arguments[2]))
     users = tmp_path / "users"
     users.touch(0o600)

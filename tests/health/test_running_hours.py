@@ -10,8 +10,8 @@ import pytest
 
 from streaming_app.health.board import Board, Known
 from streaming_app.health.facts import DEFAULTS
+from streaming_app.health.time_intervals import TimeInterval
 from streaming_app.health.verdict import DOWN, OFF, Verdict
-from streaming_app.time_intervals import TimeInterval
 from tests.support.health_harness import group, waiting
 
 OFFICE = TimeInterval(times=[(480, 1080)], weekdays=[(1, 5)], location=ZoneInfo("Europe/Berlin"))  # 07:00 to 17:00 UTC

@@ -31,13 +31,13 @@ from streaming_app.groups.state_rules import STABLE_MEMBER
 from streaming_app.groups.task_copies import GroupCopies, next_status
 from streaming_app.health.board import NOT_JUDGED, Change
 from streaming_app.health.history import COLUMNS, GroupHistories
+from streaming_app.health.time_intervals import TimeInterval
 from streaming_app.health.verdict import Verdict
 from streaming_app.lag.ends import NO_ENDS, LogEnds, TopicPartition
 from streaming_app.lag.model import Commit, CommitKey, GroupTasks, LagRow, group_tasks
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.lag.work import GroupWork
 from streaming_app.notify.outbox import Outbox
-from streaming_app.time_intervals import TimeInterval
 from tests.histories.clients import START
 from tests.histories.history import HOUR, MINUTE, History
 from tests.histories.simulation import Simulation

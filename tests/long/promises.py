@@ -110,8 +110,8 @@ PROMISES = (
         "Page, commands and SQL say the same.",
         "tests/web/test_same_numbers.py::test_page_commands_and_sql_say_the_same",
         "streaming_app/queries/groups.py",
-        '"HEALTH": row["verdict"] or _NO_VERDICT}',
-        '"HEALTH": _NO_VERDICT}',
+        "coalesce(h.verdict, '{UNKNOWN}') AS",
+        "'{UNKNOWN}' AS",
     ),
     Promise(
         "An unknown value is null, never 0.",

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.time_intervals import (
+from streaming_app.health.time_intervals import (
     Range,
     TimeInterval,
     contain,

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from streaming_app.cli.lag import _BY as BY
+from streaming_app.cli.groups import _BY as BY
 from streaming_app.config.sections import MetricsSettings
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.status import LEFT_OVER, STATUSES, UNKNOWN

@@ -310,7 +310,14 @@ def _lag(now: datetime) -> Iterator[Row]:
 
     for number, lag in enumerate((18_240, 2_112, 0, 9_001)):
         yield partition(
-            RICH, "orders", number, lag, "CATCHING_UP" if lag else "OK", subtopology_id="0", task_id=f"0_{number}"
+            RICH,
+            "orders",
+            number,
+            lag,
+            "CATCHING_UP" if lag else "OK",
+            subtopology_id="0",
+            task_id=f"0_{number}",
+            client_host=f"/10.4.0.{11 + number // 2}",
         )
     for number, lag in enumerate((12, 0, 340, None)):
         yield partition(RICH, "customers", number, lag, subtopology_id="1", task_id=f"1_{number}")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
-from streaming_app.web.access import PageAccess
+from streaming_app.web.access import Access
 from streaming_app.web.page import Page, PageServer
 from streaming_app.web.snapshot import SnapshotSource
 from tests.support.browser import LONGEST_WAIT, find_chromium, launch
@@ -34,7 +34,7 @@ def sample(sample_template: Path, tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def page(sample_template: Path) -> Page:
     """The application on the sample warehouse."""
-    return Page(SnapshotSource(sample_template, "default", clock), PageAccess(), clock)
+    return Page(SnapshotSource(sample_template, "default", clock), Access(), clock)
 
 
 @pytest.fixture(scope="session")
@@ -43,17 +43,17 @@ def serve_page() -> Iterator[Callable[..., str]]:
     servers: list[PageServer] = []
 
     def serve(warehouse: Path, **settings: object) -> str:
-        server = PageServer(warehouse, "default", PageAccess(**{"listen": "127.0.0.1:0", **settings}), clock=clock)
+        server = PageServer(warehouse, "default", Access(**{"listen": "127.0.0.1:0", **settings}), clock=clock)
         server.start()
         servers.append(server)
-        assert wait_until(lambda: server.is_started, interval=0.01)
+        assert wait_until(lambda: server._server.started, interval=0.01)
         return server.url
 
     yield serve
     for server in servers:
         server.stop()
     for server in servers:
-        server.wait()
+        server._thread.join()
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ class ServerClock:
     """Stops the time of a server that has been started; `resume` before it is closed."""
 
     def __init__(self, server: HttpServer) -> None:
-        assert wait_until(lambda: server.is_started)
+        assert wait_until(lambda: server._server.started)
         loop = server._server.servers[0].get_loop()
         self._loop = loop
         self._now = loop.time()

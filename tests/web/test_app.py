@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from streaming_app.errors import WarehouseError
 from streaming_app.tables.location import Location
-from streaming_app.web.access import PAGE_CSP, WORKER_CSP, Credentials, PageAccess
+from streaming_app.web.access import PAGE_CSP, WORKER_CSP, Access, Credentials
 from streaming_app.web.page import Page
 from streaming_app.web.snapshot import SnapshotSource, read_other_groups
 from streaming_app.web.words import group_query, short_name
@@ -37,7 +37,7 @@ def client(page: Page) -> Iterator[TestClient]:
 
 
 def look(warehouse: Path, cluster: str = "default") -> TestClient:
-    return TestClient(Page(SnapshotSource(warehouse, cluster, clock), PageAccess(), clock).app, base_url=LOCAL)
+    return TestClient(Page(SnapshotSource(warehouse, cluster, clock), Access(), clock).app, base_url=LOCAL)
 
 
 def shown(text: str) -> list[str]:
@@ -235,13 +235,13 @@ def test_pages_have_neither_inline_scripts_nor_styles_nor_addresses_of_others(cl
     ],
 )
 def test_only_addresses_and_names_that_were_allowed_are_answered(sample_template: Path, host: str, status: int) -> None:
-    settings = PageAccess(allowed_hosts=frozenset({"streams.example.org"}))
+    settings = Access(allowed_hosts=frozenset({"streams.example.org"}))
     page = Page(SnapshotSource(sample_template, "default", clock), settings, clock)
     assert TestClient(page.app, base_url=LOCAL).get("/health", headers={"Host": host}).status_code == status
 
 
 def test_a_user_or_a_token_is_needed_where_there_is_a_file(sample_template: Path) -> None:
-    settings = PageAccess(credentials=Credentials(frozenset({"ada:sésame:x"}), frozenset({"t0ken"})))
+    settings = Access(credentials=Credentials(frozenset({"ada:sésame:x"}), frozenset({"t0ken"})))
     client = TestClient(Page(SnapshotSource(sample_template, "default", clock), settings, clock).app, base_url=LOCAL)
 
     def status(authorization: str) -> int:
@@ -287,7 +287,7 @@ def test_a_group_that_is_set_aside_is_named(sample: Path) -> None:
 
 def test_the_tables_are_read_once_for_all_viewers(sample: Path) -> None:
     source = SnapshotSource(sample, "default", clock)
-    client = TestClient(Page(source, PageAccess(), clock).app, base_url=LOCAL)
+    client = TestClient(Page(source, Access(), clock).app, base_url=LOCAL)
     for number in range(20):
         assert client.get(f"/?q={number}").status_code == 200
         assert client.get(f"/group?id={RICH}&range={number}").status_code == 200
@@ -341,7 +341,7 @@ def test_what_is_wrong_is_said_on_the_page(tmp_path: Path, sample: Path) -> None
 
 def test_a_warehouse_that_becomes_unreadable_is_shown_as_it_was(sample: Path) -> None:
     source = SnapshotSource(sample, "default", clock)
-    client = TestClient(Page(source, PageAccess(), clock).app, base_url=LOCAL)
+    client = TestClient(Page(source, Access(), clock).app, base_url=LOCAL)
     assert RICH in client.get("/").text
     (sample / "alerts").rename(sample / "gone")
     assert wait_until(lambda: "lacks the table alerts" in client.get("/").text)
@@ -354,7 +354,7 @@ def test_an_error_of_a_page_is_one_line_for_the_reader_and_one_for_the_job(
     sample_template: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines: list[str] = []
-    page = Page(SnapshotSource(sample_template, "default", clock), PageAccess(), clock, lines.append)
+    page = Page(SnapshotSource(sample_template, "default", clock), Access(), clock, lines.append)
     monkeypatch.setattr("streaming_app.web.page.overview", lambda *_, **__: 1 / 0)
     client = TestClient(page.app, base_url=LOCAL, raise_server_exceptions=False)
     for _ in range(3):
@@ -378,7 +378,7 @@ def test_groups_of_other_types_that_cannot_be_read_do_not_hide_streams_groups(sa
 
 
 def test_a_base_path_is_part_of_every_path(sample_template: Path) -> None:
-    page = Page(SnapshotSource(sample_template, "default", clock), PageAccess(base_path="/streams"), clock)
+    page = Page(SnapshotSource(sample_template, "default", clock), Access(base_path="/streams"), clock)
     with TestClient(page.app, base_url=LOCAL) as client:
         assert RICH in client.get("/streams/").text
         assert client.get("/streams", follow_redirects=True).status_code == 200

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import expect
 
 from streaming_app.sandbox.process import reserve_port
-from streaming_app.web.access import PageAccess
+from streaming_app.web.access import Access
 from streaming_app.web.page import PageServer
 from streaming_app.web.window import url_time
 from streaming_app.web.words import group_query
@@ -355,9 +355,9 @@ def test_a_page_catches_up_when_its_server_is_back(
     with reserve_port() as kept:  # and until the end nobody else gets it
         kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # but for the server
         listen = f"127.0.0.1:{kept.getsockname()[1]}"
-        server = PageServer(sample, "default", PageAccess(listen=listen), clock=clock)
+        server = PageServer(sample, "default", Access(listen=listen), clock=clock)
         server.start()
-        assert wait_until(lambda: server.is_started)
+        assert wait_until(lambda: server._server.started)
         with view(chromium, server.url) as seen:
             beat(sample, NOW)
             seen.open("/?q=payments-enrichment")
@@ -366,7 +366,7 @@ def test_a_page_catches_up_when_its_server_is_back(
             times = seen.page.locator("#success time")
             expect(times).to_have_attribute("datetime", re.compile(f"^{url_time(seen_at)[:-1]}"))
             server.stop()
-            server.wait()
+            server._thread.join()
             expect(seen.page.locator("#connection")).not_to_have_text("")
             expect(seen.page.locator("main")).to_have_css("filter", re.compile("grayscale"))
             replace_group(sample, group("payments-enrichment", "NotReady", NOW, 0))

@@ -17,7 +17,7 @@ from streaming_app.cli.main import main
 from streaming_app.queries.health import deployment_lines
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.text import duration, utc
-from streaming_app.web.access import PageAccess
+from streaming_app.web.access import Access
 from streaming_app.web.page import Page
 from streaming_app.web.snapshot import SnapshotSource
 from tests.support.sample_groups import NOW, clock
@@ -82,7 +82,7 @@ def test_page_commands_and_sql_say_the_same(warehouse: Path) -> None:
     firing = Counter(row["group_id"] for row in _shell(warehouse, "alerts"))
     deployed = deployment_lines(reader, "default", [row["group_id"] for row in rows])
     listed = {row["group"]: row for row in _shell(warehouse, "list", "--state")}
-    page = Page(SnapshotSource(warehouse, "default", clock), PageAccess(), clock)
+    page = Page(SnapshotSource(warehouse, "default", clock), Access(), clock)
     client = TestClient(page.app, base_url="http://localhost")
     cells = _cells(client)
     assert len(rows) == len(listed)

@@ -14,7 +14,7 @@ from streaming_app.alerts.problem import Problem
 from streaming_app.groups.task_copies import RESTORING, TaskCopy
 from streaming_app.notify.mutes import Mute
 from streaming_app.queries.behind import BINS, Behind
-from streaming_app.queries.history import Owned, group_at, owned_tasks, parse_tasks
+from streaming_app.queries.history import group_at, parse_tasks, task_spells
 from streaming_app.text import utc
 from streaming_app.web.tracks import (
     Scale,
@@ -71,15 +71,16 @@ def assignment_events(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 @given(assignment_events(), st.floats(0, 59.9))
-def test_a_task_is_drawn_as_unowned_exactly_while_nobody_has_it(events: list[dict[str, Any]], minute: float) -> None:
-    owned = owned_tasks(events)
-    then = group_at(events, at(minute))
+def test_a_task_is_unowned_exactly_while_nobody_has_it(events: list[dict[str, Any]], minute: float) -> None:
+    spells = [one for one in task_spells(events) if one.role == "active"]
+    then, now = group_at(events, at(minute)), at(minute)
     has = {(part, n) for one in then.members.values() for role, part, n in parse_tasks(one.tasks) if role == "active"}
-    for task_id, one in owned.items():
+    for task_id in {one.task for one in spells}:
         sub, _, number = task_id.partition("_")
         first = min(e["at"] for e in events if task_id in (e["new"] or ""))
-        is_gone = any(begin <= at(minute) and (end is None or at(minute) < end) for begin, end in one.unowned)
-        assert is_gone == (first <= at(minute) and (sub, int(number)) not in has)
+        own = [one for one in spells if one.task == task_id]
+        is_gone = first <= now and not any(one.since <= now and (not one.until or now < one.until) for one in own)
+        assert is_gone == (first <= now and (sub, int(number)) not in has)
         assert is_gone == (task_id in then.unowned)
 
 
@@ -128,13 +129,13 @@ def test_a_restore_lasts_since_the_member_got_the_task_and_says_how_far_it_is() 
     offsets: dict[str, Any] = {"task_offset": 250, "task_end_offset": 1_000, "lag": 750}
     offsets |= {"reported_at": at(50), "rate": 2.5, "ready_at": at(70)}
     copy = TaskCopy("g", "m1", None, "/10.0.0.1", RESTORING, "1", 0, **offsets)
-    owned = {"1_0": Owned("other", at(40), owners={"m1": at(30), "other": at(40)})}
-    found = restore_track(SCALE, HOUR, [copy, copy._replace(role="standby")], owned)
+    since = {("1_0", "m1"): at(30), ("1_0", "other"): at(40)}
+    found = restore_track(SCALE, HOUR, [copy, copy._replace(role="standby")], since)
     (whole,), (done,) = of_kind(found, "restore")[:1], of_kind(found, "restored")
     assert (whole.x, whole.width, done.width) == (500, 500, 125)
     assert whole.text.startswith("1_0 restores its state on 10.0.0.1: 25% of 1,000 offsets")
     assert whole.text.endswith(f", 2 a second, done at about {utc(at(70))}")
-    late = restore_track(SCALE, HOUR, [copy], {"1_0": Owned("m1", at(30))})
+    late = restore_track(SCALE, HOUR, [copy], {("1_0", "other"): at(30)})
     assert late.shapes[0].x == pytest.approx(833.33)
     assert restore_track(SCALE, Window(*TIMES), [copy], {}).shapes == []  # only the present is known
     assert restore_track(SCALE, HOUR, [copy] * 9, {}).label == "Restores (first 4 of 9)"

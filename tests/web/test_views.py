@@ -14,13 +14,14 @@ from starlette.datastructures import URL, QueryParams
 
 from streaming_app.alerts.problem import Problem
 from streaming_app.health.verdict import BEHIND, DOWN, LOSING, OFF, OK, RESTORING, STALLED
-from streaming_app.queries.pipelines import Pipelines, Read, Write
-from streaming_app.web.graph import Graph, Lag
+from streaming_app.queries.pipelines import Pipelines, Read
+from streaming_app.web.graph import Graph
 from streaming_app.web.group_page import hosts_of
+from streaming_app.web.lag import Lag
 from streaming_app.web.overview import Query, overview
 from streaming_app.web.pipeline_graph import pipelines_graph
 from streaming_app.web.snapshot import NOTHING_KNOWN, all_groups
-from streaming_app.web.task_matrix import TaskLag, task_matrix
+from streaming_app.web.task_matrix import task_matrix
 from streaming_app.web.topology_graph import TopologyGraph
 from streaming_app.web.tracks import Scale, Shape, event_tracks
 from streaming_app.web.window import Window, parse_window
@@ -126,7 +127,7 @@ def test_the_matrix_shows_what_each_process_has_takes_and_gives() -> None:
         task(ids[0], "2_0", "standby"),
         task("member that left", "2_0", "warmup"),
     ]
-    matrix = task_matrix(members, assignments, {"0_0": TaskLag(10), "10_0": TaskLag(1_000, is_partial=True)})
+    matrix = task_matrix(members, assignments, {"0_0": Lag(10), "10_0": Lag(1_000, unknown_partitions=1)})
     assert matrix.columns == [("0", 0), ("0", 1), ("2", 0), ("10", 0)]
     assert matrix.subtopologies == [("0", 2), ("2", 1), ("10", 1)]
     by_host = {process.host: process for process in matrix.processes}
@@ -245,14 +246,15 @@ def test_the_map_connects_subtopologies_by_their_topics() -> None:
 
 def test_lag_changes_what_the_boxes_say_and_not_the_layout() -> None:
     row = rich_group(NOW)
+    exact = {"lag_seconds_is_lower_bound": False}
     lag = [
-        {"topic": "orders", "lag": 1_200, "lag_seconds": 75.0, "is_unknown": False},
-        {"topic": "orders", "lag": None, "lag_seconds": None, "is_unknown": True},
+        {"topic": "orders", "lag": 1_200, "lag_seconds": 75.0, "is_unknown": False, **exact},
+        {"topic": "orders", "lag": None, "lag_seconds": None, "is_unknown": True, **exact},
     ]
     more = [{**lag[0], "lag": 9_999}, lag[1]]
     graphs = [TopologyGraph(row["group_id"], row["subtopologies"], hosts_of(row), rows).map() for rows in (lag, more)]
     orders = next(node for node in graphs[0].nodes if node.title == "orders")
-    assert orders.lines == ["lag ≥ 1,200 · 1 min 15 s"]
+    assert orders.lines == ["lag ≥ 1,200 · ≥ 1 min 15 s"]
     assert graphs[0].layout_key == graphs[1].layout_key
     assert graphs[0].to_json() != graphs[1].to_json()
 
@@ -268,10 +270,25 @@ def test_every_name_is_short_visible_and_apart_from_others(name: str) -> None:
     assert len(group_key(name)) == 32
 
 
+@pytest.mark.parametrize(
+    ("lag", "text"),
+    [
+        (Lag(9, 70.0), "9 · 1 min 10 s"),
+        (Lag(9, 70.0, is_lower_bound=True), "9 · ≥ 1 min 10 s"),  # it is known how much waits, but not for how long
+        (Lag(9, 70.0, is_lower_bound=True, unknown_partitions=1), "≥ 9 · ≥ 1 min 10 s"),
+        (Lag(0, 0.0, is_lower_bound=True, unknown_partitions=1), "lag not known"),
+        (Lag(0, 0.0), ""),
+        (Lag(), ""),
+    ],
+)
+def test_a_lag_says_which_of_its_numbers_are_lower_bounds(lag: Lag, text: str) -> None:
+    assert lag.waiting == text
+
+
 def test_many_groups_are_drawn_by_families_that_are_opened() -> None:
     ids = [f"{name}-{number:02}" for name in ("orders", "billing") for number in range(40)]
-    reads = [Read(one, f"to-{one}", 5, 2.0) for one in ids] + [Read("audit", "billing-out", is_lower_bound=True)]
-    writes = Write("orders-00", "to-billing-00"), Write("billing-01", "billing-out"), Write("orders-01", "to-orders-02")
+    reads = [Read(one, f"to-{one}", 5, 2.0) for one in ids] + [Read("audit", "billing-out", unknown_partitions=1)]
+    writes = ("orders-00", "to-billing-00"), ("billing-01", "billing-out"), ("orders-01", "to-orders-02")
     found = Pipelines(tuple(reads), writes)
 
     def graph(*opened: str) -> Graph:

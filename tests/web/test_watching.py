@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from streaming_app.errors import WarehouseError
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.web import live, snapshot
 from streaming_app.web.live import Live
-from streaming_app.web.snapshot import Snapshot, SnapshotSource
+from streaming_app.web.snapshot import Reading, Snapshot, SnapshotSource
 from tests.support.waiting import wait_until
 from tests.support.warehouses import append, make_warehouse
 
@@ -34,18 +35,28 @@ def test_any_error_of_a_reading_leaves_the_watching_alive_and_is_logged_once(
         return found
 
     async def first_message() -> str:
-        viewers = Live(current)
-        watching = asyncio.create_task(viewers.watch())
-        try:
-            async for text in viewers.events():
-                if text.startswith("data"):
-                    return text
-        finally:
-            watching.cancel()
+        async for text in Live(current).events():
+            if text.startswith("data"):
+                return text
         return ""
 
     assert '"tag": "newest"' in asyncio.run(asyncio.wait_for(first_message(), MINUTES))
     assert [line.rpartition(" ")[2] for line in caplog.messages] == ["RuntimeError", "ValueError"]
+
+
+def test_what_could_not_be_read_is_read_again_though_no_table_has_changed() -> None:
+    results: list[Any] = [WarehouseError("a file is missing"), ["new"]]
+
+    def read() -> list[str]:
+        if isinstance(results[0], Exception):
+            raise results.pop(0)
+        return list(results[0])
+
+    reading = Reading(read, ["old"], rest=0.0)
+    assert (reading.newest("version 1"), str(reading.error)) == (["old"], "a file is missing")
+    found = reading.newest("version 1")
+    assert (found, reading.error) == (["new"], None)
+    assert reading.newest("version 2") is found  # a new object only if the content is another one
 
 
 @pytest.mark.parametrize(

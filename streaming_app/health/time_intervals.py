@@ -8,7 +8,6 @@ twice in the interval; a minute that clocks skip never does. No Python library s
 from __future__ import annotations
 
 import calendar
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
@@ -23,7 +22,7 @@ _MINUTE = timedelta(minutes=1)
 _DAY = timedelta(days=1)
 _MINUTES = 24 * 60
 _LOOKED_AHEAD = 400  # days: an interval that does not change in so long changes at its years
-_CLOCK = re.compile(r"(\d{2}):(\d{2})")
+_CLOCK = {f"{minute // 60:02}:{minute % 60:02}": minute for minute in range(_MINUTES + 1)}
 _WEEKDAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
 _MONTHS = {name.lower(): number for number, name in enumerate(calendar.month_name) if number}
 KINDS: Mapping[str, tuple[str, Mapping[str, int]]] = {
@@ -112,13 +111,10 @@ def next_change(intervals: Sequence[TimeInterval], at: datetime) -> datetime | N
 
 def parse_times(start: str, end: str) -> Range:
     """Return a range of minutes of a day, of texts such as `17:30`, up to `24:00`. Raises ValueError."""
-    minutes = []
     for text in (start, end):
-        found = _CLOCK.fullmatch(text)
-        if not found or int(found[2]) > 59 or (minute := 60 * int(found[1]) + int(found[2])) > _MINUTES:  # noqa: PLR2004 - of an hour
+        if text not in _CLOCK:
             raise ValueError(f'times must be from "00:00" to "24:00", not "{text}"')
-        minutes.append(minute)
-    first, last = minutes
+    first, last = _CLOCK[start], _CLOCK[end]
     if first >= last:
         raise ValueError(f'start_time "{start}" must be before end_time "{end}": past midnight takes two ranges')
     return first, last

@@ -90,7 +90,7 @@ class DescriptionsService(Poller):
         )
         if failure:
             raise failure
-        self._table.maintain(older_than("asked_at", self._job.config.retention_days))
+        self._table.maintain_if_due(older_than("asked_at", self._job.config.retention_days))
 
     def _fetch(self, due: list[GroupSnapshot], now: datetime) -> tuple[dict[str, dict[str, Any]], Exception | None]:
         """Return what is new of each group, and the error if a broker did not answer; note what was asked."""

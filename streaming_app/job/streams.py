@@ -15,14 +15,14 @@ import math
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from streaming_app.errors import WarehouseError
+from streaming_app.errors import OtherOwnerError, WarehouseError
 from streaming_app.job.service import Service
 from streaming_app.job.stream_query import (
     OFFSETS,
@@ -57,8 +57,8 @@ from streaming_app.tables.checkpoint_offsets import (
     newest_batch_ends,
     read_batch_ends,
 )
-from streaming_app.tables.definitions import table
-from streaming_app.tables.maintenance import Maintenance
+from streaming_app.tables.definitions import expiring_tables
+from streaming_app.tables.maintenance import MaintainedTable, maintain_due
 from streaming_app.tables.newest_tables import COMMITS, NAMES, NewestTables
 from streaming_app.text import count
 
@@ -104,18 +104,13 @@ class TopicStream(ABC):
     """How far apart batches are while records keep coming, if that is more than the trigger."""
 
     def __init__(
-        self, parts: StreamParts, checkpoint: Location, trigger: float, maintenance: Callable[..., Maintenance]
+        self, parts: StreamParts, checkpoint: Location, trigger: float, maintained: Iterable[MaintainedTable]
     ) -> None:
         self.stopping = threading.Event()
         """No batch begins once it is set."""
         self.query = StreamQuery(checkpoint, self.stopping, self.name)
-        self._maintenance = maintenance(
-            retention_days=parts.config.retention_days,
-            report=parts.report,
-            on_failure=parts.health.maintenance_failed,
-            is_stopping=self.stopping.is_set,
-            between_batches=self.query.lock,
-        )
+        self.maintenance = Service("maintenance", parts.report, interval=_MAINTENANCE_SECONDS, do=self._maintain)
+        self._maintained = tuple(maintained)
         self.config, self.health, self.report = parts.config, parts.health, parts.report
         self._spark, self._properties, self._writer = parts.spark, parts.properties, parts.writer
         self._checkpoint, self._trigger = checkpoint, trigger
@@ -246,25 +241,41 @@ class TopicStream(ABC):
             if not is_lost_connection(error):  # which ends the stream
                 raise
 
-    def maintenance_service(self) -> Service:
-        """Return what runs the maintenance of the tables beside the stream, see `tables.maintenance`."""
-        return Service("maintenance", self.report, interval=_MAINTENANCE_SECONDS, do=self._maintain)
-
     def _maintain(self) -> None:
-        # In the pool of the second stream: the batches of the streams groups go before.
-        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", OFFSETS)
-        self._maintenance.run()
+        if not self.progress.has_ended_trigger:  # a start is not delayed
+            return
+        try:
+            maintain_due(self._maintained, self.query.lock, self.stopping.is_set, self.report)
+        except OtherOwnerError:
+            raise
+        except Exception:
+            if not self.stopping.is_set():
+                self.health.maintenance_failed()
+                raise
 
     def finish(self) -> None:
         """Note that the stream is done, with `once`, and run the maintenance that is due. Raises NothingReadError."""
         self._require_records()
         self.health.nothing_new(self.progress.end_known_at)
-        self._maintenance.run()
+        self.maintenance.attempt()
 
     def close(self) -> None:
         """Release what the stream holds."""
         self._client.close()
         self._positions.close()
+
+    def _fold_options(self, topic: OffsetsTopic, position: StartPosition) -> FoldOptions:
+        """Return what is the same for every batch of a query that starts there."""
+        return FoldOptions(
+            self.config.cluster,
+            topic.name,
+            self.config.dialect,
+            topic.partitions,
+            position.partitions_grew,
+            position.history_offsets,
+            self._positions.chains,
+            self.config.group_budget.budget(),
+        )
 
     # What a stream may do otherwise.
 
@@ -301,9 +312,13 @@ class GroupsStream(TopicStream):
     def __init__(self, parts: StreamParts, topics: TopicMetadata, services: BackgroundServices) -> None:
         """Prepare; `topics` finds the reasons of NotReady."""
         config = parts.config
-        done_at = config.warehouse / "_jobs" / f"{config.cluster}.maintenance"
-        maintenance = partial(Maintenance, parts.writer, done_at)
-        super().__init__(parts, checkpoint_location(config.warehouse, config.cluster), config.trigger, maintenance)
+        maintained = [
+            MaintainedTable(
+                parts.writer.table(one.name), partial(parts.writer.maintain, one.name, config.retention_days)
+            )
+            for one in expiring_tables()
+        ]
+        super().__init__(parts, checkpoint_location(config.warehouse, config.cluster), config.trigger, maintained)
         self.busy_seconds = min(2 * config.trigger, _BUSY_SECONDS)
         self._topics, self._services, self._logs = topics, services, LogReaders(parts.properties)
         self._read_again = services.read_again
@@ -341,19 +356,12 @@ class GroupsStream(TopicStream):
     def _batch_writer(self, topic: OffsetsTopic, position: StartPosition) -> GroupsBatchWriter:
         return GroupsBatchWriter(
             self._writer,
-            self.config.cluster,
-            topic.name,
+            self._fold_options(topic, position),
             self.progress.on_done,
-            history_offsets=position.history_offsets,
-            partitions=topic.partitions,
-            partitions_grew=position.partitions_grew,
             topics=self._topics,
             open_log=partial(self._logs.open, topic.name),
             positions=self._positions,
-            maintenance=self._maintenance,
             listener=self._services.group_cache,
-            dialect=self.config.dialect,
-            budget=self.config.group_budget.budget(),
             free_heap=self._free_heap,
         )
 
@@ -378,14 +386,13 @@ class CommitsStream(TopicStream):
         config = parts.config
         self._tables = NewestTables(parts.writer, config.cluster, config.retention_days)
         checkpoint = commits_checkpoint_location(config.warehouse, config.cluster)
-        done_at = config.warehouse / "_jobs" / f"{config.cluster}.offsets-upkeep"
-        maintenance = partial(Maintenance, self._tables, done_at, tables=[table(name) for name in NAMES])
-        super().__init__(parts, checkpoint, config.offsets.trigger, maintenance)
+        maintained = [MaintainedTable(parts.writer.table(name), partial(self._tables.maintain, name)) for name in NAMES]
+        super().__init__(parts, checkpoint, config.offsets.trigger, maintained)
 
     def _query_tables(self) -> QueryTables:
         return QueryTables(
             name=COMMITS,
-            has_rows=lambda: any(self._tables.count_rows(name) for name in NAMES),
+            has_rows=lambda: not all(self._writer.table(name).is_empty() for name in NAMES),
             delete=self._tables.delete,
             outdate=self._tables.delete,
             versions=TableVersions(self._writer, self._checkpoint, NAMES, shared=SHARED),
@@ -394,19 +401,10 @@ class CommitsStream(TopicStream):
         )
 
     def _batch_writer(self, topic: OffsetsTopic, position: StartPosition) -> CommitsBatchWriter:
-        options = FoldOptions(
-            self.config.cluster,
-            topic.name,
-            self.config.dialect,
-            topic.partitions,
-            position.partitions_grew,
-            chains=self._positions.chains,
-        )
         return CommitsBatchWriter(
             self._writer,
             self._tables,
-            options,
+            self._fold_options(topic, position),
             self.progress.on_done,
-            maintenance=self._maintenance,
             positions=self._positions,
         )

@@ -128,7 +128,7 @@ def group_tables(writer: TableWriter, checkpoint: Location) -> QueryTables:
 
     return QueryTables(
         name="groups",
-        has_rows=lambda: not writer.is_empty("groups"),
+        has_rows=lambda: not groups.is_empty(),
         delete=groups.delete,
         outdate=partial(_mark, groups),
         finish=partial(_finish, groups),

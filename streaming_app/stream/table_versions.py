@@ -21,9 +21,9 @@ by the id in its log, at intervals.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from streaming_app.stream.slices import batch_of
 from streaming_app.tables.checkpoint_offsets import newest_batch
@@ -42,7 +42,7 @@ _RESTORE = "RESTORE"
 class _Stored(NamedTuple):
     """What is known of a table."""
 
-    id: str | None
+    id: str
     version: int
 
 
@@ -60,25 +60,24 @@ class TableVersions:
         writer: TableWriter,
         checkpoint: Location,
         names: Sequence[str] | None = None,
-        version: Callable[[str], int] | None = None,
         *,
         shared: Sequence[str] = (),
     ) -> None:
         """Take the tables `names`; by default `groups` and the history tables.
 
-        `version` returns that of a table after the last commit of this process; by default it is read from its log.
         `shared` are tables to which another query appends most rows: that they are lost or restored is recognized.
         """
         self._writer, self._checkpoint = writer, checkpoint
         self._file = Location(f"{checkpoint}.tables.json")
-        self._version = version or (lambda name: int(self._open(name).version()))
         self._has_slices = names is None  # the versions of its appends are those of slices
         self._names = _group_tables() if names is None else [*names, *shared]
         self._appended = [one.name for one in history_tables()] if names is None else names
 
     def write(self) -> None:
         """Store the versions that the tables have now. Raises OSError when that fails."""
-        versions = {name: {"id": self._ids[name], "version": self._version(name)} for name in self._names}
+        versions = {
+            name: {"id": self._ids[name], "version": self._writer.table(name).version()} for name in self._names
+        }
         self._file.write_text(json.dumps(versions))
 
     def forget(self) -> None:
@@ -117,7 +116,7 @@ class TableVersions:
 
     def _is_restored(self, name: str, stored: _Stored) -> bool:
         table, known = self._open(name), stored.version
-        if stored.id not in {None, _id_of(table)}:
+        if stored.id != _id_of(table):
             return True
         since = table.version() - known
         if since <= 0:
@@ -128,14 +127,9 @@ class TableVersions:
     def _read(self) -> dict[str, _Stored]:
         try:
             known = json.loads(self._file.find_text() or "")
-            return {str(name): _stored(one) for name, one in known.items()}
+            return {str(name): _Stored(str(one["id"]), int(one["version"])) for name, one in known.items()}
         except (ValueError, TypeError, AttributeError, KeyError):
-            return {}  # there is none, or its file is damaged
-
-
-def _stored(one: Any) -> _Stored:  # noqa: ANN401 - of JSON
-    """Return what was stored of a table; earlier builds stored the version alone."""
-    return _Stored(str(one["id"]), int(one["version"])) if isinstance(one, dict) else _Stored(None, int(one))
+            return {}  # there is none, its file is damaged, or of an older release
 
 
 def _id_of(table: DeltaTable) -> str:

@@ -1,8 +1,8 @@
 """The files of the table `groups`: the range of group ids of each, and the size of files.
 
 They are like the leaves of a B-tree: each has some hundred rows, sorted by group id, and no other file has ids within
-its range. delta-rs and Spark both write such files. If ranges overlap, as in tables of older releases and after rows
-have expired, the files count as one, and the next rewrite gives them separate ranges.
+its range. If ranges overlap, as in tables of older releases and after rows have expired, the files count as one, and
+the next rewrite gives them separate ranges.
 """
 
 from __future__ import annotations

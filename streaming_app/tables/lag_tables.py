@@ -176,7 +176,7 @@ class LagTables:
     def maintain(self, history_days: float) -> None:
         """If it is due, delete older history, and compact files."""
         for name, one in self._tables.items():
-            one.maintain(older_than("observed_at", history_days) if name == "lag_history" else None)
+            one.maintain_if_due(older_than("observed_at", history_days) if name == "lag_history" else None)
 
     def _rows(self, name: str, columns: Mapping[str, Sequence[Any]]) -> pa.Table:
         count = len(next(iter(columns.values())))

@@ -11,26 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
-from streaming_app.tables.definitions import Table, table
-from streaming_app.tables.kept_table import newest_table
+from streaming_app.tables.definitions import table
 from streaming_app.tables.reader import of_groups, time_literal
-from streaming_app.tables.rust_table import Batch, Commit
+from streaming_app.tables.rust_table import MAINTAINED_AFTER, SORT_MEMORY, Batch, Commit
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from streaming_app.tables.data_files import EncodedFile
     from streaming_app.tables.writer import TableWriter
 
 COMMITS, RECORDS = "offset_commits", "group_records"
 NAMES = (COMMITS, RECORDS)
-
-
-_SORT_MEMORY = "256M"  # of a compaction; what it sorts beyond that goes to temporary files
+_TAIL_ROWS = 200_000  # that are appended before a compaction at least, however small the table is
 
 
 class _Form(NamedTuple):
@@ -49,17 +46,20 @@ _KEPT_TOMBSTONES = "record_type IN (2, 3, 11, 17)"
 
 
 class NewestTables:
-    """The rows of one cluster in these tables. `Maintenance` calls its methods as those of `TableWriter`."""
+    """The rows of one cluster in these tables. Brokers write tombstones for expired records: no row expires here."""
 
     def __init__(self, writer: TableWriter, cluster: str, retention_days: float) -> None:
         self._writer, self._cluster, self._retention_days = writer, cluster, retention_days
 
-    def append(self, name: str, rows: pa.Table | Sequence[EncodedFile], writer: str, batch_id: int) -> None:
-        """Append rows, or the rows of files, exactly once, see `TableWriter.append`. Raises OSError."""
-        if isinstance(rows, Sequence):
-            self._writer.append(name, rows, writer, batch_id)
-        else:
-            self._writer.table(name).append(rows, Batch([f"{writer}-{name}"], batch_id))
+    def append(self, name: str, rows: pa.Table | Sequence[EncodedFile], batch: Batch) -> None:
+        """Append rows, or the rows of files, of a batch exactly once. Raises OSError.
+
+        Where much was appended, the table is maintained sooner.
+        """
+        own = self._writer.table(name)
+        count = rows.num_rows if isinstance(rows, pa.Table) else sum(one.num_rows for one in rows)
+        limit = max(_TAIL_ROWS, own.count_rows() // 2)
+        own.append(rows, batch.of_table(name), max(1, MAINTAINED_AFTER * count // limit))
 
     def delete(self, condition: str | None = None) -> None:
         """Delete all rows of the cluster, or those that match."""
@@ -83,13 +83,9 @@ class NewestTables:
         rows = self._writer.table(name).select(names, f"{where} AND {of_offsets}").to_pylist()
         return {tuple(row.values()) for row in rows}
 
-    def count_rows(self, name: str) -> int:
-        """Return the number of rows in a table, of all clusters; from its log, in milliseconds."""
-        import pyarrow as pa  # noqa: PLC0415 - as above
-        import pyarrow.compute as pc  # noqa: PLC0415 - as above
-
-        actions = pa.table(newest_table(self._writer.location / name).get_add_actions())
-        return int(pc.sum(actions["num_records"]).as_py() or 0)
+    def maintain(self, name: str) -> int:
+        """Maintain a table."""
+        return self._writer.table(name).maintain(compact=partial(self.compact, name))
 
     def compact(self, name: str) -> None:
         """Replace the rows by the newest of each key."""
@@ -98,23 +94,11 @@ class NewestTables:
 
         def write(target: DeltaTable, commit: Commit) -> None:
             builder = QueryBuilder().register("t", target)
-            builder.execute(f"SET datafusion.runtime.memory_limit = '{_SORT_MEMORY}'").read_all()
+            builder.execute(f"SET datafusion.runtime.memory_limit = '{SORT_MEMORY}'").read_all()
             rows = builder.execute(newest)
             write_deltalake(target, rows, mode="overwrite", predicate=own.own_rows, **commit)
 
         own.change(write)
-
-    def clean_up_log(self, name: str) -> None:
-        """Remove the log entries of versions that are older than the table's log retention."""
-        self._writer.clean_up_log(name)
-
-    def delete_expired(self, definition: Table, days: float) -> int:  # noqa: ARG002 - see `MaintainedTables`
-        """Do nothing: brokers write tombstones for expired records."""
-        return 0
-
-    def vacuum(self, name: str) -> None:
-        """Remove the data files that no version within the table's retention needs."""
-        self._writer.vacuum(name)
 
     def _newest_rows(self, name: str, own_rows: str) -> str:
         form, columns = _FORMS[name], ", ".join(f'"{column}"' for column in table(name).names)

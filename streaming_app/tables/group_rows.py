@@ -93,7 +93,7 @@ class GroupRows:
     def replace(self, rows: pa.Table, group_ids: Iterable[str]) -> None:
         """Replace the rows of exactly these groups by `rows`, in one commit; another one may divide files before."""
         kept, self._kept = self._kept, {}
-        ids, new, large = sorted(set(group_ids)), _NewRows(rows), list[Span]()
+        ids, new, large = sorted(set(group_ids)), _NewRows(_conform(rows, self._own.schema())), list[Span]()
 
         def rewrite(groups: DeltaTable, files: Sequence[GroupFile]) -> _Rewritten:
             spans, read, most = _touched(spans_of(files), ids), _Files(groups, self._own, kept), file_rows(files)
@@ -159,20 +159,21 @@ class _NewRows:
     """New rows by group id, in the order of the ids. Only what is asked for is sorted: sorting copies all columns."""
 
     def __init__(self, rows: pa.Table) -> None:
-        self._batches = rows.to_batches()
+        self._schema, self._batches = rows.schema, rows.to_batches()
         self._starts = [0, *accumulate(batch.num_rows for batch in self._batches)]
         self._order = pc.sort_indices(rows["group_id"])
         self._ids = rows["group_id"].take(self._order).to_pylist()
 
-    def between(self, first: str, last: str, schema: pa.Schema) -> pa.Table:
-        """Return the rows from one group id to another one in the types of `schema`."""
+    def between(self, first: str, last: str) -> pa.Table:
+        """Return the rows from one group id to another one."""
         start, end = bisect_left(self._ids, first), bisect_right(self._ids, last)
         of_batch = defaultdict[int, list[int]](list)
         for row in self._order.slice(start, end - start).to_pylist():
             number = bisect_right(self._starts, row) - 1
             of_batch[number].append(row - self._starts[number])
-        parts = [_conform(pa.table(self._batches[one].take(pa.array(rows))), schema) for one, rows in of_batch.items()]
-        return pa.concat_tables([schema.empty_table(), *parts]).combine_chunks().sort_by("group_id")
+        parts = [self._batches[number].take(pa.array(rows)) for number, rows in of_batch.items()]
+        found = pa.Table.from_batches(parts, self._schema)
+        return found if len(parts) <= 1 else found.combine_chunks().sort_by("group_id")
 
 
 def _touched(spans: Sequence[Span], group_ids: Iterable[str]) -> list[Span]:
@@ -280,7 +281,7 @@ def _changes(spans: Sequence[Span], group_ids: Sequence[str]) -> Iterator[_Chang
 
 def _merge(stored: pa.Table, change: _Change, new: _NewRows) -> pa.Table:
     """Return the future rows of a change, sorted; of few groups in pieces, as a copy would take as long as reading."""
-    rows = new.between(change.group_ids[0], change.group_ids[-1], stored.schema)
+    rows = new.between(change.group_ids[0], change.group_ids[-1])
     ids, new_ids = stored["group_id"].to_pylist(), rows["group_id"].to_pylist()
     place = 0 if change.first is None else bisect_left(ids, change.first)
     stop = len(ids) if change.end is None else bisect_left(ids, change.end)

@@ -18,6 +18,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from streaming_app.tables.definitions import table
+from streaming_app.tables.group_files import file_paths
 from streaming_app.tables.reader import of_groups, time_literal
 from streaming_app.tables.rust_table import MAINTAINED_AFTER, SORT_MEMORY, Batch, Commit
 
@@ -84,8 +85,11 @@ class NewestTables:
         return {tuple(row.values()) for row in rows}
 
     def maintain(self, name: str) -> int:
-        """Maintain a table."""
-        return self._writer.table(name).maintain(compact=partial(self.compact, name))
+        """Maintain a table. A compaction rewrites all of it, so it waits until there is enough to compact."""
+        own = self._writer.table(name)
+        has_many_files = len(file_paths(own.open(), self._cluster)) >= MAINTAINED_AFTER
+        is_long = own.has_grown or has_many_files
+        return own.maintain(compact=partial(self.compact, name) if is_long else lambda: None)
 
     def compact(self, name: str) -> None:
         """Replace the rows by the newest of each key."""

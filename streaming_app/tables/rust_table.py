@@ -237,6 +237,11 @@ class RustTable:
                     self._checkpoint()
             return version
 
+    @property
+    def has_grown(self) -> bool:
+        """Whether there were a hundred commits since it was maintained."""
+        return self._commits >= MAINTAINED_AFTER
+
     def is_due(self) -> bool:
         """Return whether the table is to be maintained: after a hundred commits, and after half an hour.
 
@@ -246,7 +251,7 @@ class RustTable:
             with suppress(OSError):  # which `maintain` raises, too
                 if self._noted_hour() == self._hour():
                     self._maintained_at = self._clock()
-        if self._maintained_at is None or self._commits >= MAINTAINED_AFTER:
+        if self._maintained_at is None or self.has_grown:
             return True
         return not 0 <= self._clock() - self._maintained_at < _MAINTAINED_SECONDS
 
@@ -271,14 +276,13 @@ class RustTable:
         noted, hour = self._noted_hour(), self._hour()
         if expired and (noted is None or noted // _HOURS != hour // _HOURS):
             deleted = self.delete_expired(expired, find_kept)
-        with suppress(CommitFailedError):  # rows of any cluster are deleted all the time: the next time does it
-            (compact or self.compact)()
         with self._errors(), _LOCKS[str(self.location)]:
             self._checkpoint()
             if noted != hour:
                 self._note(hour)
             with table_to_write(self.location) as kept:
                 kept.table.cleanup_metadata()
+        (compact or self.compact)()
         return deleted
 
     def delete_expired(self, condition: str, find_kept: Callable[[str], pa.Table] | None = None) -> int:
@@ -292,9 +296,13 @@ class RustTable:
     def compact(self) -> None:
         """Merge the small files of the cluster."""
         own = [("cluster", "=", self.cluster)]
-        self.change(
-            lambda target, commit: target.optimize.compact(partition_filters=own, target_size=_MIN_FILE_BYTES, **commit)
-        )
+
+        def write(target: DeltaTable, commit: Commit) -> None:
+            target.optimize.compact(partition_filters=own, target_size=_MIN_FILE_BYTES, **commit)
+
+        # Rows of any cluster are deleted all the time: where a commit fails, the next compaction does it.
+        with self._errors(), _LOCKS[str(self.location)], suppress(CommitFailedError):
+            self._attempt(write)
 
     def _checkpoint(self) -> None:
         """Make a checkpoint, once the files are removed whose tombstones it leaves out."""

@@ -125,7 +125,7 @@ class TopicStream(ABC):
             self.stopping,
             on_cut=parts.health.log_cut,
         )
-        self._known_tables = KnownTables(parts.config.warehouse, self.watched)
+        self._known_tables = KnownTables(parts.writer, self.watched)
         self.progress = Progress(parts.report, parts.health)
 
     def start(self) -> StreamingQuery:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from streaming_app.stream.slices import batch_of
 from streaming_app.tables.checkpoint_offsets import newest_batch
 from streaming_app.tables.definitions import history_tables, tables
-from streaming_app.tables.kept_table import KeptTable, table_id
+from streaming_app.tables.kept_table import KeptTable
 from streaming_app.tables.location import Location
 
 if TYPE_CHECKING:
@@ -90,9 +90,9 @@ class TableVersions:
         return [name for name in self._names if name in known and self._is_restored(name, known[name])]
 
     @cached_property
-    def _ids(self) -> dict[str, str]:
+    def _ids(self) -> dict[str, str | None]:
         """The ids of the tables; the job starts its query again, and so makes another object, when one is lost."""
-        return {name: _id_of(self._open(name)) for name in self._names}
+        return {name: self._writer.table(name).table_id() for name in self._names}
 
     def _open(self, name: str) -> DeltaTable:
         return self._writer.table(name).open()
@@ -116,7 +116,7 @@ class TableVersions:
 
     def _is_restored(self, name: str, stored: _Stored) -> bool:
         table, known = self._open(name), stored.version
-        if stored.id != _id_of(table):
+        if stored.id != str(table.metadata().id):
             return True
         since = table.version() - known
         if since <= 0:
@@ -132,10 +132,6 @@ class TableVersions:
             return {}  # there is none, its file is damaged, or of an older release
 
 
-def _id_of(table: DeltaTable) -> str:
-    return str(table.metadata().id)
-
-
 def _group_tables() -> list[str]:
     return ["groups", *(one.name for one in history_tables())]
 
@@ -147,18 +143,18 @@ class LostTableError(Exception):
 class KnownTables:
     """The tables as they were when `remember` was called, by the ids in their logs."""
 
-    def __init__(self, warehouse: Location, names: Sequence[str] | None = None) -> None:
+    def __init__(self, writer: TableWriter, names: Sequence[str] | None = None) -> None:
         """Take the tables `names`; by default all of them."""
-        self._warehouse = warehouse
+        self._writer = writer
         self._names = [one.name for one in tables()] if names is None else names
         self._ids: dict[str, str | None] = {}
 
     def remember(self) -> None:
         """Remember the tables that exist now."""
-        self._ids = {name: table_id(self._warehouse / name) for name in self._names}
+        self._ids = {name: self._writer.table(name).table_id() for name in self._names}
 
     def check(self) -> None:
         """Raise LostTableError if a table is not the same as before."""
-        lost = [name for name, known in self._ids.items() if table_id(self._warehouse / name) != known]
+        lost = [name for name, known in self._ids.items() if self._writer.table(name).table_id() != known]
         if lost:
             raise LostTableError(f"The table {' and '.join(lost)} was deleted while the job ran")

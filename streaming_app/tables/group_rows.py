@@ -48,7 +48,7 @@ _AT_A_TIME = 4 << 20  # bytes of files that a thread rewrites together; as Arrow
 _COMPACTED_BYTES = 1 << 20  # of neighbouring files that are compacted together
 _KEPT_BYTES = 48 << 20  # of Arrow: files read to find rows are kept until the rows are replaced
 _PIECES = 20  # groups: to put the rows of more of them in their places takes longer than a copy
-_CHANGED = 2_500  # groups that a thread replaces together
+_CHANGED = 1_000  # groups that a thread replaces together
 
 _Rewritten = tuple[Sequence[GroupFile], Sequence[AddAction]]
 """Files to remove, and the files that take their place."""
@@ -93,13 +93,14 @@ class GroupRows:
     def replace(self, rows: pa.Table, group_ids: Iterable[str]) -> None:
         """Replace the rows of exactly these groups by `rows`, in one commit; another one may divide files before."""
         kept, self._kept = self._kept, {}
-        ids, new, large = sorted(set(group_ids)), _NewRows(_conform(rows, self._own.schema())), list[Span]()
+        ids, large = sorted(set(group_ids)), list[Span]()
 
         def rewrite(groups: DeltaTable, files: Sequence[GroupFile]) -> _Rewritten:
             spans, read, most = _touched(spans_of(files), ids), _Files(groups, self._own, kept), file_rows(files)
             if not large and any(map(_is_large, spans)):
                 large.extend(filter(_is_large, spans))
                 return self._divide(groups, files, large)
+            new = _NewRows(_conform(rows, _schema(groups)))
 
             def write(change: _Change) -> Iterable[AddAction]:
                 return self._write(_merge(read.rows(change.span), change, new), most)

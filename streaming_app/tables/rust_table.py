@@ -34,7 +34,7 @@ from typing import Any, NamedTuple, TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random
 
@@ -127,6 +127,13 @@ class RustTable:
     def forget(self) -> None:
         """Forget what is known of the table: this may be another one than before, or an older copy."""
         self._schema = self._version = None
+
+    def table_id(self) -> str | None:
+        """Return the id of the table, which differs after it was created again; None if there is no table."""
+        try:
+            return str(self.open().metadata().id)
+        except TableNotFoundError:
+            return None
 
     def version(self) -> int:
         """Return the version after the last write of this object, or a later one. Raises delta-rs' errors."""

@@ -13,6 +13,8 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from deltalake.exceptions import DeltaError
+
 from streaming_app.errors import JobError
 from streaming_app.report import Report
 from streaming_app.tables.data_files import CLUSTER
@@ -20,7 +22,6 @@ from streaming_app.tables.definitions import table, tables
 from streaming_app.tables.expiry import find_kept
 from streaming_app.tables.group_files import file_paths
 from streaming_app.tables.group_rows import GroupRows
-from streaming_app.tables.kept_table import newest_table
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
 from streaming_app.tables.rust_table import RustTable, older_than
@@ -44,10 +45,9 @@ class TableWriter:
         """Prepare; `fence` is that of the job, None outside of one."""
         self._spark = spark
         self.fence = fence
-        self.location = self._location = Location.of(location)
-        self.cluster = self._cluster = cluster
+        self.location, self.cluster = Location.of(location), cluster
         self._preparing, self._has_claimed = Lock(), False
-        places = {one.name: self._location / one.name for one in tables()}
+        places = {one.name: self.location / one.name for one in tables()}
         self._tables = {name: RustTable(place, cluster, fence) for name, place in places.items()}
         self.groups = GroupRows(self._tables["groups"])
 
@@ -57,7 +57,7 @@ class TableWriter:
         Raises JobError if the warehouse cannot be written, or was created by something else.
         """
         with self._preparing:  # both streams do it when they start
-            new = prepare_tables(self._location, report)
+            new = prepare_tables(self.location, report)
             for one in self._tables.values():
                 one.forget()
             claimed = {one.name for one in tables()} if not self._has_claimed else new
@@ -66,12 +66,10 @@ class TableWriter:
             return new
 
     def _claim(self, fence: Fence, names: Iterable[str]) -> None:
-        from deltalake.exceptions import DeltaError  # noqa: PLC0415 - Spark's workers import this without delta-rs
-
         try:
-            fence.claim(self._location / name for name in sorted(names))
+            fence.claim(self.location / name for name in sorted(names))
         except (DeltaError, OSError) as error:
-            raise JobError(f"Cannot write the warehouse {self._location}: {describe_error(error)}") from None
+            raise JobError(f"Cannot write the warehouse {self.location}: {describe_error(error)}") from None
         self._has_claimed = True
 
     def check_owner(self) -> None:
@@ -87,21 +85,21 @@ class TableWriter:
         """Return the stored rows of a table as they are now: later commits leave these files for hours."""
         from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name
 
-        definition, location = table(name), self._location / name
-        paths = [_without_globs(str(location / path)) for path in file_paths(newest_table(location), self._cluster)]
+        definition, location = table(name), self.location / name
+        paths = [_without_globs(str(location / path)) for path in file_paths(self.table(name).open(), self.cluster)]
         if not paths:
             return self._spark.createDataFrame([], definition.ddl)
         in_files = ", ".join(f"{column.name} {column.type}" for column in definition.columns if column.name != CLUSTER)
         rows = self._spark.read.schema(in_files).parquet(*paths)
-        return rows.withColumn(CLUSTER, F.lit(self._cluster)).select(*definition.names)
+        return rows.withColumn(CLUSTER, F.lit(self.cluster)).select(*definition.names)
 
     def identity(self, name: str) -> str:
         """Return what identifies this cluster's rows in a table: it differs for a table created again or elsewhere."""
-        return f"{newest_table(self._location / name).metadata().id}/{self._cluster}"
+        return f"{self.table(name).table_id()}/{self.cluster}"
 
     def last_append(self, name: str, writers: Iterable[str]) -> int:
         """Return the highest batch that `append` got of these writers for a table; -1 if there was none."""
-        table = newest_table(self._location / name)
+        table = self.table(name).open()
         batches = [table.transaction_version(f"{writer}-{name}") for writer in writers]
         return max((batch for batch in batches if batch is not None), default=-1)
 

@@ -100,7 +100,7 @@ def test_a_batch_with_large_records_is_written_in_slices_and_gives_the_same_tabl
     limit_slices(monkeypatch, 200_000)
     written = []
     few = GroupsBatchWriter._write_few
-    monkeypatch.setattr(GroupsBatchWriter, "_write_few", lambda *a: (written.append(a[-1].version), few(*a))[1])
+    monkeypatch.setattr(GroupsBatchWriter, "_write_few", lambda *a: (written.append(a[-1].number), few(*a))[1])
     kept = count_kept(monkeypatch)
     outcomes = write_all(spark, empty_warehouse)
     assert len(set(written)) > 4

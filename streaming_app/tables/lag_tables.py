@@ -25,7 +25,7 @@ from streaming_app.tables.arrow import (
 from streaming_app.tables.definitions import table
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
-from streaming_app.tables.reader import WarehouseReader, of_groups, open_table
+from streaming_app.tables.reader import WarehouseReader, of_groups
 from streaming_app.tables.rust_table import RustTable, older_than
 
 TABLES = ("lag", "lag_history", "log_ends", "inputs")
@@ -62,7 +62,6 @@ class LagTables:
         self._cluster = cluster
         self._tables = {name: RustTable(self._warehouse / name, cluster, fence) for name in TABLES}
         self._mine = of_groups(cluster, None)
-        self._schemas = {name: pa.schema(open_table(self._warehouse / name).schema().to_arrow()) for name in TABLES}
 
     def reader(self) -> WarehouseReader:
         """Return a reader of the tables as they are now, for the methods below."""
@@ -181,7 +180,7 @@ class LagTables:
     def _rows(self, name: str, columns: Mapping[str, Sequence[Any]]) -> pa.Table:
         count = len(next(iter(columns.values())))
         values = {"cluster": [self._cluster] * count, **columns}
-        schema = self._schemas[name]
+        schema = self._tables[name].schema()
         return pa.Table.from_arrays([_array(values[field.name], field.type) for field in schema], schema=schema)
 
 

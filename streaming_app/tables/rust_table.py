@@ -9,12 +9,12 @@ with what is there now. In this process there is one writer of a table at a time
 
 Each commit leaves files that readers of older versions need, until the table's retention has passed. The log says which
 files were replaced, and when (its tombstones), but a checkpoint leaves out those that are older than the retention. So
-the files that these name are removed before each checkpoint. What no tombstone names, such as the
-files of a commit that was rejected, is found by listing the table: once an hour, by one of the clusters that share it.
-A file that is younger than a day may be that of a batch that is paused and commits it later, so it stays.
-A commit itself does not look for log entries to remove, for which it would list the whole log. The log also says in
-which hour the rows of a cluster were last maintained: a job that runs at intervals (`--once`) does it once an hour, and
-deletes expired rows daily.
+the files that these name are removed before each checkpoint. What no tombstone names, such as the files of a commit
+that was rejected, is found by listing the table: once an hour, by one of the clusters that share it. A file that is
+younger than a day may be that of a batch that is paused and commits it later, so it stays. A commit itself does not
+look for log entries to remove, for which it would list the whole log. The log also says in which hour the rows of a
+cluster were last maintained: a job that runs at intervals (`--once`) does it once an hour, and deletes expired rows
+daily.
 
 Of a job that has a `Fence` each commit carries its term, and none is made once a later job has claimed the table.
 """

@@ -89,7 +89,7 @@ class DescriptionsService(Poller):
         }
         if failure:
             raise failure
-        self._table.maintain(older_than("asked_at", self._job.config.retention_days))
+        self._table.maintain_if_due(older_than("asked_at", self._job.config.retention_days))
 
     def _fetch(self, due: list[GroupSnapshot], now: datetime) -> tuple[dict[str, dict[str, Any]], Exception | None]:
         """Return the new columns of each group, and an error if a broker did not answer; note the requests."""

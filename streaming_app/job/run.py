@@ -174,7 +174,7 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
             running.start(stream.progress_service())
         if not config.once:
             for stream in streams:
-                running.start(stream.maintenance_service())
+                running.start(stream.maintenance)
         for supervisor in supervisors:
             supervisor.wait(stop)
         # After a complete run, evaluate the alert rules once more. After an error, the exception ends the job instead.

@@ -15,13 +15,13 @@ import math
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from streaming_app.errors import StreamChangedError, WarehouseError
+from streaming_app.errors import OtherOwnerError, StreamChangedError, WarehouseError
 from streaming_app.job.service import Job, Service
 from streaming_app.job.stream_query import OFFSETS, StreamQuery, is_lost_connection
 from streaming_app.kafka.broker_facts import has_description_plugin
@@ -49,8 +49,8 @@ from streaming_app.tables.checkpoint_offsets import (
     newest_batch_ends,
     read_batch_ends,
 )
-from streaming_app.tables.definitions import table
-from streaming_app.tables.maintenance import Maintenance
+from streaming_app.tables.definitions import expiring_tables
+from streaming_app.tables.maintenance import MaintainedTable, maintain_due
 from streaming_app.tables.newest_tables import COMMITS, NAMES, NewestTables
 from streaming_app.text import count
 
@@ -87,19 +87,14 @@ class TopicStream(ABC):
         writer: TableWriter,
         checkpoint: Location,
         trigger: float,
-        maintenance: Callable[..., Maintenance],
+        maintained: Iterable[MaintainedTable],
     ) -> None:
         self.stopping = threading.Event()
         """No batch begins once it is set."""
         self.query = StreamQuery(checkpoint, self.stopping, self.name)
+        self.maintenance = Service("maintenance", job.report, interval=_MAINTENANCE_SECONDS, do=self._maintain)
+        self._maintained = tuple(maintained)
         self.config, self.health, self.report = job.config, job.health, job.report
-        self._maintenance = maintenance(
-            retention_days=self.config.retention_days,
-            report=self.report,
-            on_failure=self.health.maintenance_failed,
-            is_stopping=self.stopping.is_set,
-            between_batches=self.query.lock,
-        )
         self._spark, self._properties, self._writer = spark, job.properties, writer
         self._checkpoint, self._trigger = checkpoint, trigger
         self._reset = job.config.reset  # for the first start only
@@ -108,7 +103,7 @@ class TopicStream(ABC):
         self._client = OffsetsTopicClient(job.properties, self.config.topic, self._spark)
         on_cut = self.health.log_cut
         self._positions = LogPositions(job.properties, checkpoint, self.report, self.stopping, on_cut=on_cut)
-        self._known_tables = KnownTables(self.config.warehouse, self.watched)
+        self._known_tables = KnownTables(writer, self.watched)
         self.progress = Progress(self.report, self.health)
 
     def start(self) -> StreamingQuery:
@@ -218,25 +213,41 @@ class TopicStream(ABC):
             if not is_lost_connection(error):  # a lost connection ends the stream
                 raise
 
-    def maintenance_service(self) -> Service:
-        """Return the service that maintains the tables next to the stream (see `tables.maintenance`)."""
-        return Service("maintenance", self.report, interval=_MAINTENANCE_SECONDS, do=self._maintain)
-
     def _maintain(self) -> None:
-        # In the pool of the second stream: the batches of the streams groups have precedence.
-        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", OFFSETS)
-        self._maintenance.run()
+        if not self.progress.has_ended_trigger:  # a start is not delayed
+            return
+        try:
+            maintain_due(self._maintained, self.query.lock, self.stopping.is_set, self.report)
+        except OtherOwnerError:
+            raise
+        except Exception:
+            if not self.stopping.is_set():
+                self.health.maintenance_failed()
+                raise
 
     def finish(self) -> None:
         """Note that the stream is done, with `once`, and run due maintenance. Raises NothingReadError."""
         self._require_records()
         self.health.nothing_new(self.progress.end_known_at)
-        self._maintenance.run()
+        self.maintenance.attempt()
 
     def close(self) -> None:
         """Release the resources of the stream."""
         self._client.close()
         self._positions.close()
+
+    def _fold_options(self, topic: OffsetsTopic, position: StartPosition) -> FoldOptions:
+        """Return what is the same for every batch of a query that starts there."""
+        return FoldOptions(
+            self.config.cluster,
+            topic.name,
+            self.config.dialect,
+            topic.partitions,
+            position.partitions_grew,
+            position.history_offsets,
+            self._positions.chains,
+            self.config.group_budget.budget(),
+        )
 
     # The methods that a stream may override.
 
@@ -280,10 +291,12 @@ class GroupsStream(TopicStream):
     ) -> None:
         """Prepare; `topics` finds the reasons of NotReady."""
         config = job.config
-        done_at = config.warehouse / "_jobs" / f"{config.cluster}.maintenance"
-        maintenance = partial(Maintenance, writer, done_at)
+        maintained = [
+            MaintainedTable(writer.table(one.name), partial(writer.maintain, one.name, config.retention_days))
+            for one in expiring_tables()
+        ]
         checkpoint = checkpoint_location(config.warehouse, config.cluster)
-        super().__init__(job, spark, writer, checkpoint, config.trigger, maintenance)
+        super().__init__(job, spark, writer, checkpoint, config.trigger, maintained)
         self.busy_seconds = min(2 * config.trigger, _BUSY_SECONDS)
         self._topics, self._services, self._logs = topics, services, LogReaders(job.properties)
         self._read_again = services.read_again
@@ -321,19 +334,12 @@ class GroupsStream(TopicStream):
     def _batch_writer(self, topic: OffsetsTopic, position: StartPosition) -> GroupsBatchWriter:
         return GroupsBatchWriter(
             self._writer,
-            self.config.cluster,
-            topic.name,
+            self._fold_options(topic, position),
             self.progress.on_done,
-            history_offsets=position.history_offsets,
-            partitions=topic.partitions,
-            partitions_grew=position.partitions_grew,
             topics=self._topics,
             open_log=partial(self._logs.open, topic.name),
             positions=self._positions,
-            maintenance=self._maintenance,
             listener=self._services.group_cache,
-            dialect=self.config.dialect,
-            budget=self.config.group_budget.budget(),
             free_heap=self._free_heap,
         )
 
@@ -358,14 +364,13 @@ class CommitsStream(TopicStream):
         config = job.config
         self._tables = NewestTables(writer, config.cluster, config.retention_days)
         checkpoint = commits_checkpoint_location(config.warehouse, config.cluster)
-        done_at = config.warehouse / "_jobs" / f"{config.cluster}.offsets-upkeep"
-        maintenance = partial(Maintenance, self._tables, done_at, tables=[table(name) for name in NAMES])
-        super().__init__(job, spark, writer, checkpoint, config.offsets.trigger, maintenance)
+        maintained = [MaintainedTable(writer.table(name), partial(self._tables.maintain, name)) for name in NAMES]
+        super().__init__(job, spark, writer, checkpoint, config.offsets.trigger, maintained)
 
     def _query_tables(self) -> QueryTables:
         return QueryTables(
             name=COMMITS,
-            has_rows=lambda: any(self._tables.count_rows(name) for name in NAMES),
+            has_rows=lambda: not all(self._writer.table(name).is_empty() for name in NAMES),
             delete=self._tables.delete,
             outdate=self._tables.delete,
             versions=TableVersions(self._writer, self._checkpoint, NAMES, shared=SHARED),
@@ -374,19 +379,10 @@ class CommitsStream(TopicStream):
         )
 
     def _batch_writer(self, topic: OffsetsTopic, position: StartPosition) -> CommitsBatchWriter:
-        options = FoldOptions(
-            self.config.cluster,
-            topic.name,
-            self.config.dialect,
-            topic.partitions,
-            position.partitions_grew,
-            chains=self._positions.chains,
-        )
         return CommitsBatchWriter(
             self._writer,
             self._tables,
-            options,
+            self._fold_options(topic, position),
             self.progress.on_done,
-            maintenance=self._maintenance,
             positions=self._positions,
         )

@@ -33,17 +33,16 @@ Make = Callable[[Iterator[pa.RecordBatch]], Iterable["BatchRows"]]
 class BatchRows:
     """The rows of a batch, by table; tables without rows are missing."""
 
-    tables: Mapping[str, pa.Table] = field(default_factory=dict)
-    """The rows that the driver holds, by name."""
-    files: Mapping[str, Sequence[EncodedFile]] = field(default_factory=dict)
-    """The files that workers returned, by name."""
+    tables: Mapping[str, pa.Table | Sequence[EncodedFile]]
+    """By name, what this process holds, or the files that workers returned."""
     counts: Counter[str] = field(default_factory=Counter)
 
     def read(self, name: str, cluster: str, schema: pa.Schema) -> pa.Table:
         """Return the columns of a table that `schema` names; the rows are of this cluster."""
-        parts = [self.tables[name].select(schema.names)] if name in self.tables else []
-        parts += [decode_file(one, cluster, schema) for one in self.files.get(name, ())]
-        return pa.concat_tables(parts) if parts else schema.empty_table()
+        found = self.tables.get(name, ())
+        if isinstance(found, pa.Table):
+            return found.select(schema.names)
+        return pa.concat_tables([schema.empty_table(), *(decode_file(one, cluster, schema) for one in found)])
 
 
 @cache
@@ -61,7 +60,7 @@ def make_in_workers(records: DataFrame, make: Make) -> BatchRows:
             counts[name] += count
         else:
             files[name].append(EncodedFile(content, stats))
-    return BatchRows(files=files, counts=counts)
+    return BatchRows(files, counts)
 
 
 def _encode(make: Make, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -41,8 +41,8 @@ from streaming_app.stream.truncation import NOT_VOID
 from streaming_app.tables.arrow import microseconds, to_table
 from streaming_app.tables.checkpoint_offsets import BatchOffsets, commits_checkpoint_location
 from streaming_app.tables.driver_limits import NEWEST, fits_driver
-from streaming_app.tables.maintenance import COMMITS_PER_COMPACTION
 from streaming_app.tables.newest_tables import COMMITS, NAMES, RECORDS
+from streaming_app.tables.rust_table import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,13 +51,11 @@ if TYPE_CHECKING:
 
     from streaming_app.stream.log_positions import LogPositions
     from streaming_app.stream.outcome import FoldOptions
-    from streaming_app.tables.maintenance import Maintenance
     from streaming_app.tables.newest_tables import NewestTables
     from streaming_app.tables.writer import TableWriter
 
 T = TypeVar("T")
 
-_TAIL_ROWS = 200_000  # appended rows before a compaction, at least, however small the table is
 _FEW_GROUPS = 2_000  # up to so many, their stored records are looked up by name
 TYPE_CHANGED = "group_type"
 """The kind of the events in `group_events`."""
@@ -74,26 +72,23 @@ _METADATA = pa.schema(
     ]
 )
 """The columns that tell the type of a group."""
-_Batch = tuple[str, int]
-"""Identifies a batch to Delta, which skips an append that it has already committed."""
 
 
 class CommitsBatchWriter:
     """Called by Spark with every micro-batch; passes the counts of each to `on_done`."""
 
-    def __init__(  # noqa: PLR0913 - the rest is for the job, not for tests
+    def __init__(
         self,
         writer: TableWriter,
         tables: NewestTables,
         options: FoldOptions,
         on_done: Callable[[int, Outcome], None],
         *,
-        maintenance: Maintenance | None = None,
         positions: LogPositions | None = None,
     ) -> None:
         """Prepare for batches of the topic of `options`; the other arguments are as in `GroupsBatchWriter`."""
         self._tables, self._options = tables, options
-        self._on_done, self._maintenance = on_done, maintenance
+        self._on_done = on_done
         self._make_rows = partial(make_rows, options=options)
         checkpoint = commits_checkpoint_location(writer.location, options.cluster)
         self._offsets = BatchOffsets(checkpoint)
@@ -103,7 +98,7 @@ class CommitsBatchWriter:
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Write one micro-batch of `newest_records.wanted_records` into the tables."""
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._options.cluster
-        written_by = (batch_writers(self._options.cluster, query)[0], batch_id)
+        written_by = Batch(batch_writers(self._options.cluster, query)[:1], batch_id)
         with self._newest(batch, self._offsets.most_records(batch_id)) as newest:
             is_here = isinstance(newest, pa.Table)
             rows = next(self._make_rows([newest])) if is_here else make_in_workers(newest, self._make_rows)
@@ -112,8 +107,6 @@ class CommitsBatchWriter:
         if written:
             self._versions.write()
         self._on_done(batch_id, outcome)
-        if self._maintenance:
-            self._maintenance.after_batch(wrote=self._weight(written) if written else 0)
 
     @contextmanager
     def _newest(self, batch: DataFrame, most: int | None) -> Iterator[pa.Table | DataFrame]:
@@ -139,30 +132,25 @@ class CommitsBatchWriter:
         """Return the result of `read`, which reads one log of one topic."""
         return read_whole(self._positions, read, self._offsets.ends)
 
-    def _weight(self, written: int) -> int:
-        """Return the number of `Maintenance` commits for which a batch with so many rows counts."""
-        limit = max(_TAIL_ROWS, *(self._tables.count_rows(name) // 2 for name in NAMES))
-        return max(1, COMMITS_PER_COMPACTION * written // limit)
-
-    def _write(self, rows: BatchRows, written_by: _Batch) -> Outcome:
+    def _write(self, rows: BatchRows, written_by: Batch) -> Outcome:
         read, counts = partial(rows.read, cluster=self._options.cluster), rows.counts
         self._quarantine(microseconds(read("quarantine", schema=schema_of("quarantine"))).to_pylist(), written_by)
         metadata = microseconds(read(RECORDS, schema=_METADATA))
         is_metadata = pc.is_in(metadata["record_type"], value_set=pa.array(GROUP_TYPES, pa.int32()))
         self._add_type_changes(metadata.filter(is_metadata).to_pylist(), written_by)
         for name in NAMES:
-            if found := rows.files.get(name) or rows.tables.get(name):
-                self._tables.append(name, found, *written_by)
+            if name in rows.tables:
+                self._tables.append(name, rows.tables[name], written_by)
         written = {"committed offsets": counts[COMMITS], "group records": counts[RECORDS]}
         return Outcome(written=written, quarantined=counts["quarantine"], drifted=counts[DRIFTED])
 
-    def _quarantine(self, rows: Sequence[Row], written_by: _Batch) -> None:
+    def _quarantine(self, rows: Sequence[Row], written_by: Batch) -> None:
         """Append the records that are not in quarantine yet; a new reading of the topic finds records again."""
         known = self._stored("quarantine", ("partition", "offset"), {row["offset"] for row in rows})
         new = [row for row in rows if (row["partition"], row["offset"]) not in known]
         self._append("quarantine", new, written_by)
 
-    def _add_type_changes(self, rows: Sequence[Row], written_by: _Batch) -> None:
+    def _add_type_changes(self, rows: Sequence[Row], written_by: Batch) -> None:
         """Append an event for each group whose type these records change."""
         new: dict[str, list[Row]] = defaultdict(list)
         for row in rows:
@@ -198,9 +186,9 @@ class CommitsBatchWriter:
         """Return the values of these columns, one of which is `offset`, for the rows with these offsets."""
         return self._tables.find_keys(name, columns, offsets, f"{OWN_ROWS[name]} AND {NOT_VOID}") if offsets else set()
 
-    def _append(self, name: str, rows: Sequence[Row], written_by: _Batch) -> None:
+    def _append(self, name: str, rows: Sequence[Row], written_by: Batch) -> None:
         if rows:
-            self._tables.append(name, to_table(rows, schema_of(name)), *written_by)
+            self._tables.append(name, to_table(rows, schema_of(name)), written_by)
 
 
 def _metadata_record(row: Row) -> MetadataRecord:

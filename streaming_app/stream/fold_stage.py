@@ -36,7 +36,7 @@ from streaming_app.groups.read_again import carry_over, is_marked, known_before
 from streaming_app.groups.row import from_row, to_row
 from streaming_app.stream.batch_rows import BatchRows
 from streaming_app.stream.outcome import FoldOptions, GroupOutcome, LeftoverRecord, LogRow
-from streaming_app.stream.outputs import HistoryOffsets, rows_of
+from streaming_app.stream.outputs import EVENTS, FOLDED, rows_of
 from streaming_app.tables.arrow import to_datetimes
 
 STORED_OFFSET = -1
@@ -49,9 +49,9 @@ _BYTES_PER_BATCH = 8 << 20  # of rows and undecodable records that are yielded t
 
 
 def fold_stream(
-    batches: Iterable[pa.RecordBatch], schema: pa.Schema, options: FoldOptions, topics: TopicLookup | None = None
+    batches: Iterable[pa.RecordBatch], options: FoldOptions, topics: TopicLookup | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Fold batches of (group bytes, offset, partition, timestamp, key, value, stored row) into batches of `schema`.
+    """Fold batches of (group bytes, offset, partition, timestamp, key, value, stored row) into batches of `FOLDED`.
 
     With `topics`, groups that are NotReady get the reason. A group whose reason changed gives a row even without a
     record.
@@ -63,22 +63,20 @@ def fold_stream(
             ready.append(folded)
             size += folded.size
             if len(ready) >= _ROWS_PER_BATCH or size >= _BYTES_PER_BATCH:
-                yield _to_arrow(ready, schema)
+                yield _to_arrow(ready)
                 ready, size = [], 0
     if ready:
-        yield _to_arrow(ready, schema)
+        yield _to_arrow(ready)
 
 
-def fold_in_worker(
-    batches: Iterable[pa.RecordBatch], schema: pa.Schema, options: FoldOptions, reached: HistoryOffsets
-) -> Iterator[BatchRows]:
+def fold_in_worker(batches: Iterable[pa.RecordBatch], options: FoldOptions) -> Iterator[BatchRows]:
     """Fold in a Spark worker that does nothing else; yield the results of `rows_of`.
 
     The garbage collector runs less often: by default it took a fifth of the time and found nothing.
     """
     gc.set_threshold(_COLLECTED_AFTER)
-    for folded in fold_stream(batches, schema, options):
-        yield rows_of(pa.Table.from_batches([folded]), reached)
+    for folded in fold_stream(batches, options):
+        yield rows_of(pa.Table.from_batches([folded]), options.history_offsets)
 
 
 def stored_as_records(rows: pa.Table) -> pa.Table:
@@ -307,7 +305,7 @@ class _Group:
 
     def _close_at_end_of_history(self, group: GroupFold, raw: Raw) -> None:
         """End the operation where an earlier batch ended, so that its events are replaced and not written twice."""
-        cut = self._options.history_offsets.get(raw.partition)
+        cut = self._options.history_offsets.get(EVENTS.table, {}).get(raw.partition)
         if cut is not None and self._last_offset <= cut < raw.record.offset:
             group.close_operation()
         self._last_offset = raw.record.offset
@@ -355,17 +353,17 @@ class _Group:
         return Folded(self.outcome.set_aside(row, at, error), size)
 
 
-def _to_arrow(folded: Sequence[Folded], schema: pa.Schema) -> pa.RecordBatch:
+def _to_arrow(folded: Sequence[Folded]) -> pa.RecordBatch:
     """Return the rows as a batch. If Arrow cannot hold a row, its group is set aside."""
     try:
-        return pa.RecordBatch.from_pylist([one.row for one in folded], schema)
+        return pa.RecordBatch.from_pylist([one.row for one in folded], FOLDED)
     except _REFUSED:
-        return pa.RecordBatch.from_pylist([_row_that_fits(one, schema) for one in folded], schema)
+        return pa.RecordBatch.from_pylist([_row_that_fits(one) for one in folded], FOLDED)
 
 
-def _row_that_fits(folded: Folded, schema: pa.Schema) -> dict[str, Any]:
+def _row_that_fits(folded: Folded) -> dict[str, Any]:
     try:
-        pa.RecordBatch.from_pylist([folded.row], schema)
+        pa.RecordBatch.from_pylist([folded.row], FOLDED)
     except _REFUSED as error:
         if folded.refuse:
             return folded.refuse(error).row

@@ -14,13 +14,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from offsets_decoder import SHIPPED
-from streaming_app.groups.budget import DEFAULT, Budget
 from streaming_app.groups.not_ready import TopicLookup
 from streaming_app.groups.state_rules import NOT_READY
 from streaming_app.stream.batch_outcome import BatchTimes, GroupListener, Outcome
@@ -35,22 +33,20 @@ from streaming_app.stream.fold_stage import (
 )
 from streaming_app.stream.log_positions import NoPositions, read_whole
 from streaming_app.stream.outcome import FoldOptions
-from streaming_app.stream.outputs import APPENDED, EVENTS, FOLDED_DDL, RETRACTED, HistoryOffsets, rows_of
+from streaming_app.stream.outputs import APPENDED, EVENTS, FOLDED, RETRACTED, rows_of
 from streaming_app.stream.slices import Part, SlicePlans
 from streaming_app.stream.source import RAW
 from streaming_app.stream.table_versions import TableVersions, batch_writers
-from streaming_app.tables.arrow import arrow_schema
 from streaming_app.tables.checkpoint_offsets import BatchOffsets, checkpoint_location
+from streaming_app.tables.definitions import table
 from streaming_app.tables.driver_limits import GROUPS, fits_driver
-from streaming_app.tables.group_rows import GroupRows
-from streaming_app.tables.writer import sorted_parts
+from streaming_app.tables.rust_table import Batch
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from streaming_app.kafka.log_reader import LogReader
     from streaming_app.stream.log_positions import LogPositions
-    from streaming_app.tables.maintenance import Maintenance
     from streaming_app.tables.writer import TableWriter
 
 _SORTED_RECORDS = 50_000  # records that Spark sorts at a time in each task
@@ -65,62 +61,38 @@ _STORED_AS_RECORD = (
 )
 
 
-class _Batch(NamedTuple):
-    """Identifies a batch, or a slice of one, to Delta, which skips an append that it has already committed."""
-
-    writers: tuple[str, ...]
-    """From `batch_writers`. The first is asked whether it was committed; the commit then notes the batch for all."""
-    version: int
-
-
 class GroupsBatchWriter:
     """Called by Spark with every micro-batch; passes the counts of each to `on_done`."""
 
     def __init__(  # noqa: PLR0913 - the rest is for the job, not for tests
         self,
         writer: TableWriter,
-        cluster: str,
-        topic: str,
+        options: FoldOptions,
         on_done: Callable[[int, Outcome], None],
         *,
-        history_offsets: HistoryOffsets | None = None,
-        partitions: int | None = None,
-        partitions_grew: bool = False,
         topics: TopicLookup | None = None,
         open_log: Callable[[], AbstractContextManager[LogReader | None]] = nullcontext,
         positions: LogPositions | None = None,
-        maintenance: Maintenance | None = None,
         listener: GroupListener | None = None,
-        dialect: str = SHIPPED,
-        budget: Budget = DEFAULT,
         free_heap: Callable[[], None] = lambda: None,
     ) -> None:
-        """Prepare for batches of `topic`.
+        """Prepare for batches of the topic of `options`.
 
-        `history_offsets`: up to which offsets the history tables hold rows, by table and partition (see `start`).
-        `topics` finds the reasons of NotReady. `open_log` opens a reader for large records; None: only Spark can read.
+        `topics` finds the reasons of NotReady; `open_log` gives what reads large records, or None if only Spark can;
         `positions` are asked before and after the records of a batch are read; they raise if the records may be of
-        another log. `free_heap` is called after a batch that Spark kept on disk. The rest is as in `FoldOptions`.
+        `free_heap` is called after one that Spark kept.
         """
         self._writer = writer
-        self._group_rows = GroupRows(writer)
-        self._cluster = cluster
+        self._options, self._cluster = options, options.cluster
         self._on_done = on_done
-        self._maintenance = maintenance
         self._listener = listener
-        self._is_first = writer.is_empty("groups")
-        self._reached = history_offsets or {}
-        self._schema = arrow_schema(FOLDED_DDL)
+        self._is_first = writer.table("groups").is_empty()
         self._positions = positions or NoPositions()
-        reached, chains = self._reached.get(EVENTS.table, {}), self._positions.chains
-        options = FoldOptions(cluster, topic, dialect, partitions, partitions_grew, reached, chains, budget)
-        self._fold = partial(fold_stream, schema=self._schema, options=options)
-        self._fold_in_worker = partial(fold_in_worker, schema=self._schema, options=options, reached=self._reached)
         self._topics, self._open_log = topics, open_log
-        checkpoint = checkpoint_location(writer.location, cluster)
+        checkpoint = checkpoint_location(writer.location, self._cluster)
         self._offsets = BatchOffsets(checkpoint)
         self._plans = SlicePlans(checkpoint)
-        self._versions = TableVersions(writer, checkpoint, version=self._group_rows.version)
+        self._versions = TableVersions(writer, checkpoint)
         self._free_heap = free_heap
         self._times = BatchTimes()  # of the current batch
         self._is_running = False  # True once a batch was written
@@ -148,8 +120,6 @@ class GroupsBatchWriter:
         others = {name: counts[name] for name in ("quarantined", "drifted")}
         self._on_done(batch_id, Outcome(written=written, **others, by_type=by_type, seconds=self._times.seconds))
         self._is_running = True
-        if self._maintenance:
-            self._maintenance.after_batch(wrote=has_written)
 
     def _read(self, read: Callable[[], pa.Table]) -> pa.Table:
         """Return the result of `read`, which reads one log of one topic."""
@@ -162,7 +132,7 @@ class GroupsBatchWriter:
         are_large_read = not self._plans.is_repeated and any(one.is_small and records.lacks(one) for one in parts)
         with self._open_log() if are_large_read else nullcontext() as log:
             for part in parts:
-                batch = _Batch(writers, part.slice.version(batch_id))
+                batch = Batch(writers, part.slice.version(batch_id))
                 if part.is_small:
                     with self._times.measure("read"):
                         raw = records.take(part, log.read if log else None)
@@ -171,57 +141,50 @@ class GroupsBatchWriter:
                     counts.update(self._write_many(records.of_spark(part), part.records.num_rows, batch))
         return counts
 
-    def _write_few(self, records: pa.Table, batch: _Batch) -> Mapping[str, int]:
+    def _write_few(self, records: pa.Table, batch: Batch) -> Mapping[str, int]:
         stored = None
         if not self._is_first:
             keys = [key for key in pc.unique(records["group_bytes"]).to_pylist() if key is not None]
             with self._times.measure("stored"):
-                found = self._group_rows.find("group_id", [key.decode("utf-8", "replace") for key in keys])
+                found = self._writer.groups.find("group_id", [key.decode("utf-8", "replace") for key in keys])
                 stored = stored_as_records(found)
         return self._fold_here(records, stored, batch)
 
-    def _refresh_reasons(self, batch: _Batch) -> None:
+    def _refresh_reasons(self, batch: Batch) -> None:
         """Give the NotReady groups their reasons. Workers cannot ask the brokers, so they do not set reasons."""
         if self._topics:
             with self._times.measure("stored"):
-                stored = stored_as_records(self._group_rows.find("state", [NOT_READY]))
+                stored = stored_as_records(self._writer.groups.find("state", [NOT_READY]))
             no_records = stored.drop_columns("stored").slice(0, 0)
             self._fold_here(no_records, stored, batch._replace(writers=batch.writers[1:]))
 
-    def _fold_here(self, records: pa.Table, stored: pa.Table | None, batch: _Batch) -> Mapping[str, int]:
+    def _fold_here(self, records: pa.Table, stored: pa.Table | None, batch: Batch) -> Mapping[str, int]:
         with self._times.measure("fold"):
             ordered = sort_for_fold(records, stored)
-            folded = pa.Table.from_batches(self._fold(ordered.to_batches(), topics=self._topics), self._schema)
+            folded = pa.Table.from_batches(fold_stream(ordered.to_batches(), self._options, self._topics), FOLDED)
         if not folded.num_rows:  # all records are of groups of other types
             return {}
-        rows = rows_of(folded, self._reached)
+        rows = rows_of(folded, self._options.history_offsets)
         self._write(rows, batch)
         if self._listener:
             self._listener.on_rows(folded)
         return rows.counts
 
-    def _write(self, rows: BatchRows, batch: _Batch) -> None:
+    def _write(self, rows: BatchRows, batch: Batch) -> None:
         with self._times.measure("history"):
             retracted = rows.read(RETRACTED, self._cluster, schema_of(EVENTS.table))
             if retracted.num_rows:
-                self._group_rows.delete_history(EVENTS.table, retracted)
+                self._writer.table(EVENTS.table).delete_rows(_in_any_release(retracted), table(EVENTS.table).key)
             for name in (output.table for output in APPENDED):
                 if name in rows.tables:
-                    # These rows include reasons, so note the batch for all writers: a repetition in workers must skip
-                    # it.
-                    self._group_rows.append(name, rows.tables[name], *batch)
-                elif name in rows.files:
-                    self._writer.append(name, rows.files[name], batch.writers[0], batch.version)
+                    self._writer.table(name).append(rows.tables[name], batch.of_table(name))
         with self._times.measure("groups"):
             groups = rows.read("groups", self._cluster, schema_of("groups"))
             if groups.num_rows:
                 self._is_first = False  # even if the next line fails
-                if rows.files:
-                    self._writer.replace_groups(self._writer.to_dataframe(groups), groups.num_rows)
-                else:
-                    self._group_rows.replace(groups, groups["group_id"].to_pylist())
+                self._writer.groups.replace(groups, groups["group_id"].to_pylist())
 
-    def _write_many(self, raw: DataFrame, count: int, batch: _Batch) -> Mapping[str, int]:
+    def _write_many(self, raw: DataFrame, count: int, batch: Batch) -> Mapping[str, int]:
         """Write the records `raw`, approximately `count` of them."""
         stored, is_first = self._writer.stored_rows("groups"), self._is_first
         records = raw.selectExpr(*RAW, "NULL AS stored")
@@ -230,13 +193,31 @@ class GroupsBatchWriter:
             records = records.unionByName(
                 stored.selectExpr(*_STORED_AS_RECORD).join(touched, "group_bytes", "left_semi")
             )
-        parts = sorted_parts(raw.sparkSession, count, _SORTED_RECORDS)
+        parts = sorted_parts(raw.sparkSession, count)
         ordered = records.repartition(parts, "group_bytes").sortWithinPartitions("group_bytes", "offset")
         with self._times.measure("fold"):  # also reads the stored rows
-            rows = make_in_workers(ordered, self._fold_in_worker)
-        self._write(rows, batch)
+            rows = make_in_workers(ordered, partial(fold_in_worker, options=self._options))
+        # The reasons have a writer of their own. What this process folds has them, too, and is noted for both writers:
+        # where workers repeat it, nobody adds the reasons again.
+        self._write(rows, batch._replace(writers=batch.writers[:1]))
         if self._listener:
             self._listener.on_bulk_change()
-        self._group_rows.forget_versions()
         self._refresh_reasons(batch)
         return rows.counts
+
+
+def sorted_parts(spark: SparkSession, records: int) -> int:
+    """Return into how many parts to divide so many records that are sorted.
+
+    A task sorts the whole of its part in the heap. As many parts as there are cores, which is the setting of this job's
+    own session, took more than a third of the heap at a catch-up of 30,000 groups.
+    """
+    return max(int(spark.conf.get("spark.sql.shuffle.partitions") or 1), -(-records // _SORTED_RECORDS))
+
+
+def _in_any_release(events: pa.Table) -> pa.Table:
+    """Return the events also as older releases wrote them, without the epoch of their log."""
+    unknown = pa.nulls(events.num_rows, events.schema.field("log_epoch").type)
+    return pa.concat_tables(
+        [events, events.set_column(events.schema.get_field_index("log_epoch"), "log_epoch", unknown)]
+    )

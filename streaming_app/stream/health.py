@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streaming_app import job_status
 from streaming_app.job_status import JobStatus, OffsetsStatus, SelfCheckStatus
@@ -135,15 +135,17 @@ class Health:
             elif is_incomplete:
                 self._status = replace(self._status, caught_up=False)
 
+    def _note(self, **status: Any) -> None:  # noqa: ANN401 - fields of the status
+        with self._lock:
+            self._status = replace(self._status, **status)
+
     def progressed(self) -> None:
         """Record that Spark made progress with a batch."""
-        with self._lock:
-            self._status = replace(self._status, progress_at=_now())
+        self._note(progress_at=_now())
 
     def self_check(self, status: SelfCheckStatus) -> None:
         """Record the results of the self-check."""
-        with self._lock:
-            self._status = replace(self._status, self_check=status)
+        self._note(self_check=status)
 
     def batch_done(self, batch: Batch, began_at: datetime | None = None, ended_at: datetime | None = None) -> None:
         """Record a committed batch that read up to the end of the topic at `began_at`. Both times default to now."""
@@ -199,8 +201,7 @@ class Health:
 
     def waits_for(self, owner: str | None) -> None:
         """Record the job that owns the cluster while this job waits for its end; None: no other job."""
-        with self._lock:
-            self._status = replace(self._status, waits_for=owner)
+        self._note(waits_for=owner)
 
     def brokers(self, *, answer: bool) -> None:
         """Record whether the brokers answer."""
@@ -223,13 +224,11 @@ class Health:
 
     def described(self, at: datetime) -> None:
         """Record that brokers described groups."""
-        with self._lock:
-            self._status = replace(self._status, descriptions_at=at)
+        self._note(descriptions_at=at)
 
     def evaluated(self) -> None:
         """Record that the alert rules were evaluated."""
-        with self._lock:
-            self._status = replace(self._status, evaluated_at=_now())
+        self._note(evaluated_at=_now())
 
     def log_cut(self, cut: Cut) -> None:
         """Record that an unclean election cut the log below the offsets that were read."""

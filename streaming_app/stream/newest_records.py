@@ -26,7 +26,7 @@ from offsets_decoder import DecodeError, Record, decode
 from streaming_app.groups.partition import partition_of
 from streaming_app.lag.partition_time import LAST_MS, partition_time_ms
 from streaming_app.stream.batch_rows import BatchRows, schema_of
-from streaming_app.stream.outcome import FoldOptions, group_of_key
+from streaming_app.stream.outcome import FoldOptions, quarantine_row
 from streaming_app.stream.source import SIZE, type_condition
 from streaming_app.tables.arrow import microseconds, to_table
 
@@ -158,7 +158,8 @@ def to_rows(records: Iterable[Row], options: FoldOptions) -> Rows:
         try:
             record = _decode(raw["key"], value, options)
         except DecodeError as error:
-            rows.quarantine.append(_undecodable(raw, error, options))
+            columns = (raw[name] for name in ("offset", "partition", "timestamp", "key", "value"))
+            rows.quarantine.append({"cluster": options.cluster, **quarantine_row(error, options, *columns)})
             continue
         group_id = record.key["group"] if "group" in record.key else record.key["group_id"]
         if _is_leftover(group_id, raw["partition"], options):
@@ -324,20 +325,3 @@ _VALUES = {
     SHARE_ASSIGNMENT_EPOCH: _assignment_epoch,
 }
 """By record type, the function that makes columns from its value."""
-
-
-def _undecodable(raw: Row, error: DecodeError, options: FoldOptions) -> Row:
-    return {
-        "cluster": options.cluster,
-        "group_id": group_of_key(raw["key"]),
-        "topic": options.topic,
-        "partition": raw["partition"],
-        "offset": raw["offset"],
-        "timestamp": raw["timestamp"],
-        "key": raw["key"],
-        "value": raw["value"],
-        "error_kind": type(error).__name__,
-        "message": str(error),
-        "log_epoch": options.log_epoch(raw["partition"], raw["offset"]),
-        "void": False,
-    }

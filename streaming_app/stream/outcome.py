@@ -15,7 +15,7 @@ from streaming_app.groups.fold import CLASSIC_GROUP, Fold
 from streaming_app.groups.group import Event, LogRecord, TopologyVersion
 from streaming_app.groups.row import to_row
 from streaming_app.stream.epoch_chain import Chain, epoch_at
-from streaming_app.stream.outputs import APPENDED, COUNTS, RETRACTED, TOPOLOGIES
+from streaming_app.stream.outputs import APPENDED, COUNTS, RETRACTED, TOPOLOGIES, HistoryOffsets
 from streaming_app.text import shorten
 
 LogRow = tuple[bytes | None, int, int | None, datetime | None, bytes | None, bytes | None, dict[str, Any] | None]
@@ -68,8 +68,8 @@ class FoldOptions:
     """Number of partitions of the topic; None: not known, and every record counts."""
     partitions_grew: bool = False
     """The topic once had fewer partitions, so a record may be in a partition that no longer holds its group."""
-    history_offsets: Mapping[int, int] = field(default_factory=dict)
-    """By partition, the offset up to which the table `group_events` has events: an earlier batch ended there."""
+    history_offsets: HistoryOffsets = field(default_factory=dict)
+    """Of the history that is there already, see `start`: an earlier batch ended where that of `group_events` ends."""
     chains: Mapping[int, Chain] = field(default_factory=dict)
     """By partition, the leader epochs of its log (see `log_positions`); the caller may change it later."""
     budget: Budget = DEFAULT
@@ -80,6 +80,31 @@ class FoldOptions:
     def log_epoch(self, partition: int | None, offset: int) -> int | None:
         """Return the leader epoch of a record; None if not known."""
         return None if partition is None else epoch_at(self.chains.get(partition, ()), offset)
+
+
+def quarantine_row(  # noqa: PLR0913, PLR0917 - the columns of a record
+    error: Exception,
+    options: FoldOptions,
+    offset: int,
+    partition: int | None,
+    timestamp: Any,  # noqa: ANN401 - in the form of the caller's rows
+    key: bytes | None,
+    value: bytes | None,
+) -> dict[str, Any]:
+    """Return the row in quarantine of a record that cannot be decoded or folded, without its cluster."""
+    return {
+        "group_id": group_of_key(key),
+        "topic": options.topic,
+        "partition": partition,
+        "offset": offset,
+        "timestamp": timestamp,
+        "key": key,
+        "value": value,
+        "error_kind": type(error).__name__,
+        "message": str(error),
+        "log_epoch": options.log_epoch(partition, offset),
+        "void": False,
+    }
 
 
 class GroupOutcome:
@@ -147,23 +172,8 @@ class GroupOutcome:
         return {**row._asdict(), "source_partition": partition, "log_epoch": log_epoch}
 
     def _quarantine(self, error: Exception, row: LogRow) -> None:
-        _, offset, partition, timestamp, key, value, _ = row
         self.undecodable_bytes += size_of(row)
-        self.undecodable.append(
-            {
-                "group_id": group_of_key(key),
-                "topic": self._options.topic,
-                "partition": partition,
-                "offset": offset,
-                "timestamp": timestamp,
-                "key": key,
-                "value": value,
-                "error_kind": type(error).__name__,
-                "message": str(error),
-                "log_epoch": self._options.log_epoch(partition, offset),
-                "void": False,
-            }
-        )
+        self.undecodable.append(quarantine_row(error, self._options, *row[1:6]))
 
     def take_back(self, folded: Mapping[str, Any]) -> None:
         """Take back the counts and records of a folded row that cannot be written."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_app.stream.batch_rows import BatchRows
+from streaming_app.tables.arrow import arrow_schema
 from streaming_app.tables.definitions import table
 
 
@@ -62,6 +63,7 @@ FOLDED_DDL = ", ".join(
     ]
 )
 """Columns of the folded rows; `group_id` is null in rows that hold only undecodable records."""
+FOLDED = arrow_schema(FOLDED_DDL)
 
 
 _NONE = -1

@@ -128,7 +128,7 @@ def group_tables(writer: TableWriter, checkpoint: Location) -> QueryTables:
 
     return QueryTables(
         name="groups",
-        has_rows=lambda: not writer.is_empty("groups"),
+        has_rows=lambda: not groups.is_empty(),
         delete=groups.delete,
         outdate=partial(_mark, groups),
         finish=partial(_finish, groups),
@@ -187,8 +187,12 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
             {cut.partition for cut in cuts} | {partition_of(one, topic.partitions) for one in groups}
         )
     tell_of_cuts(writer, cuts, tables.state, tables.own_rows, has_topologies=bool(tables.history))
-    record |= _history(writer, tables.history, known, topic, is_other=is_other, restored=restored, cuts=cuts)
-    _add_committed(record["history"], log.committed if before.get(_ROWS) == identity else {}, restored, cuts)
+    committed = log.committed if before.get(_ROWS) == identity else {}
+    record |= (
+        {"history": {}, "history_after": _newest(writer, tables.history)}
+        if is_other
+        else _history(writer, tables.history, known, topic, restored=restored, cuts=cuts, committed=committed)
+    )
     had_rows = tables.has_rows()
     is_kept = had_rows and not reset and tables.skips_known
     until = {one: topic.end_offsets[one] for one in read_again if is_kept and _has_records(topic, one)}
@@ -317,30 +321,36 @@ def _too_long(away: timedelta | None, topic: OffsetsTopic) -> str | None:
     return f"{why}: {_STAYS}"
 
 
+def _newest(writer: TableWriter, tables: Sequence[Table]) -> str | None:
+    """Return the newest time in the history: offsets of a deleted topic mean nothing for a new topic of that name."""
+    ends = (writer.table(one.name).select(f"max({one.expires_by})").column(0)[0].as_py() for one in tables)
+    newest = max(filter(None, ends), default=None)
+    return newest and newest.isoformat()
+
+
 def _history(  # noqa: PLR0913 - each is one thing it needs
     writer: TableWriter,
     tables: Sequence[Table],
     known: Mapping[str, Any],
     topic: OffsetsTopic,
     *,
-    is_other: bool,
     restored: Sequence[str],
     cuts: Sequence[Cut],
+    committed: Offsets,
 ) -> dict[str, Any]:
     """Return up to where the history reaches, and since when it belongs to this topic.
 
-    For a `restored` table it may reach less far. In a cut partition no table reaches further than the remaining
-    records. Offsets of a deleted topic mean nothing for a new topic with its name. If the record was lost, offsets
-    beyond the end of the topic are those of another topic.
+    In a partition that was cut no table reaches further than the records that are left. In others it reaches up to the
+    `committed` batches: a record may leave no event, so the highest offset in a table may be lower than what was read,
+    and a copy of a record that compaction left beyond it would give its events once more.
+
+    If the record was lost, offsets beyond the end of the topic are those of another topic.
     """
-    if is_other:
-        ends = (writer.table(one.name).select(f"max({one.expires_by})").column(0)[0].as_py() for one in tables)
-        newest = max(filter(None, ends), default=None)
-        return {"history": {}, "history_after": newest and newest.isoformat()}
     after = known.get("history_after")
     kept = {name: reached for name, reached in known.get("history", {}).items() if name not in restored}
     offsets = {}
     left = {cut.partition: cut.start - 1 for cut in cuts if not cut.unread}
+    whole = {p: end - 1 for p, end in committed.items() if end and p not in {cut.partition for cut in cuts}}
     for one in tables:
         conditions = [f"({_OWN_ROWS.get(one.name, 'true')})", *([NOT_VOID] if one.name in VOIDED else [])]
         if after:
@@ -350,23 +360,10 @@ def _history(  # noqa: PLR0913 - each is one thing it needs
         pairs = zip(*(column.to_pylist() for column in reached), strict=True)
         fits = {p: offset for p, offset in pairs if offset < topic.end_offsets.get(p, 0)}
         earlier = {int(p): offset for p, offset in kept.get(one.name, {}).items()}
-        highest = {p: max(fits.get(p, -1), earlier.get(p, -1)) for p in fits.keys() | earlier.keys()}
+        known_ends = (fits, earlier, {} if one.name in restored else whole)
+        highest = {p: max(ends.get(p, -1) for ends in known_ends) for p in set().union(*known_ends)}
         offsets[one.name] = {p: min(offset, left.get(p, offset)) for p, offset in highest.items()}
     return {"history": offsets, "history_after": after}
-
-
-def _add_committed(
-    history: Mapping[str, dict[int, int]], committed: Offsets, restored: Collection[str], cuts: Sequence[Cut]
-) -> None:
-    """Extend the history to the committed batches, since a record may leave no event.
-
-    The highest offset in a table may be lower than the offsets that were read. A copy of a record that compaction left
-    beyond it would then give its events again.
-    """
-    lost = {cut.partition for cut in cuts}
-    for name, reached in history.items():
-        if name not in restored:
-            reached |= {p: max(reached.get(p, -1), end - 1) for p, end in committed.items() if end and p not in lost}
 
 
 def _position(

@@ -21,15 +21,15 @@ the id in its log, at intervals.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from streaming_app.errors import StreamChangedError
 from streaming_app.stream.slices import batch_of
 from streaming_app.tables.checkpoint_offsets import newest_batch
 from streaming_app.tables.definitions import history_tables, tables
-from streaming_app.tables.kept_table import KeptTable, table_id
+from streaming_app.tables.kept_table import KeptTable
 from streaming_app.tables.location import Location
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _RESTORE = "RESTORE"
 class _Stored(NamedTuple):
     """The stored id and version of a table."""
 
-    id: str | None
+    id: str
     version: int
 
 
@@ -61,25 +61,24 @@ class TableVersions:
         writer: TableWriter,
         checkpoint: Location,
         names: Sequence[str] | None = None,
-        version: Callable[[str], int] | None = None,
         *,
         shared: Sequence[str] = (),
     ) -> None:
         """Take the tables `names`; by default `groups` and the history tables.
 
-        `version` returns the version of a table after the last commit of this process; by default the table's log is
-        read. `shared` are tables to which another query appends most rows: only their loss or restoration is checked.
+        `shared` are tables to which another query appends most rows: only their loss or restoration is checked.
         """
         self._writer, self._checkpoint = writer, checkpoint
         self._file = Location(f"{checkpoint}.tables.json")
-        self._version = version or (lambda name: int(self._open(name).version()))
         self._has_slices = names is None  # the versions of its appends are versions of slices
         self._names = _group_tables() if names is None else [*names, *shared]
         self._appended = [one.name for one in history_tables()] if names is None else names
 
     def write(self) -> None:
         """Store the current versions of the tables. Raises OSError when that fails."""
-        versions = {name: {"id": self._ids[name], "version": self._version(name)} for name in self._names}
+        versions = {
+            name: {"id": self._ids[name], "version": self._writer.table(name).version()} for name in self._names
+        }
         self._file.write_text(json.dumps(versions))
 
     def forget(self) -> None:
@@ -92,9 +91,9 @@ class TableVersions:
         return [name for name in self._names if name in known and self._is_restored(name, known[name])]
 
     @cached_property
-    def _ids(self) -> dict[str, str]:
+    def _ids(self) -> dict[str, str | None]:
         """The ids of the tables. They stay: when a table is lost, the job restarts its query with a new object."""
-        return {name: _id_of(self._open(name)) for name in self._names}
+        return {name: self._writer.table(name).table_id() for name in self._names}
 
     def _open(self, name: str) -> DeltaTable:
         return self._writer.table(name).open()
@@ -119,7 +118,7 @@ class TableVersions:
 
     def _is_restored(self, name: str, stored: _Stored) -> bool:
         table, known = self._open(name), stored.version
-        if stored.id not in {None, _id_of(table)}:
+        if stored.id != str(table.metadata().id):
             return True
         since = table.version() - known
         if since <= 0:
@@ -130,18 +129,9 @@ class TableVersions:
     def _read(self) -> dict[str, _Stored]:
         try:
             known = json.loads(self._file.find_text() or "")
-            return {str(name): _stored(one) for name, one in known.items()}
+            return {str(name): _Stored(str(one["id"]), int(one["version"])) for name, one in known.items()}
         except (ValueError, TypeError, AttributeError, KeyError):
-            return {}  # the file is missing or damaged
-
-
-def _stored(one: Any) -> _Stored:  # noqa: ANN401 - of JSON
-    """Return the stored id and version of a table; earlier builds stored only the version."""
-    return _Stored(str(one["id"]), int(one["version"])) if isinstance(one, dict) else _Stored(None, int(one))
-
-
-def _id_of(table: DeltaTable) -> str:
-    return str(table.metadata().id)
+            return {}  # the file is missing, damaged, or of an older release
 
 
 def _group_tables() -> list[str]:
@@ -155,18 +145,18 @@ class LostTableError(StreamChangedError):
 class KnownTables:
     """The ids of the tables in their logs, as of the last call of `remember`."""
 
-    def __init__(self, warehouse: Location, names: Sequence[str] | None = None) -> None:
+    def __init__(self, writer: TableWriter, names: Sequence[str] | None = None) -> None:
         """Take the tables `names`; by default all of them."""
-        self._warehouse = warehouse
+        self._writer = writer
         self._names = [one.name for one in tables()] if names is None else names
         self._ids: dict[str, str | None] = {}
 
     def remember(self) -> None:
         """Remember the ids of the tables that exist now."""
-        self._ids = {name: table_id(self._warehouse / name) for name in self._names}
+        self._ids = {name: self._writer.table(name).table_id() for name in self._names}
 
     def check(self) -> None:
         """Raise LostTableError if a table is not the same as then."""
-        lost = [name for name, known in self._ids.items() if table_id(self._warehouse / name) != known]
+        lost = [name for name, known in self._ids.items() if self._writer.table(name).table_id() != known]
         if lost:
             raise LostTableError(f"The table {' and '.join(lost)} was deleted while the job ran")

@@ -8,8 +8,6 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from streaming_app.alerts.problem import Delivery, Line, Problem
 from streaming_app.alerts.problems import REMEMBERED
 from streaming_app.tables.definitions import table
@@ -29,7 +27,6 @@ class AlertsTable:
     def __init__(self, warehouse: Location | Path, cluster: str, fence: Fence | None = None) -> None:
         self._warehouse = Location.of(warehouse)
         self._table = RustTable(self._warehouse / "alerts", cluster, fence)
-        self._schema = self._table.schema()
 
     def problems(self) -> list[Problem]:
         """Return the problems that are open or ended recently. Raises WarehouseError if the table cannot be read."""
@@ -43,11 +40,11 @@ class AlertsTable:
         """
         rows = [to_row(one) | ({"rule": _REMOVED} if one.is_forgotten else {}) for one in problems]
         if rows:
-            self._table.merge(pa.Table.from_pylist(rows, self._schema), ["alert_id"], f"s.rule = '{_REMOVED}'")
+            self._table.merge(self._table.to_table(rows), ["alert_id"], f"s.rule = '{_REMOVED}'")
 
     def maintain(self, retention_days: float) -> None:
         """If it is due: delete problems that ended longer ago than the retention, and compact files."""
-        self._table.maintain(older_than("ended_at", retention_days))
+        self._table.maintain_if_due(older_than("ended_at", retention_days))
 
 
 def read_problems(warehouse: WarehouseReader, where: str) -> list[Problem]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -27,11 +26,7 @@ if TYPE_CHECKING:
 
 CLUSTER = "cluster"
 """The column by which tables are partitioned. The log has its value; the files do not contain the column."""
-ENCODED_DDL = "content binary, stats string"
-"""The columns that `encode_files` yields."""
 _BOUNDED = "group_id"
-_ENCODED = pa.schema([("content", pa.binary()), ("stats", pa.string())])
-_FILE_BYTES = 32 << 20  # of Arrow rows: a worker holds them until it encodes them
 
 
 class EncodedFile(NamedTuple):
@@ -40,6 +35,11 @@ class EncodedFile(NamedTuple):
     content: bytes
     stats: str
     """The statistics as JSON, as the log has them."""
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows."""
+        return int(json.loads(self.stats)["numRecords"])
 
 
 def encode_file(rows: pa.Table) -> EncodedFile:
@@ -61,16 +61,6 @@ def decode_file(encoded: EncodedFile, cluster: str, schema: pa.Schema) -> pa.Tab
     return rows.select(schema.names).cast(schema)
 
 
-def encode_files(batches: Iterable[pa.RecordBatch], most_rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield files with the rows of these batches, in their order; columns: `ENCODED_DDL`.
-
-    A file has at most `most_rows` rows; 0: no limit.
-    """
-    for part in _parts(batches, most_rows):
-        encoded = encode_file(part)
-        yield pa.RecordBatch.from_pylist([encoded._asdict()], _ENCODED)
-
-
 def write_file(table: Location, cluster: str, encoded: EncodedFile) -> AddAction:
     """Write a file below a table. Its rows are in the table once the returned action is committed. Raises OSError."""
     from deltalake.transaction import AddAction  # noqa: PLC0415 - Spark's workers have no delta-rs
@@ -79,25 +69,6 @@ def write_file(table: Location, cluster: str, encoded: EncodedFile) -> AddAction
     (table / name).write_bytes(encoded.content)
     now = int(time.time() * 1000)
     return AddAction(name, len(encoded.content), {CLUSTER: cluster}, now, data_change=True, stats=encoded.stats)
-
-
-def _parts(batches: Iterable[pa.RecordBatch], most_rows: int) -> Iterator[pa.Table]:
-    some, rows, size = list[pa.RecordBatch](), 0, 0
-    for batch in batches:
-        for piece in _pieces(batch, most_rows):
-            if some and ((most_rows and rows + piece.num_rows > most_rows) or size >= _FILE_BYTES):
-                yield pa.Table.from_batches(some)
-                some, rows, size = [], 0, 0
-            some.append(piece)
-            rows += piece.num_rows
-            size += batch.get_total_buffer_size() * piece.num_rows // batch.num_rows
-    if some:
-        yield pa.Table.from_batches(some)
-
-
-def _pieces(batch: pa.RecordBatch, most_rows: int) -> Iterator[pa.RecordBatch]:
-    for start in range(0, batch.num_rows, most_rows or max(1, batch.num_rows)):
-        yield batch.slice(start, most_rows or None)
 
 
 def _statistics(rows: pa.Table) -> str:

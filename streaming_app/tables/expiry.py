@@ -8,18 +8,16 @@ the row of a group was deleted, nothing of the group is kept.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, NamedTuple
 
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import QueryBuilder
 
 from streaming_app.tables.arrow import to_arrow, with_plain_types
-from streaming_app.tables.reader import time_literal
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from streaming_app.tables.definitions import Table
+    from streaming_app.tables.rust_table import RustTable
 
 _SUBJECT = """CASE kind
     WHEN 'member_joined' THEN 'member' WHEN 'member_left' THEN 'member'
@@ -55,35 +53,16 @@ _KEPT = {
 """By table; in any other table all expired rows are deleted."""
 
 
-class Expired(NamedTuple):
-    """The expired rows of a table."""
-
-    condition: str
-    """SQL condition for the rows that are older than the retention."""
-    kept: pa.Table
-    """The expired rows to keep."""
-    deleted: int
-    """The number of the other expired rows."""
-
-    @classmethod
-    def find(cls, table: DeltaTable, groups: DeltaTable, definition: Table, own_rows: str, days: float) -> Expired:
-        """Find the rows that match `own_rows` and are older than `days`. Raises delta-rs' errors."""
-        end = datetime.now(timezone.utc) - timedelta(days=days)
-        condition = f"{definition.expires_by} < {time_literal(end)}"
-        builder = QueryBuilder().register("t", table).register("groups", groups)
-        expired = f"SELECT * FROM t WHERE {own_rows} AND {condition}"  # noqa: S608 - quoted
-        count = int(to_arrow(builder.execute(f"SELECT count(*) FROM ({expired})"))[0][0].as_py())  # noqa: S608 - as above
-        query = _kept_rows(_KEPT.get(definition.name) if count else None, expired, own_rows)
-        kept = with_plain_types(to_arrow(builder.execute(query))).select(list(definition.names))
-        return cls(condition, kept, count - kept.num_rows)
-
-
-def _kept_rows(kept: _Kept | None, expired: str, own_rows: str) -> str:
+def find_kept(own: RustTable, groups: RustTable, condition: str) -> pa.Table:
+    """Return the rows to keep among the expired rows of a table, which match `condition`. Raises delta-rs' errors."""
+    kept = _KEPT.get(own.location.name)
     if kept is None:
-        return f"{expired} LIMIT 0"
+        return own.schema().empty_table()
     ranked = (
         f"SELECT *, row_number() OVER (PARTITION BY {kept.key} ORDER BY {kept.newest}) AS _rank "  # noqa: S608 - quoted
-        f"FROM ({expired}) WHERE {kept.candidates}"
+        f"FROM t WHERE {own.own_rows} AND {condition} AND {kept.candidates}"
     )
-    groups = f"SELECT group_id FROM groups WHERE {own_rows}"  # noqa: S608 - as above
-    return f"SELECT * FROM ({ranked}) WHERE _rank = 1 AND {kept.condition} AND group_id IN ({groups})"  # noqa: S608 - as above
+    of_groups = f"group_id IN (SELECT group_id FROM groups WHERE {own.own_rows})"  # noqa: S608 - as above
+    query = f"SELECT * FROM ({ranked}) WHERE _rank = 1 AND {kept.condition} AND {of_groups}"  # noqa: S608 - as above
+    builder = QueryBuilder().register("t", own.open()).register("groups", groups.open())
+    return with_plain_types(to_arrow(builder.execute(query)).drop_columns("_rank"))

@@ -1,8 +1,8 @@
 """The files of the table `groups`: their ranges of group ids, and their sizes.
 
 The files are like the leaves of a B-tree: each has some hundred rows, sorted by group id, and no other file has ids
-within its range. delta-rs and Spark both write such files. Ranges may overlap in tables of older releases, and after
-rows have expired. Then the files count as one, and the next rewrite gives them separate ranges.
+its range. If ranges overlap, as in tables of older releases and after rows have expired, the files count as one, and
+the next rewrite gives them separate ranges.
 """
 
 from __future__ import annotations

@@ -3,12 +3,14 @@
 Theory of operation
 -------------------
 The files of the table have ranges of group ids (see `group_files`). To replace the rows of some groups, one commit
-rewrites their files, a few at a time. A new group goes into the file whose range is next to its id. A file that becomes
-too large is divided.
+rewrites their files. A new group goes into the file whose range is next to its id. A file that becomes too large is
+divided.
 
 If the groups of a batch come from the whole range, the batch rewrites one file per group, and the files determine its
 duration. Both to find rows and to replace them, pyarrow reads each file once and in full, in a few threads: a query
-would take twice as long. Files that are large or have another schema than the table are read with a query.
+A query reads files that have another schema than the table. However many groups change, each thread has some thousand
+rows at a time. Where ranges overlap, and their files are too large for that, these files are compacted first: a query
+sorts their rows, with temporary files.
 """
 
 from __future__ import annotations
@@ -16,10 +18,10 @@ from __future__ import annotations
 import time
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import accumulate, chain, pairwise
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,29 +30,40 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.transaction import AddAction, RemoveAction
 
 from streaming_app.tables.data_files import CLUSTER, encode_file, write_file
-from streaming_app.tables.definitions import table
-from streaming_app.tables.driver_limits import GROUPS, fits_driver
-from streaming_app.tables.group_files import GroupFile, Span, file_rows, group_files, spans_of
+from streaming_app.tables.group_files import (
+    GroupFile,
+    Span,
+    file_rows,
+    group_files,
+    is_well_divided,
+    ranges,
+    spans_of,
+)
 from streaming_app.tables.object_store import REQUESTS, read_file
 from streaming_app.tables.reader import quote
-from streaming_app.tables.rust_table import Batch, Commit, RustTable
-
-if TYPE_CHECKING:
-    from streaming_app.tables.writer import TableWriter
+from streaming_app.tables.rust_table import SORT_MEMORY, Commit, RustTable
 
 _FILE_BYTES = 4 << 20  # of Arrow, the limit of a file with large rows
-_AT_A_TIME = 4 << 20  # bytes of files that are read and written together; as Arrow they take up to 30 times as much
+_AT_A_TIME = 4 << 20  # bytes of files that a thread rewrites together; as Arrow they take up to 30 times as much
+_COMPACTED_BYTES = 1 << 20  # of neighbouring files that are compacted together
 _KEPT_BYTES = 48 << 20  # of Arrow: files that were read to find rows stay in memory until the rows are replaced
-_PIECES = 50  # of the rows of a file: with more pieces, writing takes longer than a copy would
-_NAME = "groups"
+_PIECES = 20  # groups: to put the rows of more of them in their places takes longer than a copy
+_CHANGED = 1_000  # groups that a thread replaces together
+
+_Rewritten = tuple[Sequence[GroupFile], Sequence[AddAction]]
+"""Files to remove, and the files that take their place."""
 
 
 class _Change(NamedTuple):
+    """Groups to replace in a span; in one with very many, a part of its range."""
+
     span: Span
     group_ids: Sequence[str]
-    """Ids of the rows to replace in the span, sorted."""
-    rows: pa.Table
-    """The new rows, sorted by group id."""
+    """Sorted."""
+    first: str | None
+    """Stored rows of lower ids are not of the part; None: it has the lowest ids of the span."""
+    end: str | None
+    """Nor are those of this id and of higher ones; None: it has the highest ids of the span."""
 
 
 class _OtherFormatError(Exception):
@@ -58,79 +71,110 @@ class _OtherFormatError(Exception):
 
 
 class GroupRows:
-    """Finds the rows of groups of one cluster, and writes them together with a few rows of their history.
+    """The rows of one cluster in the table `groups`. Methods that write raise OSError in one line."""
 
-    Methods that write raise OSError in one line; methods that may use Spark also raise Spark's errors.
-    """
-
-    def __init__(self, writer: TableWriter) -> None:
-        self._writer = writer
-        self._versions: dict[str, int] = {}
+    def __init__(self, own: RustTable) -> None:
+        self._own = own
         self._kept: Mapping[str, pa.Table] = {}  # see `_Files`; from finding rows until replacing them
 
     def find(self, column: str, values: Sequence[str]) -> pa.Table:
         """Return the stored rows of the groups whose `column` has one of `values`."""
-        own = self._table(_NAME)
-        groups = own.open()
+        groups = self._own.open()
         if column == "group_id":
-            files = _Files(groups, own)
-            spans = _touched(spans_of(group_files(groups, own.cluster)), values)
+            files = _Files(groups, self._own)
+            spans = _touched(spans_of(group_files(groups, self._own.cluster)), values)
             found = files.find([file for span in spans for file in span.files], values)
             self._kept = files.kept
             if found is not None:
                 return found
         named = ", ".join(map(quote, values)) or "NULL"  # no values if no key of the batch names a group
-        return _select(groups, f"{own.own_rows} AND {column} IN ({named})")
+        return _select(groups, f"{self._own.own_rows} AND {column} IN ({named})")
 
-    def replace(self, rows: pa.Table, group_ids: Sequence[str]) -> None:
-        """Replace the rows of exactly these groups by `rows`, in one commit."""
-        own, left = self._table(_NAME), []
+    def replace(self, rows: pa.Table, group_ids: Iterable[str]) -> None:
+        """Replace the rows of exactly these groups by `rows`, in one commit; another one may divide files before."""
         kept, self._kept = self._kept, {}
+        ids, large = sorted(set(group_ids)), list[Span]()
+
+        def rewrite(groups: DeltaTable, files: Sequence[GroupFile]) -> _Rewritten:
+            spans, read, most = _touched(spans_of(files), ids), _Files(groups, self._own, kept), file_rows(files)
+            if not large and any(map(_is_large, spans)):
+                large.extend(filter(_is_large, spans))
+                return self._divide(groups, files, large)
+            new = _NewRows(_conform(rows, _schema(groups)))
+
+            def write(change: _Change) -> Iterable[AddAction]:
+                return self._write(_merge(read.rows(change.span), change, new), most)
+
+            with ThreadPoolExecutor(REQUESTS) as threads:
+                written = chain.from_iterable(threads.map(write, _changes(spans, ids)))
+                return [file for span in spans for file in span.files], list(written)
+
+        self._replace_files(rewrite)
+        if large:  # which are divided now
+            self._replace_files(rewrite)
+
+    def compact(self) -> None:
+        """Give the files ranges of their own, and merge small ones, unless they are as they should be."""
+
+        def rewrite(groups: DeltaTable, files: Sequence[GroupFile]) -> _Rewritten:
+            spans = () if is_well_divided(files) else ranges(files, _COMPACTED_BYTES)
+            return self._divide(groups, files, (span for span in spans if len(span.files) > 1))
+
+        self._replace_files(rewrite)
+
+    def _divide(self, groups: DeltaTable, files: Sequence[GroupFile], spans: Iterable[Span]) -> _Rewritten:
+        """Write the rows of these spans, each into files with ranges of their own."""
+        divided, read, most = [*spans], _Files(groups, self._own), file_rows(files)
+
+        def write(span: Span) -> list[AddAction]:
+            return [one for rows in read.sorted_rows(span) for one in self._write(rows, most)]
+
+        with ThreadPoolExecutor(REQUESTS) as threads:
+            written = list(chain.from_iterable(threads.map(write, divided)))
+        return [file for span in divided for file in span.files], written
+
+    def _write(self, rows: pa.Table, most: int) -> list[AddAction]:
+        """Write sorted rows into new files, of so many rows each at most."""
+        own = self._own
+        return [write_file(own.location, own.cluster, encode_file(part)) for part in _parts(rows, most)]
+
+    def _replace_files(self, rewrite: Callable[[DeltaTable, Sequence[GroupFile]], _Rewritten]) -> None:
+        """Commit what `rewrite` returns. It is not called again where only files of other clusters have changed."""
+        known: tuple[Sequence[GroupFile], _Rewritten] | None = None
 
         def write(groups: DeltaTable, commit: Commit) -> None:
-            files = group_files(groups, own.cluster)
-            spans = _touched(spans_of(files), group_ids)
-            touched = [file for span in spans for file in span.files]
-            size, count = sum(file.size for file in touched), sum(file.rows for file in touched)
-            left.append(not fits_driver(GROUPS, rewritten=size, rewritten_rows=count))
-            if not left[-1]:
-                changes = list(_changes(spans, _conform(rows, _schema(groups)).sort_by("group_id"), group_ids))
-                written = _rewrite(_Files(groups, own, kept), changes, file_rows(files))
-                removed = [_remove(own, file) for file in touched]
-                groups.create_write_transaction([*removed, *written], "append", groups.schema(), ["cluster"], **commit)
+            nonlocal known
+            files = group_files(groups, self._own.cluster)
+            if known is None or known[0] != files:
+                known = files, rewrite(groups, files)
+            removed, added = known[1]
+            if removed or added:
+                gone = [_remove(self._own, file) for file in removed]
+                groups.create_write_transaction([*gone, *added], "append", groups.schema(), [CLUSTER], **commit)
                 groups.update_incremental()
 
-        version = own.change(write)
-        if left[-1]:
-            self._writer.replace_groups(self._writer.to_dataframe(rows), rows.num_rows, group_ids)
-            self._versions.pop(_NAME, None)
-        else:
-            self._versions[_NAME] = version
+        self._own.change(write)
 
-    def append(self, name: str, rows: pa.Table, writers: Sequence[str], batch_id: int) -> None:
-        """Append rows to a history table exactly once, as the batch of these writers."""
-        batch = Batch([f"{writer}-{name}" for writer in writers], batch_id)
-        self._versions[name] = self._table(name).append(rows, batch)
 
-    def delete_history(self, name: str, rows: pa.Table) -> None:
-        """Delete the rows of a history table that have the same keys as these rows."""
-        unknown = pa.nulls(rows.num_rows, rows.schema.field("log_epoch").type)  # older releases wrote null
-        place = rows.schema.get_field_index("log_epoch")
-        rows = pa.concat_tables([rows, rows.set_column(place, "log_epoch", unknown)])
-        self._versions[name] = self._table(name).delete_rows(rows, table(name).key)
+class _NewRows:
+    """New rows by group id, in the order of the ids. Only what is asked for is sorted: sorting copies all columns."""
 
-    def version(self, name: str) -> int:
-        """Return the version of a table after this object's last write, or a later one; Spark's writes do not count."""
-        if name not in self._versions:
-            self._versions[name] = self._table(name).open().version()
-        return self._versions[name]
+    def __init__(self, rows: pa.Table) -> None:
+        self._schema, self._batches = rows.schema, rows.to_batches()
+        self._starts = [0, *accumulate(batch.num_rows for batch in self._batches)]
+        self._order = pc.sort_indices(rows["group_id"])
+        self._ids = rows["group_id"].take(self._order).to_pylist()
 
-    def forget_versions(self) -> None:
-        """Forget the versions, after Spark has written the tables."""
-        self._versions.clear()
-
-    def _table(self, name: str) -> RustTable:
-        return self._writer.table(name)
+    def between(self, first: str, last: str) -> pa.Table:
+        """Return the rows from one group id to another one."""
+        start, end = bisect_left(self._ids, first), bisect_right(self._ids, last)
+        of_batch = defaultdict[int, list[int]](list)
+        for row in self._order.slice(start, end - start).to_pylist():
+            number = bisect_right(self._starts, row) - 1
+            of_batch[number].append(row - self._starts[number])
+        parts = [self._batches[number].take(pa.array(rows)) for number, rows in of_batch.items()]
+        found = pa.Table.from_batches(parts, self._schema)
+        return found if len(parts) <= 1 else found.combine_chunks().sort_by("group_id")
 
 
 def _touched(spans: Sequence[Span], group_ids: Iterable[str]) -> list[Span]:
@@ -151,12 +195,17 @@ def _touched(spans: Sequence[Span], group_ids: Iterable[str]) -> list[Span]:
     ]
 
 
+def _is_large(span: Span) -> bool:
+    """Return whether the files of a span are more than a thread reads at a time; one row may be as large."""
+    return sum(file.size for file in span.files) > _AT_A_TIME and sum(file.rows for file in span.files) > 1
+
+
 class _Files:
     """Reads files of the table at the version that was opened; may be used from several threads."""
 
     def __init__(self, groups: DeltaTable, own: RustTable, kept: Mapping[str, pa.Table] | None = None) -> None:
         """Take the table, and the files that were read before: a file never changes."""
-        self._groups, self.own = groups, own
+        self._groups, self._own = groups, own
         self._schema = _schema(groups)
         self._has_features = groups.protocol().min_reader_version > 1
         self.kept: dict[str, pa.Table] = dict(kept or {})
@@ -189,9 +238,21 @@ class _Files:
         try:
             rows = pa.concat_tables(map(self._rows, span.files)) if span.files else self._schema.empty_table()
         except _OtherFormatError:
-            rows = _select(self._groups, f"{self.own.own_rows} AND {_condition(span)}")
+            rows = _select(self._groups, f"{self._own.own_rows} AND {_condition(span)}")
         ids = rows["group_id"].to_pylist()
-        return rows if all(one <= other for one, other in pairwise(ids)) else rows.sort_by("group_id")
+        return rows if all(one <= other for one, other in pairwise(ids)) else rows.combine_chunks().sort_by("group_id")
+
+    def sorted_rows(self, span: Span) -> Iterator[pa.Table]:
+        """Yield the rows of a span, sorted by group id; some at a time if they are many."""
+        if not _is_large(span):
+            yield self.rows(span)
+            return
+        builder = QueryBuilder().register("groups", self._groups)
+        builder.execute(f"SET datafusion.runtime.memory_limit = '{SORT_MEMORY}'").read_all()
+        condition = f"{self._own.own_rows} AND {_condition(span)}"
+        query = f"SELECT * FROM groups WHERE {condition} ORDER BY group_id"  # noqa: S608 - quoted
+        for batch in pa.RecordBatchReader.from_stream(builder.execute(query)):
+            yield _conform(pa.Table.from_batches([batch]), self._schema)
 
     def _rows(self, file: GroupFile) -> pa.Table:
         if (kept := self.kept.get(file.path)) is not None:
@@ -202,68 +263,42 @@ class _Files:
             rows = pq.ParquetFile(pa.BufferReader(read_file(self._groups, file.path, file.size))).read(
                 use_threads=False
             )
-            cluster = pa.array([self.own.cluster], pa.string()).take(pa.array([0] * rows.num_rows))
-            return _conform(rows.append_column("cluster", cluster), self._schema)
+            cluster = pa.array([self._own.cluster], pa.string()).take(pa.array([0] * rows.num_rows))
+            return _conform(rows.append_column(CLUSTER, cluster), self._schema)
         except (pa.ArrowException, KeyError):
             raise _OtherFormatError from None
 
 
-def _rewrite(files: _Files, changes: Sequence[_Change], most: int) -> list[AddAction]:
-    """Write the new files of these spans: the rows of unchanged groups, and the new rows."""
-
-    def write(change: _Change) -> list[AddAction]:
-        rows = _merge(files.rows(change.span), change)
-        own = files.own
-        return [write_file(own.location, own.cluster, encode_file(part)) for part in _divide(rows, most)]
-
-    written = list[AddAction]()
-    with ThreadPoolExecutor(REQUESTS) as threads:
-        for some in _together(changes):
-            written += chain.from_iterable(threads.map(write, some))
-    return written
-
-
-def _changes(spans: Sequence[Span], rows: pa.Table, group_ids: Iterable[str]) -> Iterator[_Change]:
-    """Yield the changes of each span."""
-    ids, new_ids = sorted(set(group_ids)), rows["group_id"].to_pylist()
-    end = new_end = 0
+def _changes(spans: Sequence[Span], group_ids: Sequence[str]) -> Iterator[_Change]:
+    """Yield the changes of each span; `group_ids` are sorted."""
+    end = 0
     for span in spans:
-        start, new_start = end, new_end
-        end, new_end = _end(ids, span), _end(new_ids, span)
-        yield _Change(span, ids[start:end], rows.slice(new_start, new_end - new_start))
+        start, end = end, len(group_ids) if span.last is None else bisect_right(group_ids, span.last)
+        parts = [group_ids[one : min(one + _CHANGED, end)] for one in range(start, end, _CHANGED)]
+        bounds = [None, *(part[0] for part in parts[1:]), None]
+        for part, (first, stop) in zip(parts, pairwise(bounds), strict=True):
+            yield _Change(span, part, first, stop)
 
 
-def _end(ids: Sequence[str], span: Span) -> int:
-    """Return how many of these sorted ids are in this span or before it."""
-    return len(ids) if span.last is None else bisect_right(ids, span.last)
-
-
-def _together(changes: Sequence[_Change]) -> Iterator[Sequence[_Change]]:
-    """Divide the changes into parts; the files of a part are read and written together."""
-    start = size = 0
-    for place, change in enumerate(changes):
-        own = sum(file.size for file in change.span.files)
-        if size and size + own > _AT_A_TIME:
-            yield changes[start:place]
-            start, size = place, 0
-        size += own
-    if changes:
-        yield changes[start:]
-
-
-def _merge(stored: pa.Table, change: _Change) -> pa.Table:
-    """Return the new rows of a span, sorted, in pieces: a copy would take as long as reading them."""
-    ids, new_ids = stored["group_id"].to_pylist(), change.rows["group_id"].to_pylist()
-    pieces, place, new = [], 0, 0
+def _merge(stored: pa.Table, change: _Change, new: _NewRows) -> pa.Table:
+    """Return the future rows of a change, sorted; of few groups in pieces, as a copy would take as long as reading."""
+    rows = new.between(change.group_ids[0], change.group_ids[-1])
+    ids, new_ids = stored["group_id"].to_pylist(), rows["group_id"].to_pylist()
+    place = 0 if change.first is None else bisect_left(ids, change.first)
+    stop = len(ids) if change.end is None else bisect_left(ids, change.end)
+    if len(change.group_ids) > _PIECES:
+        own = stored.slice(place, stop - place)
+        others = own.filter(pc.invert(pc.is_in(own["group_id"], pa.array(change.group_ids, pa.string()))))
+        return pa.concat_tables([others, rows]).combine_chunks().sort_by("group_id")
+    pieces, new_place = list[pa.Table](), 0
     for group_id in change.group_ids:
-        end, new_end = bisect_left(ids, group_id, place), bisect_right(new_ids, group_id, new)
-        pieces += [stored.slice(place, end - place), change.rows.slice(new, new_end - new)]
-        place, new = bisect_right(ids, group_id, end), new_end
-    merged = pa.concat_tables([*pieces, stored.slice(place)])
-    return merged.combine_chunks() if len(pieces) > _PIECES else merged
+        end, new_end = bisect_left(ids, group_id, place), bisect_right(new_ids, group_id, new_place)
+        pieces += [stored.slice(place, end - place), rows.slice(new_place, new_end - new_place)]
+        place, new_place = bisect_right(ids, group_id, end), new_end
+    return pa.concat_tables([*pieces, stored.slice(place, stop - place)])
 
 
-def _divide(rows: pa.Table, most: int) -> Iterator[pa.Table]:
+def _parts(rows: pa.Table, most: int) -> Iterator[pa.Table]:
     """Yield the rows in parts of about equal size, none too large for a file."""
     if rows.num_rows:
         count = max(-(-rows.num_rows // most), min(rows.num_rows, -(-rows.nbytes // _FILE_BYTES)))

@@ -11,8 +11,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-
 from streaming_app.chunks import chunks
 from streaming_app.errors import WarehouseError
 from streaming_app.health.board import Change
@@ -50,10 +48,9 @@ class HealthTables:
     """The verdicts of the groups of one cluster. Methods that write raise OSError."""
 
     def __init__(self, warehouse: Location | Path, cluster: str, fence: Fence | None = None) -> None:
-        self._warehouse, self._cluster = Location.of(warehouse), cluster
+        self._warehouse = Location.of(warehouse)
         names = (HEALTH, HISTORY)
         self._tables = {name: RustTable(self._warehouse / name, cluster, fence) for name in names}
-        self._schemas = {name: one.schema() for name, one in self._tables.items()}
         self._is_certain = False  # False: an earlier run, or a failed append, may have written changes
 
     def rows(self) -> Iterator[HealthRow]:
@@ -64,7 +61,8 @@ class HealthTables:
         """Insert or update these rows; delete the rows of groups in `gone`."""
         for some in chunks(rows, _WRITTEN):
             new = [_to_row(one, now, is_gone=one.group_id in gone) for one in some]
-            self._tables[HEALTH].merge(self._table(HEALTH, new), ["group_id"], f"s.verdict = '{_REMOVED}'")
+            health = self._tables[HEALTH]
+            health.merge(health.to_table(new), ["group_id"], f"s.verdict = '{_REMOVED}'")
 
     def append_changes(self, changes: Sequence[Change]) -> None:
         """Add verdict changes to the history, each once, even if an earlier call failed after it had written."""
@@ -73,7 +71,8 @@ class HealthTables:
         is_certain, self._is_certain = self._is_certain, False
         for some in chunks(changes, _WRITTEN):
             of_changes = [{**_common(one.verdict), "at": one.at, "group_id": one.group_id} for one in some]
-            history, rows = self._tables[HISTORY], self._table(HISTORY, of_changes)
+            history = self._tables[HISTORY]
+            rows = history.to_table(of_changes)
             if is_certain:
                 history.append(rows)
             else:
@@ -82,14 +81,11 @@ class HealthTables:
 
     def maintain(self, retention_days: float) -> None:
         """If it is due: delete rows that are older than the retention, and compact files."""
-        self._tables[HEALTH].maintain()
-        self._tables[HISTORY].maintain(older_than("at", retention_days))
+        self._tables[HEALTH].maintain_if_due()
+        self._tables[HISTORY].maintain_if_due(older_than("at", retention_days))
 
     def _own(self) -> str:
         return self._tables[HEALTH].own_rows
-
-    def _table(self, name: str, rows: list[dict[str, Any]]) -> pa.Table:
-        return pa.Table.from_pylist([{"cluster": self._cluster, **row} for row in rows], self._schemas[name])
 
 
 def _health(warehouse: WarehouseReader, rest: str) -> Iterator[HealthRow]:

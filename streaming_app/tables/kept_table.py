@@ -131,16 +131,6 @@ def newest_table(location: Location) -> DeltaTable:
         return kept.table
 
 
-def table_id(location: Location) -> str | None:
-    """Return the id of the table; a table that was created again has another one. None if there is no table."""
-    from deltalake.exceptions import TableNotFoundError  # noqa: PLC0415 - Spark's workers have no delta-rs
-
-    try:
-        return str(newest_table(location).metadata().id)
-    except TableNotFoundError:
-        return None
-
-
 @contextmanager
 def table_to_write(location: Location) -> Iterator[KeptTable]:
     """Give the newest version of the table; nobody else uses it until the block ends. Raises as `newest_table` does."""

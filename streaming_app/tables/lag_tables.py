@@ -25,7 +25,7 @@ from streaming_app.tables.arrow import (
 from streaming_app.tables.definitions import table
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
-from streaming_app.tables.reader import WarehouseReader, of_groups, open_table
+from streaming_app.tables.reader import WarehouseReader, of_groups
 from streaming_app.tables.rust_table import RustTable, older_than
 
 TABLES = ("lag", "lag_history", "log_ends", "inputs")
@@ -62,7 +62,6 @@ class LagTables:
         self._cluster = cluster
         self._tables = {name: RustTable(self._warehouse / name, cluster, fence) for name in TABLES}
         self._mine = of_groups(cluster, None)
-        self._schemas = {name: pa.schema(open_table(self._warehouse / name).schema().to_arrow()) for name in TABLES}
 
     def reader(self) -> WarehouseReader:
         """Return a reader of the newest versions of the tables, for the methods below."""
@@ -176,12 +175,12 @@ class LagTables:
     def maintain(self, history_days: float) -> None:
         """If it is due: delete history older than `history_days`, and compact files."""
         for name, one in self._tables.items():
-            one.maintain(older_than("observed_at", history_days) if name == "lag_history" else None)
+            one.maintain_if_due(older_than("observed_at", history_days) if name == "lag_history" else None)
 
     def _rows(self, name: str, columns: Mapping[str, Sequence[Any]]) -> pa.Table:
         count = len(next(iter(columns.values())))
         values = {"cluster": [self._cluster] * count, **columns}
-        schema = self._schemas[name]
+        schema = self._tables[name].schema()
         return pa.Table.from_arrays([_array(values[field.name], field.type) for field in schema], schema=schema)
 
 

@@ -11,26 +11,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
-from streaming_app.tables.definitions import Table, table
-from streaming_app.tables.kept_table import newest_table
+from streaming_app.tables.definitions import table
+from streaming_app.tables.group_files import file_paths
 from streaming_app.tables.reader import of_groups, time_literal
-from streaming_app.tables.rust_table import Batch, Commit
+from streaming_app.tables.rust_table import MAINTAINED_AFTER, SORT_MEMORY, Batch, Commit
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from streaming_app.tables.data_files import EncodedFile
     from streaming_app.tables.writer import TableWriter
 
 COMMITS, RECORDS = "offset_commits", "group_records"
 NAMES = (COMMITS, RECORDS)
-
-
-_SORT_MEMORY = "256M"  # for a compaction; what exceeds it goes to temporary files
+_TAIL_ROWS = 200_000  # that are appended before a compaction at least, however small the table is
 
 
 class _Form(NamedTuple):
@@ -49,17 +47,20 @@ _KEPT_TOMBSTONES = "record_type IN (2, 3, 11, 17)"
 
 
 class NewestTables:
-    """The rows of one cluster in these tables. `Maintenance` uses it like a `TableWriter`."""
+    """The rows of one cluster in these tables. Brokers write tombstones for expired records: no row expires here."""
 
     def __init__(self, writer: TableWriter, cluster: str, retention_days: float) -> None:
         self._writer, self._cluster, self._retention_days = writer, cluster, retention_days
 
-    def append(self, name: str, rows: pa.Table | Sequence[EncodedFile], writer: str, batch_id: int) -> None:
-        """Append rows, or the rows of files, exactly once; see `TableWriter.append`. Raises OSError."""
-        if isinstance(rows, Sequence):
-            self._writer.append(name, rows, writer, batch_id)
-        else:
-            self._writer.table(name).append(rows, Batch([f"{writer}-{name}"], batch_id))
+    def append(self, name: str, rows: pa.Table | Sequence[EncodedFile], batch: Batch) -> None:
+        """Append rows, or the rows of files, of a batch exactly once. Raises OSError.
+
+        Where much was appended, the table is maintained sooner.
+        """
+        own = self._writer.table(name)
+        count = rows.num_rows if isinstance(rows, pa.Table) else sum(one.num_rows for one in rows)
+        limit = max(_TAIL_ROWS, own.count_rows() // 2)
+        own.append(rows, batch.of_table(name), max(1, MAINTAINED_AFTER * count // limit))
 
     def delete(self, condition: str | None = None) -> None:
         """Delete the rows of the cluster that match; by default all."""
@@ -83,13 +84,12 @@ class NewestTables:
         rows = self._writer.table(name).select(names, f"{where} AND {of_offsets}").to_pylist()
         return {tuple(row.values()) for row in rows}
 
-    def count_rows(self, name: str) -> int:
-        """Return the number of rows of all clusters in a table. Takes milliseconds: the log has the numbers."""
-        import pyarrow as pa  # noqa: PLC0415 - as above
-        import pyarrow.compute as pc  # noqa: PLC0415 - as above
-
-        actions = pa.table(newest_table(self._writer.location / name).get_add_actions())
-        return int(pc.sum(actions["num_records"]).as_py() or 0)
+    def maintain(self, name: str) -> int:
+        """Maintain a table. A compaction rewrites all of it, so it waits until there is enough to compact."""
+        own = self._writer.table(name)
+        has_many_files = len(file_paths(own.open(), self._cluster)) >= MAINTAINED_AFTER
+        is_long = own.has_grown or has_many_files
+        return own.maintain(compact=partial(self.compact, name) if is_long else lambda: None)
 
     def compact(self, name: str) -> None:
         """Keep only the newest row of each key."""
@@ -98,23 +98,11 @@ class NewestTables:
 
         def write(target: DeltaTable, commit: Commit) -> None:
             builder = QueryBuilder().register("t", target)
-            builder.execute(f"SET datafusion.runtime.memory_limit = '{_SORT_MEMORY}'").read_all()
+            builder.execute(f"SET datafusion.runtime.memory_limit = '{SORT_MEMORY}'").read_all()
             rows = builder.execute(newest)
             write_deltalake(target, rows, mode="overwrite", predicate=own.own_rows, **commit)
 
         own.change(write)
-
-    def clean_up_log(self, name: str) -> None:
-        """Remove the log entries of versions that are older than the table's log retention."""
-        self._writer.clean_up_log(name)
-
-    def delete_expired(self, definition: Table, days: float) -> int:  # noqa: ARG002 - see `MaintainedTables`
-        """Do nothing: for expired records, brokers write tombstones."""
-        return 0
-
-    def vacuum(self, name: str) -> None:
-        """Remove data files that are older than the table's retention and that no newer version needs."""
-        self._writer.vacuum(name)
 
     def _newest_rows(self, name: str, own_rows: str) -> str:
         form, columns = _FORMS[name], ", ".join(f'"{column}"' for column in table(name).names)

@@ -9,10 +9,12 @@ on the new version. Within this process a table has one writer at a time: both s
 
 Each commit leaves files that readers of older versions need until the table's retention is over. Tombstones in the log
 say which files were replaced, and when. But a checkpoint omits tombstones that are older than the retention. So the
-files that these name are removed before each checkpoint, and by `maintain`. No tombstone names some other files, such
-as those of a rejected commit. One of the clusters that share the table finds them once an hour by listing its files. A
-file younger than a day stays: it may belong to a batch that is paused and will commit it later. A commit itself does
-not look for log entries to remove, since it would have to list the whole log.
+the files that these name are removed before each checkpoint. What no tombstone names, such as the files of a commit
+that was rejected, is found by listing the table: once an hour, by one of the clusters that share it. A file that is
+younger than a day may be that of a batch that is paused and commits it later, so it stays. A commit itself does not
+look for log entries to remove, for which it would list the whole log. The log also says in which hour the rows of a
+cluster were last maintained: a job that runs at intervals (`--once`) does it once an hour, and deletes expired rows
+daily.
 
 If the job has a `Fence`, each commit carries its term, and fails once a later job has claimed the table.
 """
@@ -22,21 +24,25 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple, TypedDict
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random
 
+from streaming_app.tables.data_files import EncodedFile, write_file
 from streaming_app.tables.fence import HOOKS, Fence, HasTransactions
 from streaming_app.tables.kept_table import newest_table, table_to_write
 from streaming_app.tables.location import Location
-from streaming_app.tables.object_store import describe_error
+from streaming_app.tables.object_store import REQUESTS, describe_error
 from streaming_app.tables.reader import query_table, quote, time_literal
 
 
@@ -52,12 +58,17 @@ Write = Callable[[DeltaTable, Commit], object]
 
 _ATTEMPTS = 12  # jobs for other clusters also cause conflicts
 _PAUSE_SECONDS = 0.05, 0.5
-_MAINTAINED_AFTER = 100  # commits; each leaves one or two files
+MAINTAINED_AFTER = 100
+"""Commits, each of which leaves a file or two."""
 _MAINTAINED_SECONDS = 1_800.0  # or after this time, which is the retention of some tables
 _LOCKS: defaultdict[str, Lock] = defaultdict(Lock)
 _COMMITS_PER_CHECKPOINT = 50
 _LISTED = "streams-groups-listed-files"  # the transaction of this application is the hour of the last listing
-_HOUR_SECONDS = 3600
+_MAINTAINED = "streams-groups-maintained"  # that of a cluster has the hour in which its rows were last maintained
+_HOUR_SECONDS, _HOURS = 3600, 24  # of a day
+_MIN_FILE_BYTES = 32 << 20  # files of this size or larger stay as they are: a compaction never takes longer than that
+SORT_MEMORY = "256M"
+"""Of a query that sorts rows of any number; what it sorts beyond that goes to temporary files."""
 _UNNAMED_HOURS = 24  # the age at which a file that no version names is removed
 
 
@@ -68,6 +79,10 @@ class Batch(NamedTuple):
     """The first writer is asked whether it has written the batch; the commit notes the batch for all of them."""
     number: int
     """The number of the batch; the numbers of a writer only grow."""
+
+    def of_table(self, name: str) -> Batch:
+        """Return the batch as a table notes it: another table may have it, or not."""
+        return self._replace(writers=[f"{writer}-{name}" for writer in self.writers])
 
     @property
     def transactions(self) -> list[Transaction]:
@@ -101,46 +116,68 @@ class RustTable:
         """SQL condition for the rows of the cluster."""
         self._fence, self._clock, self._wall_clock = fence, clock, wall_clock
         self._commits = 0
+        self._schema: pa.Schema | None = None
+        self._version: int | None = None
         self._maintained_at: float | None = None
 
     def open(self) -> DeltaTable:
         """Return the newest version of the table, for reading. Raises delta-rs' errors."""
         return newest_table(self.location)
 
+    def forget(self) -> None:
+        """Forget what is known of the table: this may be another one than before, or an older copy."""
+        self._schema = self._version = None
+
+    def table_id(self) -> str | None:
+        """Return the id of the table, which differs after it was created again; None if there is no table."""
+        try:
+            return str(self.open().metadata().id)
+        except TableNotFoundError:
+            return None
+
+    def version(self) -> int:
+        """Return the version after the last write of this object, or a later one. Raises delta-rs' errors."""
+        return self.open().version() if self._version is None else self._version
+
     def schema(self) -> pa.Schema:
-        """Return the Arrow schema of the table, which new rows must have."""
-        with self._errors():
-            return pa.schema(self.open().schema().to_arrow())
+        """Return the Arrow schema of the table, which its rows must have. It is read once."""
+        if self._schema is None:
+            with self._errors():
+                self._schema = pa.schema(self.open().schema().to_arrow())
+        return self._schema
 
     def to_table(self, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
         """Return rows in the schema of the table, with its cluster; missing columns become null."""
         return pa.Table.from_pylist([{"cluster": self.cluster, **row} for row in rows], self.schema())
 
-    def holds(self, batch: Batch) -> bool:
-        """Return whether the table has a batch. Raises OtherOwnerError once a later job has claimed the table."""
-        with self._errors():
-            table = self.open()
-            if self._fence:
-                self._fence.check(table)
-            return batch.is_in(table)
+    def is_empty(self) -> bool:
+        """Return whether the table has no row of any cluster. Raises delta-rs' errors."""
+        return int(self.open().get_add_actions().num_rows) == 0
 
-    def append(self, rows: pa.Table, batch: Batch | None = None) -> int:
-        """Append rows, exactly once if `batch` is given; return the version of the table."""
+    def count_rows(self) -> int:
+        """Return the number of rows, of all clusters; from the log, in milliseconds. Raises delta-rs' errors."""
+        return int(pc.sum(pa.table(self.open().get_add_actions())["num_records"]).as_py() or 0)
 
-        def write(target: DeltaTable, commit: Commit) -> None:
-            write_deltalake(target, rows, mode="append", **commit)
-
-        return self.change(write, batch)
-
-    def append_files(self, files: Sequence[AddAction], batch: Batch | None = None) -> int:
-        """Append the rows of existing files, exactly once if `batch` is given; return the version of the table."""
+    def append(self, rows: pa.Table | Sequence[EncodedFile], batch: Batch | None = None, weight: int = 1) -> int:
+        """Append rows, or those of files, of a batch exactly once; return the version of the table."""
+        if isinstance(rows, pa.Table):  # in a store this takes fewer requests than a file of our own
+            return self.change(
+                lambda target, commit: write_deltalake(target, rows, mode="append", **commit), batch, weight
+            )
+        added: list[AddAction] = []  # written once, however often the commit is tried
 
         def write(target: DeltaTable, commit: Commit) -> None:
+            added.extend(self._write_files(rows) if not added else ())
             partitions = target.metadata().partition_columns
-            target.create_write_transaction(list(files), "append", target.schema(), partitions, **commit)
+            target.create_write_transaction([*added], "append", target.schema(), partitions, **commit)
             target.update_incremental()
 
-        return self.change(write, batch)
+        return self.change(write, batch, weight)
+
+    def _write_files(self, files: Iterable[EncodedFile]) -> list[AddAction]:
+        """Write files, which have rows of the table once they are committed. Raises OSError."""
+        with ThreadPoolExecutor(REQUESTS) as threads:
+            return list(threads.map(partial(write_file, self.location, self.cluster), files))
 
     def replace(self, rows: pa.Table, condition: str | None = None) -> int:
         """Replace the rows of the cluster that match, by default all, by `rows`; return the version of the table."""
@@ -194,12 +231,12 @@ class RustTable:
 
         return self.change(write)
 
-    def change(self, write: Write, batch: Batch | None = None) -> int:
+    def change(self, write: Write, batch: Batch | None = None, weight: int = 1) -> int:
         """Call `write` with the table, again after a conflict; return the version that the table then has.
 
-        It is not called for a batch that the table already has.
+        It is not called for a batch that is noted as written. `weight` is for how many commits it counts.
         """
-        self._commits += 1
+        self._commits += weight
         with self._errors(), _LOCKS[str(self.location)]:
             version = self._attempt(write, batch)
             if version % _COMMITS_PER_CHECKPOINT == 0:
@@ -207,45 +244,72 @@ class RustTable:
                     self._checkpoint()
             return version
 
-    def maintain(self, expired: str | None = None) -> None:
-        """If it is due: delete the rows that match, compact the files, and remove files that no reader needs.
+    @property
+    def has_grown(self) -> bool:
+        """Whether there were a hundred commits since it was maintained."""
+        return self._commits >= MAINTAINED_AFTER
 
-        It is due after a start, after a hundred commits, and after half an hour.
+    def is_due(self) -> bool:
+        """Return whether the table is to be maintained: after a hundred commits, and after half an hour.
+
+        After a start it is if that was not done in this hour.
         """
-        if not self._is_due():
-            return
-        self._maintained_at, self._commits = self._clock(), 0
+        if self._maintained_at is None:
+            with suppress(OSError):  # which `maintain` raises, too
+                if self._noted_hour() == self._hour():
+                    self._maintained_at = self._clock()
+        if self._maintained_at is None or self.has_grown:
+            return True
+        return not 0 <= self._clock() - self._maintained_at < _MAINTAINED_SECONDS
+
+    def maintain_if_due(self, expired: str | None = None) -> None:
+        """Do what `maintain` does if it is due; after a failure it is not, as after a success."""
+        if self.is_due():
+            self.maintain(expired)
+
+    def maintain(
+        self,
+        expired: str | None = None,
+        *,
+        find_kept: Callable[[str], pa.Table] | None = None,
+        compact: Callable[[], object] | None = None,
+    ) -> int:
+        """Delete the rows that match, compact the files, and remove those that no reader needs.
+
+        Rows are deleted once a day, but for those that `find_kept` returns of that condition; `compact` is instead of
+        merging small files. Returns how many were deleted.
+        """
+        self._maintained_at, self._commits, deleted = self._clock(), 0, 0
+        noted, hour = self._noted_hour(), self._hour()
+        if expired and (noted is None or noted // _HOURS != hour // _HOURS):
+            deleted = self.delete_expired(expired, find_kept)
         with self._errors(), _LOCKS[str(self.location)]:
-            if expired:
-                self._attempt(lambda target, commit: target.delete(self._own(expired), **commit))
-            with suppress(CommitFailedError):  # jobs of other clusters write all the time; the next call tries again
-                self._attempt(self._compacted())
             self._checkpoint()
-            self._remove_unnamed_files()
-            self._clean_up_log()
+            if noted != hour:
+                self._note(hour)
+            with table_to_write(self.location) as kept:
+                kept.table.cleanup_metadata()
+        (compact or self.compact)()
+        return deleted
 
-    def compact(self, file_bytes: int) -> None:
-        """Compact the files of the cluster that are smaller than `file_bytes`."""
-        self.change(self._compacted(file_bytes))
+    def delete_expired(self, condition: str, find_kept: Callable[[str], pa.Table] | None = None) -> int:
+        """Delete the rows that match, but for those that `find_kept` returns; return how many there were."""
+        count = int(self.select("count(*)", condition).column(0)[0].as_py())
+        kept: pa.Table = find_kept(condition) if count and find_kept else self.schema().empty_table()
+        if count > kept.num_rows:
+            self.replace(kept, condition)
+        return count - int(kept.num_rows)
 
-    def _compacted(self, file_bytes: int | None = None) -> Write:
+    def compact(self) -> None:
+        """Merge the small files of the cluster."""
         own = [("cluster", "=", self.cluster)]
-        return lambda target, commit: target.optimize.compact(partition_filters=own, target_size=file_bytes, **commit)
 
-    def clean_up_log(self) -> None:
-        """Remove the log entries of versions that are older than the table's log retention."""
-        with self._errors(), _LOCKS[str(self.location)]:
-            self._clean_up_log()
+        def write(target: DeltaTable, commit: Commit) -> None:
+            target.optimize.compact(partition_filters=own, target_size=_MIN_FILE_BYTES, **commit)
 
-    def _clean_up_log(self) -> None:
-        with table_to_write(self.location) as kept:
-            kept.table.cleanup_metadata()
-
-    def vacuum(self) -> None:
-        """Remove data files that are older than the table's retention and that no newer version needs."""
-        with self._errors(), _LOCKS[str(self.location)]:
-            self._checkpoint()
-            self._remove_unnamed_files()
+        # Rows of any cluster are deleted all the time: where a commit fails, the next compaction does it.
+        with self._errors(), _LOCKS[str(self.location)], suppress(CommitFailedError):
+            self._attempt(write)
 
     def _checkpoint(self) -> None:
         """Make a checkpoint. Before, remove the files whose tombstones it omits."""
@@ -253,29 +317,35 @@ class RustTable:
             kept.table.vacuum(dry_run=False)
             kept.table.create_checkpoint()
 
-    def _remove_unnamed_files(self) -> None:
-        """Remove files older than a day that the log does not name, unless that was done in this hour."""
-        hour = int(self._wall_clock() // _HOUR_SECONDS)
+    def _hour(self) -> int:
+        return int(self._wall_clock()) // _HOUR_SECONDS
+
+    def _noted_hour(self) -> int | None:
+        """Return the hour in which the rows of the cluster were last maintained, by the log."""
+        with self._errors():
+            return self.open().transaction_version(f"{_MAINTAINED}-{self.cluster}")
+
+    def _note(self, hour: int) -> None:
+        """Let the log say that the rows were maintained, and list all files, unless that was done in this hour.
+
+        Removes those, a day old, that the log does not name.
+        """
         with table_to_write(self.location) as kept:
-            if kept.transaction_version(_LISTED) == hour:  # not >=: another machine's clock may have been ahead
-                return
-        note = Batch([_LISTED], hour)
-        self._attempt(lambda target, _: self._note(target, note))
+            is_listed = kept.transaction_version(_LISTED) == hour  # not >=: the clock of another machine may be ahead
+        note = Batch([f"{_MAINTAINED}-{self.cluster}", *([] if is_listed else [_LISTED])], hour)
+
+        def write(target: DeltaTable, _: Commit) -> None:
+            none = pa.schema(target.schema().to_arrow()).empty_table()
+            write_deltalake(target, none, mode="append", **self._commit(note))
+
+        self._attempt(write)
+        if is_listed:
+            return
         with table_to_write(self.location) as kept:
             try:
                 kept.table.vacuum(dry_run=False, full=True, retention_hours=_UNNAMED_HOURS)
             except DeltaError:  # for example for a table that keeps its versions for more than a day
                 kept.table.vacuum(dry_run=False, full=True)
-
-    def _note(self, target: DeltaTable, batch: Batch) -> None:
-        """Make a commit without rows that only carries the transactions of `batch`."""
-        none = pa.schema(target.schema().to_arrow()).empty_table()
-        write_deltalake(target, none, mode="append", **self._commit(batch))
-
-    def _is_due(self) -> bool:
-        if self._maintained_at is None or self._commits >= _MAINTAINED_AFTER:
-            return True
-        return not 0 <= self._clock() - self._maintained_at < _MAINTAINED_SECONDS
 
     def _own(self, condition: str | None) -> str:
         return f"{self.own_rows} AND ({condition})" if condition else self.own_rows
@@ -287,7 +357,8 @@ class RustTable:
                     self._fence.check(kept)
                 if batch is None or not batch.is_in(kept):
                     write(kept.table, self._commit(batch))
-                return kept.table.version()
+                self._version = kept.table.version()
+                return self._version
 
         again = retry_if_exception_type(CommitFailedError)
         wait = wait_random(*_PAUSE_SECONDS)

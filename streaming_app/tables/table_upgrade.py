@@ -17,10 +17,8 @@ keep their own protocol until they expire.
 from __future__ import annotations
 
 import json
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -28,7 +26,6 @@ from deltalake import Field, QueryBuilder, Schema, write_deltalake
 
 from streaming_app.errors import JobError
 from streaming_app.tables.arrow import with_plain_types
-from streaming_app.text import duration
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -40,7 +37,6 @@ _FEATURE = "deletionVectors"
 _LEGACY = {"appendOnly", "invariants"}
 """The features of every table with the protocol of a new table."""
 _ATTEMPTS = 5  # for a table that a job of another cluster changes meanwhile
-_SILENT_SECONDS = 2.0
 
 
 class UnknownColumnError(Exception):
@@ -93,17 +89,16 @@ def _join(path: str, name: str) -> str:
 
 
 def remove_deletion_vectors(opened: Iterable[tuple[Location, DeltaTable]], report: Report) -> Sequence[Location]:
-    """Rewrite the tables that may have deletion vectors; return them. Reports it if it takes longer than 2 s.
+    """Rewrite the tables that may have deletion vectors, and return them; report each.
 
     Raises JobError if other processes change a table all the time, and delta-rs' errors.
     """
     old = [location for location, table in opened if _may_have_vectors(table)]
-    if not old:
-        return old
-    with _progress(report, len(old)) as done:
-        for location in old:
-            _upgrade(location)
-            done(location.name)
+    if old:
+        report(f"Upgrading the warehouse, once: {len(old)} tables are rewritten without deletion vectors")
+    for number, location in enumerate(old, 1):
+        _upgrade(location)
+        report(f"{location.name} is rewritten, {number} of {len(old)} tables")
     return old
 
 
@@ -184,33 +179,3 @@ def _protocol(table: DeltaTable) -> dict[str, Any]:
 
 
 STEPS: list[Callable[[Location], None]] = [_rewrite_files, _begin_log_anew, _drop_feature]
-
-
-@contextmanager
-def _progress(report: Report, count: int) -> Iterator[Callable[[str], None]]:
-    """Report the upgrade of `count` tables once it takes long; call the yielded function with each finished table."""
-    started, done, lock = time.monotonic(), list[str](), threading.Lock()
-    is_slow = False
-
-    def begin() -> None:
-        nonlocal is_slow
-        with lock:
-            is_slow = True
-            report(f"Upgrading the warehouse, once: {count} tables are rewritten without deletion vectors")
-
-    def finish(name: str) -> None:
-        with lock:
-            done.append(name)
-            if is_slow:
-                report(f"{name} is rewritten, {len(done)} of {count} tables")
-
-    timer = threading.Timer(_SILENT_SECONDS, begin)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield finish
-    finally:
-        timer.cancel()
-        timer.join()
-    if is_slow:
-        report(f"The warehouse is upgraded, {duration(time.monotonic() - started)}")

@@ -23,7 +23,6 @@ from streaming_app.jvm.spark_installation import spark_java_home
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
 from streaming_app.stream.read_check import require_records
-from streaming_app.tables.maintenance import Maintenance
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.container import Broker
 from tests.support.offsets_topic import appending, describe_offsets_topic, epoch_records
@@ -245,11 +244,11 @@ def test_a_job_that_has_read_all_ends_while_it_maintains_its_tables(
 ) -> None:
     stop, noticed, lines = threading.Event(), list[bool](), list[str]()
 
-    def maintain(maintenance: Maintenance) -> None:
+    def maintain(_tables: object, _lock: object, is_stopping: Callable[[], bool], _report: object) -> None:
         stop.set()
-        noticed.append(wait_until(maintenance._is_stopping))
+        noticed.append(wait_until(is_stopping))
 
-    monkeypatch.setattr(Maintenance, "run", maintain)
+    monkeypatch.setattr(streams, "maintain_due", maintain)
     run_in(once=True, stop=stop, report=lines.append)
     assert noticed
     assert all(noticed)

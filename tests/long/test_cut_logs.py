@@ -10,7 +10,7 @@ import pytest
 
 from streaming_app.stream import start, truncation
 from streaming_app.stream.log_positions import LogPositions
-from streaming_app.tables.group_rows import GroupRows
+from streaming_app.tables.rust_table import RustTable
 from tests.stream import test_truncated_log
 from tests.stream.test_truncated_log import (
     MANY,
@@ -57,7 +57,7 @@ STEPS: list[tuple[Any, str, int]] = [
     (LogPositions, "started", 1),
     (LogPositions, "before_read", 1),
     (LogPositions, "after_read", 1),
-    (GroupRows, "append", 1),
+    (RustTable, "append", 1),
 ]
 
 

@@ -182,13 +182,13 @@ def test_a_batch_that_is_interrupted_anywhere_and_repeated_leaves_out_nothing_an
 def test_a_compaction_changes_nothing_but_the_number_of_rows(
     spark: SparkSession, expected: dict[str, list[dict[str, Any]]], written: Path
 ) -> None:
-    tables = NewestTables(TableWriter(spark, str(written), "default"), "default", 36_500)
+    writer = TableWriter(spark, str(written), "default")
+    tables = NewestTables(writer, "default", 36_500)
     for name in NAMES:
         tables.compact(name)
-        tables.clean_up_log(name)
-        tables.vacuum(name)
+        tables.maintain(name)
     assert content(written) == expected
-    assert {name: tables.count_rows(name) for name in NAMES} == {"offset_commits": 2, "group_records": 6}
+    assert {name: writer.table(name).count_rows() for name in NAMES} == {"offset_commits": 2, "group_records": 6}
     streaming_app.open_warehouse(spark, str(written))
     for view in ("offsets", "all_groups"):
         seen = spark.sql(f"SELECT * FROM {view} ORDER BY group_id").toArrow().to_pylist()

@@ -45,7 +45,7 @@ Write = Callable[["TableWriter", "DataFrame"], None]
 
 
 def write_groups(writer: TableWriter, records: DataFrame) -> None:
-    GroupsBatchWriter(writer, CLUSTER, "topic", lambda *_: None)(records, 0)
+    GroupsBatchWriter(writer, FoldOptions(CLUSTER, "topic"), lambda *_: None)(records, 0)
 
 
 def write_commits(writer: TableWriter, records: DataFrame) -> None:

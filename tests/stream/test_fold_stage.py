@@ -80,7 +80,7 @@ def fold(
 ) -> list[dict[str, Any]]:
     raw = pa.Table.from_pylist(rows, RAW)
     kept = None if stored is None else stored_as_records(stored.select(table("groups").names))
-    batches = fold_stream(sort_for_fold(raw, kept).to_batches(), FOLDED, options)
+    batches = fold_stream(sort_for_fold(raw, kept).to_batches(), options)
     return pa.Table.from_batches(batches, FOLDED).to_pylist()
 
 
@@ -239,7 +239,7 @@ def test_reading_again_ends_an_operation_where_the_history_ends() -> None:
     whole = records([*group("g", 2, ["m", "n"])])
     first = fold(whole[:2])
     second = fold(whole[2:], stored_rows(first))
-    (again,) = fold(whole, options=FoldOptions("default", "topic", history_offsets={0: 1}))
+    (again,) = fold(whole, options=FoldOptions("default", "topic", history_offsets={EVENTS.table: {0: 1}}))
     assert again["retracted"] == second[0]["retracted"] != []
     beyond = [event for event in again["events"] if event["offset"] > 1]
     assert beyond == second[0]["events"]

@@ -13,18 +13,19 @@ import pytest
 from deltalake import DeltaTable
 
 import streaming_app
-from offsets_decoder import encode
+from offsets_decoder import SHIPPED, encode
 from streaming_app.groups.not_ready import TopicLookup
 from streaming_app.stream import groups_batch, slices
 from streaming_app.stream.batch_outcome import Outcome
 from streaming_app.stream.batch_records import BatchRecords
-from streaming_app.stream.groups_batch import GroupsBatchWriter
+from streaming_app.stream.groups_batch import GroupsBatchWriter, sorted_parts
 from streaming_app.stream.log_positions import NoPositions
-from streaming_app.tables import writer as table_writer
+from streaming_app.stream.outcome import FoldOptions
+from streaming_app.tables import group_rows
 from streaming_app.tables.definitions import tables, views
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.writer import TableWriter, sorted_parts
+from streaming_app.tables.writer import TableWriter
 from tests.support.encoded import metadata_record
 from tests.support.frames import batch, limit_driver, write_offset_log
 
@@ -59,7 +60,8 @@ ROWS = [(n, START + timedelta(seconds=n // 6), key, value) for n, (key, value) i
 
 def batch_writer(spark: SparkSession, path: Path, **settings: Any) -> GroupsBatchWriter:
     on_done = settings.pop("on_done", lambda *_: None)
-    return GroupsBatchWriter(TableWriter(spark, str(path), "default"), "default", "topic", on_done, **settings)
+    options = FoldOptions("default", "topic", settings.pop("dialect", SHIPPED))
+    return GroupsBatchWriter(TableWriter(spark, str(path), "default"), options, on_done, **settings)
 
 
 def write_history(spark: SparkSession, path: Path, cuts: list[int], **settings: Any) -> list[Outcome]:
@@ -96,14 +98,15 @@ def test_many_records_give_the_same_tables_as_few_and_ask_for_no_topics(
 ) -> None:
     limit_driver(monkeypatch, records=0)
     monkeypatch.setattr(groups_batch, "_SORTED_RECORDS", 5)
-    monkeypatch.setattr(table_writer, "_SORTED_GROUPS", 2)
+    monkeypatch.setattr(group_rows, "_CHANGED", 2)
     write_history(spark, empty_warehouse, [8, 25], topics=lambda names: pytest.fail(str(names)))  # no group is NotReady
     assert content(empty_warehouse) == content(few)
 
 
-def test_what_spark_sorts_is_divided_where_it_is_much(spark: SparkSession) -> None:
+def test_what_spark_sorts_is_divided_where_it_is_much(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups_batch, "_SORTED_RECORDS", 50)
     usual = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
-    assert [sorted_parts(spark, rows, 50) for rows in (0, 50 * usual, 50 * usual + 1)] == [usual, usual, usual + 1]
+    assert [sorted_parts(spark, rows) for rows in (0, 50 * usual, 50 * usual + 1)] == [usual, usual, usual + 1]
 
 
 @pytest.mark.parametrize("records", [20_000, 0], ids=["few", "many"])

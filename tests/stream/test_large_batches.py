@@ -18,9 +18,11 @@ from streaming_app.stream import batch_records, slices, source
 from streaming_app.stream.batch_outcome import Outcome
 from streaming_app.stream.batch_records import BatchRecords
 from streaming_app.stream.groups_batch import GroupsBatchWriter
+from streaming_app.stream.outcome import FoldOptions
 from streaming_app.tables.driver_limits import GROUPS
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
+from streaming_app.tables.rust_table import RustTable
 from streaming_app.tables.writer import TableWriter
 from tests.support.encoded import metadata_record
 from tests.support.frames import Pair, assert_leaves_no_session, batch, expect_few_records, limit_driver
@@ -54,7 +56,9 @@ def write_all(spark: SparkSession, path: Path, **settings: Any) -> list[Outcome]
     """Write everything as batch 3, as a job does that has just started."""
     done: list[Outcome] = []
     writer = TableWriter(spark, str(path), "default")
-    GroupsBatchWriter(writer, "default", "topic", lambda _, one: done.append(one), **settings)(batch(spark, ROWS), 3)
+    GroupsBatchWriter(writer, FoldOptions("default", "topic"), lambda _, one: done.append(one), **settings)(
+        batch(spark, ROWS), 3
+    )
     return done
 
 
@@ -96,7 +100,7 @@ def test_a_batch_with_large_records_is_written_in_slices_and_gives_the_same_tabl
     limit_slices(monkeypatch, 200_000)
     written = []
     few = GroupsBatchWriter._write_few
-    monkeypatch.setattr(GroupsBatchWriter, "_write_few", lambda *a: (written.append(a[-1].version), few(*a))[1])
+    monkeypatch.setattr(GroupsBatchWriter, "_write_few", lambda *a: (written.append(a[-1].number), few(*a))[1])
     kept = count_kept(monkeypatch)
     outcomes = write_all(spark, empty_warehouse)
     assert len(set(written)) > 4
@@ -196,8 +200,8 @@ def test_a_batch_that_is_killed_in_a_slice_and_then_halved_writes_each_event_onc
         return call
 
     with monkeypatch.context() as patched:
-        for name in ("append", "delete_history", "replace"):
-            patched.setattr(GroupRows, name, killed_after(getattr(GroupRows, name)))
+        for owner, name in ((RustTable, "append"), (RustTable, "delete_rows"), (GroupRows, "replace")):
+            patched.setattr(owner, name, killed_after(getattr(owner, name)))
         for _ in range(3):
             calls = 0
             with suppress(KilledError):

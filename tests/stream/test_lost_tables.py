@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -11,6 +12,7 @@ from streaming_app.stream.table_versions import KnownTables, LostTableError
 from streaming_app.tables.location import Location
 from streaming_app.tables.rust_table import RustTable
 from streaming_app.tables.table_creation import prepare_tables
+from streaming_app.tables.writer import TableWriter
 from tests.support.warehouses import create_tables, make_warehouse
 
 
@@ -21,7 +23,7 @@ def warehouse(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def known(warehouse: Path) -> KnownTables:
-    tables = KnownTables(Location.of(warehouse))
+    tables = KnownTables(TableWriter(Mock(), warehouse, "default"))
     tables.remember()
     return tables
 

@@ -15,6 +15,7 @@ from streaming_app.checks.verification import WarehouseTables
 from streaming_app.cli.main import main
 from streaming_app.queries.groups import find_groups, list_groups
 from streaming_app.stream.groups_batch import GroupsBatchWriter
+from streaming_app.stream.outcome import FoldOptions
 from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.tables.writer import TableWriter
 from tests.support.encoded import metadata_record
@@ -56,7 +57,7 @@ def warehouse(
         session.conf.set(name, value)
     writer = TableWriter(session, str(path), CLUSTER)
     writer.prepare() if request.param == "few" else create_warehouse(path)
-    write = GroupsBatchWriter(writer, CLUSTER, "topic", lambda *_: None, topics=lambda _: {})
+    write = GroupsBatchWriter(writer, FoldOptions(CLUSTER, "topic"), lambda *_: None, topics=lambda _: {})
     not_utf8 = [(b"\x00\x11" + len(one).to_bytes(2, "big") + one, b"\x00\x00") for one in NOT_UTF8]
     ids = list(ODD.values())
     batches = [

@@ -48,7 +48,9 @@ class OfAnother(NoPositions):
 
 
 def main_stream(writer: TableWriter) -> Callable[[DataFrame, int], None]:
-    return GroupsBatchWriter(writer, "default", "topic", lambda *_: pytest.fail("done"), positions=OfAnother())
+    return GroupsBatchWriter(
+        writer, FoldOptions("default", "topic"), lambda *_: pytest.fail("done"), positions=OfAnother()
+    )
 
 
 def second_stream(writer: TableWriter) -> Callable[[DataFrame, int], None]:

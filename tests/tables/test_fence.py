@@ -28,7 +28,7 @@ from streaming_app.tables.lag_tables import KnownUntil, LagTables
 from streaming_app.tables.location import Location
 from streaming_app.tables.newest_tables import COMMITS, NewestTables
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.rust_table import Batch, RustTable
+from streaming_app.tables.rust_table import Batch, RustTable, older_than
 from streaming_app.tables.task_copies_table import TaskCopiesTable
 from streaming_app.tables.writer import TableWriter
 from tests.alerts.examples import make_alert
@@ -54,8 +54,7 @@ def events(*rows: Mapping[str, object]) -> pa.Table:
 
 
 def groups(warehouse: Path, fence: Fence) -> GroupRows:
-    writer = type("Writer", (), {"table": lambda _, name: own(name)(warehouse, fence)})
-    return GroupRows(writer())
+    return GroupRows(own("groups")(warehouse, fence))
 
 
 def own(name: str) -> Callable[[Path, Fence], RustTable]:
@@ -177,14 +176,10 @@ def test_an_earlier_job_claims_no_table_and_knows_that_it_is_replaced(tmp_path: 
 
 
 SPARK_WRITES: Mapping[str, SparkWrite] = {
-    "append": lambda writer: writer.append("group_events", [encode_file(events())], "b", 1),
-    "replace": lambda writer: writer.replace("group_events", writer.to_dataframe(events())),
-    "groups": lambda writer: writer.replace_groups(
-        writer.to_dataframe(pa.Table.from_pylist([group_row("g")], arrow_schema("groups"))), 1
-    ),
+    "append": lambda writer: writer.table("group_events").append([encode_file(events())], Batch(["b-group_events"], 1)),
     "newest": lambda writer: NewestTables(writer, CLUSTER, 30).compact(COMMITS),
-    "expired events": lambda writer: writer.delete_expired(table("group_events"), 1),
-    "expired records": lambda writer: writer.delete_expired(table("quarantine"), 1),
+    "expired events": lambda writer: writer.table("group_events").delete_expired(older_than("at", 1)),
+    "expired records": lambda writer: writer.table("quarantine").delete_expired(older_than("timestamp", 1)),
 }
 
 
@@ -207,8 +202,8 @@ def test_a_write_of_an_earlier_term_by_spark_is_refused_as_well(
     fill_for_spark(warehouse)
     before, after = spark_writer(spark, warehouse, claimed(warehouse, OLD)), Fence(CLUSTER, NEW)
     with monkeypatch.context() as context:  # after Spark has planned what it writes, and before the commit
-        write_files = TableWriter._write
-        context.setattr(TableWriter, "_write", lambda *args: (write_files(*args), claim(warehouse, after))[0])
+        write_files = RustTable._write_files
+        context.setattr(RustTable, "_write_files", lambda *args: (write_files(*args), claim(warehouse, after))[0])
         context.setattr(Fence, "transaction", overtaking(warehouse, after))
         with pytest.raises(OtherOwnerError):
             SPARK_WRITES[name](before)
@@ -235,16 +230,15 @@ def overtaking(warehouse: Path, after: Fence) -> Callable[[Fence], Transaction]:
     return transaction
 
 
-def test_spark_compacts_no_table_of_a_newer_job(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_table_of_a_newer_job_is_not_compacted(tmp_path: Path) -> None:
     warehouse = make_warehouse(tmp_path)
-    old = spark_writer(spark, warehouse, claimed(warehouse, OLD))
+    old = own("group_events")(warehouse, claimed(warehouse, OLD))
     for offset in range(3):
         append(warehouse, "group_events", {**EVENT, "offset": offset})
-    old.vacuum("group_events")
     claimed(warehouse, NEW)
     with pytest.raises(OtherOwnerError):
-        old.compact("group_events")
-    assert terms(warehouse, "group_events") == [OLD, None, None, None, OLD, NEW]
+        old.compact()
+    assert terms(warehouse, "group_events") == [OLD, None, None, None, NEW]
 
 
 def test_what_is_appended_by_spark_is_there_once_whichever_job_repeats_it(spark: SparkSession, tmp_path: Path) -> None:

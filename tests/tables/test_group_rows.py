@@ -1,17 +1,17 @@
-"""Rows of groups are replaced in files with ranges of group ids, by delta-rs or Spark, whoever wrote the files."""
+"""Rows of groups are replaced in files with ranges of group ids, whoever wrote the files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Field, TableFeatures
+from deltalake.exceptions import CommitFailedError
 from deltalake.schema import PrimitiveType
 
 from streaming_app.tables import group_files, group_rows
@@ -19,11 +19,7 @@ from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import Batch, RustTable
-from streaming_app.tables.writer import TableWriter
-from tests.support.frames import limit_driver
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.support.warehouses import make_warehouse
 
 NUMBERS = range(40)
 
@@ -42,7 +38,7 @@ def states(path: Path) -> list[tuple[str, str]]:
 
 
 def modes(path: Path) -> list[str]:
-    """Return how the versions of the table were written, the first one first: rows of Spark's replace all others."""
+    """Return how the versions of the table were written, the first one first."""
     return [commit["operationParameters"].get("mode", "") for commit in DeltaTable(path / "groups").history()[::-1]]
 
 
@@ -56,17 +52,20 @@ def are_separate(found: Sequence[tuple[str, str]]) -> bool:
     return all(last < first for (_, last), (first, _) in pairwise(found))
 
 
-@pytest.fixture
-def writer(spark: SparkSession, empty_warehouse: Path) -> TableWriter:
-    return TableWriter(spark, str(empty_warehouse), "default")
+def group_table(path: Path, cluster: str = "default") -> RustTable:
+    return RustTable(Location.of(path / "groups"), cluster)
 
 
 @pytest.fixture
-def few(writer: TableWriter, monkeypatch: pytest.MonkeyPatch) -> GroupRows:
-    """Files have ten rows at most, and the rows of a few are in memory at a time."""
+def empty_warehouse(tmp_path: Path) -> Path:
+    return make_warehouse(tmp_path, as_the_job=True)
+
+
+@pytest.fixture
+def few(empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> GroupRows:
+    """Files have ten rows at most."""
     monkeypatch.setattr(group_files, "FILE_ROWS", 10)
-    monkeypatch.setattr(group_rows, "_AT_A_TIME", 20_000)
-    return GroupRows(writer)
+    return GroupRows(group_table(empty_warehouse))
 
 
 def replace(few: GroupRows, path: Path, changes: Mapping[str, str], removed: Sequence[str] = ()) -> None:
@@ -75,10 +74,6 @@ def replace(few: GroupRows, path: Path, changes: Mapping[str, str], removed: Seq
 
 def numbered(numbers: Iterable[int] = NUMBERS, state: str = "Empty") -> dict[str, str]:
     return {f"g{number:02}": state for number in numbers}
-
-
-def leave_to_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    limit_driver(monkeypatch, rewritten=0)
 
 
 def test_groups_are_replaced_in_one_commit_and_only_their_files_change(few: GroupRows, empty_warehouse: Path) -> None:
@@ -92,8 +87,7 @@ def test_groups_are_replaced_in_one_commit_and_only_their_files_change(few: Grou
     assert states(path) == [(group, changes.get(group, "Empty")) for group in left]
     assert ranges(path) == before
     assert len(files & set(DeltaTable(path / "groups").file_uris())) == 1
-    assert modes(path)[versions:] == ["Append"]
-    assert few.version("groups") == DeltaTable(path / "groups").version()
+    assert len(modes(path)) == versions + 1
 
 
 def test_rows_are_found_and_replaced_without_a_query_and_each_file_is_read_once(
@@ -130,7 +124,10 @@ def test_files_that_pyarrow_does_not_read_as_the_table_says_are_queried(
         replace(few, path, numbered())
     alter = DeltaTable(path / "groups").alter
     if kind == "large":
-        monkeypatch.setattr(group_rows, "_AT_A_TIME", 1)
+        monkeypatch.setattr(group_rows, "_AT_A_TIME", 20_000)
+        replace(few, path, {}, removed=[*numbered()])
+        for first in (0, 1):  # two files with ids from the whole range, each of which is small
+            group_table(path).append(rows(path, numbered(NUMBERS[first::2])))
     elif kind == "many at once":
         monkeypatch.setattr(group_rows, "_KEPT_BYTES", 1)
     elif kind == "lacks a column":
@@ -160,40 +157,31 @@ def test_new_groups_go_into_the_files_next_to_them_which_are_divided(few: GroupR
     assert len(states(path)) == 123
 
 
-def test_spark_replaces_what_would_rewrite_much_and_leaves_such_files_too(
-    few: GroupRows, empty_warehouse: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("first", [[], [*NUMBERS], [3, 20]], ids=["none", "all", "some"])
+@pytest.mark.parametrize("spread", [1, 7], ids=["in order", "in any order"])
+def test_very_many_groups_are_replaced_some_at_a_time(
+    first: Sequence[int], spread: int, few: GroupRows, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = empty_warehouse
-    replace(few, path, numbered())
-    with monkeypatch.context() as limited:
-        leave_to_spark(limited)
-        replace(few, path, {"g03": "Stable", "g05": "Stable", "new": "Empty"}, removed=["g07"])
-    replace(few, path, {"g03": "NotReady", "g04": "NotReady"}, removed=["g08"])
-    changed = {"g03": "NotReady", "g04": "NotReady", "g05": "Stable"}
-    left = [*(f"g{number:02}" for number in NUMBERS if number not in {7, 8}), "new"]
-    assert states(path) == [(group, changed.get(group, "Empty")) for group in left]
-    assert modes(path)[-3:] == ["Append", "Overwrite", "Append"]
+    path, order = empty_warehouse, sorted(NUMBERS, key=lambda number: number * spread % len(NUMBERS))
+    replace(few, path, numbered(first, "Dead"))
+    monkeypatch.setattr(group_rows, "_CHANGED", 4)
+    parts = [rows(path, numbered(order[start : start + 6], "Stable")) for start in range(0, len(order), 6)]
+    few.replace(pa.concat_tables(parts), [*numbered(), "g07b"])
+    assert states(path) == [*numbered(state="Stable").items()]
     assert are_separate(ranges(path))
-    assert len(ranges(path)) >= 4
-    assert not list((path / "groups").glob("deletion_vector*.bin"))
-    assert few.version("groups") == DeltaTable(path / "groups").version()
-    seen = spark.newSession().read.format("delta").load(str(path / "groups")).collect()
-    assert sorted((row["group_id"], row["state"]) for row in seen) == states(path)
+    replace(few, path, numbered(NUMBERS[::2], "Dead"), removed=[*numbered(NUMBERS[1::4])])
+    assert states(path) == sorted({**numbered(NUMBERS[::2], "Dead"), **numbered(NUMBERS[3::4], "Stable")}.items())
 
 
-def test_rows_of_a_cluster_of_any_name_are_replaced_by_both_writers_and_those_of_others_stay(
-    writer: TableWriter, empty_warehouse: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+def test_rows_of_a_cluster_of_any_name_are_replaced_and_those_of_others_stay(
+    few: GroupRows, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, cluster, few = empty_warehouse, "o'ther a%20b=c:d/é", GroupRows(writer)
+    path, cluster = empty_warehouse, "o'ther a%20b=c:d/é"
     replace(few, path, {"g00": "Empty"})
-    other, own = GroupRows(TableWriter(spark, str(path), cluster)), rows(path, numbered(range(3), "Stable"))
+    other, own = GroupRows(group_table(path, cluster)), rows(path, numbered(range(3), "Stable"))
     own = own.set_column(own.schema.get_field_index("cluster"), own.field("cluster"), [[cluster] * 3])
     other.replace(own, own["group_id"].to_pylist())
-    with monkeypatch.context() as limited:
-        leave_to_spark(limited)
-        other.replace(own, own["group_id"].to_pylist())
-        replace(few, path, {"g00": "NotReady"})
-    assert modes(path)[-2:] == ["Overwrite"] * 2
+    replace(few, path, {"g00": "NotReady"})
     monkeypatch.setattr(group_rows, "QueryBuilder", Mock(side_effect=AssertionError("a query")))
     found = other.find("group_id", ["g00", "g02"])
     assert found["group_id"].to_pylist() == ["g00", "g02"]
@@ -201,15 +189,11 @@ def test_rows_of_a_cluster_of_any_name_are_replaced_by_both_writers_and_those_of
     assert states(path) == [("g00", "NotReady"), ("g00", "Stable"), ("g02", "Stable")]
 
 
-def test_ids_that_begin_alike_or_oddly_are_found_in_their_files(
-    few: GroupRows, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ids_that_begin_alike_or_oddly_are_found_in_their_files(few: GroupRows, empty_warehouse: Path) -> None:
     path, alike = empty_warehouse, "com.example.department.of.streams." * 3
     odd = ["", "'", "\\", "\U0001f600", "\U0010ffff", "a\nb", "%", *(f"{alike}{number:02}" for number in NUMBERS)]
     replace(few, path, dict.fromkeys(odd, "Empty"))
-    with monkeypatch.context() as limited:
-        leave_to_spark(limited)
-        replace(few, path, {alike: "Empty"})
+    replace(few, path, {alike: "Empty"})
     assert are_separate(ranges(path))
     assert len(ranges(path)) >= 5
     for group in (*odd, alike):
@@ -219,11 +203,13 @@ def test_ids_that_begin_alike_or_oddly_are_found_in_their_files(
     assert are_separate(ranges(path))
 
 
+@pytest.mark.parametrize("most", [4 << 20, 1], ids=["few bytes", "many bytes"])
 def test_files_whose_ranges_overlap_get_ranges_of_their_own_when_they_are_rewritten_or_compacted(
-    few: GroupRows, empty_warehouse: Path, writer: TableWriter
+    most: int, few: GroupRows, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, own = empty_warehouse, RustTable(Location.of(empty_warehouse / "groups"), "default")
-    for rewrite in (lambda: replace(few, path, {"g11": "Stable"}), lambda: writer.compact("groups")):
+    path, own = empty_warehouse, group_table(empty_warehouse)
+    monkeypatch.setattr(group_rows, "_AT_A_TIME", most)
+    for rewrite in (lambda: replace(few, path, {"g11": "Stable"}), few.compact):
         replace(few, path, {}, removed=[*numbered()])
         for first in range(4):  # files with ids from the whole range
             own.append(rows(path, numbered(NUMBERS[first::4], "Stable")))
@@ -232,8 +218,18 @@ def test_files_whose_ranges_overlap_get_ranges_of_their_own_when_they_are_rewrit
         assert are_separate(ranges(path))
         assert states(path) == [*numbered(state="Stable").items()]
     version = DeltaTable(path / "groups").version()
-    writer.compact("groups")  # has nothing to do
+    few.compact()  # has nothing to do
     assert DeltaTable(path / "groups").version() == version
+
+
+def test_small_files_are_compacted_with_their_neighbours(few: GroupRows, empty_warehouse: Path) -> None:
+    path = empty_warehouse
+    for number in NUMBERS:
+        group_table(path).append(rows(path, numbered([number])))
+    few.compact()
+    assert len(ranges(path)) <= 5
+    assert are_separate(ranges(path))
+    assert states(path) == [*numbered().items()]
 
 
 def test_a_commit_of_another_process_meanwhile_is_no_failure(
@@ -255,14 +251,32 @@ def test_a_commit_of_another_process_meanwhile_is_no_failure(
     assert states(path) == [("a", "Stable"), ("b", "Dead")]
 
 
-def test_only_rows_of_the_own_cluster_say_how_far_the_history_reaches(
-    spark: SparkSession, empty_warehouse: Path
+def test_rows_are_written_once_however_often_other_clusters_come_first(
+    few: GroupRows, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    path = empty_warehouse
+    replace(few, path, numbered())
+    commit, refused = DeltaTable.create_write_transaction, list[int]()
+
+    def refuse(self: DeltaTable, *args: object, **options: object) -> None:
+        if len(refused) < 3:
+            refused.append(len(list((path / "groups").rglob("*.parquet"))))
+            raise CommitFailedError("refused")
+        commit(self, *args, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DeltaTable, "create_write_transaction", refuse)
+        replace(few, path, {"g11": "Stable"})
+    assert refused == [refused[0]] * 3
+    assert dict(states(path)) == {**numbered(), "g11": "Stable"}
+
+
+def test_only_rows_of_the_own_cluster_say_how_far_the_history_reaches(empty_warehouse: Path) -> None:
     schema = pa.schema(DeltaTable(empty_warehouse / "quarantine").schema().to_arrow())
     for number, (cluster, offset) in enumerate((("default", 5), ("other", 70))):
         values = {"cluster": cluster, "topic": "t", "partition": 0, "offset": offset, "error_kind": "LeftoverRecord"}
         row = pa.Table.from_pylist([values], schema)
         RustTable(Location.of(empty_warehouse / "quarantine"), cluster).append(row, Batch(["app"], number))
-    own = TableWriter(spark, str(empty_warehouse), "default")
+    own = RustTable(Location.of(empty_warehouse / "quarantine"), "default")
     for where in (None, "key IS NULL OR error_kind = 'LeftoverRecord'"):
-        assert own.table("quarantine").select('max("offset")', where).column(0)[0].as_py() == 5
+        assert own.select('max("offset")', where).column(0)[0].as_py() == 5

@@ -13,6 +13,7 @@ import pytest
 from offsets_decoder import encode
 from streaming_app import open_warehouse
 from streaming_app.stream.groups_batch import GroupsBatchWriter
+from streaming_app.stream.outcome import FoldOptions
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.writer import TableWriter
 from tests.support.frames import Pair, batch, expect_few_records
@@ -66,7 +67,7 @@ def results(
     warehouse = TableWriter(spark, str(path), "default")
     rows = [(offset, at, key, value) for offset, (at, (key, value)) in enumerate(history())]
     expect_few_records(path)
-    GroupsBatchWriter(warehouse, "default", "topic", lambda *_: None)(batch(spark, rows), 0)
+    GroupsBatchWriter(warehouse, FoldOptions("default", "topic"), lambda *_: None)(batch(spark, rows), 0)
     examples = re.findall(r"^(\S[^\n]*[?:])\n\n```sql\n(.+?)```", DOCUMENT.read_text("utf-8"), re.DOTALL | re.MULTILINE)
     opened = WarehouseReader(path)
     open_warehouse(spark, str(path))

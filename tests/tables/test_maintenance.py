@@ -1,11 +1,13 @@
-"""Maintenance runs the tasks that are due, and deletes expired rows only."""
+"""Maintenance does what is due for each table, and deletes expired rows only."""
 
 from __future__ import annotations
 
 import itertools
 import os
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -14,10 +16,12 @@ import pytest
 
 from offsets_decoder import encode
 from streaming_app.stream.groups_batch import GroupsBatchWriter
+from streaming_app.stream.outcome import FoldOptions
 from streaming_app.tables import rust_table, table_creation
-from streaming_app.tables.definitions import table
-from streaming_app.tables.maintenance import COMMITS_PER_COMPACTION, Maintenance
+from streaming_app.tables.expiry import find_kept
+from streaming_app.tables.maintenance import MaintainedTable, maintain_due
 from streaming_app.tables.reader import WarehouseReader
+from streaming_app.tables.rust_table import MAINTAINED_AFTER, older_than
 from streaming_app.tables.writer import TableWriter
 from tests.support.frames import Pair, Row, batch, expect_few_records
 from tests.support.locks import WatchedLock
@@ -26,10 +30,21 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def done(maintenance: Maintenance, *, wrote: bool = True) -> None:
-    """Let a batch be done, and the maintenance that is due after it."""
-    maintenance.after_batch(wrote=wrote)
-    maintenance.run()
+NAMES = ("groups", "group_events", "quarantine")
+
+
+def of_writer(writer: TableWriter, days: float = 30) -> list[MaintainedTable]:
+    return [MaintainedTable(writer.table(name), partial(writer.maintain, name, days)) for name in NAMES]
+
+
+def let_all_be_due(writer: TableWriter) -> None:
+    for name in NAMES:
+        writer.table(name)._commits = MAINTAINED_AFTER
+
+
+def delete_expired(writer: TableWriter, name: str, days: float) -> int:
+    own = writer.table(name)
+    return own.delete_expired(older_than("at", days), partial(find_kept, own, writer.table("groups")))
 
 
 @pytest.fixture
@@ -39,7 +54,7 @@ def writer(spark: SparkSession, empty_warehouse: Path) -> TableWriter:
 
 
 def write_batches(writer: TableWriter, **settings: Any) -> Callable[[DataFrame, int], None]:
-    return GroupsBatchWriter(writer, "default", "topic", lambda *_: None, **settings)
+    return GroupsBatchWriter(writer, FoldOptions("default", "topic"), lambda *_: None, **settings)
 
 
 def set_back(files: Iterable[Path]) -> None:
@@ -54,11 +69,7 @@ def test_expired_events_and_deleted_groups_are_removed_and_files_are_compacted(
 ) -> None:
     now = datetime.now(timezone.utc)
     lines: list[str] = []
-    seconds = [1_000_000.0]
-    tables = [table(name) for name in ("groups", "group_events", "quarantine")]
-    done_at = empty_warehouse / "_jobs" / "done"
-    maintenance = Maintenance(writer, done_at, 30, lines.append, lambda: seconds[0], tables=tables)
-    write_batch = write_batches(writer, maintenance=maintenance)
+    write_batch = write_batches(writer)
     offsets = itertools.count()
 
     def records(group: str, days_ago: float, *, deleted: bool) -> list[Row]:
@@ -69,9 +80,7 @@ def test_expired_events_and_deleted_groups_are_removed_and_files_are_compacted(
 
     for number, (group, days_ago, deleted) in enumerate((("old", 40, True), ("kept", 40, False), ("new", 1, True))):
         write_batch(batch(spark, records(group, days_ago, deleted=deleted)), number)
-        maintenance.run()
-        assert bool(lines) == (number == 2)
-        seconds[0] += 24 * 3600 * (number == 1)
+    maintain_due(of_writer(writer), nullcontext(), lambda: False, lines.append)
 
     opened = WarehouseReader(empty_warehouse)
     assert [row["group_id"] for row in opened.rows("SELECT group_id FROM groups ORDER BY group_id")] == ["kept", "new"]
@@ -79,13 +88,6 @@ def test_expired_events_and_deleted_groups_are_removed_and_files_are_compacted(
     assert len(opened.rows("SELECT * FROM quarantine")) == 1
     assert any("expired rows of group_events deleted" in line for line in lines)
 
-    files = len(list((empty_warehouse / "groups").rglob("*.parquet")))
-    assert files > 1
-    for _ in range(COMMITS_PER_COMPACTION):
-        done(maintenance)
-    assert any("files compacted" in line for line in lines)
-    opened = WarehouseReader(empty_warehouse)
-    assert [row["group_id"] for row in opened.rows("SELECT group_id FROM groups ORDER BY group_id")] == ["kept", "new"]
     newest = spark.sql(f"DESCRIBE DETAIL delta.`{empty_warehouse}/groups`").collect()[0]
     assert newest["numFiles"] == 1
 
@@ -124,7 +126,7 @@ def test_expired_events_are_kept_if_their_state_still_held(
 
     query = "SELECT kind, member_id, new FROM group_events ORDER BY kind, member_id, new"
     before = WarehouseReader(empty_warehouse).rows(query)
-    deleted = writer.delete_expired(table("group_events"), 30)
+    deleted = delete_expired(writer, "group_events", 30)
     after = WarehouseReader(empty_warehouse).rows(query)
     assert deleted == len(before) - len(after)
     assert [tuple(row.values()) for row in after] == [
@@ -144,10 +146,10 @@ def test_expired_events_are_kept_if_their_state_still_held(
         ("topology_epoch", None, "0"),
         ("validated_topology_epoch", None, "0"),
     ]
-    assert writer.delete_expired(table("group_events"), 30) == 0
+    assert delete_expired(writer, "group_events", 30) == 0
 
     writer.table("groups").delete()
-    writer.delete_expired(table("group_events"), 30)
+    delete_expired(writer, "group_events", 30)
     assert len(WarehouseReader(empty_warehouse).rows(query)) == 2, (
         "events of a deleted group are kept for the retention only"
     )
@@ -175,63 +177,53 @@ def test_the_log_of_old_versions_is_removed_and_the_table_stays_usable(
             spark.sql(f"ALTER TABLE delta.`{log.parent}` SET TBLPROPERTIES ('number' = '{number}')")
     before = list(log.glob("*.json"))
     set_back(log.iterdir())
-    writer.clean_up_log("groups")
+    writer.table("groups").maintain()
     assert len(list(log.glob("*.json"))) < len(before) / 2
     write(8)
     assert WarehouseReader(tmp_path).rows("SELECT group_epoch FROM groups") == [{"group_epoch": 10}]
     assert spark.read.format("delta").load(f"{tmp_path}/groups").count() == 1
 
 
-def test_a_task_that_fails_neither_fails_the_batch_nor_keeps_other_tables_from_theirs(
+def test_a_failure_keeps_no_other_table_from_its_maintenance_and_comes_again_when_it_is_due(
     spark: SparkSession, empty_warehouse: Path, writer: TableWriter
 ) -> None:
-    lines: list[str] = []
-    failures: list[None] = []
-    seconds = [1_000_000.0]
-    done_at = empty_warehouse / "_jobs" / "done"
-    maintenance = Maintenance(
-        writer, done_at, 30, lines.append, lambda: seconds[0], on_failure=lambda: failures.append(None)
-    )
-    write_batch = write_batches(writer, maintenance=maintenance)
+    write_batch, lines = write_batches(writer), list[str]()
     for number in range(3):
         key, value = encode(17, {"group_id": "g"}, {"epoch": 2 + number})
         write_batch(batch(spark, [(number, datetime.now(timezone.utc), key, value)]), number)
+    tables = of_writer(writer)[::-1]
+    assert tables[0].own.location.name == "quarantine"
     lost = empty_warehouse / "quarantine"
     lost.rename(empty_warehouse / "away")
-    for _ in range(COMMITS_PER_COMPACTION):
-        done(maintenance)
-    assert len(failures) == 1
-    assert lines[0].startswith("maintenance: compacting quarantine failed, trying again in 1 min: ")
-    assert "\n" not in lines[0]
-    assert lines[1].startswith("maintenance: files compacted, ")
+
+    def maintain() -> None:
+        maintain_due(tables, nullcontext(), lambda: False, lines.append)
+
+    with pytest.raises(OSError, match=r"^Cannot write the table quarantine: [^\n]+$"):
+        maintain()
     assert spark.sql(f"DESCRIBE DETAIL delta.`{empty_warehouse}/groups`").collect()[0]["numFiles"] == 1
-
-    done(maintenance, wrote=False)  # too soon
-    assert len(failures) == 1
-    seconds[0] += 61
-    done(maintenance, wrote=False)
-    assert len(failures) == 2
-    assert "trying again in 2 min" in lines[-1]
+    maintain()  # nothing is due
+    let_all_be_due(writer)
+    with pytest.raises(OSError, match="quarantine"):
+        maintain()
     (empty_warehouse / "away").rename(lost)
-    seconds[0] += 121
-    done(maintenance, wrote=False)
-    assert len(failures) == 2
-    assert lines[-1].startswith("maintenance: files compacted, ")
+    let_all_be_due(writer)
+    maintain()
+    assert not any(one.own.is_due() for one in tables)
 
 
-def test_no_task_runs_while_a_batch_writes_and_no_batch_waits_for_what_is_not_due(
-    empty_warehouse: Path, writer: TableWriter
-) -> None:
-    lock, lines = WatchedLock(), list[str]()
-    maintenance = Maintenance(writer, empty_warehouse / "done", 30, lines.append, between_batches=lock)
-    for _ in range(COMMITS_PER_COMPACTION):
-        maintenance.after_batch(wrote=True)
+def test_nothing_runs_while_a_batch_writes_and_no_batch_waits_for_what_is_not_due(writer: TableWriter) -> None:
+    lock, tables = WatchedLock(), of_writer(writer)
+
+    def maintain() -> None:
+        maintain_due(tables, lock, lambda: False, lambda _: None)
+
     with lock:  # a batch
-        thread = Thread(target=maintenance.run)
+        thread = Thread(target=maintain)
         assert lock.holds_up(thread)
-        assert lines == []
+        assert tables[0].own.is_due()
     thread.join()
-    assert lines[0].startswith("maintenance: files compacted, ")
+    assert not any(one.own.is_due() for one in tables)
 
     with lock:
-        maintenance.run()
+        maintain()

@@ -70,10 +70,10 @@ def test_after_many_commits_the_files_are_those_of_the_versions_within_retention
 ) -> None:
     for number in range(130):
         table.replace(rows(number))
-        table.maintain()
+        table.maintain_if_due()
     left = data_files(directory) - needed_files(table)
     assert len(left) < 100, "more than the commits since the last maintenance"
-    RustTable(table.location, "default").maintain()  # as after a start
+    table.maintain()
     assert data_files(directory) == needed_files(table)
     assert len(needed_files(table)) == 1
 
@@ -133,5 +133,30 @@ def test_the_files_of_a_table_are_listed_once_an_hour_whichever_cluster_does_it(
     for hours in (1, 1, -7):  # the clock of a machine may be set back
         seconds[0] += hours * 3600
         for one in reversed(clusters):
-            one.vacuum()
+            one.maintain()
     assert listings == [True] * 4
+
+
+def test_a_table_is_maintained_after_a_start_unless_that_was_done_in_this_hour(table: RustTable) -> None:
+    seconds = [1_800_000_000.0]
+
+    def started(cluster: str) -> RustTable:
+        return RustTable(table.location, cluster, wall_clock=lambda: seconds[0])
+
+    for cluster in ("a", "b"):  # the other one's has nothing to do with it
+        assert started(cluster).is_due()
+        started(cluster).maintain_if_due()
+        assert not started(cluster).is_due()
+    seconds[0] += 3600
+    assert started("a").is_due()
+
+
+def test_expired_rows_are_deleted_once_a_day_however_often_the_job_starts(table: RustTable) -> None:
+    seconds = [1_800_000_000.0 // DAY * DAY]
+    deleted = []
+    for hours in (0, 1, 22, 1):
+        seconds[0] += hours * 3600
+        table.append(rows(1))
+        started = RustTable(table.location, "default", wall_clock=lambda: seconds[0])
+        deleted.append(started.maintain("topic = '1'"))
+    assert deleted == [1, 0, 0, 3]

@@ -13,6 +13,7 @@ import pytest
 from offsets_decoder import encode
 from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.stream.log_positions import Cut
+from streaming_app.stream.outcome import FoldOptions
 from streaming_app.stream.truncation import void_history
 from streaming_app.tables.definitions import history_tables
 from streaming_app.tables.reader import WarehouseReader
@@ -69,7 +70,7 @@ def test_each_row_of_a_history_arrives_once_also_after_compaction_retention_and_
 ) -> None:
     expect_few_records(empty_warehouse)
     writer = TableWriter(spark, str(empty_warehouse), "default")
-    write_batch = GroupsBatchWriter(writer, "default", "topic", lambda *_: None)
+    write_batch = GroupsBatchWriter(writer, FoldOptions("default", "topic"), lambda *_: None)
     history = f"delta.`{empty_warehouse}/group_events`"
     spark.sql(f"ALTER TABLE {history} SET TBLPROPERTIES ({RETENTION})")
     seen: Seen = defaultdict(Counter)
@@ -87,8 +88,7 @@ def test_each_row_of_a_history_arrives_once_also_after_compaction_retention_and_
             limit_driver(monkeypatch, records=0)  # Spark writes what follows
             continue
         for one in history_tables():
-            writer.compact(one.name)
-            writer.delete_expired(one, 39.5)
+            writer.maintain(one.name, 39.5)
         cut = Cut("topic", 0, 6, 8, 0, 1, NOW.isoformat())
         void_history(writer, [cut], dict.fromkeys(STREAMED, "true"))
     assert all(written[name] for name in STREAMED)

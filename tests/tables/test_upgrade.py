@@ -13,6 +13,7 @@ from deltalake.schema import PrimitiveType
 from offsets_decoder import encode
 from streaming_app.errors import JobError, WarehouseError
 from streaming_app.stream.groups_batch import GroupsBatchWriter
+from streaming_app.stream.outcome import FoldOptions
 from streaming_app.tables import table_creation
 from streaming_app.tables.definitions import Table, tables
 from streaming_app.tables.reader import WarehouseReader
@@ -40,7 +41,7 @@ def write_group(spark: SparkSession, path: Path, group: str, offset: int) -> Non
     ]
     rows = [(offset + n, AT, key, value) for n, (key, value) in enumerate(pairs)]
     writer = TableWriter(spark, str(path), "default")
-    GroupsBatchWriter(writer, "default", "topic", lambda *_: None)(batch(spark, rows), offset)
+    GroupsBatchWriter(writer, FoldOptions("default", "topic"), lambda *_: None)(batch(spark, rows), offset)
 
 
 def test_tables_of_an_older_release_get_the_missing_columns(

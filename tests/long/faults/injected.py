@@ -15,13 +15,11 @@ from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.location import Location
 from streaming_app.tables.newest_tables import NewestTables
 from streaming_app.tables.rust_table import RustTable
-from streaming_app.tables.writer import TableWriter
 
 _WRITES = (
-    *((TableWriter, name) for name in ("append", "replace", "replace_groups")),
-    *((RustTable, name) for name in ("delete", "update")),
-    *((GroupRows, name) for name in ("append", "delete_history", "replace")),
-    *((NewestTables, name) for name in ("append", "delete", "compact")),
+    *((RustTable, name) for name in ("append", "delete", "delete_rows", "update")),
+    (GroupRows, "replace"),
+    (NewestTables, "compact"),
     *((Location, name) for name in ("write_text", "remove_directory")),
 )
 

@@ -96,8 +96,8 @@ _MAY_PASS = frozenset(
 
 _TLS_CAUSES = (
     (
-        "wrong version number|unexpected eof|eof occurred|record layer failure|packet length|http request|"
-        "unrecognized ssl message",
+        "wrong version number|unexpected eof|eof occurred|connection has been closed|record layer failure|"
+        "packet length|http request|unrecognized ssl message",
         LISTENER_WITHOUT_TLS,
     ),
     ("certificate has expired|certificateexpired", CERTIFICATE_EXPIRED),

@@ -171,10 +171,8 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
         for supervisor in supervisors:
             running.start(supervisor)
         for stream in streams:
-            running.start(stream.progress_service())
-        if not config.once:
-            for stream in streams:
-                running.start(stream.maintenance_service())
+            for service in stream.services():
+                running.start(service)
         for supervisor in supervisors:
             supervisor.wait(stop)
         # After a complete run, evaluate the alert rules once more. After an error, the exception ends the job instead.

@@ -22,6 +22,7 @@ from streaming_app.job.broker_facts import BrokerFacts
 from streaming_app.job.descriptions import DescriptionsService
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.heartbeat import Heartbeat
+from streaming_app.job.lag_pass import PassResult
 from streaming_app.job.lag_service import LagService
 from streaming_app.job.read_again import GroupsToReadAgain
 from streaming_app.job.self_check import SelfCheck
@@ -116,14 +117,15 @@ def background_services(job: Job) -> Iterator[BackgroundServices]:
 
     def observe(failing: Sequence[FailingSink]) -> Observed:
         group_cache.refresh()
+        newest = lag.newest() if lag else PassResult([], {}, at=0.0, seconds=0.0)
         return Observed(
             group_cache.groups(),
             group_cache.histories(),
             replace(health.status, failing_sinks=failing, disks=disks.now()),
             copies.statuses() if copies else (),
-            lag.work() if lag else {},
+            newest.work if newest else None,
             facts.retention() if facts else {},
-            lag.away() if lag else {},
+            newest.away if newest else {},
             stored.lost() if stored else (),
             facts.topic_differences() if facts else (),
         )

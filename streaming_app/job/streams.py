@@ -203,9 +203,12 @@ class TopicStream(ABC):
             require_records(self._properties, self._topic, self._starts, ends)
             self._starts = {**self._starts, **ends}
 
-    def progress_service(self) -> Service:
-        """Return the service that reports the batches; the thread of the stream itself may wait for brokers."""
-        return Service(f"batches of {self.name or 'groups'}", self.report, interval=_LOOK_SECONDS, do=self._look)
+    def services(self) -> list[Service]:
+        """Return what reports the batches, and without `once` maintains the tables, in threads beside the stream."""
+        looks = Service(f"batches of {self.name or 'groups'}", self.report, interval=_LOOK_SECONDS, do=self._look)
+        if self.config.once:
+            return [looks]
+        return [looks, Service("maintenance", self.report, interval=_MAINTENANCE_SECONDS, do=self._maintain)]
 
     def _look(self) -> None:
         query = self.query.current
@@ -215,10 +218,6 @@ class TopicStream(ABC):
         except Exception as error:
             if not is_lost_connection(error):  # a lost connection ends the stream
                 raise
-
-    def maintenance_service(self) -> Service:
-        """Return the service that maintains the tables next to the stream (see `tables.maintenance`)."""
-        return Service("maintenance", self.report, interval=_MAINTENANCE_SECONDS, do=self._maintain)
 
     def _maintain(self) -> None:
         # In the pool of the second stream: the batches of the streams groups have precedence.

@@ -39,7 +39,7 @@ from streaming_app.tables.lag_tables import KnownUntil, LagTables
 from streaming_app.text import first_of
 
 _EXAMPLES = 3
-_UNREADABLE = "whether records wait or only markers of transactions (TOPIC_AUTHORIZATION_FAILED)"
+_UNREADABLE = "whether records or only transaction markers wait (TOPIC_AUTHORIZATION_FAILED)"
 
 
 class PassResult(NamedTuple):
@@ -224,7 +224,7 @@ def _sharing(tasks: GroupTasks, shared: dict[Any, Any]) -> GroupTasks:
 def describe_errors(errors: Mapping[str, Collection[str]], away: Mapping[str, Collection[str]]) -> str | None:
     """Return one line about missing answers of the brokers; None if there are none."""
     parts = [
-        f"{broker} does not answer; it leads, or alone has, {first_of(sorted(partitions), _EXAMPLES)}"
+        f"{broker} does not answer; it is the leader or only replica of {first_of(sorted(partitions), _EXAMPLES)}"
         for broker, partitions in sorted(away.items())
     ]
     for error, subjects in sorted(errors.items()):

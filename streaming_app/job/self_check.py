@@ -125,7 +125,7 @@ class SelfCheck(Poller):
         asked = self._read_again(sorted(found)[:_MAX_GROUPS])
         self._publish(repaired=self._status.repaired + len(asked))
         left = len(found) - len(asked)
-        rest = f"; left, as they were within the hour before or are very many: {left:,}" if left else ""
+        rest = f"; not again, because of the last hour or their number: {left:,}" if left else ""
         self.report(f"self-check: groups to be read again: {len(asked):,}{rest}")
 
     def _compared(self, next_in: float, unconfirmed: set[tuple[str, str]]) -> None:

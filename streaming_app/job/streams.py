@@ -286,7 +286,7 @@ class GroupsStream(TopicStream):
         super().check()
         with suppress(WarehouseError):  # a store that is away for a moment: the next check asks again
             if due := self._read_again.due():
-                raise StreamChangedError(f"Records of {count(len(due), 'group')} are to be read again")
+                raise StreamChangedError(f"Records of {count(len(due), 'group')} must be read again")
         if time.monotonic() >= self._plugin_read_at + _READ_PLUGIN_SECONDS:
             self._read_plugin()
 

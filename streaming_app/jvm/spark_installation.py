@@ -70,7 +70,7 @@ def use_spark_home() -> str | None:
         os.environ.pop(name, None)
     os.environ[_HOME_VARIABLE] = str(home)
     if named and Path(named) != home:
-        return f"SPARK_HOME ({named}) has no Spark {installed_spark()}: the job uses that of the installed PySpark"
+        return f"SPARK_HOME ({named}) has no Spark {installed_spark()}: the job uses the one of the installed PySpark"
     return None
 
 

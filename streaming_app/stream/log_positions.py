@@ -155,7 +155,7 @@ class LogPositions(NoPositions):
                 found = self._compare(range(topic.partitions), known, batches)
             except SecurityError as error:
                 if self._is_known:
-                    self._report(f"Whether a log is cut is not known: {error}")
+                    self._report(f"Cannot check whether a log was cut: {error}")
                 self._is_known = False
                 found = LogCheck(committed=batches.committed)
             return self._with_unread(found, topic, batches)
@@ -226,7 +226,7 @@ class LogPositions(NoPositions):
                 return False
             ends = {partition: end for partition, end in (ends or {}).items() if partition in found}
             if short := [partition for partition, end in ends.items() if found[partition].end < end]:
-                raise TruncatedLogError(f"Partition {min(short)} of {self._topic} ends before what was read of it")
+                raise TruncatedLogError(f"Partition {min(short)} of {self._topic} ends before offsets that were read")
             self._seen = {partition: EpochStart(*end) for partition, end in found.items()}
             if any(end > self._ends.get(partition, 0) for partition, end in ends.items()):
                 self._ends |= {partition: max(end, self._ends.get(partition, 0)) for partition, end in ends.items()}

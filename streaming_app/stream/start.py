@@ -275,9 +275,9 @@ def _partly(cuts: Sequence[Cut], groups: Collection[str]) -> str:
         names = first_of([shorten(escape(one), _NAME) for one in sorted(groups)[:_NAMED]], _NAMED, len(groups))
         return f"reading the records of {count(len(groups), 'group')} again ({names}); the history stays"
     if not cuts:
-        return "the last batch was begun and ends beyond the log, resuming before it"
+        return "the last batch was started but ends beyond the log, resuming before it"
     partitions = "this partition" if len(cuts) == 1 else "these partitions"
-    is_void = "" if all(cut.unread for cut in cuts) else ", and says which of it is void"
+    is_void = "" if all(cut.unread for cut in cuts) else ", its lost part marked as void"
     return f"{_lost(cuts)}: reading {partitions} again; the history stays{is_void}"
 
 

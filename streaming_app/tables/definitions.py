@@ -134,7 +134,7 @@ def sums_sql(name: str, by: Iterable[str], where: str | None = None, also: str =
 def _sums_of(name: str) -> Sums:
     sums = table(name).sums
     if sums is None:
-        raise ValueError(f"No sums are defined of {name}")
+        raise ValueError(f"No sums are defined for {name}")
     return sums
 
 

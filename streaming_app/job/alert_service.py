@@ -110,18 +110,15 @@ class AlertService(Service):
             super().succeeded()
 
     def finish(self, send_seconds: float) -> None:
-        """Evaluate once more, wait up to `send_seconds` for the notifications that are due, and close."""
+        """Evaluate once more, and close as `end` does."""
         super().close()
         self._evaluate_at = self._retry_at = 0.0
         self._report_error_of(self.tick)
-        self._end(send_seconds)
+        self.end(send_seconds)
 
     def end(self, send_seconds: float) -> None:
-        """Close without another evaluation; unsent notifications are sent after the next start."""
+        """Close, and wait up to `send_seconds` for due notifications; unsent ones are sent after the next start."""
         super().close()
-        self._end(send_seconds)
-
-    def _end(self, send_seconds: float) -> None:
         self._sender.close(send_seconds)
         self._retry_at = 0.0
         self._report_error_of(self._save)

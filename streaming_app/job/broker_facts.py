@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -110,14 +110,11 @@ class BrokerFacts(Poller):
             _Source([kinds.TRANSACTION, kinds.WRITER], self._transactions),
         )
 
-    def _connect(self) -> AbstractContextManager[Admin]:
-        return closing(connect(self._job.properties))
-
     def tick(self) -> None:
         """Make one pass. Raises errors of tables, and, after every kind was tried, an error of the brokers."""
         self._known = self._known or self._read()
         now, asked, errors = self._now(), self._asked(), []
-        with self._connect() as admin:
+        with closing(connect(self._job.properties)) as admin:
             for source in self._sources:
                 known, about = self._known.get(source.of[0]), source.rarely and source.rarely(asked)
                 if source.rarely and known and known.about == about and now - known.observed_at < _RARELY:

@@ -27,7 +27,6 @@ from streaming_app.job.service import Job, Poller
 from streaming_app.kafka import AUTHORIZATION_CODES
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import Fields, GroupError
-from streaming_app.report import ReportOnce
 from streaming_app.tables.reader import quote
 from streaming_app.tables.rust_table import RustTable, older_than
 from streaming_app.text import EPOCH, count
@@ -57,7 +56,6 @@ class DescriptionsService(Poller):
         self._table = RustTable(job.config.warehouse / NAME, job.config.cluster, job.fence)
         self._asked: dict[str, _Asked] | None = None
         self._lost: Mapping[str, LostDescription] | None = None
-        self._report_denial = ReportOnce(job.report)
 
     def lost(self) -> Mapping[str, LostDescription] | None:
         """Return by group the description that the log has as stored, but the plugin did not return.
@@ -117,7 +115,7 @@ class DescriptionsService(Poller):
                     characters += len(row.get("text") or "")
         if denied:
             groups = count(denied, "stored description", "stored descriptions")
-            self._report_denial(f"{NAME}: {groups} may not be read: {_NEEDS}")
+            self.report_denied(f"{groups} may not be read: {_NEEDS}")
         return found, None
 
     def _note(self, group: GroupSnapshot, now: datetime, status: str | None) -> _Asked:

@@ -23,12 +23,11 @@ from streaming_app.kafka.connection import KeptConnection
 from streaming_app.lag.model import HISTORY_REST_SECONDS, LagRow, ReadUntil
 from streaming_app.lag.progress import STALLED_SECONDS
 from streaming_app.lag.tracker import LATE_SECONDS, LagTracker
-from streaming_app.lag.work import GroupWork
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.text import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    pass
 
 _LOOK_SECONDS = 3.0  # between two checks of the list of brokers
 _MOST_DOUBLED = 20  # how often the pause until the next try is doubled
@@ -121,20 +120,12 @@ class LagService(Poller):
                 self._save_samples(self._clock())
         self._disconnect()
 
-    def work(self) -> Mapping[str, GroupWork] | None:
-        """Return the waiting work of each group; None if the newest pass is too old."""
-        return self.result.work if self.result and self._is_new() else None
-
-    def away(self) -> Mapping[str, Collection[str]]:
-        """Return the partitions without a leader by the broker that led them, also those of the offsets topic."""
-        return self.result.away if self.result and self._is_new() else {}
-
-    def _is_new(self) -> bool:
-        result = self.result
-        if result is None:
-            return False
+    def newest(self) -> PassResult | None:
+        """Return the newest pass; None if it is too old, or there was none."""
+        if (result := self.result) is None:
+            return None
         longest = _OLD_PASSES * max(self._settings.interval, 2 * result.seconds)
-        return 0 <= self._clock() - result.at < longest
+        return result if 0 <= self._clock() - result.at < longest else None
 
     def tick(self) -> None:
         """Make one pass, and write its results. Raises the errors of kafka-python, of delta-rs and our own."""

@@ -27,7 +27,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 import platformdirs
@@ -47,6 +47,9 @@ from streaming_app.tables.kept_table import KeptTable, table_to_write
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
 from streaming_app.tables.table_creation import create_table
+
+if TYPE_CHECKING:
+    from streaming_app.config.settings import JobConfig
 
 SIGN_SECONDS = 15.0
 """The time between two signs of life of an owner."""
@@ -134,23 +137,19 @@ class Owner(Fence):
 
 
 @contextmanager
-def owning(  # noqa: PLR0913 - each is one thing it needs
-    warehouse: Location,
-    cluster: str,
-    directory: Path,
+def owning(
+    config: JobConfig,
     report: Report,
     stop: threading.Event,
-    *,
-    once: bool = False,
     on_wait: Callable[[str], None] = lambda _: None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Iterator[Owner]:
-    """Own the rows of a cluster until the end of the block, with a lock in a local directory.
+    """Own the rows of the cluster until the end of the block, with a lock in the state directory.
 
     Waits while another job owns them, and calls `on_wait` with the owner; with `once` it raises JobError instead. Also
     raises JobError if the warehouse or the directory is unusable, and StopRequestedError once `stop` is set.
     """
-    waiting = _Waiting(warehouse, cluster, directory, monotonic, once=once)
+    waiting = _Waiting(config, monotonic)
     try:
         owner = waiting.take(report, stop, on_wait)
         signs = Service("owner", report, interval=SIGN_SECONDS, after=SIGN_SECONDS, do=owner.sign)
@@ -167,12 +166,11 @@ def owning(  # noqa: PLR0913 - each is one thing it needs
 class _Waiting:
     """A job that waits until it owns a cluster."""
 
-    def __init__(
-        self, warehouse: Location, cluster: str, directory: Path, monotonic: Callable[[], float], *, once: bool
-    ) -> None:
-        self._warehouse, self._cluster, self._once, self._monotonic = warehouse, cluster, once, monotonic
-        self._place = owner_location(warehouse, cluster)
-        self.lock, self._last_holder = FileLock(directory / f"{cluster}.lock", timeout=0), directory / f"{cluster}.run"
+    def __init__(self, config: JobConfig, monotonic: Callable[[], float]) -> None:
+        self._warehouse, self._cluster, self._once = config.warehouse, config.cluster, config.once
+        self._monotonic, self._place = monotonic, owner_location(config.warehouse, config.cluster)
+        lock = state_directory(config.warehouse, config.state_dir) / f"{config.cluster}.lock"
+        self.lock, self._last_holder = FileLock(lock, timeout=0), lock.with_suffix(".run")
         self._sign: object = None
         """A value that changes with each sign of life of the owner."""
         self._seen_at = monotonic()

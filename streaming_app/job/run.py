@@ -57,7 +57,6 @@ def owned(
     # This is checked again with Spark; without Spark an error is found in a second.
     existing_tables(config.warehouse)
     client_properties(config.bootstrap_server, config.command_config)
-    directory = state_directory(config.warehouse, config.state_dir)
     health, probes = Health(), ExitStack()
 
     def wait_for(owner: str) -> None:
@@ -72,8 +71,7 @@ def owned(
                 report(str(error))
         health.waits_for(owner)
 
-    owning_it = owning(config.warehouse, config.cluster, directory, report, stop, once=config.once, on_wait=wait_for)
-    with probes, owning_it as owner:
+    with probes, owning(config, report, stop, wait_for) as owner:
         if health.status.waits_for:  # the last owner may have ended because of a power cut
             mend_logs(own, report)
         health.waits_for(None)
@@ -171,10 +169,8 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
         for supervisor in supervisors:
             running.start(supervisor)
         for stream in streams:
-            running.start(stream.progress_service())
-        if not config.once:
-            for stream in streams:
-                running.start(stream.maintenance)
+            for service in stream.services():
+                running.start(service)
         for supervisor in supervisors:
             supervisor.wait(stop)
         # After a complete run, evaluate the alert rules once more. After an error, the exception ends the job instead.

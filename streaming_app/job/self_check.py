@@ -24,7 +24,6 @@ from typing import Any
 from streaming_app.checks.verification import Report, Verification, VerifyError, WarehouseTables
 from streaming_app.job.service import Job, Poller
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.report import ReportOnce
 from streaming_app.text import count, first_of
 
 CONFIRM_SECONDS = 60.0
@@ -52,7 +51,6 @@ class SelfCheck(Poller):
         self._start, self._checked_start = 0, -1  # number of the stream's start: current, and at the last comparison
         self._due_at = 0.0
         self._unconfirmed: set[tuple[str, str]] = set()  # groups that differed once, with each field
-        self._report_denied = ReportOnce(job.report)
 
     def now(self) -> float:
         """Return `time.monotonic()`; `now` and `sleep` are the clock of the comparison."""
@@ -109,10 +107,8 @@ class SelfCheck(Poller):
             compared=report.agreeing + len(differing),
             not_compared=len(report.not_compared),
         )
-        if denied:
-            self._report_denied(f"self-check: {count(len(denied), 'group')} cannot be compared: {denied[0].reason}")
-        else:
-            self._report_denied.clear()
+        of_groups = f"{count(len(denied), 'group')} cannot be compared: {denied[0].reason}" if denied else None
+        self.report_denied(of_groups)
 
     def _confirm(self, brokers: StreamsGroupClient) -> None:
         """Compare the groups that differed again; report those that still differ, and request to read them again."""

@@ -206,7 +206,14 @@ class Poller(Service):
             describe_error=partial(_request_error_text, job.properties, needs),
             may_tick=job.may_ask,
         )
-        self._job, self._now = job, job.now
+        self._job, self._now, self._denials = job, job.now, ReportOnce(job.report)
+
+    def report_denied(self, what: str | None) -> None:
+        """Report what the principal may not read, once until it changes; None: it may read all."""
+        if what:
+            self._denials(f"{self.name}: {what}")
+        else:
+            self._denials.clear()
 
 
 class Services:

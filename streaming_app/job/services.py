@@ -21,6 +21,7 @@ from streaming_app.job.broker_facts import BrokerFacts
 from streaming_app.job.descriptions import DescriptionsService
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.heartbeat import Heartbeat
+from streaming_app.job.lag_pass import PassResult
 from streaming_app.job.lag_service import LagService
 from streaming_app.job.read_again import GroupsToReadAgain
 from streaming_app.job.self_check import SelfCheck
@@ -115,12 +116,13 @@ def background_services(job: Job) -> Iterator[BackgroundServices]:
 
     def observe(failing: Sequence[SinkStatus]) -> Observed:
         group_cache.refresh()
+        newest = lag.newest() if lag else PassResult([], {}, at=0.0, seconds=0.0)
         return Observed(
             group_cache.groups(),
             group_cache.histories(),
-            lag.work() if lag else {},
+            newest.work if newest else None,
             facts.retention() if facts else {},
-            lag.away() if lag else {},
+            newest.away if newest else {},
             copies.statuses() if copies else {},
             replace(health.status, failing_sinks=failing, disks=disks.now()),
             stored.lost() if stored else {},

@@ -121,7 +121,6 @@ class TopicStream(ABC):
             context.setLocalProperty("spark.scheduler.pool", self.name)
         topic = self._client.describe()
         with self.query.lock:  # else a running maintenance would see tables that come and go
-            self._before_start()
             self._writer.prepare(self.report)
             log = self._positions.open(topic, newest_batch_ends(self._checkpoint))
             position = prepare_start(
@@ -135,7 +134,6 @@ class TopicStream(ABC):
                 groups=(groups := self._groups_to_read_again()),
             )
             self._positions.started(log.cuts)
-            self._starts_at(position, groups)
         self._reset = False
         self._topic = topic
         self._starts = {} if position.from_beginning else newest_batch_ends(self._checkpoint).committed or None
@@ -145,7 +143,7 @@ class TopicStream(ABC):
             tombstone_retention=timedelta(milliseconds=topic.delete_retention_ms),
             is_incomplete=bool(position.read_again),
         )
-        self.report(self._start_line(topic, position))
+        self._report_start(topic, position, groups)
         once = self.config.once
         self.progress.end_known_at = datetime.now(timezone.utc) if once else None
         require_partitions(self._spark, self._properties, topic)
@@ -200,9 +198,10 @@ class TopicStream(ABC):
             require_records(self._properties, self._topic, self._starts, ends)
             self._starts = {**self._starts, **ends}
 
-    def progress_service(self) -> Service:
-        """Return the service that reports the batches; the thread of the stream itself may wait for brokers."""
-        return Service(f"batches of {self.name or 'groups'}", self.report, interval=_LOOK_SECONDS, do=self._look)
+    def services(self) -> list[Service]:
+        """Return the service that reports the batches, and without `once` the one that maintains the tables."""
+        looks = Service(f"batches of {self.name or 'groups'}", self.report, interval=_LOOK_SECONDS, do=self._look)
+        return [looks] if self.config.once else [looks, self.maintenance]
 
     def _look(self) -> None:
         query = self.query.current
@@ -251,9 +250,6 @@ class TopicStream(ABC):
 
     # The methods that a stream may override.
 
-    def _before_start(self) -> None:  # noqa: B027
-        """Prepare the start, once brokers have answered."""
-
     def _query_tables(self) -> QueryTables | None:
         """Return the tables that the query writes; None for the tables of the groups."""
         return None
@@ -261,15 +257,13 @@ class TopicStream(ABC):
     def _groups_to_read_again(self) -> Collection[str]:
         return ()
 
-    def _starts_at(self, position: StartPosition, group_ids: Collection[str]) -> None:  # noqa: B027
-        """Note where the query starts, and that it reads these groups again."""
-
     def _rows_changed(self) -> None:  # noqa: B027
         """Note that rows were deleted outside a batch."""
 
-    def _start_line(self, topic: OffsetsTopic, position: StartPosition) -> str:
-        del topic
-        return position.message
+    def _report_start(self, topic: OffsetsTopic, position: StartPosition, group_ids: Collection[str]) -> None:
+        """Report where the query starts; it reads these groups again."""
+        del topic, group_ids
+        self.report(position.message)
 
     @abstractmethod
     def _batch_writer(self, topic: OffsetsTopic, position: StartPosition) -> Callable[[DataFrame, int], None]:
@@ -309,9 +303,9 @@ class GroupsStream(TopicStream):
             if due := self._read_again.due():
                 raise StreamChangedError(f"Records of {count(len(due), 'group')} must be read again")
         if time.monotonic() >= self._plugin_read_at + _READ_PLUGIN_SECONDS:
-            self._before_start()
+            self._read_plugin()
 
-    def _before_start(self) -> None:
+    def _read_plugin(self) -> None:
         """Read again whether the brokers have a description plugin: it may have been configured or removed."""
         self._plugin_read_at = time.monotonic()
         self._services.description_plugin(exists=has_description_plugin(self._properties))
@@ -319,17 +313,16 @@ class GroupsStream(TopicStream):
     def _groups_to_read_again(self) -> Collection[str]:
         return self._read_again.due()
 
-    def _starts_at(self, position: StartPosition, group_ids: Collection[str]) -> None:
+    def _report_start(self, topic: OffsetsTopic, position: StartPosition, group_ids: Collection[str]) -> None:
         self._read_again.done(group_ids)
         if position.read_again:
             self._rows_changed()
+        self._read_plugin()
+        size = f"{topic.partitions} partitions, {topic.offsets:,} offsets"
+        self.report(f"{topic.name} at {self.config.bootstrap_server}: {size}; {position.message}")
 
     def _rows_changed(self) -> None:
         self._services.group_cache.on_bulk_change()
-
-    def _start_line(self, topic: OffsetsTopic, position: StartPosition) -> str:
-        size = f"{topic.partitions} partitions, {topic.offsets:,} offsets"
-        return f"{topic.name} at {self.config.bootstrap_server}: {size}; {position.message}"
 
     def _batch_writer(self, topic: OffsetsTopic, position: StartPosition) -> GroupsBatchWriter:
         return GroupsBatchWriter(

@@ -38,8 +38,7 @@ from streaming_app.job.service import Job, Poller
 from streaming_app.kafka import AUTHORIZATION_CODES
 from streaming_app.kafka.broker_facts import acceptable_lags
 from streaming_app.kafka.client import StreamsGroupClient, describe_each
-from streaming_app.kafka.protocol import Fields, GroupError
-from streaming_app.report import ReportOnce
+from streaming_app.kafka.protocol import GroupError
 from streaming_app.tables.reader import of_groups
 from streaming_app.tables.task_copies_table import TaskCopiesTable
 from streaming_app.text import EPOCH, count
@@ -83,7 +82,6 @@ class TaskCopies(Poller):
         self._table = TaskCopiesTable(job.config.warehouse, job.config.cluster, job.fence)
         self._known: dict[str, _Group] = {}
         self._is_read = self._is_stored = False
-        self._report_denial = ReportOnce(job.report)
         self._statuses: Mapping[str, GroupCopies] | None = None
         self._sums: Mapping[str, Mapping[str, CopiesSum]] = {}
 
@@ -149,7 +147,13 @@ class TaskCopies(Poller):
             copies = copies_of_description(group, known.acceptable_lag, known.copies, now)
             self._set(group_id, copies, running[group_id], now)
         self._use_log(denied, running, now)
-        self._report_denied(denied)
+        line = None
+        if denied:
+            first = denied[min(denied)]
+            error = GroupError(first["error_code"], first["error_message"])
+            groups = f"{count(len(denied), 'group')}, such as {first['group_id']!r}: {error}"
+            line = f"the lag of the copies is not known of {groups}; {_NEEDS}"
+        self.report_denied(line)
 
     def _set(self, group_id: str, copies: list[TaskCopy], snapshot: GroupSnapshot, now: datetime) -> None:
         known, version = self._known[group_id], _version(snapshot)
@@ -189,18 +193,6 @@ class TaskCopies(Poller):
         changed = [g for g in group_ids if self._known[g].version != _version(running[g])]
         for row in self._rows(changed):
             self._set(row["group_id"], copies_of_row(row), running[row["group_id"]], now)
-
-    def _report_denied(self, denied: Mapping[str, Fields]) -> None:
-        if denied:
-            first = min(denied)
-            error = GroupError(denied[first]["error_code"], denied[first]["error_message"])
-            self._report_denial(
-                f"task copies: the lag of the copies of {count(len(denied), 'group')} is not "
-                f"known, such as {first!r}: {error}; the job's principal needs Describe on the groups "
-                "and on their topics"
-            )
-        else:
-            self._report_denial.clear()
 
     def _rows(self, group_ids: Sequence[str]) -> Iterator[Mapping[str, Any]]:
         """Yield the rows of these groups from the log. Raises WarehouseError when the table cannot be read."""

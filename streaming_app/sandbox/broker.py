@@ -241,11 +241,6 @@ class LocalBroker(Startable):
             self._process.kill(9)
             self.stop()
 
-    def restart(self) -> None:
-        """Stop and start with the same data and port."""
-        self.stop()
-        self.start()
-
     @property
     def _meta_properties(self) -> Path:
         return self.directory / "data" / "meta.properties"

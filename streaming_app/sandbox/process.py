@@ -1,6 +1,6 @@
 """Child processes that never outlive their parent: the package starts servers only through this module.
 
-Also the base classes of everything that starts and stops, and the choice of ports for servers.
+Also the base class of everything that starts and stops, and the choice of ports for servers.
 """
 
 from __future__ import annotations

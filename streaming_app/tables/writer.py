@@ -1,7 +1,7 @@
 """Writes the rows of a cluster into the Delta tables, and keeps the tables small.
 
 delta-rs makes every commit. It carries the batch of its rows and the term of the job (see `fence`), and is a
-is a conditional put in a store, see `rust_table`; rows of groups are replaced by `group_rows`. Of a large batch the
+conditional put in a store, see `rust_table`; rows of groups are replaced by `group_rows`. Of a large batch the
 workers of Spark fold the rows, and return them as the content of files, which this process writes and commits. Spark
 reads files of a table as Parquet where rows of many groups are needed.
 """

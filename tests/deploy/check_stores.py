@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
+from streaming_app.config.settings import JobConfig
 from streaming_app.errors import OtherOwnerError
 from streaming_app.job.owner import owning
 from streaming_app.job.stopping import StopRequestedError
@@ -140,7 +141,8 @@ def test_of_jobs_that_start_at_the_same_moment_one_owns_the_rows(place: Location
 
             begin.wait()
             try:
-                with owning(place, "default", tmp_path / str(number), give_up, stop) as owner:
+                values = {"bootstrap_server": "h:1", "warehouse": place, "state_dir": tmp_path / str(number)}
+                with owning(JobConfig.model_validate(values), give_up, stop) as owner:
                     assert wait_until(lambda: len(waiting) == jobs - 1, 60)
                     return owner.term
             except StopRequestedError:

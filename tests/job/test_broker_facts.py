@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -15,6 +14,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaConnectionError
 
 from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.job import broker_facts
 from streaming_app.job.broker_facts import BrokerFacts
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.connection import Admin, connect
@@ -40,12 +40,11 @@ class Rig:
         self.restart()
 
     def restart(self) -> None:
-        self.service = BrokerFacts(a_job(self.warehouse, pytest.fail, groups=lambda: self.groups, now=lambda: self.now))
-        self.service._connect = self._connect  # type: ignore[method-assign]
+        of_test = {"groups": lambda: self.groups, "now": lambda: self.now}
+        self.service = BrokerFacts(a_job(self.warehouse, pytest.fail, server=self.server, **of_test))
 
-    @contextmanager
-    def _connect(self) -> Iterator[Admin]:
-        admin = connect({"bootstrap.servers": self.server})
+    def _connect(self, properties: Mapping[str, str]) -> Admin:
+        admin = connect(properties)
         send, describe = admin.send_to_any, admin.describe_configs
 
         def away_or(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -57,10 +56,7 @@ class Rig:
             return asked
 
         admin.send_to_any, admin.describe_configs = away_or(send), away_or(describe)
-        try:
-            yield admin
-        finally:
-            admin.close()
+        return admin
 
     def add(self, group_id: str, topic: str) -> None:
         self.groups[group_id] = replace(healthy_group(NOW), group_id=group_id)
@@ -78,8 +74,15 @@ class Rig:
 
 
 @pytest.fixture
-def rig(tmp_path: Path, broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str]) -> Rig:
+def rig(
+    tmp_path: Path,
+    broker: Broker,
+    client: StreamsGroupClient,
+    unique: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Rig:
     made = Rig(tmp_path / "w", broker.bootstrap_server)
+    monkeypatch.setattr(broker_facts, "connect", made._connect)
     topic = unique("orders")
     client.create_topic(topic, configs={"min.insync.replicas": "2"})
     made.add(unique("group"), topic)

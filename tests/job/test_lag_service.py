@@ -223,18 +223,20 @@ def test_a_restart_restores_the_rows_and_the_samples(passes: Passes) -> None:
 
 
 def test_the_work_of_groups_is_known_as_long_as_passes_succeed(passes: Passes) -> None:
-    assert passes.service.work() is None
+    assert passes.service.newest() is None
     passes.run([row(status="REWOUND", status_since=passes.now)])
-    known = passes.service.work()
+    known = passes.service.newest()
     assert known is not None
-    assert [one.rewound is not None for one in known.values()] == [True]
+    assert [one.rewound is not None for one in known.work.values()] == [True]
     passes.fail(KafkaConnectionError())
     passes.now += 100
-    assert passes.service.work() == known
+    assert passes.service.newest() == known
     passes.now += 30
-    assert passes.service.work() is None
+    assert passes.service.newest() is None
     passes.run([row()])
-    assert [one.rewound for one in (passes.service.work() or {}).values()] == [None]
+    newest = passes.service.newest()
+    assert newest is not None
+    assert [one.rewound for one in newest.work.values()] == [None]
 
 
 def test_passes_that_fail_are_reported_once_and_told_to_the_job_until_one_succeeds_and_the_rows_stay(

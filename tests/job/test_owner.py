@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from streaming_app.config.settings import JobConfig
 from streaming_app.errors import JobError, OtherOwnerError
 from streaming_app.job import owner
 from streaming_app.job.owner import SIGN_SECONDS, SILENT_SECONDS, Owner, owner_location, owning, state_directory
@@ -48,6 +49,11 @@ class Passing(Event):
         return self.is_set()
 
 
+def config_of(warehouse: Location, directory: Path, *, once: bool = False) -> JobConfig:
+    values = {"bootstrap_server": "h:1", "warehouse": warehouse, "cluster": CLUSTER, "state_dir": directory}
+    return JobConfig.model_validate({**values, "once": once})
+
+
 class Job:
     """A job whose lock is in a directory of its own, as one on another host has, or in that of another one."""
 
@@ -58,16 +64,8 @@ class Job:
 
     def owns(self, passing: Passing | None = None, *, once: bool = False) -> Any:
         passing = passing or Passing()
-        return owning(
-            self.warehouse,
-            CLUSTER,
-            self.directory,
-            self.lines.append,
-            passing,
-            once=once,
-            on_wait=self.waited_for.append,
-            monotonic=lambda: passing.now,
-        )
+        config = config_of(self.warehouse, self.directory, once=once)
+        return owning(config, self.lines.append, passing, self.waited_for.append, lambda: passing.now)
 
     def is_killed(self) -> Owner:
         """Own the cluster, and leave it as a job that is killed does."""
@@ -238,7 +236,7 @@ def test_of_jobs_that_take_it_at_the_same_moment_one_gets_it(warehouse: Location
 
             begin.wait()
             try:
-                with owning(warehouse, CLUSTER, tmp_path / str(number), give_up, stop) as mine:
+                with owning(config_of(warehouse, tmp_path / str(number)), give_up, stop) as mine:
                     assert wait_until(lambda: len(waiting) == jobs - 1)
                     return mine.term
             except StopRequestedError:

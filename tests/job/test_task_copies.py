@@ -213,7 +213,7 @@ def test_a_group_that_may_not_be_described_has_its_copies_from_the_log_and_one_l
     (row,) = harness.table.rows
     assert (row.process_id, row.role, row.task_offset, row.reported_at) == ("p-a", "active", None, None)
     (line,) = harness.lines
-    assert "'g': GROUP_AUTHORIZATION_FAILED: not authorized; the job's principal needs Describe" in line
+    assert "'g': GROUP_AUTHORIZATION_FAILED: not authorized; task copies need Describe" in line
 
 
 def test_what_is_known_of_a_group_stays_while_its_coordinator_does_not_answer(harness: Harness) -> None:

@@ -239,7 +239,9 @@ class LocalCluster(Startable):
 
     def elect(self, topic: str, partition: int) -> None:
         """Restart the leader: another replica becomes the leader, and no record is lost."""
-        self.brokers[self.leader(topic, partition)].restart()
+        leader = self.brokers[self.leader(topic, partition)]
+        leader.stop()
+        leader.start()
         self.await_all_in_sync(topic)
 
     @property

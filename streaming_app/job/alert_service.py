@@ -85,7 +85,7 @@ class AlertService(Service):
             if row.labels != (labels := config.engine.labels_of(row.group_id)):
                 self._relabelled[row.group_id] = row._replace(labels=labels)
         self._engine = AlertEngine(
-            replace(config.engine, sinks=tuple(sink.name for sink in sinks), is_muted=mutes.is_muted),
+            replace(config.engine, sinks=tuple(sink.name for sink in sinks), is_muted=mutes.find),
             store.problems(),
             descriptions,
             verdicts,

@@ -23,6 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from streaming_app.errors import WarehouseError
+from streaming_app.groups.budget import Budget
 from streaming_app.job.service import Service
 from streaming_app.job.stream_query import (
     OFFSETS,
@@ -353,7 +354,7 @@ class GroupsStream(TopicStream):
             maintenance=self._maintenance,
             listener=self._services.group_cache,
             dialect=self.config.dialect,
-            budget=self.config.group_budget.budget(),
+            budget=Budget(**dict(self.config.group_budget)),
             free_heap=self._free_heap,
         )
 

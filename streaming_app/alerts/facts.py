@@ -48,7 +48,7 @@ class EngineSettings:
     successors: Mapping[str, str] = field(default_factory=dict)
     """Group to the one that is declared to take over from it."""
     labels_of: Callable[[str], Mapping[str, str]] = lambda _group_id: {}
-    is_muted: Callable[[Problem], bool] = lambda _one: False
+    is_muted: Callable[[Problem], object] = lambda _one: False
     """Whether a problem is muted now."""
 
 

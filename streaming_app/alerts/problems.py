@@ -232,7 +232,7 @@ class Problems:
         return (*kept, *(Delivery(sink, FIRING) for sink in sinks if sink not in {d.sink for d in kept}))
 
     def _end(self, one: Problem, at: datetime, by: str) -> None:
-        self._change(end_of(one, at, by, self._settings.sinks, is_muted=self._settings.is_muted(one)))
+        self._change(end_of(one, at, by, self._settings.sinks, is_muted=bool(self._settings.is_muted(one))))
 
     def _change(self, one: Problem) -> None:
         """Let a problem be as it is now, which is to be stored, and then to be sent."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from streaming_app.groups.budget import DEFAULT, Budget
+from streaming_app.groups.budget import DEFAULT
 from streaming_app.regex import Regex
 from streaming_app.section import Address, Days, Duration, Pattern, PositiveDuration, Section
 
@@ -77,10 +77,6 @@ class GroupBudgetSettings(Section):
     members: _Count = DEFAULT.members
     tasks: _Count = DEFAULT.tasks
     bytes: _Count = DEFAULT.bytes
-
-    def budget(self) -> Budget:
-        """Return it as the fold takes it."""
-        return Budget(**dict(self))
 
 
 def _finest(given: Any) -> Any:  # noqa: ANN401 - any YAML value

@@ -43,7 +43,7 @@ OF_METADATA = (
     "metadata_hash",
     "assignment_configs",
 )
-"""What record 17 says besides the epoch: until it is read, these hold defaults and not what the group has."""
+"""What record 17 says apart from the epoch: until it is read, these hold defaults and not what the group has."""
 _NAMES = (TOPOLOGY_CONTENT, "group_epoch", "assignment_epoch", "topology_epoch", *OF_METADATA)
 _VALUES = attrgetter("topology_hash", "group_epoch", "reported_assignment_epoch", "topology_epoch", *OF_METADATA)
 """The attributes of a group that are compared before and after an operation, besides what is derived."""

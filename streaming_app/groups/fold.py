@@ -50,7 +50,7 @@ from streaming_app.groups.events import (
     operation_values,
     retract,
 )
-from streaming_app.groups.group import SINCE, Change, Event, Group, LogRecord, TopologyVersion
+from streaming_app.groups.group import SINCE, Change, Event, Group, LogRecord
 from streaming_app.groups.replay import RECORD_TYPES, apply
 from streaming_app.groups.state_rules import NOT_READY, is_unsolicited
 from streaming_app.groups.topology import topology_hash
@@ -67,7 +67,8 @@ _TOPOLOGIES = 20  # of a group in one batch: each may have a megabyte
 class Fold:
     """Folds records into `group`; appends to `events` and `retracted` with each operation.
 
-    `topologies` gets each topology that differs from the last one known under the group's id.
+    `topologies` gets a row of the table with this name for each topology that differs from the last one known under the
+    group's id, without the columns that are the same for the whole group.
 
     Call `close` after the last record. `touched` is set once a record changed, or could have changed, the row.
     """
@@ -77,7 +78,7 @@ class Fold:
     touched: bool = False
     events: list[Event] = field(default_factory=list)
     retracted: list[Event] = field(default_factory=list)
-    topologies: list[TopologyVersion] = field(default_factory=list)
+    topologies: list[dict[str, Any]] = field(default_factory=list)
     size: int = 0
     """Bytes of the group, roughly, as of the last `close`."""
     steps: int = 0
@@ -294,8 +295,8 @@ class Fold:
         if old is not None:
             self.add_events([Event(at, TOPOLOGY_CONTENT, None, old, new, offset)])
         if len(self.topologies) < _TOPOLOGIES:
-            version = TopologyVersion(new, group.topology_epoch or 0, at, group.subtopologies, offset)
-            self.topologies.append(version)
+            row = {"topology_hash": new, "topology_epoch": group.topology_epoch or 0, "first_seen_at": at}
+            self.topologies.append(row | {"subtopologies": group.subtopologies, "offset": offset})
             self._check_size()  # it is written also if the next record replaces it
         else:
             self._events_left_out += 1

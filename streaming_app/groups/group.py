@@ -253,16 +253,6 @@ class Event(NamedTuple):
     """The same."""
 
 
-class TopologyVersion(NamedTuple):
-    """A row of `topologies`, without the columns that are the same for the whole group."""
-
-    topology_hash: str
-    topology_epoch: int
-    first_seen_at: datetime | None
-    subtopologies: list[dict[str, Any]]
-    offset: int
-
-
 class Change(NamedTuple):
     """One change made by the newest operation: enough to retract its event and to emit the operation's events again."""
 

@@ -137,8 +137,7 @@ class Facts:
     def waits(self) -> bool | None:
         """Whether work waits, whatever came before; None: that is not known."""
         work = self.work
-        is_old = self.now - to_time(work.known_at) > WORK_OLD and not self.is_deleted
-        if is_old or work.unknown >= work.partitions:
+        if work.unknown >= work.partitions or (self.now - to_time(work.known_at) > WORK_OLD and not self.is_deleted):
             return None
         return work.waiting > 0 if work.has_commits or work.waiting or not work.uncertain else None
 

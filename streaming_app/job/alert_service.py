@@ -64,7 +64,7 @@ class AlertService(Service):
         self._health_tables = HealthTables(config.warehouse, config.cluster, job.fence)
         self._ended = EndedProblems(config.warehouse, config.cluster)
         names = tuple(sink.name for sink in sinks)
-        self._settings = replace(settings, sinks=names, is_muted=self._mutes.is_muted)
+        self._settings = replace(settings, sinks=names, is_muted=self._mutes.find)
         verdicts, self._relabelled = dict[str, Verdict](), dict[str, HealthRow]()
         for row in self._health_tables.rows():
             verdicts[row.group_id] = row.verdict

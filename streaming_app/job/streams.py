@@ -22,6 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from streaming_app.errors import OtherOwnerError, StreamChangedError, WarehouseError
+from streaming_app.groups.budget import Budget
 from streaming_app.job.service import Job, Service
 from streaming_app.job.stream_query import OFFSETS, StreamQuery, is_lost_connection
 from streaming_app.kafka.broker_facts import has_description_plugin
@@ -245,7 +246,7 @@ class TopicStream(ABC):
             position.partitions_grew,
             position.history_offsets,
             self._positions.chains,
-            self.config.group_budget.budget(),
+            Budget(**dict(self.config.group_budget)),
         )
 
     # The methods that a stream may override.

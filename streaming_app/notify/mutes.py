@@ -136,10 +136,6 @@ class Mutes:
         reason, by = "its mute_times", "the configuration"
         return Mute(pattern=_ANY, starts_at=now, ends_at=ends_at, reason=reason, created_by=by)
 
-    def is_muted(self, alert: Problem) -> bool:
-        """Return whether an alert is muted."""
-        return self.find(alert) is not None
-
     def add(self, mute: Mute) -> None:
         """Write a mute; the job finds it at its next evaluation. Files of those that ended long ago are removed.
 

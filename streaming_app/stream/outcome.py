@@ -12,7 +12,7 @@ from typing import Any
 from offsets_decoder import SHIPPED, DecodeError, decode
 from streaming_app.groups.budget import DEFAULT, Budget, OverBudgetError
 from streaming_app.groups.fold import CLASSIC_GROUP, Fold
-from streaming_app.groups.group import Event, LogRecord, TopologyVersion
+from streaming_app.groups.group import LogRecord
 from streaming_app.groups.row import to_row
 from streaming_app.stream.epoch_chain import Chain, epoch_at
 from streaming_app.stream.outputs import APPENDED, COUNTS, RETRACTED, TOPOLOGIES, HistoryOffsets
@@ -141,8 +141,8 @@ class GroupOutcome:
         return {
             **to_row(self._options.cluster, fold.group),
             "log_epoch": self._options.log_epoch(partition, fold.group.last_offset),
-            "events": [{"void": False, **self._nested(event, partition)} for event in fold.events],
-            RETRACTED: [{"void": False, **self._nested(event, partition)} for event in fold.retracted],
+            "events": [{"void": False, **self._nested(event._asdict(), partition)} for event in fold.events],
+            RETRACTED: [{"void": False, **self._nested(event._asdict(), partition)} for event in fold.retracted],
             TOPOLOGIES.column: [self._nested(one, partition) for one in fold.topologies],
             "groups": 1,
             "emitted_events": len(fold.events),
@@ -167,9 +167,9 @@ class GroupOutcome:
         row: dict[str, Any] = {"group_id": None, **empty, RETRACTED: [], **dict.fromkeys(COUNTS, 0)}
         return {"cluster": self._options.cluster, **row, **self._take()}
 
-    def _nested(self, row: Event | TopologyVersion, partition: int) -> dict[str, Any]:
-        log_epoch = self._options.log_epoch(partition, row.offset)
-        return {**row._asdict(), "source_partition": partition, "log_epoch": log_epoch}
+    def _nested(self, row: Mapping[str, Any], partition: int) -> dict[str, Any]:
+        log_epoch = self._options.log_epoch(partition, row["offset"])
+        return {**row, "source_partition": partition, "log_epoch": log_epoch}
 
     def _quarantine(self, error: Exception, row: LogRow) -> None:
         self.undecodable_bytes += size_of(row)

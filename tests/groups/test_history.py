@@ -114,9 +114,9 @@ def test_of_many_topologies_in_one_batch_twenty_are_kept_and_the_others_counted(
     folded = fold(
         log((at(0), 17, GROUP, metadata()), *((at(1 + n), 23, GROUP, one) for n, one in enumerate(topologies)))
     )
-    assert [one.topology_epoch for one in folded.topologies] == list(range(20))
+    assert [one["topology_epoch"] for one in folded.topologies] == list(range(20))
     assert [one.new for one in folded.events if one.kind == EVENTS_LEFT_OUT] == ["3"]
-    assert row_of(folded)["topology_hash"] != folded.topologies[-1].topology_hash
+    assert row_of(folded)["topology_hash"] != folded.topologies[-1]["topology_hash"]
 
 
 @pytest.mark.parametrize(

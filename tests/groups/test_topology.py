@@ -140,14 +140,16 @@ def topology_events(folded: Any) -> list[tuple[Any, ...]]:
 
 
 def hash_of(topology: dict[str, Any]) -> str:
-    (subtopologies,) = (one.subtopologies for one in fold(log((at(0), 23, GROUP, topology))).topologies)
+    (subtopologies,) = (one["subtopologies"] for one in fold(log((at(0), 23, GROUP, topology))).topologies)
     return topology_hash(subtopologies)
 
 
 def test_a_group_created_again_with_another_topology_is_an_event_even_at_epoch_0() -> None:
     folded = fold(log(*FIRST_JOIN, *DELETED, *recreated(OTHER)))
     assert topology_events(folded) == [(at(200), hash_of(TOPOLOGY), hash_of(OTHER), 11)]
-    assert [(one.topology_hash, one.topology_epoch, one.first_seen_at, one.offset) for one in folded.topologies] == [
+    assert [
+        (one["topology_hash"], one["topology_epoch"], one["first_seen_at"], one["offset"]) for one in folded.topologies
+    ] == [
         (hash_of(TOPOLOGY), 0, at(0), 1),
         (hash_of(OTHER), 0, at(200), 11),
     ]

@@ -37,7 +37,7 @@ def test_the_commands_of_the_page_mute_the_groups_and_end_the_mute(tmp_path: Pat
     def muted() -> list[str | None]:
         mutes = Mutes(tmp_path, "default")  # as the job has them at its next evaluation
         mutes.refresh()
-        return [alert.group_id for alert in alerts if mutes.is_muted(alert)]
+        return [alert.group_id for alert in alerts if mutes.find(alert)]
 
     assert "2 of 3 groups match, 2 of 3 firing alerts are muted" in run(*begin)
     assert muted() == ["payments-cards", "payments-fees"]
@@ -66,4 +66,4 @@ def test_the_mute_times_of_the_page_mute_the_groups_at_night(
     now = datetime.fromisoformat(at).replace(tzinfo=timezone.utc)
     mutes = Mutes(make_warehouse(tmp_path), "default", now=lambda: now, times_of=times_of)
     mutes.refresh()
-    assert mutes.is_muted(make_alert(group_id=group, cluster="default")) is is_muted
+    assert bool(mutes.find(make_alert(group_id=group, cluster="default"))) is is_muted

@@ -204,7 +204,7 @@ class TopicStream(ABC):
             self._starts = {**self._starts, **ends}
 
     def services(self) -> list[Service]:
-        """Return what reports the batches, and without `once` maintains the tables, in threads beside the stream."""
+        """Return the services that report the batches and, without `once`, maintain the tables."""
         looks = Service(f"batches of {self.name or 'groups'}", self.report, interval=_LOOK_SECONDS, do=self._look)
         if self.config.once:
             return [looks]

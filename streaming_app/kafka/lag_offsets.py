@@ -122,7 +122,7 @@ def list_offsets(
 ) -> Offsets:
     """Return the offset of each partition at `timestamp`: LATEST, EARLIEST, or of the first record since a time.
 
-    The time may be another one for each partition. With `committed_only`, LATEST is the last stable offset.
+    `timestamp` may be by partition. With `committed_only`, LATEST is the last stable offset.
     """
     topic_type = ListOffsetsRequest.ListOffsetsTopic
 

@@ -47,7 +47,7 @@ class LagService(Poller):
     """
 
     def __init__(self, job: Job, clock: Callable[[], float] = time.time) -> None:
-        """Prepare. Raises WarehouseError if the tables do not exist. `job` is told of each pass.
+        """Prepare. Raises WarehouseError if the tables do not exist. The health of the job notes each pass.
 
         No pass begins while the job reads old records, or has itself reported that no broker answers.
         """

@@ -42,7 +42,7 @@ class SelfCheck(Poller):
     """Runs the checks from `start` to `close`, and passes their results to `health`."""
 
     def __init__(self, job: Job, read_again: Callable[[Collection[str]], Collection[str]]) -> None:
-        """Prepare; `read_again` has groups read again, and returns which: the query ends for that."""
+        """Prepare; `read_again` requests that groups are read again, and returns those that will be."""
         super().__init__("self-check", job, _NEEDS, self.poll_seconds)
         self._every, self._health, self._read_again = job.config.self_check.interval, job.health, read_again
         self._tables = WarehouseTables(job.config.warehouse, job.config.cluster)

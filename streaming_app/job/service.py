@@ -197,7 +197,7 @@ class Poller(Service):
     """A service whose ticks are passes that ask the brokers."""
 
     def __init__(self, name: str, job: Job, needs: str, interval: float = _POLL_SECONDS) -> None:
-        """Prepare it for a job; `needs` is as for `error_message`."""
+        """Prepare for a job; `needs` is as for `error_message`."""
         super().__init__(
             name,
             job.report,
@@ -261,14 +261,14 @@ class WakeableEvent(threading.Event):
 
 
 def error_text(error: BaseException) -> str:
-    """Return what an error says, in one line; with its type, unless it is one of ours or of the operating system."""
+    """Return the text of an error in one line; with its type, unless it is ours or the operating system's."""
     if isinstance(error, UserError | OSError):
         return " ".join(str(error).split()) or type(error).__name__
     return f"{type(error).__name__}: {' '.join(java_error_message(error).split())}"
 
 
 def _request_error_text(properties: Mapping[str, str], needs: str, error: Exception) -> str:
-    """Return what an error says of a service that asks the brokers with these client properties, in one line."""
+    """Return the line about an error of a service that asks brokers with these client properties."""
     is_of_brokers = isinstance(error, REQUEST_ERRORS) and not isinstance(error, UserError)
     if not is_of_brokers or (isinstance(error, OSError) and not isinstance(error, _NETWORK_ERRORS)):
         return error_text(error)

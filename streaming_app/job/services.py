@@ -91,7 +91,7 @@ class BackgroundServices:
 
 @contextmanager
 def background_services(job: Job) -> Iterator[BackgroundServices]:
-    """Start the services with what an earlier run knew, and end them with the block."""
+    """Start the services from the state of the last run; end them with the block."""
     config, health = job.config, job.health
     earlier = _restore(job)
     group_cache = GroupCache(job)

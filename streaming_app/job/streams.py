@@ -200,7 +200,7 @@ class TopicStream(ABC):
             self._starts = {**self._starts, **ends}
 
     def services(self) -> list[Service]:
-        """Return the service that reports the batches, and without `once` the one that maintains the tables."""
+        """Return the services that report the batches and, without `once`, maintain the tables."""
         looks = Service(f"batches of {self.name or 'groups'}", self.report, interval=_LOOK_SECONDS, do=self._look)
         return [looks] if self.config.once else [looks, self.maintenance]
 

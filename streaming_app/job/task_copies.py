@@ -77,7 +77,7 @@ class TaskCopies(Poller):
     """Polls from `start` to `close`; `statuses` is for the alerts."""
 
     def __init__(self, job: Job) -> None:
-        """Prepare it for the groups of a job, whose health notes when brokers described groups."""
+        """Prepare for the groups of a job, whose health notes when brokers described groups."""
         super().__init__("task copies", job, _NEEDS)
         self._table = TaskCopiesTable(job.config.warehouse, job.config.cluster, job.fence)
         self._known: dict[str, _Group] = {}

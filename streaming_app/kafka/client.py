@@ -212,10 +212,10 @@ def _is_retriable(error: BaseException) -> bool:
 
 
 def describe_each(client: StreamsGroupClient, group_ids: Sequence[str]) -> list[Fields]:
-    """Describe the groups, 500 a request to each coordinator: no group that cannot be described stops the others.
+    """Describe the groups, 500 per request to each coordinator: one failure does not prevent the others.
 
-    Returns groups as `StreamsGroupClient.describe` does; those of a request that failed as a whole are missing. Raises
-    kafka-python's KafkaError once three requests in a row have failed, or the only one.
+    Returns groups as `StreamsGroupClient.describe` does; groups of a request that fails as a whole are missing. Raises
+    kafka-python's KafkaError if three requests in a row fail, or if the only one fails.
     """
     found, failed = list[Fields](), 0
     for some in chunks(group_ids, _GROUPS_PER_REQUEST):

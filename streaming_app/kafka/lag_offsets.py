@@ -91,9 +91,9 @@ def is_denied(error: str) -> bool:
 
 
 def describe_leaders(admin: Admin, topics: Iterable[str]) -> dict[str, TopicLeaders]:
-    """Return the leaders of these topics, whether or not they exist or may be described. Creates no topic.
+    """Return these topics with their leaders or errors, whether or not they exist. Creates no topic.
 
-    Raises KafkaError where no broker answers.
+    Raises KafkaError if no broker answers.
     """
     described: dict[str, TopicLeaders] = {}
     for names in chunks(topics, _TOPICS_PER_REQUEST):
@@ -122,7 +122,7 @@ def list_offsets(
 ) -> Offsets:
     """Return the offset of each partition at `timestamp`: LATEST, EARLIEST, or of the first record since a time.
 
-    The time may be another one for each partition. With `committed_only`, LATEST is the last stable offset.
+    `timestamp` may be by partition. With `committed_only`, LATEST is the last stable offset.
     """
     topic_type = ListOffsetsRequest.ListOffsetsTopic
 
@@ -150,9 +150,9 @@ def list_offsets(
 def find_records(
     admin: Admin, starts: Mapping[TopicPartition, int], topics: Mapping[str, TopicLeaders]
 ) -> dict[TopicPartition, FoundRecords]:
-    """Read each partition from an offset on, as READ_COMMITTED, until there is a record, or some kilobytes long.
+    """Read each partition from an offset on, as READ_COMMITTED, until a record or for some kilobytes.
 
-    What the leader does not answer is left out, unless it is that the principal may not read.
+    Partitions without an answer of the leader are missing, except if the principal may not read them.
     """
     topic_type = FetchRequest.FetchTopic
 
@@ -188,7 +188,7 @@ def ask_leaders(
     request: Callable[[Sequence[TopicPartition]], Any],
     timeout_ms: int = ANSWER_MS,
 ) -> Iterator[tuple[list[TopicPartition], Any]]:
-    """Ask the leader of each partition that has one; yield some partitions with the answer about them."""
+    """Ask the leader of each partition that has one; yield some partitions, with the answer about them."""
     by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
     for key in keys:
         if isinstance(leader := leader_of(topics, key), int):
